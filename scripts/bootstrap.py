@@ -1,17 +1,17 @@
-"""The environment of this checkout, made from `pyproject.toml` by whatever the machine has.
+"""Creates the virtual environment of this checkout from `pyproject.toml`.
 
-    venv = bootstrap.environment("scripts/demo")            what the program needs
-    venv = bootstrap.environment("scripts/test", "dev")     and what its tests need
+    venv = bootstrap.prepare_environment("scripts/demo")            what the program needs
+    venv = bootstrap.prepare_environment("scripts/test", "dev")     and what its tests need
 
-It is for a machine with nothing but Python 3.11 and pip: standard library only, no root, nothing
-kept outside the checkout but pip's own cache.  All of it lies in two folders, free to delete:
+It needs only Python 3.11 and pip: standard library, no root, and nothing kept outside the checkout
+but pip's own cache.  Everything is in two folders that may be deleted at any time:
 
     .venv/     the environment
     .tools/    uv and its cache, the lock, temporary files, the log of the last set-up
 
-Two rules keep a set-up that was killed, or met another one, from harm.  An environment is believed
-only by its stamp, which is written last.  Who builds holds a lock, and the programs it runs hold it
-too: killing the launcher alone does not let the next one in beside an installer still at work.
+Two rules protect against a set-up that is killed or runs twice.  An environment counts as installed
+only if it has a stamp, which is written last.  The process that builds holds a lock, and so do the
+programs it runs: if only the launcher is killed, the next one waits until its installer has ended.
 """
 
 from __future__ import annotations
@@ -32,11 +32,18 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import installers
-from installers import CommandFailed, Conflict, Installer, Say, SetupError, Workshop
+from installers import (
+    CommandFailed,
+    CommandRunner,
+    Installer,
+    ProgressReporter,
+    RequirementConflict,
+    SetupError,
+)
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-_OURS: Final = "made-by-llm-proxy-scripts"
-"""The file that says of an environment that these scripts made it and may delete it."""
+_OWNER_MARKER: Final = "made-by-llm-proxy-scripts"
+"""The file in an environment that was created by these scripts, which may therefore delete it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,83 +64,91 @@ class Checkout:
 
     @property
     def stamp(self) -> Path:
-        """What makes the environment believed."""
+        """The file that is written last, when the environment is complete."""
         return self.venv / "setup-stamp.json"
 
     @property
     def tools(self) -> Path:
-        """What the set-up keeps for itself."""
+        """The folder of the set-up's own files."""
         return self.root / ".tools"
 
 
-def environment(launcher: str, *extras: str) -> Path:
-    """The folder of an environment that has these extras, made where it does not stand.
+def prepare_environment(launcher: str, *extras: str) -> Path:
+    """The folder of an environment with these extras, created if necessary.
 
-    Progress goes to stderr, each line with the launcher's name before it.  Where there can be no
-    environment the program ends: with a sentence and code 2, or with 128 + n after signal n.
+    Progress goes to stderr, each line with the launcher's name before it.  If the environment
+    cannot be created, the program exits: with a message and code 2, or with 128 + n after signal n.
     """
 
-    def say(line: str) -> None:
+    def report_progress(line: str) -> None:
         sys.stderr.write(f"{launcher}: {line}\n")
         sys.stderr.flush()
 
     checkout = Checkout(ROOT)
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, exit_on_signal)
     try:
-        ensure(checkout, frozenset(extras), say)
+        ensure_environment(checkout, frozenset(extras), report_progress)
     except KeyboardInterrupt:
-        say("stopped before .venv was ready; run this again to make it")
+        report_progress("stopped before .venv was ready; run this again to make it")
         sys.exit(130)
     except SetupError as error:
-        say(str(error))
+        report_progress(str(error))
         sys.exit(2)
     except OSError as error:
-        say(f"cannot make {checkout.venv}: {error}; is the checkout yours, and the disk not full?")
+        report_progress(
+            f"cannot make {checkout.venv}: {error}; is the checkout yours, and the disk not full?"
+        )
         sys.exit(2)
     return checkout.venv
 
 
-def become(launcher: str, command: Path, *arguments: str) -> int:
-    """Go on as this program.  Returns only where that cannot be: with a sentence, and code 2."""
+def exec_program(launcher: str, program: Path, *arguments: str) -> int:
+    """Replace this process by a program.  If that fails: print a message and return code 2."""
     try:
-        os.execv(command, (str(command), *arguments))  # noqa: S606 # no shell is what we want
+        os.execv(program, (str(program), *arguments))  # noqa: S606 # no shell is what we want
     except OSError as error:
         sys.stderr.write(
-            f"{launcher}: cannot run {command}: {error.strerror}; if pyproject.toml still names "
-            f"{command.name}, delete .venv and run this again\n"
+            f"{launcher}: cannot run {program}: {error.strerror}; if pyproject.toml still names "
+            f"{program.name}, delete .venv and run this again\n"
         )
     return 2
 
 
-def ensure(checkout: Checkout, extras: frozenset[str], say: Say) -> None:
-    """Make the environment have these extras.  Raises `SetupError` and `OSError`."""
-    if _satisfies(standing(checkout), extras):
+def ensure_environment(
+    checkout: Checkout, extras: frozenset[str], report_progress: ProgressReporter
+) -> None:
+    """Create or extend the environment so that it has these extras.
+
+    Raises `SetupError` and `OSError`.
+    """
+    if _has_extras(installed_extras(checkout), extras):
         return
     checkout.tools.mkdir(exist_ok=True)
-    with locked(checkout.tools / "lock", say) as lock:
-        have = standing(checkout)  # who held the lock before may have done our work
-        if not _satisfies(have, extras):
-            workshop = Workshop(checkout.root, checkout.tools, lock)
-            Builder(checkout, workshop, say).build(extras, have)
+    with hold_lock(checkout.tools / "lock", report_progress) as lock_fd:
+        installed = installed_extras(checkout)  # the previous holder may have installed them
+        if not _has_extras(installed, extras):
+            runner = CommandRunner(checkout.root, checkout.tools, lock_fd)
+            EnvironmentBuilder(checkout, runner, report_progress).build(extras, installed)
 
 
-def _satisfies(have: frozenset[str] | None, extras: frozenset[str]) -> bool:
-    return have is not None and have >= extras
+def _has_extras(installed: frozenset[str] | None, extras: frozenset[str]) -> bool:
+    return installed is not None and installed >= extras
 
 
-def standing(checkout: Checkout) -> frozenset[str] | None:
-    """The extras that the environment has; None where it is not to be believed."""
+def installed_extras(checkout: Checkout) -> frozenset[str] | None:
+    """The extras that the environment has; None if it is missing, damaged or out of date."""
     try:
         stamp = json.loads(checkout.stamp.read_bytes())
-        extras, of, holds = frozenset(stamp["extras"]), stamp["of"], frozenset(stamp["holds"])
-        whole = of == fingerprint(checkout) and holds <= contents(checkout)
+        extras, entries = frozenset(stamp["extras"]), frozenset(stamp["holds"])
+        is_valid = stamp["of"] == source_fingerprint(checkout)
+        is_valid = is_valid and entries <= top_level_entries(checkout)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return extras if whole and os.access(checkout.python, os.X_OK) else None
+    return extras if is_valid and os.access(checkout.python, os.X_OK) else None
 
 
-def fingerprint(checkout: Checkout) -> dict[str, str]:
-    """What an environment is made of: where this differs, it is another environment."""
+def source_fingerprint(checkout: Checkout) -> dict[str, str]:
+    """The inputs of an environment: if they change, it has to be created again."""
     sources = (checkout.root / "pyproject.toml", Path(__file__), Path(installers.__file__))
     version = ".".join(map(str, sys.version_info[:3]))
     return {
@@ -143,8 +158,8 @@ def fingerprint(checkout: Checkout) -> dict[str, str]:
     }
 
 
-def contents(checkout: Checkout) -> frozenset[str]:
-    """The names at the top of the environment: soon listed, and they show a package gone."""
+def top_level_entries(checkout: Checkout) -> frozenset[str]:
+    """The entries of `bin` and `site-packages`: a fast check that shows a missing package."""
     folders = (checkout.venv / "bin", *checkout.venv.glob("lib/python*/site-packages"))
     return frozenset(
         f"{entry.parent.name}/{entry.name}" for folder in folders for entry in folder.iterdir()
@@ -152,117 +167,131 @@ def contents(checkout: Checkout) -> frozenset[str]:
 
 
 @contextmanager
-def locked(path: Path, say: Say) -> Iterator[int]:
+def hold_lock(path: Path, report_progress: ProgressReporter) -> Iterator[int]:
     """Hold the lock of the checkout; yields its descriptor."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    lock_fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another launcher that is making .venv")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
+            report_progress("waiting for another launcher that is making .venv")
+            fcntl.flock(lock_fd, fcntl.LOCK_EX)
+        yield lock_fd
     finally:
-        os.close(lock)
+        os.close(lock_fd)
 
 
-def terminated(number: int, _frame: object) -> NoReturn:
+def exit_on_signal(number: int, _frame: object) -> NoReturn:
+    """Exit with the code of a signal: a signal handler."""
     sys.exit(128 + number)
 
 
 @dataclass(frozen=True, slots=True)
-class Builder:
-    """Makes the environment, while the lock is held."""
+class EnvironmentBuilder:
+    """Creates or extends the environment, while the lock is held."""
 
     checkout: Checkout
-    workshop: Workshop
-    say: Say
+    runner: CommandRunner
+    report_progress: ProgressReporter
 
-    def build(self, extras: frozenset[str], have: frozenset[str] | None) -> None:
-        """Install with one installer after the other until one succeeds, and stamp the result.
+    def build(self, extras: frozenset[str], installed: frozenset[str] | None) -> None:
+        """Install with one installer after the other until one succeeds, and write the stamp.
 
-        `have` are the extras that stand: they are kept and added to, for programs may be running
-        there.  None makes the environment from nothing.  Raises `SetupError`.
+        `installed` are the extras that the environment has: it is kept and extended, because
+        programs may be running there.  None creates the environment from nothing.  Raises
+        `SetupError`.
         """
-        began = time.monotonic()
+        start = time.monotonic()
         failure, hint = "", "see that pip reaches its index, then run this again"
-        self.workshop.open()
-        for installer in installers.usable(self.workshop, self.say):
-            self.say(f"{'making' if have is None else 'extending'} .venv with {installer.name} …")
+        self.runner.reset()
+        for installer in installers.available_installers(self.runner, self.report_progress):
+            verb = "making" if installed is None else "extending"
+            self.report_progress(f"{verb} .venv with {installer.name} …")
             try:
-                if have is None:
-                    self._make(installer, extras)
+                if installed is None:
+                    self._create(installer, extras)
                 else:
-                    self._extend(installer, extras | have)
-            except CommandFailed as failed:
-                failure = f"{installer.name} says: {failed}"
-                if isinstance(failed, Conflict):
+                    self._extend(installer, extras | installed)
+            except CommandFailed as error:
+                failure = f"{installer.name} says: {error}"
+                if isinstance(error, RequirementConflict):
                     hint = "one of them must give way: see pip config list"
-                self.say(failure)
-                have = standing(self.checkout)
+                self.report_progress(failure)
+                installed = installed_extras(self.checkout)
             else:
-                self.workshop.sweep()
-                self.say(f".venv is ready after {time.monotonic() - began:.0f} s")
+                self.runner.clear_temporary()
+                self.report_progress(f".venv is ready after {time.monotonic() - start:.0f} s")
                 return
         raise SetupError(
             f"cannot install the packages that pyproject.toml names ({failure}); {hint}; "
-            f"the whole story is in {self.workshop.log}"
+            f"the whole story is in {self.runner.log}"
         )
 
-    def _make(self, installer: Installer, extras: frozenset[str]) -> None:
+    def _create(self, installer: Installer, extras: frozenset[str]) -> None:
         venv = self.checkout.venv
-        self._set_aside()
+        self._clear_venv_path()
         venv.mkdir()
-        (venv / _OURS).touch()
+        (venv / _OWNER_MARKER).touch()
         python = installers.base_python()
-        self.workshop.run(python, "-m", "venv", "--without-pip", "--prompt=llm-proxy", venv)
-        names = f"[{','.join(sorted(extras))}]" if extras else ""
-        self._install(installer, ("--editable", f".{names}"))
-        self._stamp(extras)
+        self.runner.run(python, "-m", "venv", "--without-pip", "--prompt=llm-proxy", venv)
+        suffix = f"[{','.join(sorted(extras))}]" if extras else ""
+        self._install(installer, ("--editable", f".{suffix}"))
+        self._write_stamp(extras)
 
     def _extend(self, installer: Installer, extras: frozenset[str]) -> None:
-        """Add packages, and leave the program alone.  A failure that changed nothing harms not."""
+        """Add the packages of the extras, but do not reinstall the program.
+
+        After a failure that changed nothing the environment stays valid.
+        """
         project = tomllib.loads((self.checkout.root / "pyproject.toml").read_text())["project"]
         optional = project["optional-dependencies"]
-        wanted = [*project["dependencies"], *(one for name in extras for one in optional[name])]
-        stamp, names = self.checkout.stamp.read_bytes(), contents(self.checkout)
+        packages = [
+            *project["dependencies"],
+            *(package for name in extras for package in optional[name]),
+        ]
+        stamp, entries = self.checkout.stamp.read_bytes(), top_level_entries(self.checkout)
         self.checkout.stamp.unlink()
         try:
-            self._install(installer, wanted)
+            self._install(installer, packages)
         except CommandFailed:
-            if contents(self.checkout) == names:
-                _write_whole(self.checkout.stamp, stamp)
+            if top_level_entries(self.checkout) == entries:
+                _write_atomically(self.checkout.stamp, stamp)
             raise
-        self._stamp(extras)
+        self._write_stamp(extras)
 
     def _install(self, installer: Installer, packages: Sequence[str]) -> None:
         command = installer.command(self.checkout.python)
-        self.workshop.run(*command, *packages, **installer.environ)
+        self.runner.run(*command, *packages, **installer.variables)
 
-    def _stamp(self, extras: frozenset[str]) -> None:
-        """Vouch for the environment: for its packages, not for their exact versions."""
-        names = contents(self.checkout)
-        holds = sorted(name for name in names if not name.endswith((".dist-info", "__pycache__")))
-        stamp = {"of": fingerprint(self.checkout), "extras": sorted(extras), "holds": holds}
-        _write_whole(self.checkout.stamp, json.dumps(stamp, indent=1).encode())
+    def _write_stamp(self, extras: frozenset[str]) -> None:
+        """Record that the environment is complete: its packages, not their exact versions."""
+        excluded = (".dist-info", "__pycache__")
+        entries = sorted(
+            entry for entry in top_level_entries(self.checkout) if not entry.endswith(excluded)
+        )
+        fingerprint = source_fingerprint(self.checkout)
+        stamp = {"of": fingerprint, "extras": sorted(extras), "holds": entries}
+        _write_atomically(self.checkout.stamp, json.dumps(stamp, indent=1).encode())
 
-    def _set_aside(self) -> None:
-        """Clear the place of the environment.  Only what we made is deleted."""
+    def _clear_venv_path(self) -> None:
+        """Delete an environment that these scripts created; rename anything else."""
         venv = self.checkout.venv
         with suppress(OSError):
             venv.rmdir()
-        if (venv / _OURS).exists():
-            venv.rename(self.workshop.temporary / "old-venv")
-            self.workshop.sweep()
+        if (venv / _OWNER_MARKER).exists():
+            venv.rename(self.runner.temporary / "old-venv")
+            self.runner.clear_temporary()
         elif os.path.lexists(venv):
             names = (f".venv-{number}" for number in count(1))
-            aside = next(path for name in names if not (path := venv.with_name(name)).exists())
-            venv.rename(aside)
-            self.say(f"the .venv that was here is not of our making: kept as {aside.name}")
+            backup = next(path for name in names if not (path := venv.with_name(name)).exists())
+            venv.rename(backup)
+            self.report_progress(
+                f"the .venv that was here is not of our making: kept as {backup.name}"
+            )
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there in full or not at all."""
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is either complete or missing."""
     part = path.with_suffix(".part")
     part.write_bytes(content)
     part.replace(path)

@@ -1,4 +1,4 @@
-"""The steps of `scripts/test`, one after the other, and how each went."""
+"""The checks that `scripts/test` runs one after the other, and their results."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ import bootstrap
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Check:
     """One program that must succeed."""
 
     name: str
     command: tuple[str, ...]
     """A program of the environment, and its arguments."""
     flag: str = ""
-    """The argument of `scripts/test` that chooses it; one without runs only when all do."""
+    """The argument of `scripts/test` that selects it; one without runs only if all checks do."""
 
 
-STEPS: Final = (
-    Step("lint", ("ruff", "check"), "--lint"),
-    Step("format", ("ruff", "format", "--check"), "--lint"),
-    Step("types", ("mypy",), "--types"),
-    # Many tests wait for processes and for times: on two cores a third worker has room.
-    Step("tests", ("pytest", "-n", "3")),
+CHECKS: Final = (
+    Check("lint", ("ruff", "check"), "--lint"),
+    Check("format", ("ruff", "format", "--check"), "--lint"),
+    Check("types", ("mypy",), "--types"),
+    # Many tests wait for processes and timers: two cores can run a third worker.
+    Check("tests", ("pytest", "-n", "3")),
 )
 
 
 def run(launcher: str, *arguments: str) -> int:
-    """Do what the arguments of `scripts/test` ask for; the exit code."""
-    programs = bootstrap.environment(launcher, "dev") / "bin"
+    """Run the checks that the arguments of `scripts/test` select; returns the exit code."""
+    bin_folder = bootstrap.prepare_environment(launcher, "dev") / "bin"
     os.chdir(bootstrap.ROOT)
-    os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    # Tests start hundreds of processes: each would compile all that it imports.
+    os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    # Tests start hundreds of processes, and each would compile all that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    if set(arguments) - {step.flag for step in STEPS if step.flag}:
-        return bootstrap.become(launcher, programs / "pytest", *arguments)
+    if set(arguments) - {check.flag for check in CHECKS if check.flag}:
+        return bootstrap.exec_program(launcher, bin_folder / "pytest", *arguments)
     try:
-        return run_all(programs, chosen(arguments))
+        return run_checks(bin_folder, select_checks(arguments))
     except KeyboardInterrupt:
         return 130
 
 
-def chosen(flags: Sequence[str]) -> tuple[Step, ...]:
-    """The steps of these flags; without a flag, all."""
-    return tuple(step for step in STEPS if step.flag in flags) if flags else STEPS
+def select_checks(flags: Sequence[str]) -> tuple[Check, ...]:
+    """The checks with these flags; without flags, all checks."""
+    return tuple(check for check in CHECKS if check.flag in flags) if flags else CHECKS
 
 
-def run_all(programs: Path, steps: Sequence[Step]) -> int:
-    """Run every step, also after one that failed, then say how each went.  0 if all passed."""
+def run_checks(bin_folder: Path, checks: Sequence[Check]) -> int:
+    """Run every check, even after a failure, and print the results.  Returns 0 if all passed."""
     results = []
-    for step in steps:
-        program, *arguments = step.command
-        print(f"\n── {step.name}: {' '.join(step.command)}", flush=True)
-        began = time.monotonic()
-        code = subprocess.run((programs / program, *arguments), check=False).returncode
-        results.append((step.name, code, time.monotonic() - began))
+    for check in checks:
+        program, *arguments = check.command
+        print(f"\n── {check.name}: {' '.join(check.command)}", flush=True)
+        start = time.monotonic()
+        result = subprocess.run((bin_folder / program, *arguments), check=False)
+        results.append((check.name, result.returncode, time.monotonic() - start))
     print()
-    for name, code, seconds in results:
-        verdict = "ok" if code == 0 else f"FAILED ({code})"
-        print(f"{name:8}{verdict:14}{seconds:6.1f} s")
-    return 1 if any(code for _, code, _ in results) else 0
+    for name, exit_code, duration_s in results:
+        verdict = "ok" if exit_code == 0 else f"FAILED ({exit_code})"
+        print(f"{name:8}{verdict:14}{duration_s:6.1f} s")
+    return 1 if any(exit_code for _, exit_code, _ in results) else 0

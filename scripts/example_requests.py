@@ -1,4 +1,4 @@
-"""What `scripts/record-examples` asks: one cassette a request."""
+"""The requests of `scripts/record-examples`, which records one cassette for each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-MODEL = "smollm2-135m"
-RHINE = "Tell me about the Rhine in one sentence."
-RAIN = "Write one sentence about rain."
-CHAT = "/v1/chat/completions"
-WEATHER = {
+MODEL_NAME = "smollm2-135m"
+RHINE_PROMPT = "Tell me about the Rhine in one sentence."
+RAIN_PROMPT = "Write one sentence about rain."
+CHAT_PATH = "/v1/chat/completions"
+WEATHER_TOOL = {
     "type": "function",
     "function": {
         "name": "get_weather",
@@ -23,7 +23,7 @@ WEATHER = {
         },
     },
 }
-PERSON = {
+PERSON_SCHEMA = {
     "type": "json_schema",
     "json_schema": {
         "name": "person",
@@ -38,104 +38,114 @@ PERSON = {
 
 
 @dataclass(frozen=True)
-class Example:
-    """One request, and what its cassette is for."""
+class ExampleRequest:
+    """One request, and a description of what its cassette shows."""
 
-    shows: str
+    description: str
     path: str
     body: dict[str, Any] | None = None
-    """None is a GET."""
-    status: int = 200
+    """None sends a GET."""
+    expected_status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def chat(shows: str, *said: str | dict[str, Any], status: int = 200, **more: Any) -> Example:
-    """A chat request; `said` are the messages, plain text the user's."""
-    messages = [{"role": "user", "content": it} if isinstance(it, str) else it for it in said]
-    return Example(shows, CHAT, {"model": MODEL, "messages": messages} | more, status)
+def chat_request(
+    description: str, *messages: str | dict[str, Any], expected_status: int = 200, **params: Any
+) -> ExampleRequest:
+    """A chat request; a message that is a string is a user message."""
+    message_objects = [
+        {"role": "user", "content": message} if isinstance(message, str) else message
+        for message in messages
+    ]
+    body = {"model": MODEL_NAME, "messages": message_objects} | params
+    return ExampleRequest(description, CHAT_PATH, body, expected_status)
 
 
-def examples() -> Generator[Example, bytes, None]:
-    """Every request, in order; each is answered with the body that came back."""
-    yield chat("Chat, streamed", RHINE, stream=True)
-    yield chat("Chat, not streamed", RHINE)
-    yield chat(
+def example_requests() -> Generator[ExampleRequest, bytes, None]:
+    """All requests, in order; send the generator the body of each response."""
+    yield chat_request("Chat, streamed", RHINE_PROMPT, stream=True)
+    yield chat_request("Chat, not streamed", RHINE_PROMPT)
+    yield chat_request(
         "Chat, streamed, with a chunk of usage before `[DONE]`",
-        RAIN, stream=True, stream_options={"include_usage": True},
+        RAIN_PROMPT, stream=True, stream_options={"include_usage": True},
     )  # fmt: skip
-    yield chat(
+    yield chat_request(
         "A long answer, cut off by `max_tokens` (finish reason `length`)",
         "Tell me a story about a lighthouse keeper and the sea.", stream=True, max_tokens=300,
     )  # fmt: skip
-    yield chat(
+    yield chat_request(
         "German: ß, ö, in the question and in the answer",
         "Answer in German: Wie heißt die Hauptstadt von Österreich?", stream=True,
     )  # fmt: skip
-    yield chat("Emoji, four bytes each", "Write 🍎🍐🍊 three times.", stream=True, max_tokens=24)
-    yield from conversation()
-    yield from tool()
-    yield chat(
+    yield chat_request(
+        "Emoji, four bytes each", "Write 🍎🍐🍊 three times.", stream=True, max_tokens=24
+    )
+    yield from conversation_requests()
+    yield from tool_requests()
+    yield chat_request(
         "JSON that follows a schema (`response_format`)",
-        "Ada Lovelace was born in 1815 in London.", response_format=PERSON,
+        "Ada Lovelace was born in 1815 in London.", response_format=PERSON_SCHEMA,
     )  # fmt: skip
-    yield Example(
+    yield ExampleRequest(
         "OpenAI Responses, streamed: events with names",
         "/v1/responses",
-        {"model": MODEL, "input": RAIN, "stream": True},
+        {"model": MODEL_NAME, "input": RAIN_PROMPT, "stream": True},
     )
-    rain = [{"role": "user", "content": RAIN}]
-    yield Example(
+    rain_messages = [{"role": "user", "content": RAIN_PROMPT}]
+    yield ExampleRequest(
         "Anthropic Messages, streamed",
         "/v1/messages",
-        {"model": MODEL, "messages": rain, "max_tokens": 64, "stream": True},
+        {"model": MODEL_NAME, "messages": rain_messages, "max_tokens": 64, "stream": True},
         headers={"anthropic-version": "2023-06-01"},
     )
-    yield Example("The list of models, a GET", "/v1/models")
-    yield chat("HTTP 400: a temperature that is no number", "Hi.", status=400, temperature="hot")
-    yield chat(
+    yield ExampleRequest("The list of models, a GET", "/v1/models")
+    yield chat_request(
+        "HTTP 400: a temperature that is no number", "Hi.", expected_status=400, temperature="hot"
+    )
+    yield chat_request(
         "HTTP 400 to a stream: a prompt longer than the context",
-        "sea " * 1200, status=400, stream=True,
+        "sea " * 1200, expected_status=400, stream=True,
     )  # fmt: skip
-    yield Example(
+    yield ExampleRequest(
         "HTTP 501: a server that has no embeddings",
         "/v1/embeddings",
-        {"model": MODEL, "input": "hello"},
-        status=501,
+        {"model": MODEL_NAME, "input": "hello"},
+        expected_status=501,
     )
 
 
-def conversation() -> Generator[Example, bytes, None]:
-    """Two turns: the second request carries the first answer."""
-    question = "What is a lighthouse? Answer in one sentence."
-    body = yield chat("A conversation, first turn", question, stream=True)
-    told = "".join(delta.get("content") or "" for delta in deltas(body))
-    yield chat(
-        "A conversation, second turn", question, {"role": "assistant", "content": told},
+def conversation_requests() -> Generator[ExampleRequest, bytes, None]:
+    """Two turns: the second request contains the first response."""
+    prompt = "What is a lighthouse? Answer in one sentence."
+    body = yield chat_request("A conversation, first turn", prompt, stream=True)
+    text = "".join(delta.get("content") or "" for delta in chat_deltas(body))
+    yield chat_request(
+        "A conversation, second turn", prompt, {"role": "assistant", "content": text},
         "And who keeps it?", stream=True,
     )  # fmt: skip
 
 
-def tool() -> Generator[Example, bytes, None]:
-    """A tool call, and the answer to its result."""
-    question = "What is the weather in London?"
-    body = yield chat(
-        "A tool call, its arguments in fragments", question,
-        stream=True, tools=[WEATHER], tool_choice="required",
+def tool_requests() -> Generator[ExampleRequest, bytes, None]:
+    """A tool call, and a request with its result."""
+    prompt = "What is the weather in London?"
+    body = yield chat_request(
+        "A tool call, its arguments in fragments", prompt,
+        stream=True, tools=[WEATHER_TOOL], tool_choice="required",
     )  # fmt: skip
-    calls = [call for delta in deltas(body) for call in delta.get("tool_calls", ())]
+    calls = [call for delta in chat_deltas(body) for call in delta.get("tool_calls", ())]
     arguments = "".join(call["function"].get("arguments", "") for call in calls)
     function = {"name": calls[0]["function"]["name"], "arguments": arguments}
     call = {"id": calls[0]["id"], "type": "function", "function": function}
-    yield chat(
-        "A tool's result, and the answer that rests on it", question,
+    yield chat_request(
+        "A tool's result, and the answer that rests on it", prompt,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": "18 °C, light rain"},
-        stream=True, tools=[WEATHER],
+        stream=True, tools=[WEATHER_TOOL],
     )  # fmt: skip
 
 
-def deltas(body: bytes) -> Iterator[dict[str, Any]]:
-    """The deltas of a streamed chat answer."""
+def chat_deltas(body: bytes) -> Iterator[dict[str, Any]]:
+    """The deltas of a streamed chat response."""
     for line in body.splitlines():
         if line.startswith(b"data: {"):
             for choice in json.loads(line[6:])["choices"]:

@@ -1,7 +1,8 @@
-"""What can install packages on this machine: uv where it can be had, else pip.
+"""The package installers of this machine: uv if it is available, else pip.
 
 uv is many times faster.  It is taken from an earlier run, from PATH, or from the index that pip is
-configured with, into `.tools/uv`.  pip needs not to be inside `.venv`: it serves any Python.
+configured with, and is kept in `.tools/uv`.  pip does not have to be inside `.venv`: it can install
+for any Python.
 """
 
 from __future__ import annotations
@@ -19,10 +20,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-_UNSET: Final = ("PIP_PREFIX", "PIP_PYTHON", "PIP_ROOT", "PIP_TARGET", "PYTHONPATH", "VIRTUAL_ENV")
-"""Settings that would send an installer elsewhere, or show it packages that are not there."""
+_REMOVED_VARIABLES: Final = (
+    "PIP_PREFIX",
+    "PIP_PYTHON",
+    "PIP_ROOT",
+    "PIP_TARGET",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+)
+"""Variables that change the target of an installer, or show it packages from elsewhere."""
 
-_SET: Final = {
+_FIXED_VARIABLES: Final = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_INPUT": "1",
     "PIP_REQUIRE_VIRTUALENV": "0",
@@ -31,7 +39,7 @@ _SET: Final = {
     "UV_PYTHON_DOWNLOADS": "never",
 }
 
-_TRANSLATED: Final = {
+_UV_VARIABLES: Final = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
@@ -42,58 +50,64 @@ _TRANSLATED: Final = {
     "client-cert": "SSL_CLIENT_CERT",
     "proxy": "ALL_PROXY",
 }
-"""pip's settings that uv has under names of its own."""
+"""The variable that uv reads for each of these settings of pip."""
 
-_ONLY_PIP: Final = frozenset(("no-binary", "no-index", "only-binary", "pre", "require-hashes"))
-"""pip's settings that decide what is installed, and that uv would not see."""
+_PIP_ONLY_SETTINGS: Final = frozenset(
+    ("no-binary", "no-index", "only-binary", "pre", "require-hashes")
+)
+"""Settings of pip that change what is installed, and that uv would not see."""
 
-_FALSE: Final = frozenset(("", "0", "false", "no", "off"))
+_FALSE_VALUES: Final = frozenset(("", "0", "false", "no", "off"))
 
-_SETTING: Final = re.compile(r"(?P<section>global|install|:env:)\.(?P<name>[a-z-]+)=(?P<value>.*)")
+_SETTING_PATTERN: Final = re.compile(
+    r"(?P<section>global|install|:env:)\.(?P<name>[a-z-]+)=(?P<value>.*)"
+)
 
-_CONFLICT: Final = re.compile(
+_CONFLICT_PATTERN: Final = re.compile(
     r"Because (?:you require )?(.+) and (\S+),\s+we can conclude"
     r"|(?m:^) *(?:The user requested )?(.+)\n *The user requested \(constraint\) (.+)"
 )
-"""How uv and pip say that what was to be installed and a constraint contradict each other."""
+"""The messages of uv and pip about a requirement that contradicts a constraint."""
 
-Say = Callable[[str], None]
+ProgressReporter = Callable[[str], None]
+"""Prints one line of progress."""
 Command = tuple[str | Path, ...]
 
 
 class SetupError(Exception):
-    """Why there is no environment, and what to do about it, in one sentence."""
+    """The environment cannot be created; the message has the reason and a remedy, in one line."""
 
 
 class CommandFailed(Exception):
-    """A program ended badly; the message is the line in which it said why."""
+    """A program failed; the message is the line of its output that has the reason."""
 
 
-class Conflict(CommandFailed):
-    """What was to be installed is what a constraint forbids; `pins` are the two requirements."""
+class RequirementConflict(CommandFailed):
+    """A constraint forbids what was to be installed; `requirements` are the two that conflict."""
 
-    def __init__(self, *pins: str) -> None:
-        super().__init__(f"conflicting requirements: {' and '.join(pins)}")
-        self.pins = pins
+    def __init__(self, *requirements: str) -> None:
+        super().__init__(f"conflicting requirements: {' and '.join(requirements)}")
+        self.requirements = requirements
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
-    """Where installers run: their log, their temporary files, and the lock that they share."""
+class CommandRunner:
+    """Runs installers; has their log, their temporary files, and the lock that they share."""
 
     root: Path
+    """The working directory of the programs."""
     tools: Path
-    lock: int
-    """The descriptor of the held lock: whoever inherits it holds the lock too."""
+    lock_fd: int
+    """The descriptor of the held lock: a process that inherits it holds the lock too."""
 
     @property
     def log(self) -> Path:
-        """Everything that the programs of this set-up said."""
+        """The output of all programs of this set-up."""
         return self.tools / "setup.log"
 
     @property
     def temporary(self) -> Path:
-        """A folder for what nobody needs afterwards."""
+        """The folder of temporary files."""
         return self.tools / "tmp"
 
     @property
@@ -101,61 +115,64 @@ class Workshop:
         """The uv that is kept for the next set-up."""
         return self.tools / "uv" / "bin" / "uv"
 
-    def open(self) -> None:
-        """Begin with an empty log and no leftovers."""
+    def reset(self) -> None:
+        """Empty the log and the temporary folder."""
         self.log.write_bytes(b"")
-        self.sweep()
+        self.clear_temporary()
 
-    def sweep(self) -> None:
+    def clear_temporary(self) -> None:
         """Empty the temporary folder."""
         shutil.rmtree(self.temporary, ignore_errors=True)
         self.temporary.mkdir(exist_ok=True)
 
-    def run(self, *command: str | Path, **environ: str) -> None:
-        """Run a program to its end, its output into the log.
+    def run(self, *command: str | Path, **variables: str) -> None:
+        """Run a program to its end, with its output in the log.
 
-        It has a session of its own: no terminal to ask at, and none of its children outlives a
-        launcher that is interrupted.  Raises `CommandFailed`, of which `Conflict` is one.
+        It runs in a session of its own: it has no terminal for questions, and none of its children
+        outlives a launcher that is interrupted.  Raises `CommandFailed`, of which
+        `RequirementConflict` is a subclass.
         """
         with self.log.open("a+b") as log:
             start = log.tell()
-            code = self._child(command, environ, log.fileno())
+            exit_code = self._run_child(command, variables, log.fileno())
             log.seek(start)
             output = log.read().decode(errors="replace")
-        if code and (conflict := _CONFLICT.search(output)):
-            raise Conflict(*filter(None, conflict.groups()))
-        if code:
-            raise CommandFailed(reason(output) or f"{command[0]} ended with code {code}")
+        if exit_code and (conflict := _CONFLICT_PATTERN.search(output)):
+            raise RequirementConflict(*filter(None, conflict.groups()))
+        if exit_code:
+            message = failure_reason(output) or f"{command[0]} ended with code {exit_code}"
+            raise CommandFailed(message)
 
-    def _child(self, command: Command, environ: Mapping[str, str], log: int) -> int:
-        child = None
-        release = _hold_signals()  # one between the start and our knowing of it would orphan it
+    def _run_child(self, command: Command, variables: Mapping[str, str], log_fd: int) -> int:
+        process = None
+        # A signal between the start and the assignment of `process` would orphan the child.
+        deliver_signals = _defer_signals()
         try:
-            child = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 cwd=self.root,
-                env=self._environment(environ),
+                env=self._environment(variables),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(self.lock,),
+                stdout=log_fd,
+                stderr=log_fd,
+                pass_fds=(self.lock_fd,),
                 start_new_session=True,
             )
-            release()
-            return child.wait()
+            deliver_signals()
+            return process.wait()
         except BaseException:
-            if child is not None:
+            if process is not None:
                 with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             raise
         finally:
-            release()
+            deliver_signals()
 
-    def ask(self, *command: str | Path) -> str | None:
-        """What a program answers on stdout; None where it cannot be run or ends badly."""
+    def capture_stdout(self, *command: str | Path) -> str | None:
+        """The stdout of a program; None if it cannot be run or fails."""
         try:
-            answer = subprocess.run(
+            result = subprocess.run(
                 command,
                 env=self._environment({}),
                 stdin=subprocess.DEVNULL,
@@ -165,13 +182,16 @@ class Workshop:
             )
         except (OSError, subprocess.SubprocessError):
             return None
-        return answer.stdout.decode(errors="replace")
+        return result.stdout.decode(errors="replace")
 
-    def _environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What the user has set goes before `environ`, and what must be before both."""
-        kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The user's variables override `variables`; the fixed ones override both."""
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES
+        }
         cache = {"UV_CACHE_DIR": str(self.tools / "uv-cache")}
-        return {**cache, **environ, **kept, **_SET, "TMPDIR": str(self.temporary)}
+        fixed = {**_FIXED_VARIABLES, "TMPDIR": str(self.temporary)}
+        return {**cache, **variables, **inherited, **fixed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,127 +199,140 @@ class Installer:
     """One way to install packages into an environment."""
 
     name: str
-    before: Command
-    """Its command, up to the path of the environment's Python …"""
-    after: Command = ()
-    """… and from there to the packages."""
-    environ: Mapping[str, str] = field(default_factory=dict)
+    command_prefix: Command
+    """The part of its command before the path of the environment's Python."""
+    command_suffix: Command = ()
+    """The part of its command between that path and the packages."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables that it needs."""
 
     def command(self, python: Path) -> Command:
-        """What installs into the environment of this Python the packages that are put behind it."""
-        return (*self.before, python, *self.after)
+        """The command that installs into the environment of this Python; append the packages."""
+        return (*self.command_prefix, python, *self.command_suffix)
 
 
-def usable(workshop: Workshop, say: Say) -> Iterator[Installer]:
-    """The installers of this machine, the quickest first; each is sought when it is asked for.
+def available_installers(
+    runner: CommandRunner, report_progress: ProgressReporter
+) -> Iterator[Installer]:
+    """The installers of this machine, the fastest first; each is looked for when it is needed.
 
-    Raises `SetupError` where there is none.
+    Raises `SetupError` if there is none.
     """
-    uv = _ready_uv(workshop)
-    pip = _ready_pip(workshop) or (() if uv else _unpacked_pip(workshop))
+    uv = _find_uv(runner)
+    pip = _find_pip(runner) or (() if uv else _install_pip(runner))
     if not uv and not pip:
         raise SetupError(
             f"{base_python()} has no pip, and there is no uv on PATH: install one of them (on "
             "Debian, as root: apt install python3-pip), then run this again"
         )
-    settings = pip_settings(workshop.ask(*pip, "config", "list") or "") if pip else {}
-    if foreign := sorted(_ONLY_PIP & settings.keys()):
-        say(f"not using uv, which would not see that pip is configured with {', '.join(foreign)}")
-    elif uv := uv or _fetched_uv(workshop, pip, say):
-        yield Installer("uv", (uv, "pip", "install", "--python"), (), uv_environment(settings))
-    if pip := pip or _unpacked_pip(workshop):
+    settings = pip_settings(runner.capture_stdout(*pip, "config", "list") or "") if pip else {}
+    if pip_only := sorted(_PIP_ONLY_SETTINGS & settings.keys()):
+        report_progress(
+            f"not using uv, which would not see that pip is configured with {', '.join(pip_only)}"
+        )
+    elif uv := uv or _install_uv(runner, pip, report_progress):
+        yield Installer("uv", (uv, "pip", "install", "--python"), (), uv_variables(settings))
+    if pip := pip or _install_pip(runner):
         yield Installer("pip", (*pip, "--python"), ("install", "--progress-bar=off"))
 
 
-def _ready_uv(workshop: Workshop) -> Path | None:
+def _find_uv(runner: CommandRunner) -> Path | None:
     """The uv of an earlier run, or the user's own."""
-    candidates = (workshop.uv, Path(shutil.which("uv") or workshop.uv))
-    return next((uv for uv in candidates if workshop.ask(uv, "--version") is not None), None)
+    candidates = (runner.uv, Path(shutil.which("uv") or runner.uv))
+    return next(
+        (uv for uv in candidates if runner.capture_stdout(uv, "--version") is not None), None
+    )
 
 
-def _fetched_uv(workshop: Workshop, pip: Command, say: Say) -> Path | None:
-    """uv from the index that pip is configured with; None where it is not to be had."""
-    say("getting uv, which installs faster than pip …")
-    folder = workshop.tools / "uv"
+def _install_uv(
+    runner: CommandRunner, pip: Command, report_progress: ProgressReporter
+) -> Path | None:
+    """uv from the index that pip is configured with; None if it cannot be installed."""
+    report_progress("getting uv, which installs faster than pip …")
+    folder = runner.tools / "uv"
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        # A wheel or nothing: where there is none, pip would set out to compile uv.
-        workshop.run(*pip, "install", "--only-binary=:all:", "--no-deps", "--target", folder, "uv")
+        # Only a wheel: without one, pip would start to compile uv.
+        runner.run(*pip, "install", "--only-binary=:all:", "--no-deps", "--target", folder, "uv")
     except CommandFailed as failed:
-        say(f"uv is not to be had: {failed}")
+        report_progress(f"uv is not to be had: {failed}")
         return None
-    return workshop.uv if workshop.ask(workshop.uv, "--version") is not None else None
+    return runner.uv if runner.capture_stdout(runner.uv, "--version") is not None else None
 
 
-def _ready_pip(workshop: Workshop) -> Command:
-    """The pip of this Python, of the environment it may be in, or of an earlier run."""
-    own = workshop.tools / "pip" / "bin" / "python"
-    for python in dict.fromkeys((base_python(), Path(sys.executable), own)):
-        if workshop.ask(python, "-m", "pip", "--version") is not None:
+def _find_pip(runner: CommandRunner) -> Command:
+    """The pip of the base Python, of the current environment, or of an earlier run."""
+    own_python = runner.tools / "pip" / "bin" / "python"
+    for python in dict.fromkeys((base_python(), Path(sys.executable), own_python)):
+        if runner.capture_stdout(python, "-m", "pip", "--version") is not None:
             return (python, "-m", "pip")
     return ()
 
 
-def _unpacked_pip(workshop: Workshop) -> Command:
-    """A pip that Python's own `ensurepip` unpacks; empty where there is no `ensurepip` either."""
-    own = workshop.tools / "pip"
-    if workshop.ask(base_python(), "-m", "venv", "--clear", own) is None:
-        shutil.rmtree(own, ignore_errors=True)
+def _install_pip(runner: CommandRunner) -> Command:
+    """A pip unpacked by Python's `ensurepip`; empty if there is no `ensurepip` either."""
+    folder = runner.tools / "pip"
+    if runner.capture_stdout(base_python(), "-m", "venv", "--clear", folder) is None:
+        shutil.rmtree(folder, ignore_errors=True)
         return ()
-    return (own / "bin" / "python", "-m", "pip")
+    return (folder / "bin" / "python", "-m", "pip")
 
 
-def _hold_signals() -> Callable[[], None]:
-    """Hold back the signals that stop us; the function that is returned lets them through."""
-    held: list[int] = []
+def _defer_signals() -> Callable[[], None]:
+    """Defer the signals that stop us, until the returned function is called."""
+    deferred: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {one: signal.signal(one, lambda number, _: held.append(number)) for one in numbers}
+    previous_handlers = {
+        number: signal.signal(number, lambda received, _: deferred.append(received))
+        for number in numbers
+    }
 
-    def release() -> None:
-        while handlers:
-            signal.signal(*handlers.popitem())
-        while held:
-            signal.raise_signal(held.pop())
+    def deliver_signals() -> None:
+        while previous_handlers:
+            signal.signal(*previous_handlers.popitem())
+        while deferred:
+            signal.raise_signal(deferred.pop())
 
-    return release
+    return deliver_signals
 
 
 def base_python() -> Path:
-    """The interpreter that runs us, outside of any environment that it may be in."""
+    """The interpreter that runs us, outside of any virtual environment."""
     base = Path(getattr(sys, "_base_executable", sys.executable))
     return base if base.exists() else Path(sys.executable).resolve()
 
 
 def pip_settings(listing: str) -> dict[str, str]:
-    """What `pip config list` says of an install, a later section over an earlier one, as in pip.
+    """The settings of an install in the output of `pip config list`.
 
-    Settings that are switched off are left out.
+    A later section overrides an earlier one, as in pip.  Settings that are switched off are left
+    out.
     """
-    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in listing.splitlines():
-        if match := _SETTING.fullmatch(line):
-            found[match["section"]][match["name"]] = str(ast.literal_eval(match["value"]))
-    merged = {name: value for section in found.values() for name, value in section.items()}
-    return {name: value for name, value in merged.items() if value.lower() not in _FALSE}
+        if match := _SETTING_PATTERN.fullmatch(line):
+            sections[match["section"]][match["name"]] = str(ast.literal_eval(match["value"]))
+    merged = {name: value for section in sections.values() for name, value in section.items()}
+    return {name: value for name, value in merged.items() if value.lower() not in _FALSE_VALUES}
 
 
-def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """pip's settings as uv's variables: the same packages from the same places."""
-    environ = {
+def uv_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """pip's settings as uv's variables, for the same packages from the same places."""
+    variables = {
         variable: ("," if name == "find-links" else " ").join(settings[name].split())
-        for name, variable in _TRANSLATED.items()
+        for name, variable in _UV_VARIABLES.items()
         if name in settings
     }
-    if "UV_INDEX" in environ:
-        # pip takes the best version of all indexes; uv by itself that of the first that has any.
-        environ["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    return environ
+    if "UV_INDEX" in variables:
+        # pip takes the best version of all indexes; uv's default is the first index that has any.
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return variables
 
 
-def reason(output: str) -> str:
-    """The line of an installer's output that says why it failed; empty where there is none."""
+def failure_reason(output: str) -> str:
+    """The line of an installer's output with the reason of a failure; empty if there is none."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    for opening in ("ERROR: ", "cause: ", "Caused by: ", "╰─▶ ", "error: "):
-        if telling := [line for line in lines if line.startswith(opening)]:
-            return telling[-1].removeprefix(opening)[:300]
+    for prefix in ("ERROR: ", "cause: ", "Caused by: ", "╰─▶ ", "error: "):
+        if matching := [line for line in lines if line.startswith(prefix)]:
+            return matching[-1].removeprefix(prefix)[:300]
     return lines[-1][:300] if lines else ""

@@ -1,7 +1,8 @@
-"""What `scripts/judges` does: an environment for each judge, made of its lock alone.
+"""Installs the judges for `scripts/judges`: one environment for each, from its lock file alone.
 
-An environment is believed only by its stamp, which is written last and names the lock that it was
-made of.  Making one is under the lock of the checkout, with the installers of `scripts/test`.
+An environment counts as installed only if it has a stamp, which is written last and has the
+checksum of the lock file.  Environments are created under the lock of the checkout, with the
+installers of `scripts/test`.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ from typing import Final
 
 import bootstrap
 import installers
-from installers import CommandFailed, Conflict, SetupError, Workshop
+from installers import CommandFailed, CommandRunner, RequirementConflict, SetupError
 
-JUDGES: Final = bootstrap.ROOT / "tests" / "judges"
-STAMP: Final = "made-of-lock"
-"""The file of an environment that says which lock it was made of: its sha256."""
+JUDGES_FOLDER: Final = bootstrap.ROOT / "tests" / "judges"
+STAMP_FILE: Final = "made-of-lock"
+"""The file in an environment with the sha256 of the lock file that it was installed from."""
 
-_NODE: Final = 20
-"""The oldest Node that the judges know."""
-_NPM: Final = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+_MIN_NODE_VERSION: Final = 20
+_NPM_COMMAND: Final = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,163 +38,178 @@ class Judge:
 
     @property
     def name(self) -> str:
-        """The name by which it is asked for."""
+        """The name on the command line."""
         return self.folder.name
 
     @property
-    def lock(self) -> Path | None:
-        """What its environment is made of; None where that of the tests is enough."""
-        locks = (self.folder / "requirements.txt", self.folder / "package-lock.json")
-        return next((it for it in locks if it.exists()), None)
+    def lock_file(self) -> Path | None:
+        """The lock file of its environment; None if it runs in the environment of the tests."""
+        paths = (self.folder / "requirements.txt", self.folder / "package-lock.json")
+        return next((path for path in paths if path.exists()), None)
 
     @property
-    def python(self) -> bool:
-        """Whether its environment is one of Python, not of Node."""
-        return self.lock is not None and self.lock.suffix == ".txt"
+    def is_python(self) -> bool:
+        """Whether it has a Python environment of its own."""
+        return self.lock_file is not None and self.lock_file.suffix == ".txt"
 
     @property
-    def node(self) -> bool:
+    def is_node(self) -> bool:
         """Whether it runs in Node."""
-        return self.lock is not None and not self.python
+        return self.lock_file is not None and not self.is_python
 
     @property
     def environment(self) -> Path:
-        """Where its packages are."""
-        return self.folder / (".venv" if self.python else "node_modules")
+        """The folder of its packages."""
+        return self.folder / (".venv" if self.is_python else "node_modules")
 
-    def made_of(self) -> str:
-        """What the stamp of a right environment says."""
-        return "" if self.lock is None else hashlib.sha256(self.lock.read_bytes()).hexdigest()
+    def lock_checksum(self) -> str:
+        """The content of the stamp of an up-to-date environment."""
+        if self.lock_file is None:
+            return ""
+        return hashlib.sha256(self.lock_file.read_bytes()).hexdigest()
 
-    def stands(self) -> bool:
-        """Whether it can judge."""
-        stamp = self.environment / STAMP
-        return self.lock is None or (stamp.exists() and stamp.read_text() == self.made_of())
+    def is_installed(self) -> bool:
+        """Whether its environment is complete and up to date."""
+        stamp = self.environment / STAMP_FILE
+        if self.lock_file is None:
+            return True
+        return stamp.exists() and stamp.read_text() == self.lock_checksum()
 
 
-def judges(folder: Path) -> dict[str, Judge]:
-    """All judges below this folder, by name: each folder with a lock, or a program."""
-    found = (it for it in sorted(folder.iterdir()) if it.is_dir())
-    return {it.name: Judge(it) for it in found if Judge(it).lock or (it / "judge.py").exists()}
+def find_judges(folder: Path) -> dict[str, Judge]:
+    """All judges in this folder, by name: each subfolder with a lock file or a program."""
+    subfolders = (path for path in sorted(folder.iterdir()) if path.is_dir())
+    return {
+        path.name: Judge(path)
+        for path in subfolders
+        if Judge(path).lock_file or (path / "judge.py").exists()
+    }
 
 
 def main(*arguments: str) -> int:
-    """Do what the arguments ask for; the exit code."""
-    known = judges(JUDGES)
-    names = [it for it in arguments if it != "--list"]
-    if strangers := [it for it in names if it not in known]:
-        _say(f"no judge is called {' or '.join(strangers)}; there are {', '.join(known)}")
+    """Run the command line of `scripts/judges`; returns the exit code."""
+    judges = find_judges(JUDGES_FOLDER)
+    names = [argument for argument in arguments if argument != "--list"]
+    if unknown := [name for name in names if name not in judges]:
+        _report_progress(
+            f"no judge is called {' or '.join(unknown)}; there are {', '.join(judges)}"
+        )
         return 2
-    chosen = [known[it] for it in names] or list(known.values())
+    selected = [judges[name] for name in names] or list(judges.values())
     if "--list" in arguments:
-        for it in chosen:
-            print(f"{it.name:16}{_state(it)}")
+        for judge in selected:
+            print(f"{judge.name:16}{_status(judge)}")
         return 0
-    signal.signal(signal.SIGTERM, bootstrap.terminated)
+    signal.signal(signal.SIGTERM, bootstrap.exit_on_signal)
     try:
-        return _install_all(chosen)
+        return _install_all(selected)
     except KeyboardInterrupt:
-        _say("stopped; run this again to go on")
+        _report_progress("stopped; run this again to go on")
         return 130
 
 
-def _state(judge: Judge) -> str:
-    if judge.lock is None:
+def _status(judge: Judge) -> str:
+    if judge.lock_file is None:
         return "in the environment of the tests"
-    return "installed" if judge.stands() else f"not installed: scripts/judges {judge.name}"
+    return "installed" if judge.is_installed() else f"not installed: scripts/judges {judge.name}"
 
 
-def _install_all(chosen: Sequence[Judge]) -> int:
-    """Install each that does not stand, also after one that failed."""
-    failed = 0
-    for judge in chosen:
-        if judge.stands():
-            _say(f"{judge.name}: {_state(judge)}")
+def _install_all(judges: Sequence[Judge]) -> int:
+    """Install each judge that is not installed, even after a failure; returns the exit code."""
+    failures = 0
+    for judge in judges:
+        if judge.is_installed():
+            _report_progress(f"{judge.name}: {_status(judge)}")
             continue
-        began = time.monotonic()
+        start = time.monotonic()
         try:
             _install(judge)
-        except Conflict as conflict:
-            failed += 1
-            _say(f"{judge.name}: skipped: {_contradiction(judge, conflict)}")
+        except RequirementConflict as conflict:
+            failures += 1
+            _report_progress(f"{judge.name}: skipped: {_describe_conflict(judge, conflict)}")
         except (SetupError, CommandFailed, OSError) as error:
-            failed += 1
-            _say(f"{judge.name}: NOT installed: {error}")
+            failures += 1
+            _report_progress(f"{judge.name}: NOT installed: {error}")
         else:
-            _say(f"{judge.name}: installed in {time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
+            _report_progress(f"{judge.name}: installed in {time.monotonic() - start:.0f} s")
+    return 1 if failures else 0
 
 
 def _install(judge: Judge) -> None:
-    """Make the environment of one judge.
+    """Create the environment of one judge.
 
-    Raises `SetupError`, `CommandFailed` (of which `Conflict` is one) and `OSError`.
+    Raises `SetupError`, `CommandFailed` (of which `RequirementConflict` is a subclass) and
+    `OSError`.
     """
     tools = bootstrap.ROOT / ".tools"
     tools.mkdir(exist_ok=True)
-    with bootstrap.locked(tools / "lock", _say) as lock:
-        if judge.stands():  # who held the lock before may have done our work
+    with bootstrap.hold_lock(tools / "lock", _report_progress) as lock_fd:
+        if judge.is_installed():  # the previous holder of the lock may have installed it
             return
-        workshop = Workshop(judge.folder, tools, lock)
-        workshop.open()
+        runner = CommandRunner(judge.folder, tools, lock_fd)
+        runner.reset()
         shutil.rmtree(judge.environment, ignore_errors=True)
-        if judge.python:
-            _python(judge, workshop)
+        if judge.is_python:
+            _install_python_packages(judge, runner)
         else:
-            _node(workshop)
-        workshop.sweep()
-        (judge.environment / STAMP).write_text(judge.made_of())
+            _install_node_packages(runner)
+        runner.clear_temporary()
+        (judge.environment / STAMP_FILE).write_text(judge.lock_checksum())
 
 
-def _python(judge: Judge, workshop: Workshop) -> None:
-    """With one installer after the other, until one succeeds.
+def _install_python_packages(judge: Judge, runner: CommandRunner) -> None:
+    """Install with one installer after the other, until one succeeds.
 
-    Under `--require-hashes` uv refuses every constraint that is not a pin.  Without dependencies
-    nothing is installed but what stands in the lock, where each line has its hashes, and hashes
-    that stand there are checked.
+    `--require-hashes` is not used: with it, uv refuses every constraint that is not a pin.
+    `--no-deps` installs only the packages of the lock file; each line there has hashes, and
+    hashes in a requirements file are always checked.
     """
     failure = ""
     packages = ("--no-deps", "-r", "requirements.txt")
-    for installer in installers.usable(workshop, _say):
-        _say(f"{judge.name}: installing with {installer.name} …")
+    for installer in installers.available_installers(runner, _report_progress):
+        _report_progress(f"{judge.name}: installing with {installer.name} …")
         try:
             base = installers.base_python()
-            workshop.run(base, "-m", "venv", "--clear", "--without-pip", judge.environment)
+            runner.run(base, "-m", "venv", "--clear", "--without-pip", judge.environment)
             python = judge.environment / "bin" / "python"
-            workshop.run(*installer.command(python), *packages, **installer.environ)
-        except Conflict:
-            raise  # another installer would be told of the same constraint
-        except CommandFailed as failed:
-            failure = f"{installer.name} says: {failed}"
-            _say(f"{judge.name}: {failure}")
+            runner.run(*installer.command(python), *packages, **installer.variables)
+        except RequirementConflict:
+            raise  # another installer would meet the same constraint
+        except CommandFailed as error:
+            failure = f"{installer.name} says: {error}"
+            _report_progress(f"{judge.name}: {failure}")
         else:
             return
-    raise SetupError(f"{failure}; the whole story is in {workshop.log}")
+    raise SetupError(f"{failure}; the whole story is in {runner.log}")
 
 
-def _contradiction(judge: Judge, conflict: Conflict) -> str:
-    """Which pin of the lock this machine's constraint forbids."""
-    locked = judge.lock.read_text() if judge.lock else ""
-    pin, constraint = sorted(conflict.pins, key=lambda one: f"{one} " not in locked)
+def _describe_conflict(judge: Judge, conflict: RequirementConflict) -> str:
+    """Which pin of the lock file contradicts which constraint of this machine."""
+    lock = judge.lock_file.read_text() if judge.lock_file else ""
+    pin, constraint = sorted(
+        conflict.requirements, key=lambda requirement: f"{requirement} " not in lock
+    )
     return f"its lock pins {pin}, and pip is configured on this machine with {constraint}"
 
 
-def _node(workshop: Workshop) -> None:
-    if (version := _node_version()) < _NODE or shutil.which("npm") is None:
-        has = f"Node {version}" if version else "no Node"
-        raise SetupError(f"this machine has {has}: install Node {_NODE} or newer, with npm")
-    workshop.run(*_NPM)
+def _install_node_packages(runner: CommandRunner) -> None:
+    if (version := _node_major_version()) < _MIN_NODE_VERSION or shutil.which("npm") is None:
+        found = f"Node {version}" if version else "no Node"
+        raise SetupError(
+            f"this machine has {found}: install Node {_MIN_NODE_VERSION} or newer, with npm"
+        )
+    runner.run(*_NPM_COMMAND)
 
 
-def _node_version() -> int:
-    """Node's major version; 0 where there is none."""
+def _node_major_version() -> int:
+    """Node's major version; 0 if there is no Node."""
     if (node := shutil.which("node")) is None:
         return 0
-    said = subprocess.run((node, "--version"), capture_output=True, text=True, check=False).stdout
-    major = said.removeprefix("v").partition(".")[0]
+    result = subprocess.run((node, "--version"), capture_output=True, text=True, check=False)
+    major = result.stdout.removeprefix("v").partition(".")[0]
     return int(major) if major.isdecimal() else 0
 
 
-def _say(line: str) -> None:
+def _report_progress(line: str) -> None:
     sys.stderr.write(f"scripts/judges: {line}\n")
     sys.stderr.flush()

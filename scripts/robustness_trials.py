@@ -20,141 +20,155 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from kill_trials import SETTLED, KillVerdict, killed
-from trial_runner import trial_field
-from trial_verdicts import Verdict, judge
+from kill_trials import SURVIVAL_DELAY_S, KillVerdict, run_kill_trial
+from trial_runner import trial_environment
+from trial_verdicts import TrialVerdict, judge_trials
 from upstream_endings import CASES, Case, Client, Trial
 
-SOONEST: Final = 1.0
-"""Seconds within which every end but a client's own must be noticed."""
-_EXAMPLES: Final = 5
-"""Failed trials of a row that are shown."""
-_KILLS_AT_ONCE: Final = 4
-_WIDTHS: Final = (26, 24, 7, 11, 6, 14)
+MAX_NOTICE_S: Final = 1.0
+"""Seconds within which every end except a client's own must be noticed."""
+_MAX_SHOWN_FAILURES: Final = 5
+"""How many failed trials of a row are printed."""
+_MAX_CONCURRENT_KILLS: Final = 4
+_COLUMN_WIDTHS: Final = (26, 24, 7, 11, 6, 14)
 
-CLIENTS: Final[tuple[tuple[str, Client, bool], ...]] = (
+CLIENT_ROWS: Final[tuple[tuple[str, Client, bool], ...]] = (
     ("reads", "fast", False),
     ("is slow", "slow", False),
     ("leaves", "gone", False),
     ("leaves, read to the end", "gone", True),
 )
+"""Label, client, and whether the upstream is read to its end after the client has left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for."""
+    """The parsed command line."""
 
-    what: frozenset[str]
-    trials: int
-    case: str
-    seed: int
+    groups: frozenset[str]
+    trial_count: int
+    row_filter: str
+    first_seed: int
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the trials; 0 if all is well, 1 if not."""
-    options = _options(arguments)
-    logging.disable(logging.CRITICAL)  # every trial is trouble, and its verdict says it all
-    well = True
-    if "endings" in options.what:
-        well = asyncio.run(_endings(options)) and well
-    if "kills" in options.what:
-        well = asyncio.run(_kills(options)) and well
-    print("\nall is well" if well else "\nNOT all is well")
-    return 0 if well else 1
+    """Run the trials; returns 0 if all passed, else 1."""
+    options = _parse_options(arguments)
+    logging.disable(logging.CRITICAL)  # every trial causes errors; its verdict has the result
+    is_passed = True
+    if "endings" in options.groups:
+        is_passed = asyncio.run(_run_ending_trials(options)) and is_passed
+    if "kills" in options.groups:
+        is_passed = asyncio.run(_run_kill_trials(options)) and is_passed
+    print("\nall is well" if is_passed else "\nNOT all is well")
+    return 0 if is_passed else 1
 
 
-def _options(arguments: Sequence[str]) -> Options:
+def _parse_options(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(
         prog="scripts/torture",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit code: 0 if nothing was lost, forged or late, 1 if anything was.",
     )
-    add = parser.add_argument
-    add("what", nargs="*", metavar="endings|kills", help="[default: both]")
-    add("--trials", type=int, default=200, metavar="N", help="of each case, and kills [200]")
-    add("--case", default="", metavar="TEXT", help="only rows of the table with this in them")
-    add("--seed", type=int, default=1000, metavar="N", help="the first one [1000]")
-    given = parser.parse_args(arguments)
-    what = frozenset(given.what or ("endings", "kills"))
-    if not what <= {"endings", "kills"} or given.trials < 1:
+    parser.add_argument("what", nargs="*", metavar="endings|kills", help="[default: both]")
+    parser.add_argument(
+        "--trials", type=int, default=200, metavar="N", help="of each case, and kills [200]"
+    )
+    parser.add_argument(
+        "--case", default="", metavar="TEXT", help="only rows of the table with this in them"
+    )
+    parser.add_argument("--seed", type=int, default=1000, metavar="N", help="the first one [1000]")
+    parsed = parser.parse_args(arguments)
+    groups = frozenset(parsed.what or ("endings", "kills"))
+    if not groups <= {"endings", "kills"} or parsed.trials < 1:
         parser.error("give endings or kills or both, and at least one trial")
-    return Options(what, given.trials, given.case, given.seed)
+    return Options(groups, parsed.trials, parsed.case, parsed.seed)
 
 
 # --- endings ------------------------------------------------------------------------------------
 
 
-async def _endings(options: Options) -> bool:
-    _row("the upstream", "the client", "trials", "lost bytes", "wrong", "slowest notice")
-    _row(*("-" * width for width in _WIDTHS))
-    failed: list[Verdict] = []
+async def _run_ending_trials(options: Options) -> bool:
+    _print_row("the upstream", "the client", "trials", "lost bytes", "wrong", "slowest notice")
+    _print_row(*("-" * width for width in _COLUMN_WIDTHS))
+    failed: list[TrialVerdict] = []
     for case in CASES:
-        for words, client, finishing in CLIENTS:
-            if options.case not in f"{case.name}, {words}":
+        for client_label, client, is_finishing in CLIENT_ROWS:
+            if options.row_filter not in f"{case.name}, {client_label}":
                 continue
-            verdicts = await _verdicts(case, client, options, finishing=finishing)
-            bad = [it for it in verdicts if it.lost or it.wrong or it.notice > SOONEST]
-            failed += bad[:_EXAMPLES]
-            _row(
+            verdicts = await _run_trials(case, client, options, is_finishing=is_finishing)
+            row_failures = [
+                verdict
+                for verdict in verdicts
+                if verdict.lost_bytes or verdict.problems or verdict.notice_s > MAX_NOTICE_S
+            ]
+            failed += row_failures[:_MAX_SHOWN_FAILURES]
+            _print_row(
                 case.name,
-                words,
+                client_label,
                 f"{len(verdicts)}",
-                f"{sum(it.lost for it in verdicts)}",
-                f"{sum(bool(it.wrong) for it in verdicts)}",
-                f"{max(it.notice for it in verdicts) * 1000:.0f} ms",
+                f"{sum(verdict.lost_bytes for verdict in verdicts)}",
+                f"{sum(bool(verdict.problems) for verdict in verdicts)}",
+                f"{max(verdict.notice_s for verdict in verdicts) * 1000:.0f} ms",
             )
-    for it in failed:
-        print(f"{it.trial.name}: {it.lost} bytes lost, {it.notice * 1000:.0f} ms; {it.wrong}")
+    for verdict in failed:
+        notice_ms = f"{verdict.notice_s * 1000:.0f} ms"
+        lost = f"{verdict.lost_bytes} bytes lost"
+        print(f"{verdict.trial.name}: {lost}, {notice_ms}; {verdict.problems}")
     return not failed
 
 
-async def _verdicts(
-    case: Case, client: Client, options: Options, *, finishing: bool
-) -> list[Verdict]:
-    seeds = range(options.seed, options.seed + options.trials)
-    trials = [Trial(case, client, seed, finishing) for seed in seeds]
+async def _run_trials(
+    case: Case, client: Client, options: Options, *, is_finishing: bool
+) -> list[TrialVerdict]:
+    seeds = range(options.first_seed, options.first_seed + options.trial_count)
+    trials = [Trial(case, client, seed, is_finishing) for seed in seeds]
     with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
-        async with trial_field(Path(folder), case, finishing=finishing) as it:
-            await it.run(trials)
-        return judge(Path(folder), it, trials)
+        async with trial_environment(Path(folder), case, finishing=is_finishing) as field:
+            await field.run(trials)
+        return judge_trials(Path(folder), field, trials)
 
 
-def _row(*cells: str) -> None:
-    left = f"{cells[0]:<{_WIDTHS[0]}}  {cells[1]:<{_WIDTHS[1]}}"
-    right = (f"{cell:>{width}}" for cell, width in zip(cells[2:], _WIDTHS[2:], strict=True))
+def _print_row(*cells: str) -> None:
+    left = f"{cells[0]:<{_COLUMN_WIDTHS[0]}}  {cells[1]:<{_COLUMN_WIDTHS[1]}}"
+    right = (f"{cell:>{width}}" for cell, width in zip(cells[2:], _COLUMN_WIDTHS[2:], strict=True))
     print("  ".join([left, *right]), flush=True)
 
 
 # --- kills --------------------------------------------------------------------------------------
 
 
-async def _kills(options: Options) -> bool:
-    places = asyncio.Semaphore(_KILLS_AT_ONCE)
-    done = 0
+async def _run_kill_trials(options: Options) -> bool:
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT_KILLS)
+    done_count = 0
 
-    async def one(seed: int) -> KillVerdict:
-        nonlocal done
-        async with places:
+    async def run_one(seed: int) -> KillVerdict:
+        nonlocal done_count
+        async with semaphore:
             with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
-                verdict = await killed(Path(folder), seed)
-        done += 1
+                verdict = await run_kill_trial(Path(folder), seed)
+        done_count += 1
         if sys.stderr.isatty():
-            print(f"\rkill {done} of {options.trials}", end="", file=sys.stderr, flush=True)
+            progress = f"\rkill {done_count} of {options.trial_count}"
+            print(progress, end="", file=sys.stderr, flush=True)
         return verdict
 
-    seeds = range(options.seed, options.seed + options.trials)
-    verdicts = await asyncio.gather(*map(one, seeds))
+    seeds = range(options.first_seed, options.first_seed + options.trial_count)
+    verdicts = await asyncio.gather(*map(run_one, seeds))
     print(file=sys.stderr)
-    failed = [it for it in verdicts if not it.well]
-    print(f"\n{len(verdicts)} kills -9 while {sum(it.streams for it in verdicts)} streams ran")
-    print(f"  {sum(len(it.torn) for it in verdicts)} files torn")
-    print(f"  {sum(it.recovered for it in verdicts)} recordings recovered")
-    lost, messages = sum(it.lost for it in verdicts), sum(it.messages for it in verdicts)
-    settled = f"{SETTLED * 1000:.0f} ms"
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    streams = sum(verdict.stream_count for verdict in verdicts)
+    print(f"\n{len(verdicts)} kills -9 while {streams} streams ran")
+    print(f"  {sum(len(verdict.unreadable) for verdict in verdicts)} files torn")
+    print(f"  {sum(verdict.recovered_count for verdict in verdicts)} recordings recovered")
+    lost = sum(verdict.lost_count for verdict in verdicts)
+    messages = sum(verdict.message_count for verdict in verdicts)
+    settled = f"{SURVIVAL_DELAY_S * 1000:.0f} ms"
     print(f"  {lost} messages lost, of {messages} that had been received {settled} before the kill")
-    for it in failed[:_EXAMPLES]:
-        print(f"kill {it.seed}: {it.lost} messages lost; {'; '.join(it.torn)}")
+    for verdict in failed[:_MAX_SHOWN_FAILURES]:
+        torn = "; ".join(verdict.unreadable)
+        print(f"kill {verdict.seed}: {verdict.lost_count} messages lost; {torn}")
     return not failed
 
 

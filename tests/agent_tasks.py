@@ -1,6 +1,6 @@
-"""Real clients that do a task in a folder, with tools: to write a file, look at it, and say so.
+"""Real agents that do a task with tools: to write a file, read it, and report that.
 
-The provider is `llm-proxy simulate`, which plays a scenario made for the folder.
+The provider is `llm-proxy simulate`, which serves a scenario generated for the folder.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any, Final
 
 import judge_runner
 from real_programs import CLAUDE_CODE, CODEX, Program
-from scenario_server import playing
+from scenario_server import serve_scenarios
 
-SAY: Final = "Make the file greeting.txt, then look at it."
-LINE: Final = "hello"
+PROMPT: Final = "Make the file greeting.txt, then look at it."
+FILE_LINE: Final = "hello"
 
 Calls = tuple[tuple[str, dict[str, Any]], ...]
-"""Tools, and what they are called with."""
+"""Tool names, with the arguments of their calls."""
 
 
-def last_word(file: Path) -> str:
-    """What the model says in the end."""
+def final_text(file: Path) -> str:
+    """The model's final text."""
     return f"The file {file} is there."
 
 
 @asynccontextmanager
-async def provider(folder: Path, file: Path, calls: Calls) -> AsyncIterator[str]:
-    """The URL of one that has these calls made, and then says that the file is there."""
+async def task_provider(folder: Path, file: Path, calls: Calls) -> AsyncIterator[str]:
+    """Run a provider that requests these calls and then sends the final text; yield its URL."""
     folder.mkdir(parents=True, exist_ok=True)
     steps: list[dict[str, Any]] = [
         {
@@ -39,92 +39,102 @@ async def provider(folder: Path, file: Path, calls: Calls) -> AsyncIterator[str]
         }
         for tool, arguments in calls
     ]
-    steps.append({"kind": "text", "assistant_text": last_word(file)})
+    steps.append({"kind": "text", "assistant_text": final_text(file)})
     scenario = {
         "id": "task",
         "description": "Writes a file, and looks at it.",
         "match": {"model": "*"},
         "turns": [{"turn": n, "response": step} for n, step in enumerate(steps, 1)],
     }
-    async with playing(folder, scenario) as stage:
+    async with serve_scenarios(folder, scenario) as stage:
         yield stage.url
 
 
 @dataclass(frozen=True, slots=True)
-class Terminal:
-    """A program, and the calls of its own tools that do the task."""
+class TerminalAgent:
+    """A terminal program, and the names of its own tools that do the task."""
 
     program: Program
-    write: str
-    read: str
+    write_tool: str
+    read_tool: str
 
-    def calls(self, file: Path) -> Calls:
-        """Of the tools that it offers."""
-        if self.write == self.read:
+    def tool_calls(self, file: Path) -> Calls:
+        """Return the calls of its tools that do the task."""
+        if self.write_tool == self.read_tool:
             return (
-                (self.write, {"cmd": f"echo {LINE} > '{file}'"}),
-                (self.read, {"cmd": f"cat '{file}'"}),
+                (self.write_tool, {"cmd": f"echo {FILE_LINE} > '{file}'"}),
+                (self.read_tool, {"cmd": f"cat '{file}'"}),
             )
         return (
-            (self.write, {"file_path": str(file), "content": f"{LINE}\n"}),
-            (self.read, {"file_path": str(file)}),
+            (self.write_tool, {"file_path": str(file), "content": f"{FILE_LINE}\n"}),
+            (self.read_tool, {"file_path": str(file)}),
         )
 
 
-def _asking(program: Program, *more: str) -> Program:
-    """The program with this task, and nothing else that is the same at every start."""
-    kept = [
+def _with_task(program: Program, *extra_arguments: str) -> Program:
+    """Return the program with this task, without its arguments that only fix the request."""
+    kept_arguments = [
         argument
         for argument in program.arguments
         if argument.startswith(("--skip", "--danger", "exec", "-p"))
     ]
-    flags = [item for item in kept if item.startswith("--")]
-    verb = next(item for item in kept if not item.startswith("--"))
+    flags = [item for item in kept_arguments if item.startswith("--")]
+    leading_argument = next(item for item in kept_arguments if not item.startswith("--"))
     return Program(
-        program.name, program.launcher, (verb, SAY, *flags, *more), program.environment,
-        program.furnish, program.asks, program.rolls, program.late,
-    )  # fmt: skip
+        program.name,
+        program.launcher,
+        (leading_argument, PROMPT, *flags, *extra_arguments),
+        program.environment,
+        program.prepare_home,
+        program.request_line,
+        program.varying_paths,
+        program.shell_arguments,
+    )
 
 
-TERMINALS: Final = {
-    "claude-code": Terminal(
-        _asking(CLAUDE_CODE, "--allowedTools", "Write,Read", "--model", "claude-sonnet-5"),
+TERMINAL_AGENTS: Final = {
+    "claude-code": TerminalAgent(
+        _with_task(CLAUDE_CODE, "--allowedTools", "Write,Read", "--model", "claude-sonnet-5"),
         "Write",
         "Read",
     ),
-    "codex": Terminal(_asking(CODEX), "exec_command", "exec_command"),
+    "codex": TerminalAgent(_with_task(CODEX), "exec_command", "exec_command"),
 }
-"""By the name of their preset."""
+"""Terminal programs, by the name of their preset."""
 
-LIBRARIES: Final = {"langchain": "agent.py", "pydantic-ai": "agent.py", "ai-sdk": "agent.mjs"}
-"""The programs of those that are no programs themselves, by the name of their preset."""
+LIBRARY_PROGRAMS: Final = {
+    "langchain": "agent.py",
+    "pydantic-ai": "agent.py",
+    "ai-sdk": "agent.mjs",
+}
+"""Script names of the agents built with libraries, by the name of the library's preset."""
 _OF_OPENAI: Final = (("openai-chat", True), ("openai-responses", False))
-ASKED: Final = {
+DIALECTS_BY_LIBRARY: Final = {
     "langchain": _OF_OPENAI,
     "pydantic-ai": _OF_OPENAI,
     "ai-sdk": (*_OF_OPENAI, ("anthropic", True), ("gemini", True)),
 }
-"""In which dialects they ask, and whether for a stream: each class costs seconds to import."""
+"""The tested dialects, each with whether to stream; few, as each class takes seconds to import."""
 _MODELS: Final = {"anthropic": "claude-sonnet-5", "gemini": "gemini-3-pro"}
 
 
 def library_calls(file: Path) -> Calls:
-    """Of the tools that the agents offer."""
+    """Return the calls of the library agents' tools that do the task."""
     return (
-        ("write_file", {"path": str(file), "content": f"{LINE}\n"}),
+        ("write_file", {"path": str(file), "content": f"{FILE_LINE}\n"}),
         ("read_file", {"path": str(file)}),
     )
 
 
-async def ask(library: str, url: str, system: str) -> list[str]:
-    """What the model said at last to an agent of this library, in one dialect after the other."""
+async def run_library_agent(library: str, url: str, system: str) -> list[str]:
+    """Run an agent of this library in each of its dialects, and return the model's final texts."""
     tasks = [
         {
             "dialect": dialect, "model": _MODELS.get(dialect, "gpt-5"), "stream": stream,
-            "url": url, "system": system, "say": SAY,
+            "url": url, "system": system, "say": PROMPT,
         }
-        for dialect, stream in ASKED[library]
+        for dialect, stream in DIALECTS_BY_LIBRARY[library]
     ]  # fmt: skip
-    program = judge_runner.FOLDER / library / LIBRARIES[library]
-    said: list[str] = json.loads(await judge_runner.run(program, {"tasks": tasks}))
-    return said
+    program = judge_runner.FOLDER / library / LIBRARY_PROGRAMS[library]
+    final_texts: list[str] = json.loads(await judge_runner.run_program(program, {"tasks": tasks}))
+    return final_texts

@@ -1,4 +1,4 @@
-"""Anthropic's streams, spelled out and made up, for the tests of its dialect."""
+"""Anthropic responses: literal streams, and builders of events, for the dialect's tests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Part
 
 DIALECT: Final = Anthropic()
-VERSION: Final = (("Anthropic-Version", "2026-10-21"),)
+VERSION_HEADERS: Final = (("Anthropic-Version", "2026-10-21"),)
 
-TEXT: Final = b"""\
+TEXT_STREAM: Final = b"""\
 event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant",\
 "model":"claude-sonnet-5","content":[],"stop_reason":null,"stop_sequence":null,"usage":\
@@ -44,9 +44,9 @@ event: message_stop
 data: {"type":"message_stop"   }
 
 """
-"""The minimal text stream, padded as real ones are."""
+"""The minimal text stream, with the padding of real ones."""
 
-TOOLS: Final = b"""\
+TOOLS_STREAM: Final = b"""\
 event: message_start
 data: {"type":"message_start","message":{"id":"msg_2","type":"message","role":"assistant",\
 "model":"claude-sonnet-5","content":[],"stop_reason":null,"stop_sequence":null,"usage":\
@@ -110,9 +110,9 @@ event: message_stop
 data: {"type":"message_stop"}
 
 """
-"""The minimal stream of thoughts and two calls, of which the second takes no arguments."""
+"""The minimal stream of thinking, text and two tool calls, the second without arguments."""
 
-COMPLETION: Final = b"""\
+COMPLETION_STREAM: Final = b"""\
 event: completion\r
 data: {"type":"completion","id":"compl_1","completion":" Hi","stop_reason":null,\
 "model":"claude-2.1","stop":null,"log_id":"compl_1"    }\r
@@ -125,10 +125,10 @@ data: {"type":"completion","id":"compl_1","completion":" you","stop_reason":"sto
 "model":"claude-2.1","stop":"\\n\\nHuman:","log_id":"compl_1"}\r
 \r
 """
-"""A legacy completion, with the line ends that it has."""
+"""A stream of the legacy Text Completions API, with its CRLF line ends."""
 
 
-def asked(
+def anthropic_request(
     path: str = "/v1/messages",
     method: str = "POST",
     headers: tuple[tuple[str, str], ...] = (),
@@ -137,60 +137,62 @@ def asked(
     return Request(method, path, "", headers, json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream; charset=utf-8") -> ResponseHead:
+def response_head(
+    status: int = 200, content_type: str = "text/event-stream; charset=utf-8"
+) -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
     return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
-    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
+def sse_response(body: bytes) -> DialectResponse:
+    return DialectResponse(response_head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> DialectResponse:
+def whole_response(body: bytes, status: int = 200) -> DialectResponse:
     return DialectResponse(
-        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+        response_head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
 
 
-def document(**fields: object) -> DialectResponse:
-    return whole(json.dumps(fields).encode())
+def json_response(**fields: object) -> DialectResponse:
+    return whole_response(json.dumps(fields).encode())
 
 
-def event(kind: str, **fields: object) -> bytes:
-    data = json.dumps({"type": kind, **fields})
-    return f"event: {kind}\ndata: {data}\n\n".encode()
+def sse_event(event_type: str, **fields: object) -> bytes:
+    data = json.dumps({"type": event_type, **fields})
+    return f"event: {event_type}\ndata: {data}\n\n".encode()
 
 
-def begins(block: dict[str, Any], index: int = 0) -> bytes:
-    return event("content_block_start", index=index, content_block=block)
+def block_start(block: dict[str, Any], index: int = 0) -> bytes:
+    return sse_event("content_block_start", index=index, content_block=block)
 
 
-def grows(kind: str, index: int = 0, **fields: object) -> bytes:
-    return event("content_block_delta", index=index, delta={"type": kind, **fields})
+def block_delta(delta_type: str, index: int = 0, **fields: object) -> bytes:
+    return sse_event("content_block_delta", index=index, delta={"type": delta_type, **fields})
 
 
-def says(text: str, index: int = 0) -> bytes:
-    return grows("text_delta", index, text=text)
+def text_delta(text: str, index: int = 0) -> bytes:
+    return block_delta("text_delta", index, text=text)
 
 
-def ends(reason: str | None, **delta: object) -> bytes:
-    return event("message_delta", delta={"stop_reason": reason, **delta}, usage={})
+def message_delta(reason: str | None, **delta: object) -> bytes:
+    return sse_event("message_delta", delta={"stop_reason": reason, **delta}, usage={})
 
 
-def parts_of(*blocks: dict[str, Any]) -> tuple[Part, ...]:
-    """What a document with these blocks says; a stream of them says the same."""
-    (turn,) = DIALECT.decode(document(type="message", content=blocks))
+def decode_blocks(*blocks: dict[str, Any]) -> tuple[Part, ...]:
+    """The parts of a message with these blocks; asserts that a stream of them decodes alike."""
+    (turn,) = DIALECT.decode(json_response(type="message", content=blocks))
     events = (
-        begins(block, index) + event("content_block_stop", index=index)
+        block_start(block, index) + sse_event("content_block_stop", index=index)
         for index, block in enumerate(blocks)
     )
-    assert DIALECT.decode(streamed(b"".join(events))) == (turn,)
+    assert DIALECT.decode(sse_response(b"".join(events))) == (turn,)
     return turn.parts
 
 
-STOP: Final = event("message_stop")
+MESSAGE_STOP: Final = sse_event("message_stop")
 
-ERROR: Final = event(
+ERROR_EVENT: Final = sse_event(
     "error",
     error={"details": None, "type": "overloaded_error", "message": "Overloaded"},
     request_id="req_1",

@@ -1,4 +1,4 @@
-"""What Bedrock is told to say, as a client would see it: frames, taken apart."""
+"""Responses as the Bedrock dialect encodes them, parsed into frames, events and documents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from dialect_manners import DELIVERY, asking
+from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock.dialect import Bedrock
 from llm_proxy.exchange import Request
@@ -16,53 +16,53 @@ from llm_proxy.turns import Turn
 
 DIALECT: Final = Bedrock()
 
-Event = tuple[str, Any]
-"""The type of an event or an exception, and its payload."""
+TypedPayload = tuple[str, Any]
+"""The type of an event or exception, and its decoded JSON payload."""
 
 
-def converse(model: str = "us.amazon.nova-2-lite-v1:0", *, stream: bool = True) -> Request:
-    """A request for Converse."""
+def converse_request(model: str = "us.amazon.nova-2-lite-v1:0", *, stream: bool = True) -> Request:
+    """A request to Converse or ConverseStream."""
     return DIALECT.sample_request(model, stream=stream)
 
 
-def invoke(model: str, *, stream: bool = True, **body: Any) -> Request:
-    """A request to a model in its own format."""
+def invoke_request(model: str, *, stream: bool = True, **body: Any) -> Request:
+    """A request to InvokeModel, with or without a response stream, in the model's own format."""
     operation = "invoke-with-response-stream" if stream else "invoke"
-    return asking(f"/model/{model}/{operation}", **body)
+    return json_request(f"/model/{model}/{operation}", **body)
 
 
-def told(request: Request, *turns: Turn) -> DialectResponse:
-    """What is answered."""
-    return DIALECT.encode(request, turns, DELIVERY)
+def encode_response(request: Request, *turns: Turn) -> DialectResponse:
+    """The response that encodes these turns."""
+    return DIALECT.encode(request, turns, ENCODE_CONTEXT)
 
 
-def document(response: DialectResponse) -> Any:
-    """The one document of an answer."""
+def decode_document(response: DialectResponse) -> Any:
+    """The JSON document of a response that is not streamed."""
     assert response.codec == "whole"
     return orjson.loads(b"".join(response.messages))
 
 
-def frames(response: DialectResponse) -> list[Frame]:
-    """The frames of a stream; each message is one."""
+def parse_frames(response: DialectResponse) -> list[Frame]:
+    """The frames of a stream; each message must be one."""
     assert response.codec == "eventstream"
-    read = [parse_frame(message) for message in response.messages]
-    assert None not in read
-    return [item for item in read if item is not None]
+    parsed = [parse_frame(message) for message in response.messages]
+    assert None not in parsed
+    return [frame for frame in parsed if frame is not None]
 
 
-def events(response: DialectResponse) -> list[Event]:
-    """Its events, and the exception that ends it."""
+def typed_payloads(response: DialectResponse) -> list[TypedPayload]:
+    """The events of a stream, and the exception that ends it."""
     return [
         (
             frame.header(":event-type") or frame.header(":exception-type"),
             orjson.loads(frame.payload),
         )
-        for frame in frames(response)
+        for frame in parse_frames(response)
     ]
 
 
-def natives(response: DialectResponse) -> list[Any]:
-    """The events of a model's own."""
-    told = events(response)
-    assert {name for name, _ in told} == {"chunk"}
-    return [orjson.loads(base64.b64decode(said["bytes"])) for _, said in told]
+def native_events(response: DialectResponse) -> list[Any]:
+    """The events of an InvokeModel stream in the model's own format, out of its `chunk` events."""
+    payloads = typed_payloads(response)
+    assert {name for name, _ in payloads} == {"chunk"}
+    return [orjson.loads(base64.b64decode(payload["bytes"])) for _, payload in payloads]

@@ -1,4 +1,4 @@
-"""What the tests of the pure modules are made of: cassettes as bytes, and ways to cut bytes."""
+"""Test data for the modules without I/O: cassettes as bytes, and ways to split bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from llm_proxy.cassette import Cassette, CassetteWriter, Meta, StoredRequest, read_cassette
+from llm_proxy.cassette import Cassette, CassetteMeta, CassetteWriter, StoredRequest, read_cassette
 from llm_proxy.exchange import Ending, Headers, Read, ResponseHead
 
-FILE: Final = "some.jsonl"
-META: Final = Meta(
+FILE_NAME: Final = "some.jsonl"
+META: Final = CassetteMeta(
     tool="llm-proxy 9.9.9",
     recorded="2026-11-21T04:37:42.181Z",
     dialect="openai-chat",
@@ -37,11 +37,11 @@ READS: Final = (
     Read(33.25, b'\ndata: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [D'),
     Read(34.0, b"ONE]\n\n"),
 )
-"""A whole chat stream, cut inside a character, a blank line and the terminator."""
+"""A complete chat stream, split inside a character, a blank line and the terminator."""
 
 
-def head(status: int = 200, framing: str = "chunked", headers: Headers = ()) -> ResponseHead:
-    """A head of which a test says what matters."""
+def make_head(status: int = 200, framing: str = "chunked", headers: Headers = ()) -> ResponseHead:
+    """A response head with defaults for what a test does not specify."""
     match framing:
         case "chunked" | "length" | "close" | "none":
             return ResponseHead(status, "", headers, framing)
@@ -49,7 +49,7 @@ def head(status: int = 200, framing: str = "chunked", headers: Headers = ()) -> 
             raise AssertionError(framing)
 
 
-def written(
+def encode_cassette(
     reads: Iterable[Read] = READS,
     *,
     codec: str = "sse",
@@ -57,10 +57,10 @@ def written(
     head_at: float = 10.0,
     ending: Ending = Ending.CLEAN,
     end_at: float | None = None,
-    meta: Meta = META,
+    meta: CassetteMeta = META,
     request: StoredRequest = REQUEST,
 ) -> bytes:
-    """A cassette file; without `end_at` it ends with its last read."""
+    """Encode a cassette file; without `end_at` it ends with its last read."""
     writer = CassetteWriter(codec)
     lines = [writer.encode_opening(meta, request), writer.encode_head(head, head_at)]
     at = head_at
@@ -71,45 +71,51 @@ def written(
     return b"".join(lines)
 
 
-def cassette(
+def make_cassette(
     body: bytes = b"",
     *,
     codec: str = "sse",
     head: ResponseHead = HEAD,
     ending: Ending = Ending.CLEAN,
-    meta: Meta = META,
+    meta: CassetteMeta = META,
 ) -> Cassette:
-    """A cassette of one read."""
+    """A cassette with one read."""
     reads = [Read(20.0, body)] if body else []
-    return read_cassette(FILE, written(reads, codec=codec, head=head, ending=ending, meta=meta))
-
-
-def cut(body: bytes, at: Iterable[int]) -> list[bytes]:
-    """The pieces of `body` between these offsets, the empty ones too."""
-    stops = [0, *sorted(at), len(body)]
-    return [body[begin:end] for begin, end in pairwise(stops)]
-
-
-def cuts(body: bytes) -> st.SearchStrategy[list[bytes]]:
-    """Every way to cut `body`."""
-    return st.lists(st.integers(0, len(body)), max_size=8).map(lambda at: cut(body, at))
-
-
-def arrivals(bodies: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Read]]:
-    """Bodies that arrive in reads, each not before the one ahead of it, none of them empty."""
-
-    def timed(pieces: Sequence[bytes]) -> st.SearchStrategy[list[Read]]:
-        gaps = st.lists(st.floats(0, 10_000), min_size=len(pieces), max_size=len(pieces)) | st.just(
-            [0.0] * len(pieces)
-        )
-        return gaps.map(lambda after: _arriving(pieces, after))
-
-    return (
-        bodies.flatmap(cuts).map(lambda pieces: [piece for piece in pieces if piece]).flatmap(timed)
+    return read_cassette(
+        FILE_NAME, encode_cassette(reads, codec=codec, head=head, ending=ending, meta=meta)
     )
 
 
-def _arriving(pieces: Sequence[bytes], gaps: Sequence[float]) -> list[Read]:
+def split_at(body: bytes, offsets: Iterable[int]) -> list[bytes]:
+    """Split `body` at these offsets; empty pieces are kept."""
+    stops = [0, *sorted(offsets), len(body)]
+    return [body[begin:end] for begin, end in pairwise(stops)]
+
+
+def splits(body: bytes) -> st.SearchStrategy[list[bytes]]:
+    """A strategy for every way to split `body`."""
+    return st.lists(st.integers(0, len(body)), max_size=8).map(
+        lambda offsets: split_at(body, offsets)
+    )
+
+
+def read_sequences(bodies: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Read]]:
+    """A strategy for bodies split into non-empty reads at non-decreasing times."""
+
+    def with_gaps(pieces: Sequence[bytes]) -> st.SearchStrategy[list[Read]]:
+        gap_lists = st.lists(
+            st.floats(0, 10_000), min_size=len(pieces), max_size=len(pieces)
+        ) | st.just([0.0] * len(pieces))
+        return gap_lists.map(lambda gaps: _timed_reads(pieces, gaps))
+
+    return (
+        bodies.flatmap(splits)
+        .map(lambda pieces: [piece for piece in pieces if piece])
+        .flatmap(with_gaps)
+    )
+
+
+def _timed_reads(pieces: Sequence[bytes], gaps: Sequence[float]) -> list[Read]:
     reads: list[Read] = []
     at = 10.0
     for piece, gap in zip(pieces, gaps, strict=True):

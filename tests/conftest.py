@@ -1,4 +1,4 @@
-"""What all tests share: skips for what this machine lacks, a count of them, a plain environment."""
+"""Shared by all tests: skips for missing requirements, their summary, a clean environment."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ import pytest
 import corpus
 import judge_runner
 import thoroughness
-from llm_proxy.shell.running.environment import BASE_URLS, KEYS
-from thoroughness import enough
+from llm_proxy.shell.running.environment import API_KEY_VARIABLES, BASE_URL_PATHS
+from thoroughness import quick_or_thorough
 
-_LIVE: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
-_OURS: Final = frozenset(("LLM_PROXY_CORPUS", thoroughness.VARIABLE, *_LIVE))
-_PROXIES: Final = frozenset(("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))
-_MISLEADING: Final = frozenset(("CI", "GITHUB_STEP_SUMMARY", *_PROXIES, *BASE_URLS, *KEYS))
-"""Variables that change what llm-proxy or an SDK does, and that a test sets when it means to."""
+_LIVE_VARIABLES: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
+_KEPT_VARIABLES: Final = frozenset(("LLM_PROXY_CORPUS", thoroughness.VARIABLE, *_LIVE_VARIABLES))
+_PROXY_VARIABLES: Final = frozenset(("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))
+_REMOVED_VARIABLES: Final = frozenset(
+    ("CI", "GITHUB_STEP_SUMMARY", *_PROXY_VARIABLES, *BASE_URL_PATHS, *API_KEY_VARIABLES)
+)
+"""Variables that change what llm-proxy or an SDK does: tests that need one set it themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something outside the checkout that the tests of a marker need."""
+    """A requirement outside the checkout of the tests with a marker."""
 
     marker: str
     missing: str
-    """Why it is not there, and how to name it; empty where it is."""
+    """Why it is missing, and how to provide it; empty where it is present."""
 
 
 def needs() -> tuple[Need, ...]:
-    """What the markers of this suite stand for, and whether it is on this machine."""
+    """The requirements of this suite's markers, and whether this machine has them."""
     return (
         Need("corpus", "" if corpus.available() else corpus.REASON),
-        Need("live", live_missing(os.environ.get(name) for name in _LIVE)),
+        Need("live", missing_live_model(os.environ.get(name) for name in _LIVE_VARIABLES)),
     )
 
 
-def live_missing(paths: Iterable[str | None]) -> str:
-    """Why there is no live model at these paths, of a server and its model; empty if there is."""
-    for variable, path in zip(_LIVE, paths, strict=True):
+def missing_live_model(paths: Iterable[str | None]) -> str:
+    """Why the live server and its model are not at these two paths; empty where they are."""
+    for variable, path in zip(_LIVE_VARIABLES, paths, strict=True):
         if not path:
             return f"set {variable} to a file"
         if not Path(path).is_file():
@@ -54,15 +56,15 @@ def live_missing(paths: Iterable[str | None]) -> str:
 
 
 def pytest_configure() -> None:
-    """What holds before any test runs."""
-    _hear_signals()
-    _judge_properties()
+    """Set up signal handlers and Hypothesis before any test runs."""
+    _restore_signal_handlers()
+    _configure_hypothesis()
 
 
-def _hear_signals() -> None:
-    """Take the signals as at a terminal: `nohup` and a script's `&` have children ignore some.
+def _restore_signal_handlers() -> None:
+    """Handle SIGINT and SIGHUP as at a terminal: under `nohup` or `&` they are ignored.
 
-    Those that a test starts would ignore them as well, and never end.
+    The children of tests would inherit that, and never end.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,17 +72,17 @@ def _hear_signals() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def _judge_properties() -> None:
-    """Properties hold however slow the machine is; CI tries the same examples every time.
+def _configure_hypothesis() -> None:
+    """Properties have no deadline, so slow machines pass; CI uses the same examples every time.
 
-    A property without a number of its own is tried on 20 examples, or 100 where all is wanted; on
-    LLM_PROXY_EXAMPLES, where that is set.
+    A property without its own number runs 20 examples, 100 in a thorough run, or
+    LLM_PROXY_EXAMPLES where that is set.
     """
     ci = bool(os.environ.get("CI"))
     hypothesis.settings.register_profile(
         "llm-proxy",
         deadline=None,
-        max_examples=int(os.environ.get("LLM_PROXY_EXAMPLES", enough(20, 100))),
+        max_examples=int(os.environ.get("LLM_PROXY_EXAMPLES", quick_or_thorough(20, 100))),
         derandomize=ci,
         database=None if ci else hypothesis.settings().database,
     )
@@ -89,9 +91,9 @@ def _judge_properties() -> None:
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what cannot run here, and note what each test needs, for the count at the end.
+    """Skip tests whose requirement is missing, and note each requirement for the summary.
 
-    What takes long begins first, or else one process would wait for the other in the end.
+    Long tests run first: else one worker would wait for another at the end.
     """
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for need in needs():
@@ -104,30 +106,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many of these tests ran and how many did not: a skip is no proof."""
-    reports = [one for found in terminalreporter.stats.values() for one in found]
+    """Report how many tests with each requirement ran and how many were skipped."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
     for need in needs():
-        mine = [
+        need_reports = [
             report
             for report in reports
             if isinstance(report, pytest.TestReport)
             and ("needs", need.marker) in report.user_properties
         ]
-        skipped = sum(report.skipped for report in mine)
-        ran = sum(report.when == "call" and not report.skipped for report in mine)
-        terminalreporter.write_line(f"{need.marker}: {_count(ran, skipped, need.missing)}")
-    terminalreporter.write_line(f"judges: {_judges()}")
+        skipped = sum(report.skipped for report in need_reports)
+        ran = sum(report.when == "call" and not report.skipped for report in need_reports)
+        terminalreporter.write_line(f"{need.marker}: {_count_summary(ran, skipped, need.missing)}")
+    terminalreporter.write_line(f"judges: {_judge_summary()}")
 
 
-def _judges() -> str:
-    """Which official clients can judge here, and which cannot."""
-    absent = [name for name in judge_runner.judges() if judge_runner.missing(name)]
-    here = [name for name in judge_runner.judges() if name not in absent]
-    why = f"; not installed, and skipped: {', '.join(absent)} (scripts/judges)" if absent else ""
-    return f"{', '.join(here)} are here{why}"
+def _judge_summary() -> str:
+    """Which judges (official clients) are installed, and which are not."""
+    not_installed = [
+        name for name in judge_runner.judge_names() if judge_runner.missing_reason(name)
+    ]
+    installed = [name for name in judge_runner.judge_names() if name not in not_installed]
+    suffix = (
+        f"; not installed, and skipped: {', '.join(not_installed)} (scripts/judges)"
+        if not_installed
+        else ""
+    )
+    return f"{', '.join(installed)} are here{suffix}"
 
 
-def _count(ran: int, skipped: int, missing: str) -> str:
+def _count_summary(ran: int, skipped: int, missing: str) -> str:
     if not ran and not skipped:
         return "none chosen"
     parts = ([f"{ran} ran"] if ran else []) + ([f"{skipped} skipped"] if skipped else [])
@@ -135,19 +143,19 @@ def _count(ran: int, skipped: int, missing: str) -> str:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def a_plain_environment() -> Iterator[None]:
-    """The same environment at a desk and in CI: no settings of ours, no providers, no proxies."""
+def plain_environment() -> Iterator[None]:
+    """The same environment locally and in CI: no settings of ours, no providers, no proxies."""
     with pytest.MonkeyPatch.context() as patch:
         for name in tuple(os.environ):
-            ours = name.startswith("LLM_PROXY_") and name not in _OURS
-            if ours or name.upper() in _MISLEADING:
+            is_our_setting = name.startswith("LLM_PROXY_") and name not in _KEPT_VARIABLES
+            if is_our_setting or name.upper() in _REMOVED_VARIABLES:
                 patch.delenv(name)
         yield
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """A URL at which nobody listens, and nobody can begin to."""
+def unreachable_url() -> Iterator[str]:
+    """A URL that refuses connections: its port is bound, so nobody else can listen on it."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -1,6 +1,7 @@
-"""Whole conversations with official SDKs, and what each of them hears, turn by turn.
+"""Plans of conversations with official SDKs, and the response that an SDK returns for each turn.
 
-A talk is the same for all SDKs; `speakers` and `judges/google-genai/conversation_plans.py` hold it with theirs.
+A plan does not depend on the SDK; `sdk_conversations` and
+`judges/google-genai/conversations.py` run it.
 """
 
 from __future__ import annotations
@@ -9,86 +10,86 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-Said = tuple[Any, ...]
-"""A part of an answer: `text`, `reasoning` or `refusal` and its words; `call`, name, arguments."""
+ResponsePart = tuple[Any, ...]
+"""A response part: `text`, `reasoning` or `refusal` and its text; or `call`, name, arguments."""
 
-TOOL_SAYS: Final = "done"
-"""What every tool answers."""
-GO_ON: Final = "Go on."
-"""What the user says after an answer without calls."""
+TOOL_RESULT: Final = "done"
+"""The result of every tool call."""
+FOLLOW_UP: Final = "Go on."
+"""The user message after a response without calls."""
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
-    """A conversation as the user and the application lead it."""
+class ConversationPlan:
+    """What the user and the application send in a conversation."""
 
     id: str
-    """The session of its requests."""
+    """The session of the requests."""
     say: str
     """The first user message."""
     stream: bool = False
     turns: int = 1
-    """Answers that are asked for; each but the last is gone on from."""
+    """Number of turns to request."""
     model: str = "some-model"
     system: str = ""
     tools: dict[str, Any] = field(default_factory=dict)
-    """JSON Schemas of arguments by the names of tools."""
+    """JSON Schemas of arguments, by tool name."""
     temperature: float | None = None
     top_p: float | None = None
     reasoned: tuple[int, ...] = ()
-    """The turns in which reasoning is asked for."""
+    """The numbers of the turns for which reasoning is enabled."""
     schema: Any = None
-    """The JSON Schema that answers must have."""
+    """The JSON Schema that responses must satisfy."""
     metadata: dict[str, str] = field(default_factory=dict)
     scenario: str = ""
-    """A scenario to name by header, where the SDK cannot send what would choose it."""
+    """A scenario to select by header, if the SDK cannot send the fields that would select it."""
     retries: int = 0
-    """How often the SDK itself may ask again; Google's and Ollama's never do."""
+    """Maximum number of retries by the SDK itself; Google's and Ollama's never retry."""
     tries: int = 1
-    """How often the application asks for an answer."""
+    """Maximum number of attempts by the application for each turn."""
     patience: float = 30.0
-    """Seconds for an answer."""
+    """Time limit in seconds for a response."""
 
     @property
     def headers(self) -> dict[str, str]:
-        """What tells the proxy of this talk."""
-        chosen = {"x-llm-proxy-scenario": self.scenario} if self.scenario else {}
-        return {"x-llm-proxy-session": self.id, **chosen}
+        """Headers that identify this conversation to the proxy."""
+        scenario_header = {"x-llm-proxy-scenario": self.scenario} if self.scenario else {}
+        return {"x-llm-proxy-session": self.id, **scenario_header}
 
 
 @dataclass(slots=True)
-class Heard:
-    """An answer, as the SDK's own objects tell it."""
+class SdkResponse:
+    """A response, as read from the SDK's own objects."""
 
-    parts: list[Said] = field(default_factory=list)
-    """In the order in which the SDK gives them; neighbours of a kind are one."""
+    parts: list[ResponsePart] = field(default_factory=list)
+    """In the order in which the SDK returns them; adjacent parts of a kind are merged."""
     finish: str | None = None
     usage: tuple[int | None, ...] | None = None
-    """Input and output."""
-    seals: list[str] = field(default_factory=list)
-    """What the provider sealed of its reasoning."""
+    """Input and output tokens."""
+    signatures: list[str] = field(default_factory=list)
+    """Signatures and encrypted content of the provider's reasoning."""
     raised: list[str] = field(default_factory=list)
-    """What the SDK raised before there was an answer."""
+    """Names of the exceptions that the SDK raised before there was a response."""
 
 
-def merged(parts: Iterable[Sequence[Any]]) -> list[Said]:
-    """Parts, the neighbours of a kind as one; calls stay apart."""
-    joined: list[Said] = []
+def merge_parts(parts: Iterable[Sequence[Any]]) -> list[ResponsePart]:
+    """Merge adjacent parts of a kind; calls stay separate."""
+    merged_parts: list[ResponsePart] = []
     for kind, *rest in parts:
-        if kind != "call" and joined and joined[-1][0] == kind:
-            joined[-1] = (kind, joined[-1][1] + rest[0])
+        if kind != "call" and merged_parts and merged_parts[-1][0] == kind:
+            merged_parts[-1] = (kind, merged_parts[-1][1] + rest[0])
         elif kind == "call" or rest[0]:
-            joined.append((kind, *rest))
-    return joined
+            merged_parts.append((kind, *rest))
+    return merged_parts
 
 
-def in_one_place_each(parts: Iterable[Said]) -> list[Said]:
-    """Parts as a message tells them that has one text and one list of calls."""
+def group_parts_by_kind(parts: Iterable[ResponsePart]) -> list[ResponsePart]:
+    """Order and merge parts as in a message that has a single text and a single list of calls."""
     order = ("reasoning", "refusal", "text", "call")
-    return merged(sorted(parts, key=lambda part: order.index(part[0])))
+    return merge_parts(sorted(parts, key=lambda part: order.index(part[0])))
 
 
-def named(module: str, name: str) -> str:
-    """An exception, with where it is from if that is no SDK."""
+def exception_name(module: str, name: str) -> str:
+    """Name an exception, with its top-level package if that is not an SDK."""
     root = module.partition(".")[0]
     return name if root in {"anthropic", "google", "ollama", "openai"} else f"{root}.{name}"

@@ -1,4 +1,4 @@
-"""One conversation, as the official clients ask it in every dialect, and what is read of each."""
+"""One conversation as a request of every dialect, and what each request decodes to."""
 
 from __future__ import annotations
 
@@ -7,101 +7,110 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dialect_manners import asking
+from dialect_manners import json_request
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Reasoning, Text, ToolCall, ToolResult
 
-CITY: Final[Json] = {"type": "object", "properties": {"city": {"type": "string"}}}
-ANSWER: Final[Json] = {"type": "object", "properties": {"warm": {"type": "boolean"}}}
+CITY_SCHEMA: Final[Json] = {"type": "object", "properties": {"city": {"type": "string"}}}
+ANSWER_SCHEMA: Final[Json] = {"type": "object", "properties": {"warm": {"type": "boolean"}}}
 ARGUMENTS: Final = '{"city":"Rome"}'
-TOLD: Final = "Tells the weather."
-SEAL: Final = "c2VhbA=="
+TOOL_DESCRIPTION: Final = "Tells the weather."
+SIGNATURE: Final = "c2VhbA=="
 
 
-def talk(seal: str | None = None, call: str = "call_1", **others: Any) -> Conversation:
-    """The conversation that every dialect is to say, but for what it cannot."""
-    whole = Conversation(
+def expected_conversation(
+    signature: str | None = None, call_id: str = "call_1", **changes: Any
+) -> Conversation:
+    """The conversation that every request decodes to, but for what its dialect lacks."""
+    conversation = Conversation(
         messages=(
             RequestMessage("user", (Text("Weather in Rome?"), Text("Please."))),
             RequestMessage(
                 "assistant",
                 (
-                    Reasoning("Let me look.", seal),
+                    Reasoning("Let me look.", signature),
                     Text("One moment."),
-                    ToolCall(call, "weather", ARGUMENTS),
+                    ToolCall(call_id, "weather", ARGUMENTS),
                 ),
             ),
-            RequestMessage("tool", (ToolResult(call, "21 °C", "weather"),)),
+            RequestMessage("tool", (ToolResult(call_id, "21 °C", "weather"),)),
             RequestMessage("user", (Text("Warm?"),)),
         ),
         system="Be brief.",
-        tools=(ToolDefinition("weather", TOLD, CITY),),
+        tools=(ToolDefinition("weather", TOOL_DESCRIPTION, CITY_SCHEMA),),
         temperature=0.5,
         top_p=1,
         reasoning_enabled=True,
-        response_schema=ANSWER,
+        response_schema=ANSWER_SCHEMA,
     )
-    return replace(whole, **others)
+    return replace(conversation, **changes)
 
 
-def chat(**body: Any) -> Request:
-    return asking("/v1/chat/completions", model="m", **body)
+def chat_request(**body: Any) -> Request:
+    return json_request("/v1/chat/completions", model="m", **body)
 
 
-def responses(**body: Any) -> Request:
-    return asking("/v1/responses", model="m", **body)
+def responses_request(**body: Any) -> Request:
+    return json_request("/v1/responses", model="m", **body)
 
 
-def claude(**body: Any) -> Request:
-    return asking("/v1/messages", model="m", max_tokens=9, **body)
+def anthropic_request(**body: Any) -> Request:
+    return json_request("/v1/messages", model="m", max_tokens=9, **body)
 
 
-def gemini(**body: Any) -> Request:
-    return asking("/v1beta/models/m:generateContent", **body)
+def gemini_request(**body: Any) -> Request:
+    return json_request("/v1beta/models/m:generateContent", **body)
 
 
-def interaction(**body: Any) -> Request:
-    return asking("/v1beta/interactions", model="m", **body)
+def interaction_request(**body: Any) -> Request:
+    return json_request("/v1beta/interactions", model="m", **body)
 
 
-def ollama(**body: Any) -> Request:
-    return asking("/api/chat", model="m", **body)
+def ollama_request(**body: Any) -> Request:
+    return json_request("/api/chat", model="m", **body)
 
 
-def generate(**body: Any) -> Request:
-    return asking("/api/generate", model="m", **{"prompt": "Hi", **body})
+def generate_request(**body: Any) -> Request:
+    return json_request("/api/generate", model="m", **{"prompt": "Hi", **body})
 
 
-def cohere(**body: Any) -> Request:
-    return asking("/v2/chat", model="m", **body)
+def cohere_request(**body: Any) -> Request:
+    return json_request("/v2/chat", model="m", **body)
 
 
-def converse(model: str = "amazon.nova-lite-v1%3A0", **body: Any) -> Request:
-    return asking(f"/model/{model}/converse", **body)
+def converse_request(model: str = "amazon.nova-lite-v1%3A0", **body: Any) -> Request:
+    return json_request(f"/model/{model}/converse", **body)
 
 
-def invoke(model: str, **body: Any) -> Request:
-    return asking(f"/model/{model}/invoke", **body)
+def invoke_request(model: str, **body: Any) -> Request:
+    return json_request(f"/model/{model}/invoke", **body)
 
 
-FUNCTION: Final = {"name": "weather", "description": TOLD, "parameters": CITY}
-WRAPPED: Final = [{"type": "function", "function": FUNCTION}]
-WORDS: Final = [{"type": "text", "text": "Weather in Rome?"}, {"type": "text", "text": "Please."}]
-SYSTEM: Final = {"role": "system", "content": "Be brief."}
-CALLED: Final = [
+FUNCTION_DEFINITION: Final = {
+    "name": "weather",
+    "description": TOOL_DESCRIPTION,
+    "parameters": CITY_SCHEMA,
+}
+CHAT_TOOLS: Final = [{"type": "function", "function": FUNCTION_DEFINITION}]
+USER_CONTENT: Final = [
+    {"type": "text", "text": "Weather in Rome?"},
+    {"type": "text", "text": "Please."},
+]
+SYSTEM_MESSAGE: Final = {"role": "system", "content": "Be brief."}
+TOOL_CALLS: Final = [
     {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ARGUMENTS}}
 ]
-GIVEN: Final = {"role": "tool", "tool_call_id": "call_1", "content": "21 °C"}
+TOOL_MESSAGE: Final = {"role": "tool", "tool_call_id": "call_1", "content": "21 °C"}
 
-ANTHROPIC: Final[Mapping[str, Any]] = {
+ANTHROPIC_BODY: Final[Mapping[str, Any]] = {
     "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
     "messages": [
-        {"role": "user", "content": WORDS},
+        {"role": "user", "content": USER_CONTENT},
         {
             "role": "assistant",
             "content": [
-                {"type": "thinking", "thinking": "Let me look.", "signature": SEAL},
+                {"type": "thinking", "thinking": "Let me look.", "signature": SIGNATURE},
                 {"type": "text", "text": "One moment."},
                 {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Rome"}},
             ],
@@ -118,14 +127,14 @@ ANTHROPIC: Final[Mapping[str, Any]] = {
         },
         {"role": "user", "content": "Warm?"},
     ],
-    "tools": [{"name": "weather", "description": TOLD, "input_schema": CITY}],
+    "tools": [{"name": "weather", "description": TOOL_DESCRIPTION, "input_schema": CITY_SCHEMA}],
     "temperature": 0.5,
     "top_p": 1,
     "thinking": {"type": "adaptive"},
-    "output_config": {"format": {"type": "json_schema", "schema": ANSWER}},
+    "output_config": {"format": {"type": "json_schema", "schema": ANSWER_SCHEMA}},
 }
 
-CONVERSE: Final[Mapping[str, Any]] = {
+CONVERSE_BODY: Final[Mapping[str, Any]] = {
     "system": [{"text": "Be brief."}, {"cachePoint": {"type": "default"}}],
     "messages": [
         {"role": "user", "content": [{"text": "Weather in Rome?"}, {"text": "Please."}]},
@@ -134,7 +143,7 @@ CONVERSE: Final[Mapping[str, Any]] = {
             "content": [
                 {
                     "reasoningContent": {
-                        "reasoningText": {"text": "Let me look.", "signature": SEAL}
+                        "reasoningText": {"text": "Let me look.", "signature": SIGNATURE}
                     }
                 },
                 {"text": "One moment."},
@@ -152,8 +161,8 @@ CONVERSE: Final[Mapping[str, Any]] = {
             {
                 "toolSpec": {
                     "name": "weather",
-                    "description": TOLD,
-                    "inputSchema": {"json": CITY},
+                    "description": TOOL_DESCRIPTION,
+                    "inputSchema": {"json": CITY_SCHEMA},
                 }
             }
         ]
@@ -163,37 +172,40 @@ CONVERSE: Final[Mapping[str, Any]] = {
     "outputConfig": {
         "textFormat": {
             "type": "json_schema",
-            "structure": {"jsonSchema": {"name": "a", "schema": json.dumps(ANSWER)}},
+            "structure": {"jsonSchema": {"name": "a", "schema": json.dumps(ANSWER_SCHEMA)}},
         }
     },
 }
 
-CHAT: Final[Mapping[str, Any]] = {
+CHAT_BODY: Final[Mapping[str, Any]] = {
     "messages": [
-        SYSTEM,
-        {"role": "user", "content": WORDS},
+        SYSTEM_MESSAGE,
+        {"role": "user", "content": USER_CONTENT},
         {
             "role": "assistant",
             "content": "One moment.",
             "reasoning_content": "Let me look.",
-            "tool_calls": CALLED,
+            "tool_calls": TOOL_CALLS,
         },
-        GIVEN,
+        TOOL_MESSAGE,
         {"role": "user", "content": "Warm?"},
     ],
-    "tools": WRAPPED,
+    "tools": CHAT_TOOLS,
     "temperature": 0.5,
     "top_p": 1,
     "reasoning_effort": "low",
-    "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": ANSWER}},
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {"name": "a", "schema": ANSWER_SCHEMA},
+    },
 }
 
-IN_CAPITALS: Final = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
+GEMINI_CITY_SCHEMA: Final = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
 
-SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
-    "openai-chat": (chat(**CHAT), talk()),
+CONVERSATION_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
+    "openai-chat": (chat_request(**CHAT_BODY), expected_conversation()),
     "openai-responses": (
-        responses(
+        responses_request(
             instructions="Be brief.",
             input=[
                 {
@@ -226,24 +238,27 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 {"type": "function_call_output", "call_id": "call_1", "output": "21 °C"},
                 {"role": "user", "content": "Warm?"},
             ],
-            tools=[{"type": "function", **FUNCTION, "strict": True}],
+            tools=[{"type": "function", **FUNCTION_DEFINITION, "strict": True}],
             temperature=0.5,
             top_p=1,
             reasoning={"effort": "low", "summary": "auto"},
-            text={"format": {"type": "json_schema", "name": "a", "schema": ANSWER}},
+            text={"format": {"type": "json_schema", "name": "a", "schema": ANSWER_SCHEMA}},
         ),
-        talk(),
+        expected_conversation(),
     ),
-    "anthropic": (claude(**ANTHROPIC), talk(SEAL, wants_signed_reasoning=True)),
+    "anthropic": (
+        anthropic_request(**ANTHROPIC_BODY),
+        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
+    ),
     "gemini": (
-        gemini(
+        gemini_request(
             systemInstruction={"parts": [{"text": "Be brief."}], "role": "user"},
             contents=[
                 {"role": "user", "parts": [{"text": "Weather in Rome?"}, {"text": "Please."}]},
                 {
                     "role": "model",
                     "parts": [
-                        {"text": "Let me look.", "thought": True, "thoughtSignature": SEAL},
+                        {"text": "Let me look.", "thought": True, "thoughtSignature": SIGNATURE},
                         {"text": "One moment."},
                         {"functionCall": {"name": "weather", "args": {"city": "Rome"}}},
                     ],
@@ -257,27 +272,31 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 {"role": "user", "parts": [{"text": "Warm?"}]},
             ],
             tools=[
-                {"functionDeclarations": [{**FUNCTION, "parameters": IN_CAPITALS}]},
+                {
+                    "functionDeclarations": [
+                        {**FUNCTION_DEFINITION, "parameters": GEMINI_CITY_SCHEMA}
+                    ]
+                },
             ],
             generationConfig={
                 "temperature": 0.5,
                 "topP": 1,
                 "thinkingConfig": {"includeThoughts": True},
                 "responseMimeType": "application/json",
-                "responseJsonSchema": ANSWER,
+                "responseJsonSchema": ANSWER_SCHEMA,
             },
         ),
-        talk(SEAL, call=""),
+        expected_conversation(SIGNATURE, call_id=""),
     ),
     "gemini in snake case": (
-        gemini(
+        gemini_request(
             system_instruction={"parts": {"text": "Be brief."}},
             contents=[
                 {"role": "user", "parts": [{"text": "Weather in Rome?"}, {"text": "Please."}]},
                 {
                     "role": "model",
                     "parts": [
-                        {"text": "Let me look.", "thought": True, "thought_signature": SEAL},
+                        {"text": "Let me look.", "thought": True, "thought_signature": SIGNATURE},
                         {"text": "One moment."},
                         {
                             "function_call": {
@@ -305,7 +324,11 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
             tools=[
                 {
                     "function_declarations": [
-                        {"name": "weather", "description": TOLD, "parameters_json_schema": CITY}
+                        {
+                            "name": "weather",
+                            "description": TOOL_DESCRIPTION,
+                            "parameters_json_schema": CITY_SCHEMA,
+                        }
                     ]
                 }
             ],
@@ -316,17 +339,17 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 "response_schema": {"type": "OBJECT", "properties": {"warm": {"type": "BOOLEAN"}}},
             },
         ),
-        talk(SEAL),
+        expected_conversation(SIGNATURE),
     ),
     "gemini-interactions": (
-        interaction(
+        interaction_request(
             system_instruction="Be brief.",
             input=[
-                {"type": "user_input", "content": WORDS},
+                {"type": "user_input", "content": USER_CONTENT},
                 {
                     "type": "thought",
                     "summary": [{"type": "text", "text": "Let me look."}],
-                    "signature": SEAL,
+                    "signature": SIGNATURE,
                 },
                 {"type": "model_output", "content": [{"type": "text", "text": "One moment."}]},
                 {
@@ -338,16 +361,20 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 {"type": "function_result", "call_id": "call_1", "result": "21 °C"},
                 {"type": "user_input", "content": "Warm?"},
             ],
-            tools=[{"type": "function", **FUNCTION}],
+            tools=[{"type": "function", **FUNCTION_DEFINITION}],
             generation_config={"temperature": 0.5, "top_p": 1, "thinking_level": "low"},
-            response_format={"type": "text", "mime_type": "application/json", "schema": ANSWER},
+            response_format={
+                "type": "text",
+                "mime_type": "application/json",
+                "schema": ANSWER_SCHEMA,
+            },
         ),
-        talk(SEAL),
+        expected_conversation(SIGNATURE),
     ),
     "ollama": (
-        ollama(
+        ollama_request(
             messages=[
-                SYSTEM,
+                SYSTEM_MESSAGE,
                 {"role": "user", "content": "Weather in Rome?\nPlease."},
                 {
                     "role": "assistant",
@@ -360,31 +387,31 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 {"role": "tool", "tool_name": "weather", "content": "21 °C"},
                 {"role": "user", "content": "Warm?"},
             ],
-            tools=WRAPPED,
+            tools=CHAT_TOOLS,
             options={"temperature": 0.5, "top_p": 1},
             think="low",
-            format=ANSWER,
+            format=ANSWER_SCHEMA,
         ),
         replace(
-            talk(call=""),
+            expected_conversation(call_id=""),
             messages=(
                 RequestMessage("user", (Text("Weather in Rome?\nPlease."),)),
-                *talk(call="").messages[1:],
+                *expected_conversation(call_id="").messages[1:],
             ),
         ),
     ),
     "cohere": (
-        cohere(
+        cohere_request(
             messages=[
-                SYSTEM,
-                {"role": "user", "content": WORDS},
+                SYSTEM_MESSAGE,
+                {"role": "user", "content": USER_CONTENT},
                 {
                     "role": "assistant",
                     "content": [
                         {"type": "thinking", "thinking": "Let me look."},
                         {"type": "text", "text": "One moment."},
                     ],
-                    "tool_calls": CALLED,
+                    "tool_calls": TOOL_CALLS,
                 },
                 {
                     "role": "tool",
@@ -393,31 +420,38 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
                 },
                 {"role": "user", "content": "Warm?"},
             ],
-            tools=WRAPPED,
+            tools=CHAT_TOOLS,
             temperature=0.5,
             p=1,
             thinking={"type": "enabled", "token_budget": 100},
-            response_format={"type": "json_object", "json_schema": ANSWER},
+            response_format={"type": "json_object", "json_schema": ANSWER_SCHEMA},
         ),
-        talk(),
+        expected_conversation(),
     ),
-    "bedrock": (converse(**CONVERSE), talk(SEAL)),
+    "bedrock": (converse_request(**CONVERSE_BODY), expected_conversation(SIGNATURE)),
     "bedrock converse, claude": (
-        converse("us.anthropic.claude-sonnet-5", **CONVERSE),
-        talk(SEAL, wants_signed_reasoning=True),
+        converse_request("us.anthropic.claude-sonnet-5", **CONVERSE_BODY),
+        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
     ),
     "bedrock invoke, claude": (
-        invoke("us.anthropic.claude-sonnet-5", anthropic_version="bedrock-2023-05-31", **ANTHROPIC),
-        talk(SEAL, wants_signed_reasoning=True),
+        invoke_request(
+            "us.anthropic.claude-sonnet-5", anthropic_version="bedrock-2023-05-31", **ANTHROPIC_BODY
+        ),
+        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
     ),
     "bedrock invoke, nova": (
-        invoke("us.amazon.nova-lite-v1%3A0", schemaVersion="messages-v1", **CONVERSE),
-        talk(SEAL),
+        invoke_request("us.amazon.nova-lite-v1%3A0", schemaVersion="messages-v1", **CONVERSE_BODY),
+        expected_conversation(SIGNATURE),
     ),
-    "bedrock invoke, chat": (invoke("openai.gpt-oss-120b-1%3A0", **CHAT), talk()),
+    "bedrock invoke, chat": (
+        invoke_request("openai.gpt-oss-120b-1%3A0", **CHAT_BODY),
+        expected_conversation(),
+    ),
     "vertex": (
-        asking("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", **ANTHROPIC),
-        talk(SEAL, wants_signed_reasoning=True),
+        json_request(
+            "/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", **ANTHROPIC_BODY
+        ),
+        expected_conversation(SIGNATURE, wants_signed_reasoning=True),
     ),
 }
-"""By dialect and manner: the request, and what is read, but for the system prompt's message."""
+"""By dialect and variant: the request and its conversation, without the system message."""

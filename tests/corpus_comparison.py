@@ -1,8 +1,8 @@
-"""The whole corpus as read by the official clients, and as read by our dialects.
+"""The whole corpus as decoded by the official clients, and as decoded by our dialects.
 
-A stub serves each row to the client that its wire is made for; what that client hears is held
-against the turn that our dialect computes from the same bytes, in every field that the client can
-tell.  `tests/corpus_differences.json` lists where they differ, and why.
+A stub serves each row to the client of its wire format; the client's result is compared with the
+turn that our dialect decodes from the same bytes, in every field that the client exposes.
+`tests/corpus_differences.json` lists where they differ, and why.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ import corpus
 import judge_runner
 import response_differences
 from corpus import Row
-from corpus_framing import as_sent
-from judge_runner import Answer, Ask
+from corpus_framing import with_framing
+from judge_runner import JudgeRequest, JudgeResponse
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.turns import Part, ToolCall, Turn
 from stub_upstream import Connection, upstream
 
 DIFFERENCES: Final = Path(__file__).with_name("corpus_differences.json")
-"""Where a client and we read differently: judge, then wire, then id, then the reason."""
+"""Where a client and our dialect differ: judge, then wire, then row id, then the reason."""
 
 _ROW: Final = re.compile(rb"row ([0-9a-f]{16})")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Rows that one client reads, and the dialect in which it asks for them."""
+class ClientReading:
+    """The rows that one client decodes, and the dialect of its requests."""
 
     judge: str
     dialect: str
     wires: tuple[str, ...]
-    paths: str
-    """Which paths are of the operation that the client asks for: a pattern that must be found."""
+    path_pattern: str
+    """A regex that must match within the path: the operation that the client calls."""
     provider: str = ""
-    """Only the rows of this one, where others speak the wire too."""
-    tools: frozenset[str] | None = None
-    """The kinds of tools run by the provider whose calls the client is asked for; None: all."""
+    """Only rows of this provider, where others share the wire format; empty: any."""
+    provider_tools: frozenset[str] | None = None
+    """The types of provider-run tools whose calls the client reports; None: all."""
 
     def rows(self) -> list[Row]:
-        """The rows, framed as they were sent."""
-        return [as_sent(row) for row in corpus.rows() if self.reads(row)]
+        """The selected rows, framed as they were sent."""
+        return [with_framing(row) for row in corpus.rows() if self.selects(row)]
 
-    def reads(self, row: Row) -> bool:
-        """Whether a row is one of them."""
+    def selects(self, row: Row) -> bool:
+        """Whether a row is one of these."""
         ours = row.wire in self.wires and self.provider in ("", row.provider)
-        return ours and re.search(self.paths, row.request.path) is not None
+        return ours and re.search(self.path_pattern, row.request.path) is not None
 
-    def read(self, row: Row) -> Turn:
-        """What we read of a row, as far as the client is asked for it."""
-        turn = next(iter(turns(row)), Turn(()))
-        return replace(turn, parts=tuple(part for part in turn.parts if self._asks_for(part)))
+    def decoded_turn(self, row: Row) -> Turn:
+        """Our first turn of a row, without provider-run calls that the client does not report."""
+        turn = next(iter(decode_row(row)), Turn(()))
+        return replace(turn, parts=tuple(part for part in turn.parts if self._is_compared(part)))
 
-    def _asks_for(self, part: Part) -> bool:
-        kind = isinstance(part, ToolCall) and dict(part.metadata).get("type")
-        return self.tools is None or not kind or kind in self.tools
+    def _is_compared(self, part: Part) -> bool:
+        tool_kind = isinstance(part, ToolCall) and dict(part.metadata).get("type")
+        return self.provider_tools is None or not tool_kind or tool_kind in self.provider_tools
 
 
 def _wires(prefix: str, *framings: str) -> tuple[str, ...]:
@@ -69,115 +69,131 @@ def _wires(prefix: str, *framings: str) -> tuple[str, ...]:
 
 
 READINGS: Final = (
-    Reading("openai", "openai-chat", _wires("openai.chat", "sse", "json", "payload"), ""),
-    Reading(
+    ClientReading("openai", "openai-chat", _wires("openai.chat", "sse", "json", "payload"), ""),
+    ClientReading(
         "openai",
         "openai-completions",
         _wires("openai.completions", "sse", "json", "payload"),
         "",
     ),
-    Reading(
+    ClientReading(
         "openai",
         "openai-responses",
         _wires("openai.responses", "sse", "json", "payload"),
         "",
-        tools=frozenset(("custom_tool_call", "mcp_call")),
+        provider_tools=frozenset(("custom_tool_call", "mcp_call")),
     ),
-    Reading("anthropic", "anthropic", _wires("anthropic.messages", "sse", "json", "payload"), ""),
-    Reading("ollama", "ollama", _wires("ollama", "ndjson", "json"), "/api/chat$"),
-    Reading("ollama", "ollama-generate", _wires("ollama", "ndjson", "json"), "/api/generate$"),
-    Reading(
+    ClientReading(
+        "anthropic", "anthropic", _wires("anthropic.messages", "sse", "json", "payload"), ""
+    ),
+    ClientReading("ollama", "ollama", _wires("ollama", "ndjson", "json"), "/api/chat$"),
+    ClientReading(
+        "ollama", "ollama-generate", _wires("ollama", "ndjson", "json"), "/api/generate$"
+    ),
+    ClientReading(
         "google-genai", "gemini", _wires("gemini", "sse", "json", "payload"), "enerateContent$"
     ),
-    Reading("google-genai", "gemini-interactions", ("gemini.interactions.payload",), ""),
-    Reading("cohere", "cohere", _wires("cohere.v2", "sse", "json", "payload"), "/v2/chat$"),
-    Reading("cohere", "cohere-v1", _wires("cohere.v1", "ndjson", "json"), "/v1/chat$"),
-    Reading("boto3", "bedrock", _wires("bedrock.converse", "eventstream", "json", "payload"), ""),
-    Reading(
+    ClientReading("google-genai", "gemini-interactions", ("gemini.interactions.payload",), ""),
+    ClientReading("cohere", "cohere", _wires("cohere.v2", "sse", "json", "payload"), "/v2/chat$"),
+    ClientReading("cohere", "cohere-v1", _wires("cohere.v1", "ndjson", "json"), "/v1/chat$"),
+    ClientReading(
+        "boto3", "bedrock", _wires("bedrock.converse", "eventstream", "json", "payload"), ""
+    ),
+    ClientReading(
         "boto3",
         "bedrock-invoke",
         _wires("bedrock.invoke", "eventstream", "json"),
         "/model/[^/]*(anthropic|claude)",
     ),
-    Reading(
+    ClientReading(
         "mistralai",
         "openai-chat",
         _wires("openai.chat", "sse", "json", "payload"),
         "",
         provider="mistral",
     ),
-    Reading(
+    ClientReading(
         "groq", "openai-chat", _wires("openai.chat", "sse", "json", "payload"), "", provider="groq"
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """One row, read by a client and by us."""
+class Comparison:
+    """One row, decoded by a client and by our dialect."""
 
     row: Row
-    theirs: Answer
-    ours: Turn
-    """Our first turn, with the calls that the client is asked for; empty where we read none."""
-    fields: tuple[str, ...]
-    """What the client can tell."""
+    client_answer: JudgeResponse
+    our_turn: Turn
+    """Our first turn, as `ClientReading.decoded_turn` gives it; empty where there is none."""
+    comparable_fields: tuple[str, ...]
+    """The fields that the client exposes."""
 
     def differences(self) -> list[str]:
-        """The fields in which the readings differ."""
-        told = response_differences.differences(self.theirs, self.ours, self.fields)
-        status = (self.theirs.error or {}).get("status")
-        return told + ["status"] * (self.row.status >= 400 and status != self.row.status)
+        """The fields in which client and dialect differ."""
+        differing = response_differences.differing_fields(
+            self.client_answer, self.our_turn, self.comparable_fields
+        )
+        status = (self.client_answer.error or {}).get("status")
+        return differing + ["status"] * (self.row.status >= 400 and status != self.row.status)
 
 
-async def compare(reading: Reading) -> list[Compared]:
-    """Every row of a reading, read by both."""
+async def compare(reading: ClientReading) -> list[Comparison]:
+    """Decode every row of a reading with the client and with our dialect."""
     rows = {row.id: row for row in reading.rows()}
-    asks = [
-        Ask(row.id, reading.dialect, "m", f"row {row.id}", row.streaming) for row in rows.values()
+    requests = [
+        JudgeRequest(row.id, reading.dialect, "m", f"row {row.id}", row.streaming)
+        for row in rows.values()
     ]
 
     async def serve(connection: Connection) -> None:
-        found = _ROW.search(connection.body)
-        assert found is not None
-        await _answer(connection, rows[found[1].decode()])
+        match = _ROW.search(connection.body)
+        assert match is not None
+        await _send_row(connection, rows[match[1].decode()])
 
-    async with upstream(serve) as live:
-        answers = await judge_runner.ask(reading.judge, live.url, asks)
-    told = judge_runner.abilities(reading.judge)[reading.dialect]
+    async with upstream(serve) as server:
+        answers = await judge_runner.run_judge(reading.judge, server.url, requests)
+    abilities = judge_runner.load_abilities(reading.judge)[reading.dialect]
     return [
-        Compared(
-            row, answer, reading.read(row), tuple(told["stream" if row.streaming else "whole"])
+        Comparison(
+            row,
+            answer,
+            reading.decoded_turn(row),
+            tuple(abilities["stream" if row.streaming else "whole"]),
         )
         for row, answer in zip(rows.values(), answers, strict=True)
     ]
 
 
-async def _answer(connection: Connection, row: Row) -> None:
+async def _send_row(connection: Connection, row: Row) -> None:
     fields = [f"{name}: {value}" for name, value in row.head.headers]
     lines = [f"HTTP/1.1 {row.status} Recorded", *fields, f"Content-Length: {len(row.body)}"]
     await connection.send("\r\n".join([*lines, "", ""]).encode("latin-1") + row.body)
 
 
-def turns(row: Row) -> tuple[Turn, ...]:
-    """What our dialect reads of a row."""
+def decode_row(row: Row) -> tuple[Turn, ...]:
+    """The turns that our dialect decodes from a row."""
     dialect = dialects.find_dialect(row.request)
-    return dialect.decode(response(row))
+    return dialect.decode(row_response(row))
 
 
-def response(row: Row) -> DialectResponse:
-    """A row as a dialect sees it."""
+def row_response(row: Row) -> DialectResponse:
+    """A row's response as the input of a dialect."""
     label = dialects.find_dialect(row.request).codec(row.request, row.head)
-    name = framing.codec_of_bytes(label, row.body)
-    return DialectResponse(row.head, name, framing.split_messages(name, row.body))
+    codec = framing.codec_name_for_body(label, row.body)
+    return DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
 
 
-def apart(reading: Reading, compared: Sequence[Compared]) -> dict[tuple[str, str], str]:
-    """The rows that are read differently, by wire and id: in which fields, and why if listed."""
+def differing_rows(
+    reading: ClientReading, comparisons: Sequence[Comparison]
+) -> dict[tuple[str, str], str]:
+    """The rows that differ, by wire and id: the fields, and the reason if it is listed."""
     listed = json.loads(DIFFERENCES.read_bytes()).get(reading.judge, {})
-    found: dict[tuple[str, str], str] = {}
-    for it in compared:
-        if fields := ", ".join(it.differences()):
-            _, _, why = listed.get(it.row.wire, {}).get(it.row.id, "").partition(": ")
-            found[it.row.wire, it.row.id] = f"{fields}: {why or 'NOT LISTED'}"
-    return found
+    differing: dict[tuple[str, str], str] = {}
+    for comparison in comparisons:
+        if fields := ", ".join(comparison.differences()):
+            _, _, why = (
+                listed.get(comparison.row.wire, {}).get(comparison.row.id, "").partition(": ")
+            )
+            differing[comparison.row.wire, comparison.row.id] = f"{fields}: {why or 'NOT LISTED'}"
+    return differing

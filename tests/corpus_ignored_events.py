@@ -1,8 +1,8 @@
-"""Which events of the real streams our dialects leave out: counted, not claimed.
+"""Which events of the real streams our dialects ignore: measured, not declared.
 
-A kind of event is left out if no stream has another turn or judgement without the events of
-that kind, and if alone they say nothing.  So what only repeats what stands beside it is not left
-out, and nothing here rests on what a dialect says of itself.
+A kind of event is ignored if no stream decodes to another turn or completeness without the events
+of that kind, and if those events alone decode to nothing.  So an event that only repeats others is
+not ignored, and nothing here depends on what a dialect declares.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import corpus
-from corpus_comparison import response
-from corpus_framing import as_sent
+from corpus_comparison import row_response
+from corpus_framing import with_framing
 from llm_proxy import dialects
 from llm_proxy.dialects import Dialect, DialectResponse
 from llm_proxy.framing.eventstream import parse_frame
@@ -25,77 +25,84 @@ from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Turn
 
 LEFT_OUT: Final = Path(__file__).with_name("corpus_left_out.json")
-"""What is left out, and why: `empty` or `lost`, then dialect, then kind, then the reason.
+"""The ignored kinds of events: `empty` or `lost`, then dialect, then kind, then the reason.
 
-Empty is what says nothing by itself, or only what other events say as well.
+`empty` events carry nothing, or only what other events carry as well.
 """
 
 _ENVELOPE: Final = frozenset(
     """created id index model object obfuscation p provider seed service_tier system_fingerprint
     token_id ts_us ttft_ms contentBlockIndex""".split()  # noqa: SIM905 # readable
 )
-"""Fields around what an event says."""
+"""Fields of an event's envelope, which are not its content."""
 
 Counts = Counter[tuple[str, str]]
-"""Events, by dialect and kind."""
+"""The number of events, by dialect and kind."""
 
 
-def count() -> tuple[Counts, Counts]:
-    """All events of the streams that a dialect reads, and those of them that are left out."""
+def count_events() -> tuple[Counts, Counts]:
+    """Count all events of the streams that a dialect decodes, and those that it ignores."""
     seen: Counts = Counter()
-    read: set[tuple[str, str]] = set()
+    read_kinds: set[tuple[str, str]] = set()
     for row in corpus.rows():
         if not row.streaming:
             continue
-        dialect, answer = dialects.find_dialect(row.request), response(as_sent(row))
-        if not dialect.decode(answer):
-            continue  # no dialect reads this wire, or nothing was said on it
-        kinds = [kind(answer.codec, message) for message in answer.messages]
-        seen.update((dialect.name, item) for item in kinds)
-        open_ones = {item for item in kinds if (dialect.name, item) not in read}
-        read |= {
-            (dialect.name, open_one)
-            for open_one in open_ones
-            if _reads(dialect, answer, kinds, open_one)
+        dialect, response = dialects.find_dialect(row.request), row_response(with_framing(row))
+        if not dialect.decode(response):
+            continue  # no dialect decodes this wire, or the stream has no content
+        kinds = [event_kind(response.codec, message) for message in response.messages]
+        seen.update((dialect.name, kind) for kind in kinds)
+        unread_kinds = {kind for kind in kinds if (dialect.name, kind) not in read_kinds}
+        read_kinds |= {
+            (dialect.name, kind)
+            for kind in unread_kinds
+            if _affects_decoding(dialect, response, kinds, kind)
         }
-    return seen, Counter({it: number for it, number in seen.items() if it not in read})
+    return seen, Counter({key: count for key, count in seen.items() if key not in read_kinds})
 
 
-def _reads(dialect: Dialect, answer: DialectResponse, kinds: Sequence[str], of: str) -> bool:
-    """Whether the events of this kind change anything, or say anything alone."""
-    pairs = list(zip(kinds, answer.messages, strict=True))
-    without = replace(answer, messages=[it for kind, it in pairs if kind != of])
-    alone = replace(answer, messages=[it for kind, it in pairs if kind == of])
-    changed = dialect.decode(without) != dialect.decode(answer)
-    judged_otherwise = dialect.completeness(without) != dialect.completeness(answer)
-    return changed or judged_otherwise or any(_says(item) for item in dialect.decode(alone))
+def _affects_decoding(
+    dialect: Dialect, response: DialectResponse, kinds: Sequence[str], tested_kind: str
+) -> bool:
+    """Whether the events of this kind change the decoded response, or have content alone."""
+    pairs = list(zip(kinds, response.messages, strict=True))
+    without = replace(
+        response, messages=[message for kind, message in pairs if kind != tested_kind]
+    )
+    alone = replace(response, messages=[message for kind, message in pairs if kind == tested_kind])
+    changed = dialect.decode(without) != dialect.decode(response)
+    completeness_changed = dialect.completeness(without) != dialect.completeness(response)
+    return (
+        changed or completeness_changed or any(_has_content(turn) for turn in dialect.decode(alone))
+    )
 
 
-def _says(turn: Turn) -> bool:
+def _has_content(turn: Turn) -> bool:
     return bool(turn.parts or turn.finish or turn.usage or turn.failure)
 
 
-def kind(codec: str, message: bytes) -> str:
-    """What an event is: its own word for it, else the names of the fields that it fills."""
-    said = _said(codec, message)
-    if not isinstance(said, dict):
-        return str(said)
+def event_kind(codec: str, message: bytes) -> str:
+    """The kind of an event: its own type names, else the names of its non-empty fields."""
+    document = _event_document(codec, message)
+    if not isinstance(document, dict):
+        return str(document)
     inner: Any = next(
-        (said[item] for item in ("delta", "content_block", "item", "step") if item in said), {}
+        (document[name] for name in ("delta", "content_block", "item", "step") if name in document),
+        {},
     )
-    types = [item.get("type") for item in (said, inner) if isinstance(item, dict)]
-    named = said.get("event_type") or said.get("event")
-    words = [item for item in (named, *types) if isinstance(item, str)]
-    return " ".join(words) or _fields(said) or "an envelope"
+    types = [part.get("type") for part in (document, inner) if isinstance(part, dict)]
+    event_name = document.get("event_type") or document.get("event")
+    labels = [label for label in (event_name, *types) if isinstance(label, str)]
+    return " ".join(labels) or _filled_field_names(document) or "an envelope"
 
 
-def _said(codec: str, message: bytes) -> Any:
-    """The document of an event; a word for an event without one."""
+def _event_document(codec: str, message: bytes) -> Any:
+    """The JSON document of an event; a label for an event without one."""
     data: bytes | None = message
     if codec == "sse":
         data = parse_event(message).data
     elif codec == "eventstream":
-        return _of_frame(message)
+        return _frame_document(message)
     if data is None or not data.strip():
         return "comment" if message.startswith(b":") else "nothing but lines"
     try:
@@ -104,34 +111,36 @@ def _said(codec: str, message: bytes) -> Any:
         return data.decode(errors="replace")[:30]
 
 
-def _of_frame(message: bytes) -> Any:
-    read = parse_frame(message)
-    if read is None:
+def _frame_document(message: bytes) -> Any:
+    frame = parse_frame(message)
+    if frame is None:
         return "no frame"
-    said = json.loads(read.payload)
-    if "bytes" in said:
-        return json.loads(base64.b64decode(said["bytes"]))
-    return f"{read.header(':event-type')} {_fields(said)}".strip()
+    payload = json.loads(frame.payload)
+    if "bytes" in payload:
+        return json.loads(base64.b64decode(payload["bytes"]))
+    return f"{frame.header(':event-type')} {_filled_field_names(payload)}".strip()
 
 
-def _fields(said: Any) -> str:
-    return " ".join(sorted(set(_filled(said)) - _ENVELOPE))
+def _filled_field_names(document: Any) -> str:
+    return " ".join(sorted(set(_filled_fields(document)) - _ENVELOPE))
 
 
-def _filled(said: Any) -> Iterator[str]:
-    """The names of the fields with something in them, at any depth."""
-    if isinstance(said, list):
-        for it in said:
-            yield from _filled(it)
-    elif isinstance(said, dict):
-        for name, it in said.items():
-            if isinstance(it, dict | list):
-                yield from _filled(it)
-            elif it not in (None, ""):
+def _filled_fields(value: Any) -> Iterator[str]:
+    """The names of the non-empty fields, at any depth."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _filled_fields(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if isinstance(item, dict | list):
+                yield from _filled_fields(item)
+            elif item not in (None, ""):
                 yield name
 
 
-def reasons(of: str) -> dict[tuple[str, str], str]:
-    """Why kinds of events are left out that are `empty`, or `lost`: by dialect and kind."""
-    listed = json.loads(LEFT_OUT.read_bytes())[of]
-    return {(name, it): why for name, kinds in listed.items() for it, why in kinds.items()}
+def reasons(category: str) -> dict[tuple[str, str], str]:
+    """The listed reasons of the category `empty` or `lost`, by dialect and kind."""
+    listed = json.loads(LEFT_OUT.read_bytes())[category]
+    return {
+        (dialect, kind): why for dialect, kinds in listed.items() for kind, why in kinds.items()
+    }

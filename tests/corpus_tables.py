@@ -1,7 +1,8 @@
-"""What the corpus of real streams shows, as tables: `python tests/corpus_tables.py [TABLE ...]`.
+"""Tables about the corpus of real streams: `python tests/corpus_tables.py [TABLE ...]`.
 
-TABLE is `outcomes` (are the streams complete, and why not), `events` (which ones do our dialects
-leave out) or `clients` (do the official clients read what we read); without one, all three.
+TABLE is `outcomes` (which streams are complete, and why others are not), `events` (which ones our
+dialects ignore) or `clients` (do the official clients decode what we decode); without one, all
+three.
 """
 
 from __future__ import annotations
@@ -18,76 +19,80 @@ import corpus_comparison
 import corpus_ignored_events
 import judge_runner
 from corpus import Row
-from corpus_comparison import response
-from corpus_framing import as_sent
+from corpus_comparison import row_response
+from corpus_framing import with_framing
 from llm_proxy import dialects
 from llm_proxy.dialects import Completeness
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """How one real stream is judged: as its recording kept it, and as it was sent."""
+class StreamOutcome:
+    """The completeness of one real stream: as its recording has it, and framed as it was sent."""
 
     row: Row
-    kept: Completeness
-    sent: Completeness
+    recorded: Completeness
+    reframed: Completeness
 
     @property
-    def words(self) -> str:
-        """The verdict as a table's column."""
-        if self.kept.is_complete:
+    def column(self) -> str:
+        """The name of its column in the table."""
+        if self.recorded.is_complete:
             return (
                 "by HTTP"
                 if dialects.find_dialect(self.row.request) is dialects.OPAQUE
                 else "complete"
             )
-        return "once framed" if self.sent.is_complete else "partial"
+        return "once framed" if self.reframed.is_complete else "partial"
 
 
 COLUMNS: Final = ("complete", "by HTTP", "once framed", "partial")
-"""Complete by its dialect's proof; complete HTTP of no dialect; complete once the framing is put
-back that the recording lost; not complete."""
+"""Complete by its dialect's rules; complete as HTTP, without a dialect; complete once the framing
+that the recording lost is restored; not complete."""
 
 
-def verdicts() -> list[Verdict]:
-    """Of every stream of the corpus."""
+def stream_outcomes() -> list[StreamOutcome]:
+    """The outcome of every stream of the corpus."""
     return [
-        Verdict(row, _judged(row), _judged(as_sent(row))) for row in corpus.rows() if row.streaming
+        StreamOutcome(row, _completeness(row), _completeness(with_framing(row)))
+        for row in corpus.rows()
+        if row.streaming
     ]
 
 
-def _judged(row: Row) -> Completeness:
-    return dialects.find_dialect(row.request).completeness(response(row))
+def _completeness(row: Row) -> Completeness:
+    return dialects.find_dialect(row.request).completeness(row_response(row))
 
 
-def outcomes() -> Iterator[str]:
-    """Wire by verdict, then each stream that is not complete as it was kept."""
-    found = verdicts()
+def outcome_table() -> Iterator[str]:
+    """The counts by wire and column, then each stream that is not complete as recorded."""
+    results = stream_outcomes()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for it in found:
-        counts[it.row.wire][it.words] += 1
-    yield from _table(
+    for outcome in results:
+        counts[outcome.row.wire][outcome.column] += 1
+    yield from _markdown_table(
         ("wire", "streams", *COLUMNS),
         [
-            (wire, n.total(), *(n[column] for column in COLUMNS))
-            for wire, n in sorted(counts.items())
+            (wire, counter.total(), *(counter[column] for column in COLUMNS))
+            for wire, counter in sorted(counts.items())
         ],
     )
     yield ""
-    yield from _table(
+    yield from _markdown_table(
         ("wire", "id", "as kept", "as sent"),
         [
-            (it.row.wire, it.row.id, it.kept.reason, it.sent.reason)
-            for it in sorted(found, key=lambda it: (it.words, it.row.wire, it.row.id))
-            if not it.kept.is_complete
+            (outcome.row.wire, outcome.row.id, outcome.recorded.reason, outcome.reframed.reason)
+            for outcome in sorted(
+                results, key=lambda outcome: (outcome.column, outcome.row.wire, outcome.row.id)
+            )
+            if not outcome.recorded.is_complete
         ],
         total=False,
     )
 
 
-def events() -> Iterator[str]:
-    """Events by dialect, then each kind that is left out."""
-    seen, left_out = corpus_ignored_events.count()
+def event_table() -> Iterator[str]:
+    """The counts of events by dialect, then each kind that is ignored."""
+    seen, left_out = corpus_ignored_events.count_events()
     lost = corpus_ignored_events.reasons("lost")
     by_dialect: dict[str, Counter[str]] = defaultdict(Counter)
     for (dialect, kind), number in seen.items():
@@ -95,83 +100,92 @@ def events() -> Iterator[str]:
         if (dialect, kind) in left_out:
             by_dialect[dialect]["lost" if (dialect, kind) in lost else "empty"] += number
     columns = ("events", "empty", "lost")
-    yield from _table(
+    yield from _markdown_table(
         ("dialect", *columns),
-        [(name, *(n[column] for column in columns)) for name, n in sorted(by_dialect.items())],
+        [
+            (name, *(counter[column] for column in columns))
+            for name, counter in sorted(by_dialect.items())
+        ],
     )
     yield ""
-    why = corpus_ignored_events.reasons("empty") | lost
-    yield from _table(
+    reasons = corpus_ignored_events.reasons("empty") | lost
+    yield from _markdown_table(
         ("dialect", "kind", "events", "", "reason"),
         [
-            (*it, left_out[it], "LOST" if it in lost else "", why.get(it, "NOT LISTED"))
-            for it in sorted(left_out, key=lambda it: (it not in lost, it))
+            (*key, left_out[key], "LOST" if key in lost else "", reasons.get(key, "NOT LISTED"))
+            for key in sorted(left_out, key=lambda key: (key not in lost, key))
         ],
         total=False,
     )
 
 
-def clients() -> Iterator[str]:
-    """Client by rows read alike, then each row that is not."""
-    counts, unlike = [], []
+def client_table() -> Iterator[str]:
+    """The counts of equal and different rows by client, then each different row."""
+    counts, differing = [], []
     for reading in corpus_comparison.READINGS:
-        if why := judge_runner.missing(reading.judge):
-            yield why
+        if reason := judge_runner.missing_reason(reading.judge):
+            yield reason
             continue
-        compared = asyncio.run(corpus_comparison.compare(reading))
-        apart = corpus_comparison.apart(reading, compared)
-        alike = len(compared) - len(apart)
-        counts.append((reading.judge, reading.dialect, len(compared), alike, len(apart)))
-        unlike += [(reading.judge, *row, why) for row, why in sorted(apart.items())]
-    yield from _table(("client", "dialect", "rows", "alike", "differ"), counts)
+        comparisons = asyncio.run(corpus_comparison.compare(reading))
+        differences = corpus_comparison.differing_rows(reading, comparisons)
+        same_count = len(comparisons) - len(differences)
+        counts.append(
+            (reading.judge, reading.dialect, len(comparisons), same_count, len(differences))
+        )
+        differing += [(reading.judge, *row, reason) for row, reason in sorted(differences.items())]
+    yield from _markdown_table(("client", "dialect", "rows", "alike", "differ"), counts)
     yield ""
-    yield from _table(("client", "wire", "id", "why"), unlike, total=False)
+    yield from _markdown_table(("client", "wire", "id", "why"), differing, total=False)
 
 
-def _table(
+def _markdown_table(
     head: Sequence[str], rows: Iterable[Sequence[object]], *, total: bool = True
 ) -> Iterator[str]:
-    """The lines of a table of Markdown, its numbers added up at the end."""
+    """The lines of a Markdown table, with a row of totals at the end."""
     rows = list(rows)
-    yield _line(head)
-    yield _line("---:" if _is_number(rows, at) else "---" for at in range(len(head)))
-    yield from map(_line, rows)
+    yield _markdown_row(head)
+    yield _markdown_row(
+        "---:" if _is_number_column(rows, index) else "---" for index in range(len(head))
+    )
+    yield from map(_markdown_row, rows)
     if total:
-        yield _line(
-            sum(item for item in column if isinstance(item, int))
-            if _is_number(rows, at)
+        yield _markdown_row(
+            sum(cell for cell in column if isinstance(cell, int))
+            if _is_number_column(rows, index)
             else "**all**"
-            for at, column in enumerate(zip(*rows, strict=True))
+            for index, column in enumerate(zip(*rows, strict=True))
         )
 
 
-def _show(line: str, to: TextIO = sys.stdout) -> None:
-    print(line, file=to, flush=True)  # this is a program as well
+def _print_line(line: str, stream: TextIO = sys.stdout) -> None:
+    print(line, file=stream, flush=True)  # this is a program as well
 
 
-def _is_number(rows: Sequence[Sequence[object]], at: int) -> bool:
-    return bool(rows) and all(isinstance(row[at], int) for row in rows)
+def _is_number_column(rows: Sequence[Sequence[object]], index: int) -> bool:
+    return bool(rows) and all(isinstance(row[index], int) for row in rows)
 
 
-def _line(cells: Iterable[object]) -> str:
+def _markdown_row(cells: Iterable[object]) -> str:
     return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
 
 
-TABLES: Final = {"outcomes": outcomes, "events": events, "clients": clients}
+TABLES: Final = {"outcomes": outcome_table, "events": event_table, "clients": client_table}
 
 
 def main(*names: str) -> int:
-    """Print these tables; the exit code."""
-    if strangers := set(names) - TABLES.keys():
-        _show(f"no table is called {', '.join(strangers)}: {', '.join(TABLES)}", sys.stderr)
+    """Print these tables; return the exit code."""
+    if unknown_names := set(names) - TABLES.keys():
+        _print_line(
+            f"no table is called {', '.join(unknown_names)}: {', '.join(TABLES)}", sys.stderr
+        )
         return 2
     if not corpus.available():
-        _show(corpus.REASON, sys.stderr)
+        _print_line(corpus.REASON, sys.stderr)
         return 1
     for name in names or TABLES:
-        _show(f"\n## {name}\n")
+        _print_line(f"\n## {name}\n")
         for line in TABLES[name]():
-            _show(line)
+            _print_line(line)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What each dialect has words for, by asking it; `python tests/dialect_capabilities.py` prints the table."""
+"""What each dialect can represent; `python tests/dialect_capabilities.py` prints the table."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ from llm_proxy.turns import (
 )
 
 _IMAGE: Final = Media("image/png", base64="aGk=")
-_SEALED: Final = Reasoning("Hm.", signature="c2VhbA==")
-_ASKED: Final = ToolCall("call_1", "search", "{}")
-_GIVEN: Final = ToolResult("call_1", "found", "search")
-_CITED: Final = Text("It rains.", (Citation("https://example.com", "Weather", "rain"),))
+_SIGNED_REASONING: Final = Reasoning("Hm.", signature="c2VhbA==")
+_TOOL_CALL: Final = ToolCall("call_1", "search", "{}")
+_TOOL_RESULT: Final = ToolResult("call_1", "found", "search")
+_CITED_TEXT: Final = Text("It rains.", (Citation("https://example.com", "Weather", "rain"),))
 
 
-def _keeps(*parts: Part) -> Callable[[Manner], str]:
-    """Whether these parts come through as they are, in kind; others may stand between them."""
+def _preserves(*parts: Part) -> Callable[[Manner], str]:
+    """Check that conversion keeps the types of these parts in order; others may be in between."""
 
-    def mark(manner: Manner) -> str:
+    def check(manner: Manner) -> str:
         try:
-            fits = manner.dialect.convert(manner.request, [Turn(parts)], manner.delivery)
+            converted = manner.dialect.convert(manner.request, [Turn(parts)], manner.context)
         except NotRepresentable:
             return "refused"
-        told = iter([type(part) for part in fits.turns[0].parts])
-        return "yes" if all(type(part) in told for part in parts) else "no"
+        converted_kinds = iter([type(part) for part in converted.turns[0].parts])
+        return "yes" if all(type(part) in converted_kinds for part in parts) else "no"
 
-    return mark
+    return check
 
 
-def _seal(manner: Manner) -> str:
-    [turn] = manner.dialect.convert(manner.request, [Turn((_SEALED,))], manner.delivery).turns
+def _signature(manner: Manner) -> str:
+    [turn] = manner.dialect.convert(
+        manner.request, [Turn((_SIGNED_REASONING,))], manner.context
+    ).turns
     return (
         "yes"
         if any(isinstance(part, Reasoning) and part.signature for part in turn.parts)
@@ -50,38 +52,38 @@ def _seal(manner: Manner) -> str:
     )
 
 
-def _citations(manner: Manner) -> str:
-    [turn] = manner.dialect.convert(manner.request, [Turn((_CITED,))], manner.delivery).turns
+def _preserves_citations(manner: Manner) -> str:
+    [turn] = manner.dialect.convert(manner.request, [Turn((_CITED_TEXT,))], manner.context).turns
     return "yes" if any(isinstance(part, Text) and part.citations for part in turn.parts) else "no"
 
 
-def _choices(manner: Manner) -> str:
+def _accepts_choices(manner: Manner) -> str:
     try:
-        manner.dialect.convert(manner.request, [Turn((Text("a"),))] * 2, manner.delivery)
+        manner.dialect.convert(manner.request, [Turn((Text("a"),))] * 2, manner.context)
     except NotRepresentable:
         return "refused"
     return "yes"
 
 
 COLUMNS: Final[Mapping[str, Callable[[Manner], str]]] = {
-    "reasoning": _keeps(Reasoning("Hm."), Text("Yes.")),
-    "its seal": _seal,
-    "tool calls": _keeps(ToolCall("call_1", "f", '{"a":1}')),
-    "text after a call": _keeps(Text("a"), ToolCall("call_1", "f", "{}"), Text("b")),
-    "refusals": _keeps(Refusal("No.")),
-    "provider's tools": _keeps(_ASKED, _GIVEN, Text("Yes.")),
-    "citations": _citations,
-    "images": _keeps(_IMAGE),
-    "choices": _choices,
+    "reasoning": _preserves(Reasoning("Hm."), Text("Yes.")),
+    "its seal": _signature,
+    "tool calls": _preserves(ToolCall("call_1", "f", '{"a":1}')),
+    "text after a call": _preserves(Text("a"), ToolCall("call_1", "f", "{}"), Text("b")),
+    "refusals": _preserves(Refusal("No.")),
+    "provider's tools": _preserves(_TOOL_CALL, _TOOL_RESULT, Text("Yes.")),
+    "citations": _preserves_citations,
+    "images": _preserves(_IMAGE),
+    "choices": _accepts_choices,
 }
 
 
-def table() -> str:
-    """The table as it stands in the documentation."""
+def capability_table() -> str:
+    """Return the table as it is in the documentation."""
     rows = [("manner", *COLUMNS), ("---",) * (len(COLUMNS) + 1)]
-    rows += ((manner.name, *(mark(manner) for mark in COLUMNS.values())) for manner in MANNERS)
+    rows += ((manner.name, *(check(manner) for check in COLUMNS.values())) for manner in MANNERS)
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    sys.stdout.write(capability_table())

@@ -1,4 +1,4 @@
-"""Turns to tell, and requests that ask for them in every manner of every dialect."""
+"""Strategies for turns to encode, and requests for every response form of every dialect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Metadata,
@@ -30,47 +30,49 @@ from llm_proxy.turns import (
     Usage,
 )
 
-DELIVERY: Final = EncodeContext(seed="test", created=1_700_000_000, models=("small", "large"))
+ENCODE_CONTEXT: Final = EncodeContext(seed="test", created=1_700_000_000, models=("small", "large"))
 
 
-def asking(path: str, *headers: tuple[str, str], query: str = "", **body: Any) -> Request:
-    """A POST of this JSON document."""
+def json_request(path: str, *headers: tuple[str, str], query: str = "", **body: Any) -> Request:
+    """A POST request with this JSON document."""
     return Request("POST", path, query, headers, json.dumps(body).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """One manner in which a dialect answers."""
+    """One form of a dialect's responses, and a request for it."""
 
     name: str
-    """The dialect's name, and how it is asked."""
+    """The dialect's name, and the form of the response."""
     request: Request
-    delivery: EncodeContext = DELIVERY
+    context: EncodeContext = ENCODE_CONTEXT
 
     @property
     def dialect(self) -> Dialect:
         return find_dialect(self.request)
 
 
-def _chat(**body: Any) -> Request:
-    return asking("/v1/chat/completions", model="gpt-5", **body)
+def _chat_request(**body: Any) -> Request:
+    return json_request("/v1/chat/completions", model="gpt-5", **body)
 
 
-def _claude(path: str = "/v1/messages", **body: Any) -> Request:
-    return asking(path, ("anthropic-version", "2026-10-21"), model="claude-sonnet-5", **body)
+def _anthropic_request(path: str = "/v1/messages", **body: Any) -> Request:
+    return json_request(path, ("anthropic-version", "2026-10-21"), model="claude-sonnet-5", **body)
 
 
-_CLAUDE_ON_VERTEX: Final = "/v1/projects/p/locations/l/publishers/anthropic/models/claude-sonnet-5:"
+_ANTHROPIC_VERTEX_PATH: Final = (
+    "/v1/projects/p/locations/l/publishers/anthropic/models/claude-sonnet-5:"
+)
 
 
-def _bedrock(model: str, *, stream: bool, invoke: bool = True, **body: Any) -> Request:
+def _bedrock_request(model: str, *, stream: bool, invoke: bool = True, **body: Any) -> Request:
     whole, streamed = (
         ("invoke", "invoke-with-response-stream") if invoke else ("converse", "converse-stream")
     )
-    return asking(f"/model/{model}/{streamed if stream else whole}", **body)
+    return json_request(f"/model/{model}/{streamed if stream else whole}", **body)
 
 
-_ON_BEDROCK: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+_BEDROCK_MODELS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "claude": ("us.anthropic.claude-sonnet-5", {"anthropic_version": "bedrock-2023-05-31"}),
     "claude's completion": ("anthropic.claude-v2", {"prompt": "Hi"}),
     "nova": ("us.amazon.nova-2-lite-v1%3A0", {}),
@@ -82,18 +84,18 @@ _ON_BEDROCK: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "command-r": ("cohere.command-r-v1%3A0", {}),
     "chat": ("openai.gpt-oss-120b-1%3A0", {}),
 }
-"""A model of each maker's, and what its requests hold."""
+"""By model family: a model's name, and the fields of its requests."""
 
 
-def _response(**body: Any) -> Request:
-    return asking("/v1/responses", model="gpt-5", **body)
+def _responses_request(**body: Any) -> Request:
+    return json_request("/v1/responses", model="gpt-5", **body)
 
 
-def _continue(**body: Any) -> Request:
-    return asking("/v1/completions", model="davinci", **body)
+def _completion_request(**body: Any) -> Request:
+    return json_request("/v1/completions", model="davinci", **body)
 
 
-_BEFORE: Final = {
+_BACKGROUND_FIELDS: Final = {
     "background": True,
     "previous_response_id": "resp_before",
     "conversation": "conv_1",
@@ -103,107 +105,133 @@ _USAGE: Final = {"stream_options": {"include_usage": True}}
 _FUNCTIONS: Final = {"functions": [{"name": "f"}]}
 
 
-def _gemini(path: str, query: str = "") -> Request:
-    return asking(path, query=query, contents=[])
+def _gemini_request(path: str, query: str = "") -> Request:
+    return json_request(path, query=query, contents=[])
 
 
-def _interaction(**body: Any) -> Request:
-    return asking("/v1beta/interactions", input="", **body)
+def _interaction_request(**body: Any) -> Request:
+    return json_request("/v1beta/interactions", input="", **body)
 
 
-_FLASH: Final = "/v1beta/models/gemini-3-flash"
-_VERTEX: Final = "/v1/projects/p/locations/l/publishers/google/models/gemini-3-flash"
+_GEMINI_PATH: Final = "/v1beta/models/gemini-3-flash"
+_GEMINI_VERTEX_PATH: Final = "/v1/projects/p/locations/l/publishers/google/models/gemini-3-flash"
 
 MANNERS: Final = (
-    Manner("openai-chat stream", _chat(stream=True)),
-    Manner("openai-chat stream, usage", _chat(stream=True, **_USAGE)),
-    Manner("openai-chat stream, functions", _chat(stream=True, **_FUNCTIONS)),
-    Manner("openai-chat whole", _chat()),
-    Manner("openai-chat whole, functions", _chat(**_FUNCTIONS)),
+    Manner("openai-chat stream", _chat_request(stream=True)),
+    Manner("openai-chat stream, usage", _chat_request(stream=True, **_USAGE)),
+    Manner("openai-chat stream, functions", _chat_request(stream=True, **_FUNCTIONS)),
+    Manner("openai-chat whole", _chat_request()),
+    Manner("openai-chat whole, functions", _chat_request(**_FUNCTIONS)),
     *(
         Manner(
             f"openai-chat {'stream' if stream else 'whole'}, {provider}",
-            _chat(stream=stream),
+            _chat_request(stream=stream),
             EncodeContext("test", 1_700_000_000, provider=provider),
         )
         for provider in ("azure", "groq", "mistral", "openrouter")
         for stream in (True, False)
     ),
     *(
-        Manner(f"anthropic{how} {'stream' if stream else 'whole'}", _claude(path, stream=stream))
-        for how, path in (("", "/v1/messages"), (" completion", "/v1/complete"))
+        Manner(
+            f"anthropic{suffix} {'stream' if stream else 'whole'}",
+            _anthropic_request(path, stream=stream),
+        )
+        for suffix, path in (("", "/v1/messages"), (" completion", "/v1/complete"))
         for stream in (True, False)
     ),
-    Manner("anthropic vertex stream", _claude(f"{_CLAUDE_ON_VERTEX}streamRawPredict", stream=True)),
-    Manner("anthropic vertex whole", _claude(f"{_CLAUDE_ON_VERTEX}rawPredict")),
-    Manner("gemini stream", _gemini(f"{_FLASH}:streamGenerateContent", "alt=sse")),
-    Manner("gemini array", _gemini(f"{_FLASH}:streamGenerateContent")),
-    Manner("gemini whole", _gemini(f"{_FLASH}:generateContent")),
-    Manner("gemini stream, Vertex", _gemini(f"{_VERTEX}:streamGenerateContent", "alt=sse")),
-    Manner("gemini whole, Vertex", _gemini(f"{_VERTEX}:generateContent")),
-    Manner("gemini stream, Code Assist", _gemini("/v1internal:streamGenerateContent", "alt=sse")),
-    Manner("gemini whole, Code Assist", _gemini("/v1internal:generateContent")),
-    Manner("gemini-interactions stream", _interaction(model="gemini-3-flash", stream=True)),
-    Manner("gemini-interactions whole", _interaction(model="gemini-3-flash")),
-    Manner("gemini-interactions stream, agent", _interaction(agent="research", stream=True)),
+    Manner(
+        "anthropic vertex stream",
+        _anthropic_request(f"{_ANTHROPIC_VERTEX_PATH}streamRawPredict", stream=True),
+    ),
+    Manner("anthropic vertex whole", _anthropic_request(f"{_ANTHROPIC_VERTEX_PATH}rawPredict")),
+    Manner("gemini stream", _gemini_request(f"{_GEMINI_PATH}:streamGenerateContent", "alt=sse")),
+    Manner("gemini array", _gemini_request(f"{_GEMINI_PATH}:streamGenerateContent")),
+    Manner("gemini whole", _gemini_request(f"{_GEMINI_PATH}:generateContent")),
+    Manner(
+        "gemini stream, Vertex",
+        _gemini_request(f"{_GEMINI_VERTEX_PATH}:streamGenerateContent", "alt=sse"),
+    ),
+    Manner("gemini whole, Vertex", _gemini_request(f"{_GEMINI_VERTEX_PATH}:generateContent")),
+    Manner(
+        "gemini stream, Code Assist",
+        _gemini_request("/v1internal:streamGenerateContent", "alt=sse"),
+    ),
+    Manner("gemini whole, Code Assist", _gemini_request("/v1internal:generateContent")),
+    Manner("gemini-interactions stream", _interaction_request(model="gemini-3-flash", stream=True)),
+    Manner("gemini-interactions whole", _interaction_request(model="gemini-3-flash")),
+    Manner(
+        "gemini-interactions stream, agent", _interaction_request(agent="research", stream=True)
+    ),
     Manner(
         "gemini-interactions stream, taken up again",
         Request("GET", "/v1beta/interactions/i1", "stream=true", (), b""),
     ),
-    Manner("bedrock stream", _bedrock("us.amazon.nova-2-lite-v1%3A0", stream=True, invoke=False)),
-    Manner("bedrock whole", _bedrock("us.amazon.nova-2-lite-v1%3A0", stream=False, invoke=False)),
+    Manner(
+        "bedrock stream",
+        _bedrock_request("us.amazon.nova-2-lite-v1%3A0", stream=True, invoke=False),
+    ),
+    Manner(
+        "bedrock whole",
+        _bedrock_request("us.amazon.nova-2-lite-v1%3A0", stream=False, invoke=False),
+    ),
     *(
         Manner(
             f"bedrock {maker} {'stream' if stream else 'whole'}",
-            _bedrock(model, stream=stream, **body),
+            _bedrock_request(model, stream=stream, **body),
         )
-        for maker, (model, body) in _ON_BEDROCK.items()
+        for maker, (model, body) in _BEDROCK_MODELS.items()
         for stream in (True, False)
     ),
     *(
         Manner(
             f"ollama {name} {'stream' if stream else 'whole'}",
-            asking(f"/api/{name}", model="qwen3", stream=stream),
+            json_request(f"/api/{name}", model="qwen3", stream=stream),
         )
         for name in ("chat", "generate")
         for stream in (True, False)
     ),
     *(
         Manner(
-            f"cohere {path} {'stream' if stream else 'whole'}", asking(path, stream=stream, **body)
+            f"cohere {path} {'stream' if stream else 'whole'}",
+            json_request(path, stream=stream, **body),
         )
         for path, body in (("/v2/chat", {"model": "command-a"}), ("/v1/chat", {"message": "Hi"}))
         for stream in (True, False)
     ),
     Manner(
         "cohere /v1/chat events",
-        asking("/v1/chat", ("Accept", "text/event-stream"), stream=True, message="Hi"),
+        json_request("/v1/chat", ("Accept", "text/event-stream"), stream=True, message="Hi"),
     ),
-    Manner("openai-completions stream", _continue(stream=True)),
+    Manner("openai-completions stream", _completion_request(stream=True)),
     Manner(
         "openai-completions stream, usage",
-        _continue(stream=True, **_USAGE),
+        _completion_request(stream=True, **_USAGE),
     ),
     Manner(
         "openai-completions stream, deepseek",
-        _continue(stream=True),
+        _completion_request(stream=True),
         EncodeContext("test", 1_700_000_000, provider="deepseek"),
     ),
-    Manner("openai-completions whole", _continue()),
-    Manner("openai-responses stream", _response(stream=True)),
-    Manner("openai-responses stream, in the background", _response(stream=True, **_BEFORE)),
-    Manner("openai-responses whole", _response()),
-    Manner("openai-responses whole, in the background", _response(**_BEFORE)),
+    Manner("openai-completions whole", _completion_request()),
+    Manner("openai-responses stream", _responses_request(stream=True)),
+    Manner(
+        "openai-responses stream, in the background",
+        _responses_request(stream=True, **_BACKGROUND_FIELDS),
+    ),
+    Manner("openai-responses whole", _responses_request()),
+    Manner("openai-responses whole, in the background", _responses_request(**_BACKGROUND_FIELDS)),
     Manner("openai-responses whole, fetched", Request("GET", "/v1/responses/r", "", (), b"")),
-    Manner("openai-responses compacted", asking("/v1/responses/compact", model="gpt-5", input=[])),
+    Manner(
+        "openai-responses compacted", json_request("/v1/responses/compact", model="gpt-5", input=[])
+    ),
     Manner(
         "openai-responses stream, openrouter",
-        _response(stream=True),
+        _responses_request(stream=True),
         EncodeContext("test", 1_700_000_000, provider="openrouter"),
     ),
 )
 
-_WORDS = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(
+_TEXT_VALUES = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(
     [
         "",
         "Grüße 🌊",
@@ -219,7 +247,7 @@ _LEAVES: st.SearchStrategy[Json] = (
     st.none()
     | st.booleans()
     | (st.integers(-(2**40), 2**40) | st.sampled_from([2**70, float("nan"), 0.5]))
-    | _WORDS
+    | _TEXT_VALUES
 )
 _JSON: st.SearchStrategy[Json] = st.recursive(
     _LEAVES,
@@ -232,47 +260,49 @@ _METADATA_NAMES = st.sampled_from(
      "expires_at", "request_id", "usage", "unheard_of"]
 )  # fmt: skip
 _METADATA: st.SearchStrategy[Metadata] = st.dictionaries(_METADATA_NAMES, _JSON, max_size=2).map(
-    lambda it: tuple(it.items())
+    lambda fields: tuple(fields.items())
 )
-_BASE64 = st.binary(max_size=20).map(lambda it: b64encode(it).decode())
+_BASE64 = st.binary(max_size=20).map(lambda data: b64encode(data).decode())
 _ARGUMENTS = st.dictionaries(_NAMES, _JSON, max_size=3).map(json.dumps) | st.sampled_from(
     ["", "{}", '{"city":"Zürich"}', '{"a": 1.0, "b": [1e3, "\\u00e9"]}']
 )
-_BROKEN = st.sampled_from(['{"city":', "[1]", "nonsense"])
+_INVALID_ARGUMENTS = st.sampled_from(['{"city":', "[1]", "nonsense"])
 
 _CITATIONS = st.builds(
     Citation,
-    url=_WORDS,
-    title=_WORDS,
-    quoted=_WORDS,
+    url=_TEXT_VALUES,
+    title=_TEXT_VALUES,
+    quoted=_TEXT_VALUES,
     span=st.none() | st.tuples(st.integers(0, 50), st.integers(0, 50)),
     metadata=_METADATA,
 )
-TEXTS = st.builds(Text, _WORDS, st.lists(_CITATIONS, max_size=2).map(tuple), _METADATA)
+TEXTS = st.builds(Text, _TEXT_VALUES, st.lists(_CITATIONS, max_size=2).map(tuple), _METADATA)
 REASONINGS = st.builds(
-    Reasoning, _WORDS, st.none() | _BASE64, st.none() | _BASE64, metadata=_METADATA
+    Reasoning, _TEXT_VALUES, st.none() | _BASE64, st.none() | _BASE64, metadata=_METADATA
 )
-CALLS = st.builds(ToolCall, _NAMES, _NAMES, _ARGUMENTS | _BROKEN, _METADATA)
-RESULTS = st.builds(ToolResult, _NAMES, _WORDS, _NAMES, st.booleans(), _METADATA)
-REFUSALS = st.builds(Refusal, _WORDS, _METADATA)
+CALLS = st.builds(ToolCall, _NAMES, _NAMES, _ARGUMENTS | _INVALID_ARGUMENTS, _METADATA)
+RESULTS = st.builds(ToolResult, _NAMES, _TEXT_VALUES, _NAMES, st.booleans(), _METADATA)
+REFUSALS = st.builds(Refusal, _TEXT_VALUES, _METADATA)
 MEDIA = st.builds(
     Media,
     st.sampled_from(["image/png", "audio/wav", "audio/*", "video/mp4", "application/pdf"]),
     st.sampled_from(["", "https://example.com/a.png"]),
     _BASE64,
-    _WORDS,
+    _TEXT_VALUES,
     _METADATA,
 )
-_COUNT = st.none() | st.integers(0, 10**9)
-USAGES = st.builds(Usage, _COUNT, _COUNT, _COUNT, _COUNT, _COUNT, _COUNT)
-FAILURES = st.builds(Failure, _WORDS, _NAMES, _NAMES)
+_TOKEN_COUNTS = st.none() | st.integers(0, 10**9)
+USAGES = st.builds(
+    Usage, _TOKEN_COUNTS, _TOKEN_COUNTS, _TOKEN_COUNTS, _TOKEN_COUNTS, _TOKEN_COUNTS, _TOKEN_COUNTS
+)
+FAILURES = st.builds(Failure, _TEXT_VALUES, _NAMES, _NAMES)
 
 
-def _answers(parts: st.SearchStrategy[Part]) -> st.SearchStrategy[Turn]:
+def _turns(parts: st.SearchStrategy[Part]) -> st.SearchStrategy[Turn]:
     return st.builds(
         Turn,
         st.lists(parts, max_size=5).map(tuple),
-        finish=st.none() | st.sampled_from(Finish),
+        finish=st.none() | st.sampled_from(FinishReason),
         finish_raw=st.just("") | st.sampled_from(["stop", "end_turn", "STOP", "weird"]),
         usage=st.none() | USAGES,
         failure=st.none() | FAILURES,
@@ -282,8 +312,8 @@ def _answers(parts: st.SearchStrategy[Part]) -> st.SearchStrategy[Turn]:
     )
 
 
-ANY_TURNS = _answers(TEXTS | REASONINGS | CALLS | RESULTS | REFUSALS | MEDIA)
-"""Turns of everything; most wires refuse many of them."""
+ANY_TURNS = _turns(TEXTS | REASONINGS | CALLS | RESULTS | REFUSALS | MEDIA)
+"""Turns with all types of parts; most dialects refuse many of them."""
 
-TALKS = _answers(TEXTS | REASONINGS | REFUSALS | CALLS)
-"""Turns of what most wires can say."""
+COMMON_TURNS = _turns(TEXTS | REASONINGS | REFUSALS | CALLS)
+"""Turns with the types of parts that most dialects can represent."""

@@ -1,10 +1,10 @@
-"""What the official SDKs raise where a scenario fails, and how often they ask: measured.
+"""What the official SDKs raise where a scenario fails, and how many requests they send: measured.
 
 PYTHONPATH=proxy:tests python tests/failure_table.py prints the table of docs/scenario-failures.md;
 it needs the judge google-genai (scripts/judges google-genai).
 
-The SDKs are as they come, but for two things: they wait at most 10 ms before they ask again, and
-0.6 s for an answer that does not come.
+The SDKs have their defaults but for two: they wait at most 10 ms before a retry, and 0.6 s for a
+response that does not come.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ import httpx2
 import ollama
 
 import judge_runner
-from fast_retry_sdks import HastyAnthropic, HastyOpenAI
+from fast_retry_sdks import FastRetryAnthropic, FastRetryOpenAI
 from llm_proxy.routing import SESSION_HEADER, RoutedRequest
 from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted
-from scripted_server import Directed, directed
+from scripted_server import ScriptedMode, serve_mode
 from sdk_clients import KEY
-from waiting import until
+from waiting import wait_until
 
 Table = dict[tuple[str, str], dict[str, str]]
-"""By failure and mode, and then by column, what is raised and how many requests there are."""
+"""By failure and mode, then by column: what is raised, and the number of requests."""
 
 GOOGLE: Final = "google-genai"
-_PATIENCE: Final = {"timeout": 0.6}
-"""Seconds that are waited for an answer."""
-_LONG: Final = 30.0
-_OWN: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
-"""Modules whose exceptions need no surname."""
+_READ_TIMEOUTS_S: Final = {"timeout": 0.6}
+"""Read timeouts, in seconds, by failure status."""
+_TIMEOUT_S: Final = 30.0
+_SDK_MODULES: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
+"""Packages whose exceptions are shown without the package name."""
 
 CASES: Final[dict[str, FailResponse | ReportExhausted]] = {
     "`failure_throws`": FailResponse("thrown"),
@@ -54,196 +54,219 @@ CASES: Final[dict[str, FailResponse | ReportExhausted]] = {
     "`network_error`, not retryable": FailResponse("network_error", retryable=False),
     "no reply left": ReportExhausted("mock helper has 2 replies, and this is call 3"),
 }
-"""Each failure that a client can tell from others."""
+"""Each failure that a client can distinguish from others."""
 
 MODES: Final = ("stream", "whole")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One failure, met in one mode by one SDK."""
+class SdkRequest:
+    """One failure, requested in one mode by one SDK."""
 
     column: str
-    case: int
+    case_index: int
     mode: str
 
     @property
-    def id(self) -> str:
+    def session_id(self) -> str:
         """The session of its requests."""
-        return f"{self.column}.{self.case}.{self.mode}"
+        return f"{self.column}.{self.case_index}.{self.mode}"
 
     @property
     def model(self) -> str:
-        """The model that it asks for: by it the server knows how to fail."""
-        return f"model-{self.case}"
+        """The requested model, which tells the server how to fail."""
+        return f"model-{self.case_index}"
 
     @property
-    def streams(self) -> bool:
-        """Whether it asks for a stream."""
+    def is_stream(self) -> bool:
+        """Whether a stream is requested."""
         return self.mode == "stream"
 
     @property
-    def limit(self) -> float:
-        """Seconds that it waits for an answer."""
-        fail = list(CASES.values())[self.case]
-        return _PATIENCE.get(fail.status if isinstance(fail, FailResponse) else "", _LONG)
+    def read_timeout_s(self) -> float:
+        """The SDK's read timeout, in seconds."""
+        failure = list(CASES.values())[self.case_index]
+        return _READ_TIMEOUTS_S.get(
+            failure.status if isinstance(failure, FailResponse) else "", _TIMEOUT_S
+        )
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What the SDKs of OpenAI and Anthropic are told of it."""
-        timeout = httpx2.Timeout(_LONG, read=self.limit)
-        return {"extra_headers": {SESSION_HEADER: self.id}, "timeout": timeout}
+    def request_options(self) -> dict[str, Any]:
+        """The request options for the SDKs of OpenAI and Anthropic."""
+        timeout = httpx2.Timeout(_TIMEOUT_S, read=self.read_timeout_s)
+        return {"extra_headers": {SESSION_HEADER: self.session_id}, "timeout": timeout}
 
 
-async def _heard(answer: Any) -> None:
-    """Hear an answer to its end."""
-    if hasattr(answer, "__aiter__"):
-        async for _ in answer:
+async def _read_to_end(response: Any) -> None:
+    """Read a response to its end."""
+    if hasattr(response, "__aiter__"):
+        async for _ in response:
             pass
 
 
 _MESSAGES: Final[list[Any]] = [{"role": "user", "content": "Hi"}]
 
 
-async def _ask_openai(url: str, asks: Sequence[Ask]) -> dict[str, str]:
-    async with HastyOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+async def _ask_openai(url: str, requests: Sequence[SdkRequest]) -> dict[str, str]:
+    async with FastRetryOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
 
-        async def chat(it: Ask) -> None:
+        async def chat(request: SdkRequest) -> None:
             create: Any = client.chat.completions.create
-            await _heard(
-                await create(model=it.model, messages=_MESSAGES, stream=it.streams, **it.told)
+            await _read_to_end(
+                await create(
+                    model=request.model,
+                    messages=_MESSAGES,
+                    stream=request.is_stream,
+                    **request.request_options,
+                )
             )
 
-        async def response(it: Ask) -> None:
+        async def create_response(request: SdkRequest) -> None:
             create: Any = client.responses.create
-            await _heard(await create(model=it.model, input="Hi", stream=it.streams, **it.told))
+            await _read_to_end(
+                await create(
+                    model=request.model,
+                    input="Hi",
+                    stream=request.is_stream,
+                    **request.request_options,
+                )
+            )
 
         return {
-            ask.id: await _raised(response if ask.column == "openai-responses" else chat, ask)
-            for ask in asks
+            request.session_id: await _exception_of(
+                create_response if request.column == "openai-responses" else chat, request
+            )
+            for request in requests
         }
 
 
-async def _ask_anthropic(url: str, asks: Sequence[Ask]) -> dict[str, str]:
-    async with HastyAnthropic(base_url=url, api_key=KEY) as client:
+async def _ask_anthropic(url: str, requests: Sequence[SdkRequest]) -> dict[str, str]:
+    async with FastRetryAnthropic(base_url=url, api_key=KEY) as client:
 
-        async def message(it: Ask) -> None:
+        async def message(request: SdkRequest) -> None:
             create: Any = client.messages.create
-            about = {"model": it.model, "max_tokens": 9, "messages": _MESSAGES}
-            await _heard(await create(**about, stream=it.streams, **it.told))
+            arguments = {"model": request.model, "max_tokens": 9, "messages": _MESSAGES}
+            await _read_to_end(
+                await create(**arguments, stream=request.is_stream, **request.request_options)
+            )
 
-        return {ask.id: await _raised(message, ask) for ask in asks}
+        return {request.session_id: await _exception_of(message, request) for request in requests}
 
 
-async def _ask_ollama(url: str, asks: Sequence[Ask]) -> dict[str, str]:
+async def _ask_ollama(url: str, requests: Sequence[SdkRequest]) -> dict[str, str]:
     async with ollama.AsyncClient(url) as client:
-        ours = client._client
+        http_client = client._client
 
-        async def chat(it: Ask) -> None:
-            ours.headers[SESSION_HEADER] = it.id
-            ours.timeout = httpx.Timeout(_LONG, read=it.limit)
+        async def chat(request: SdkRequest) -> None:
+            http_client.headers[SESSION_HEADER] = request.session_id
+            http_client.timeout = httpx.Timeout(_TIMEOUT_S, read=request.read_timeout_s)
             create: Any = client.chat
-            await _heard(await create(it.model, _MESSAGES, stream=it.streams))
+            await _read_to_end(await create(request.model, _MESSAGES, stream=request.is_stream))
 
-        return {ask.id: await _raised(chat, ask) for ask in asks}
+        return {request.session_id: await _exception_of(chat, request) for request in requests}
 
 
-async def _raised(ask: Callable[[Ask], Awaitable[None]], it: Ask) -> str:
-    """The name of what an SDK raises."""
+async def _exception_of(send: Callable[[SdkRequest], Awaitable[None]], request: SdkRequest) -> str:
+    """The name of the exception that an SDK raises."""
     try:
-        await ask(it)
-    except Exception as error:  # whatever it is, it is what an application has to do with
-        return _named(type(error).__module__, type(error).__name__)
+        await send(request)
+    except Exception as error:  # whatever it is, an application would get it
+        return _exception_name(type(error).__module__, type(error).__name__)
     return "nothing"
 
 
-def _named(module: str, name: str) -> str:
-    """The name of an exception, with where it is from if that is not the SDK."""
+def _exception_name(module: str, name: str) -> str:
+    """The name of an exception, with its package unless that is the SDK."""
     root = module.partition(".")[0]
-    return f"`{name}`" if root in _OWN else f"`{root}.{name}`" if name else "nothing"
+    return f"`{name}`" if root in _SDK_MODULES else f"`{root}.{name}`" if name else "nothing"
 
 
-async def _ask_google(url: str, asks: Sequence[Ask]) -> dict[str, str]:
-    """In its own environment."""
-    given = [
+async def _ask_google(url: str, requests: Sequence[SdkRequest]) -> dict[str, str]:
+    """Run the SDK in its own environment."""
+    request_documents = [
         {
-            "id": ask.id, "model": ask.model, "stream": ask.streams, "limit": ask.limit,
-            "waits": ask.column == GOOGLE,
+            "id": request.session_id,
+            "model": request.model,
+            "stream": request.is_stream,
+            "limit": request.read_timeout_s,
+            "waits": request.column == GOOGLE,
         }
-        for ask in asks
-    ]  # fmt: skip
-    program = judge_runner.FOLDER / GOOGLE / "failures.py"
-    told = json.loads(await judge_runner.run(program, {"url": url, "asks": given}))
-    return {ask.id: _named(*told[ask.id]) for ask in asks}
+        for request in requests
+    ]
+    program = judge_runner.FOLDER / GOOGLE / "raised_exceptions.py"
+    results = json.loads(
+        await judge_runner.run_program(program, {"url": url, "asks": request_documents})
+    )
+    return {
+        request.session_id: _exception_name(*results[request.session_id]) for request in requests
+    }
 
 
-COLUMNS: Final[dict[str, Callable[[str, Sequence[Ask]], Awaitable[dict[str, str]]]]] = {
+COLUMNS: Final[dict[str, Callable[[str, Sequence[SdkRequest]], Awaitable[dict[str, str]]]]] = {
     "openai-chat": _ask_openai,
     "openai-responses": _ask_openai,
     "anthropic": _ask_anthropic,
     GOOGLE: _ask_google,
     "ollama": _ask_ollama,
 }
-"""Each SDK, and what asks it."""
+"""For each SDK, the function that sends its requests; exception names by session id."""
 
 
-def _how_to_fail(call: RoutedRequest) -> FailResponse | ReportExhausted:
+def _failure_for(call: RoutedRequest) -> FailResponse | ReportExhausted:
     return list(CASES.values())[int(call.model.rpartition("-")[2])]
 
 
-async def measured(columns: Sequence[str]) -> Table:
-    """What each SDK of these columns raises, and how often it asks."""
-    asks = {
-        column: [Ask(column, case, mode) for case in range(len(CASES)) for mode in MODES]
+async def measure(columns: Sequence[str]) -> Table:
+    """Measure what each SDK of these columns raises, and its number of requests."""
+    requests = {
+        column: [SdkRequest(column, case, mode) for case in range(len(CASES)) for mode in MODES]
         for column in columns
     }
-    async with directed(Directed(_how_to_fail)) as stage:
-        raised = await asyncio.gather(*(COLUMNS[item](stage.url, asks[item]) for item in columns))
-        await until(lambda: stage.server.active_count == 0)
+    async with serve_mode(ScriptedMode(_failure_for)) as stage:
+        raised = await asyncio.gather(
+            *(COLUMNS[column](stage.url, requests[column]) for column in columns)
+        )
+        await wait_until(lambda: stage.server.active_count == 0)
         counts = Counter(entry.session for entry in stage.journal.entries)
     return {
         (name, mode): {
-            column: f"{told[item.id]} ({counts[item.id]})"
-            for column, told in zip(columns, raised, strict=True)
-            for item in [Ask(column, case, mode)]
+            column: f"{exceptions[request.session_id]} ({counts[request.session_id]})"
+            for column, exceptions in zip(columns, raised, strict=True)
+            for request in [SdkRequest(column, case, mode)]
         }
         for case, name in enumerate(CASES)
         for mode in MODES
     }
 
 
-def written(table: Table) -> str:
-    """The table as it stands in the documentation; where modes agree they share a row."""
+def render_table(table: Table) -> str:
+    """The table as Markdown for the documentation; modes with equal cells share a row."""
     columns = next(iter(table.values()))
     rows = [("failure", "asked for", *(f"`{column}`" for column in columns))]
     rows += [("---",) * len(rows[0])]
     for name in CASES:
         stream, whole = (table[name, mode] for mode in MODES)
-        shown = (
+        rows_by_mode = (
             {"either": stream}
             if stream == whole
             else dict(zip(MODES, (stream, whole), strict=True))
         )
-        rows += ((name, mode, *row.values()) for mode, row in shown.items())
+        rows += ((name, mode, *row.values()) for mode, row in rows_by_mode.items())
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def read(page: str) -> Table:
-    """The table that a page ends with."""
-    lines = [
-        splitline.strip("|\n ").split(" | ")
-        for splitline in page.splitlines()
-        if splitline.startswith("| ")
-    ]
+def parse_table(page: str) -> Table:
+    """Parse the table at the end of a page."""
+    lines = [line.strip("|\n ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
     (_, _, *columns), _, *rows = lines[
         lines.index(next(line for line in lines if line[0] == "failure")) :
     ]
     return {
         (name, mode): dict(zip((column.strip("`") for column in columns), cells, strict=True))
-        for name, shown, *cells in rows
-        for mode in (MODES if shown == "either" else (shown,))
+        for name, mode_cell, *cells in rows
+        for mode in (MODES if mode_cell == "either" else (mode_cell,))
     }
 
 
 if __name__ == "__main__":
-    sys.stdout.write(written(asyncio.run(measured(list(COLUMNS)))))
+    sys.stdout.write(render_table(asyncio.run(measure(list(COLUMNS)))))

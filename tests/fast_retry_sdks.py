@@ -1,4 +1,4 @@
-"""The SDKs that ask again by themselves, and do not wait long before they do."""
+"""The official SDKs with automatic retries, after a short wait."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, Final
 import anthropic
 import openai
 
-_SOON: Final = 0.01
-"""Seconds between two requests at the most."""
+_MAX_RETRY_DELAY_S: Final = 0.01
+"""The maximum of seconds before a retry."""
 
 
-class HastyOpenAI(openai.AsyncOpenAI):
-    """OpenAI's own client, which waits at most 10 ms before it asks again."""
+class FastRetryOpenAI(openai.AsyncOpenAI):
+    """OpenAI's official client, which waits at most 10 ms before a retry."""
 
-    def _calculate_retry_timeout(self, *args: Any, **named: Any) -> float:
-        return min(_SOON, super()._calculate_retry_timeout(*args, **named))
+    def _calculate_retry_timeout(self, *args: Any, **kwargs: Any) -> float:
+        return min(_MAX_RETRY_DELAY_S, super()._calculate_retry_timeout(*args, **kwargs))
 
 
-class HastyAnthropic(anthropic.AsyncAnthropic):
-    """Anthropic's own client, which waits at most 10 ms before it asks again."""
+class FastRetryAnthropic(anthropic.AsyncAnthropic):
+    """Anthropic's official client, which waits at most 10 ms before a retry."""
 
-    def _calculate_retry_timeout(self, *args: Any, **named: Any) -> float:
-        return min(_SOON, super()._calculate_retry_timeout(*args, **named))
+    def _calculate_retry_timeout(self, *args: Any, **kwargs: Any) -> float:
+        return min(_MAX_RETRY_DELAY_S, super()._calculate_retry_timeout(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""The rules whose effect on the official SDKs is measured: those of each fault that differ."""
+"""The rules whose effect on the official SDKs is measured: for each fault, those that differ."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from llm_proxy.errors import UsageError
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.kind import FaultKind
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.faults.rule import FaultRule
 
 Mode = Literal["stream", "helper", "whole"]
 
 MODES: Final[tuple[Mode, ...]] = ("stream", "helper", "whole")
-"""A stream as it is, the same through the SDK's helper `.stream()`, and an answer in one piece."""
+"""A plain stream, a stream through the SDK's helper `.stream()`, and a response in one piece."""
 
-_PLACE: Final = re.compile(r",(after|at)=[^,]+")
-_MIDDLE: Final = ",fraction=0.5"
-"""The place in a body without messages."""
-_SILENT: Final = frozenset((FaultEffect.UNANSWERED, FaultEffect.STALLED))
+_LOCATION_ARGUMENT: Final = re.compile(r",(after|at)=[^,]+")
+_MIDDLE_LOCATION: Final = ",fraction=0.5"
+"""The location of a fault in a body without messages."""
+_SILENT_EFFECTS: Final = frozenset((FaultEffect.UNANSWERED, FaultEffect.STALLED))
 
 _STATUSES: Final = (400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529)
 
 VARIANTS: Final[dict[str, tuple[str, ...]]] = {
-    "bad-tool-call": tuple(f"bad-tool-call,how={item}" for item in ("json", "missing", "name")),
+    "bad-tool-call": tuple(f"bad-tool-call,how={how}" for how in ("json", "missing", "name")),
     "bad-utf8": ("bad-utf8,after=5",),
     "close": ("close", "close,after=1"),
     "content-filter": ("content-filter,after=5",),
@@ -53,74 +53,80 @@ VARIANTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "truncate": ("truncate,after=5", "truncate,fraction=0.5"),
 }
-"""The rules of a fault that meets clients in several ways, or too early by its example."""
+"""The rules of faults with several effects on clients, or whose example acts too early."""
 
 RULES: Final = tuple(
-    text for name in sorted(KINDS) for text in VARIANTS.get(name) or (KINDS[name].example,)
+    text
+    for name in sorted(FAULT_KINDS)
+    for text in VARIANTS.get(name) or (FAULT_KINDS[name].example,)
 )
-"""All that are measured, on streams."""
+"""All rules that are measured on streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One rule, met in one mode."""
+    """One rule in one mode."""
 
     mode: Mode
-    text: str
+    rule_text: str
     kind: FaultKind
-    """Its fault."""
-    id: str
-    """What the sessions of its requests begin with."""
+    """The kind of the rule's fault."""
+    session_prefix: str
+    """The prefix of the sessions of its requests."""
 
     @property
     def rule(self) -> FaultRule:
-        """The rule, for these sessions alone."""
-        return parse_rule(f"{self.text},session={self.id}.*")
+        """The rule, limited to these sessions."""
+        return parse_rule(f"{self.rule_text},session={self.session_prefix}.*")
 
     @property
-    def streams(self) -> bool:
-        """Whether a stream is asked for."""
+    def is_stream(self) -> bool:
+        """Whether a stream is requested."""
         return self.mode != "whole"
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has clients wait for what does not come."""
-        return self.kind.effect in _SILENT
+        """Whether clients wait for bytes that do not come."""
+        return self.kind.effect in _SILENT_EFFECTS
 
     @property
-    def is_loud(self) -> bool:
-        """Whether all that comes of it comes soon."""
-        return not self.is_silent and not self.is_deaf
+    def is_prompt(self) -> bool:
+        """Whether its effect comes without a wait."""
+        return not self.is_silent and not self.closes_listener
 
     @property
-    def is_deaf(self) -> bool:
-        """Whether nobody listens to anybody by it."""
+    def closes_listener(self) -> bool:
+        """Whether the proxy stops listening, for all clients."""
         return self.kind.scope == "listener"
 
     @property
     def needs_tool(self) -> bool:
-        """Whether it spoils a tool call: one must be possible."""
+        """Whether it breaks a tool call, so that a tool must be offered."""
         return self.kind.name == "bad-tool-call"
 
     @property
-    def before(self) -> int:
-        """How many requests are answered before it strikes."""
+    def requests_before(self) -> int:
+        """The number of requests that are answered before the fault applies."""
         return int(self.kind.name == "quota")
 
 
-def _rules(mode: Mode) -> tuple[str, ...]:
+def _rules_for_mode(mode: Mode) -> tuple[str, ...]:
     if mode != "whole":
         return RULES
-    return tuple(dict.fromkeys(whole for rule in RULES if (whole := _for_a_whole_body(rule))))
+    return tuple(
+        dict.fromkeys(
+            whole_body_rule for rule in RULES if (whole_body_rule := _rule_for_whole_body(rule))
+        )
+    )
 
 
-def _for_a_whole_body(text: str) -> str:
-    """The rule as it has a meaning in a body without messages; empty where it has none there."""
-    if "whole" not in parse_rule(text).kind.allowed_bodies:
+def _rule_for_whole_body(text: str) -> str:
+    """The rule with a location valid in a body without messages; empty where it has no meaning."""
+    if "whole" not in parse_rule(text).kind.allowed_codecs:
         return ""
-    for place in (_MIDDLE, ""):
+    for location in (_MIDDLE_LOCATION, ""):
         try:
-            return parse_rule(_PLACE.sub(place, text)).text
+            return parse_rule(_LOCATION_ARGUMENT.sub(location, text)).text
         except UsageError:
             continue
     return ""
@@ -129,6 +135,6 @@ def _for_a_whole_body(text: str) -> str:
 CASES: Final = tuple(
     Case(mode, text, parse_rule(text).kind, f"{mode}{number}")
     for mode in MODES
-    for number, text in enumerate(_rules(mode))
+    for number, text in enumerate(_rules_for_mode(mode))
 )
-"""All that is measured of an SDK."""
+"""All cases that are measured for an SDK."""

@@ -1,4 +1,4 @@
-"""Every fault on every source and framing: asked over raw sockets, once for all tests."""
+"""Every fault on every source and framing: requested over raw sockets, once for all tests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.exchange import Framing, Request, ResponseHead
 from llm_proxy.faults.fault_record import FaultRecord
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import FAULT_HEADER, SESSION_HEADER
@@ -26,55 +26,55 @@ from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import JournalEntry
-from raw_http import ask, post
+from raw_http import build_http_request, send_request
 from stub_upstream import Connection, Upstream, upstream
-from waiting import until
-from wire_capture import Wire, wire
+from waiting import wait_until
+from wire_capture import WireCapture, capture_response
 
 SOURCES: Final[tuple[ModeName, ...]] = ("record", "auto", "replay", "simulate")
-"""Live and recorded anew, live where there is no recording, recorded, simulated."""
-LIVE: Final = ("record", "auto")
-SILENCE: Final = 300.0
+"""Live and recorded again, live where there is no recording, replayed, simulated."""
+LIVE_SOURCES: Final = ("record", "auto")
+SILENCE_MS: Final = 300.0
 """The longest silence, in ms."""
-SAID: Final = "The quick brown fox jumps over the lazy dög, and höw."
-_AT_ONCE: Final = 16
-"""Requests under way: with many more, all is so late that pauses cannot be seen."""
-_TOLD: Final = "x-of-the-session"
-"""The header by which the provider is told the session."""
-_PIECE: Final = 41
-"""Bytes of the pieces in which live answers come: they fall inside messages and characters."""
+REPLY: Final = "The quick brown fox jumps over the lazy dög, and höw."
+_MAX_CONCURRENT: Final = 16
+"""Concurrent requests: with many more, delays hide the pauses under test."""
+_UPSTREAM_SESSION_HEADER: Final = "x-of-the-session"
+"""The header that passes the session to the provider."""
+_PIECE_BYTES: Final = 41
+"""Bytes of each piece of a live response: pieces end inside messages and characters."""
 
 _SCHEMA: Final = {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
 }  # fmt: skip
-_FUNCTIONS: Final = [{"type": "function", "function": {"name": "look", "parameters": _SCHEMA}}]
-_ASKED: Final = [{"role": "user", "content": "Hello"}]
+_TOOLS: Final = [{"type": "function", "function": {"name": "look", "parameters": _SCHEMA}}]
+_MESSAGES: Final = [{"role": "user", "content": "Hello"}]
 
 
-def _post(path: str, body: dict[str, Any], *headers: tuple[str, str]) -> Request:
-    named = (("Content-Type", "application/json"), *headers)
-    return Request("POST", path, "", named, json.dumps(body).encode())
+def _json_request(path: str, body: dict[str, Any], *headers: tuple[str, str]) -> Request:
+    all_headers = (("Content-Type", "application/json"), *headers)
+    return Request("POST", path, "", all_headers, json.dumps(body).encode())
 
 
-def _chat(*, stream: bool) -> Request:
-    body = {"model": "m", "stream": stream, "messages": _ASKED, "tools": _FUNCTIONS}
-    return _post("/v1/chat/completions", body)
+def _chat_request(*, stream: bool) -> Request:
+    body = {"model": "m", "stream": stream, "messages": _MESSAGES, "tools": _TOOLS}
+    return _json_request("/v1/chat/completions", body)
 
 
 REQUESTS: Final[Mapping[str, Request]] = {
-    "sse": _chat(stream=True),
-    "events": _post(
+    "sse": _chat_request(stream=True),
+    "events": _json_request(
         "/v1/messages",
         {
-            "model": "m", "max_tokens": 500, "stream": True, "messages": _ASKED,
+            "model": "m", "max_tokens": 500, "stream": True, "messages": _MESSAGES,
             "tools": [{"name": "look", "input_schema": _SCHEMA}],
         },
         ("anthropic-version", "2023-06-01"),
     ),
-    "ndjson": _post(
-        "/api/chat", {"model": "m", "stream": True, "messages": _ASKED, "tools": _FUNCTIONS}
+    "ndjson": _json_request(
+        "/api/chat", {"model": "m", "stream": True, "messages": _MESSAGES, "tools": _TOOLS}
     ),
-    "eventstream": _post(
+    "eventstream": _json_request(
         "/model/m/converse-stream",
         {
             "messages": [{"role": "user", "content": [{"text": "Hello"}]}],
@@ -83,24 +83,24 @@ REQUESTS: Final[Mapping[str, Request]] = {
             },
         },
     ),
-    "whole": _chat(stream=False),
+    "whole": _chat_request(stream=False),
 }  # fmt: skip
-"""A request by the framing of its answer; `events` are server-sent ones with names."""
+"""A request for each framing of a response; `events` is SSE with event names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One fault on one answer."""
+    """One fault on one response."""
 
     source: ModeName
     framing: str
     rule: FaultRule
-    truth: Wire
-    """The same answer as it comes without a fault."""
-    wire: Wire
+    unfaulted: WireCapture
+    """The same response without a fault."""
+    wire: WireCapture
     entry: JournalEntry
-    asked: int
-    """How often the provider was asked."""
+    upstream_request_count: int
+    """The number of requests that the provider received."""
 
     def __str__(self) -> str:
         return f"{self.rule.text} on {self.framing} of {self.source}"
@@ -114,23 +114,23 @@ class Cell:
         return "sse" if self.framing == "events" else self.framing
 
     @property
-    def injected(self) -> FaultRecord:
-        [injected] = self.entry.faults
-        return injected
+    def fault_record(self) -> FaultRecord:
+        [record] = self.entry.faults
+        return record
 
     @property
     def messages(self) -> tuple[bytes, ...]:
-        """Those of the answer as it comes without a fault."""
-        return tuple(framing.split_messages(self.codec, self.truth.body))
+        """The messages of the response without a fault."""
+        return tuple(framing.split_messages(self.codec, self.unfaulted.body))
 
-    def response(self, body: bytes, head: Wire | None = None) -> DialectResponse:
-        """An answer as its dialect reads it; with the head that came, or with another's."""
-        wire = head or self.wire
+    def response(self, body: bytes, head_wire: WireCapture | None = None) -> DialectResponse:
+        """A response with this body, as its dialect decodes it; `head_wire` gives another head."""
+        wire = head_wire or self.wire
         framed: Framing = "chunked" if wire.is_chunked else "length"
-        it = ResponseHead(wire.status, "", wire.headers, framed, len(body))
+        head = ResponseHead(wire.status, "", wire.headers, framed, len(body))
         dialect = dialects.find_dialect(self.request)
-        codec = dialect.codec(self.request, it)
-        return DialectResponse(it, codec, tuple(framing.split_messages(codec, body)))
+        codec = dialect.codec(self.request, head)
+        return DialectResponse(head, codec, tuple(framing.split_messages(codec, body)))
 
     @property
     def dialect(self) -> dialects.Dialect:
@@ -138,90 +138,101 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """What came of it all."""
+class MatrixResults:
+    """All cells, and the cassettes that they left."""
 
     cells: tuple[Cell, ...]
-    recorded: Mapping[str, Mapping[str, list[Cassette]]]
-    """The cassettes of live sources, by session."""
+    recorded_cassettes: Mapping[str, Mapping[str, list[Cassette]]]
+    """The cassettes of live sources, by source and session."""
 
 
-def session_of(framed: str, rule: str) -> str:
-    """The session of a cell."""
-    return re.sub("[^a-z0-9.-]+", "-", f"{framed}-{rule}".lower())[:100]
+def session_name(framing_name: str, rule: str) -> str:
+    """The session name of a cell."""
+    return re.sub("[^a-z0-9.-]+", "-", f"{framing_name}-{rule}".lower())[:100]
 
 
-def play(folder: Path, rules: Iterable[str]) -> Played:
-    """Every rule on every source and framing."""
-    return asyncio.run(_play(folder, tuple(rules)))
+def run_matrix(folder: Path, rules: Iterable[str]) -> MatrixResults:
+    """Run every rule on every source and framing."""
+    return asyncio.run(_run_matrix(folder, tuple(rules)))
 
 
-async def _play(folder: Path, rules: tuple[str, ...]) -> Played:
-    how: dict[str, Any] = {
+async def _run_matrix(folder: Path, rules: tuple[str, ...]) -> MatrixResults:
+    proxy_options: dict[str, Any] = {
         "fault_header": True,
         "pace": InstantPace(),
         "simulating": SimulationOptions(
-            mock=json.dumps({"reply": SAID, "chunk_delay_ms": 0}), silence=SILENCE / 1000
+            mock=json.dumps({"reply": REPLY, "chunk_delay_ms": 0}), silence=SILENCE_MS / 1000
         ),
     }
     cells: list[Cell] = []
     recorded: dict[str, dict[str, list[Cassette]]] = {}
-    async with proxy("simulate", folder / "simulate", **how) as server:
-        truths = {name: await wire(server.url, it) for name, it in REQUESTS.items()}
-        cells += await _cells("simulate", server, rules, None, {})
-    async with _provider(truths) as provider:
-        async with proxy("record", folder / "shelf", provider.url, **how) as server:
+    async with proxy("simulate", folder / "simulate", **proxy_options) as server:
+        unfaulted = {
+            name: await capture_response(server.url, request) for name, request in REQUESTS.items()
+        }
+        cells += await _run_cells("simulate", server, rules, None, {})
+    async with _recorded_provider(unfaulted) as provider:
+        async with proxy("record", folder / "shelf", provider.url, **proxy_options) as server:
             for request in REQUESTS.values():
-                await wire(server.url, request)
-        async with proxy("replay", folder / "shelf", **how) as server:
-            cells += await _cells("replay", server, rules, None, truths)
-        for mode in LIVE:
+                await capture_response(server.url, request)
+        async with proxy("replay", folder / "shelf", **proxy_options) as server:
+            cells += await _run_cells("replay", server, rules, None, unfaulted)
+        for mode in LIVE_SOURCES:
             name: ModeName = "record" if mode == "record" else "auto"
-            async with proxy(name, folder / mode, provider.url, **how) as server:
-                cells += await _cells(name, server, rules, provider, truths)
-                await until(lambda server=server: not server.active_streams())  # type: ignore[misc] # mypy infers no lambda's default
+            async with proxy(name, folder / mode, provider.url, **proxy_options) as server:
+                cells += await _run_cells(name, server, rules, provider, unfaulted)
+                await wait_until(lambda server=server: not server.active_stream_count())  # type: ignore[misc] # mypy infers no lambda's default
             recorded[mode] = {}
-            for it in cassettes(folder / mode):
-                recorded[mode].setdefault(it.meta.session, []).append(it)
-    return Played(tuple(cells), recorded)
+            for cassette in load_cassettes(folder / mode):
+                recorded[mode].setdefault(cassette.meta.session, []).append(cassette)
+    return MatrixResults(tuple(cells), recorded)
 
 
-async def _cells(
+async def _run_cells(
     mode: ModeName,
     server: RunningProxy,
     rules: tuple[str, ...],
     provider: Upstream | None,
-    truths: Mapping[str, Wire],
+    unfaulted: Mapping[str, WireCapture],
 ) -> list[Cell]:
-    """Every rule on every framing of one source, all at once."""
-    before = len(provider.requests) if provider is not None else 0
+    """Run every rule on every framing of one source, concurrently."""
+    first_index = len(provider.requests) if provider is not None else 0
 
-    at_once = asyncio.Semaphore(_AT_ONCE)
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    async def cell(framed: str, rule: str) -> Cell:
-        async with at_once:
-            return await asked(framed, rule)
+    async def limited_cell(framing_name: str, rule: str) -> Cell:
+        async with semaphore:
+            return await run_cell(framing_name, rule)
 
-    async def asked(framed: str, rule: str) -> Cell:
-        session, request = session_of(framed, rule), REQUESTS[framed]
-        ours = ((SESSION_HEADER, session), (_TOLD, session))
-        truth = truths.get(framed)
-        if truth is None:  # made-up ids are those of the session
-            truth = await wire(server.url, request, *ours)
-            await ask(server.url, post(f"/_proxy/sessions/{session}/reset", b""))
-        heard = await wire(server.url, request, *ours, (FAULT_HEADER, rule))
-        await until(lambda: not _open(server, session))
+    async def run_cell(framing_name: str, rule: str) -> Cell:
+        session, request = session_name(framing_name, rule), REQUESTS[framing_name]
+        session_headers = ((SESSION_HEADER, session), (_UPSTREAM_SESSION_HEADER, session))
+        unfaulted_wire = unfaulted.get(framing_name)
+        if unfaulted_wire is None:  # generated ids depend on the session
+            unfaulted_wire = await capture_response(server.url, request, *session_headers)
+            await send_request(
+                server.url, build_http_request(f"/_proxy/sessions/{session}/reset", b"")
+            )
+        faulted_wire = await capture_response(
+            server.url, request, *session_headers, (FAULT_HEADER, rule)
+        )
+        await wait_until(lambda: not _is_open(server, session))
         entry = [item for item in server.journal.entries if item.session == session][-1]
-        heads = provider.requests[before:] if provider is not None else []
-        times = sum(f"{_TOLD}: {session}\r".encode() in head.lower() for head, _ in heads)
-        return Cell(mode, framed, parse_rule(rule), truth, heard, entry, times)
+        upstream_requests = provider.requests[first_index:] if provider is not None else []
+        request_count = sum(
+            f"{_UPSTREAM_SESSION_HEADER}: {session}\r".encode() in head.lower()
+            for head, _ in upstream_requests
+        )
+        return Cell(
+            mode, framing_name, parse_rule(rule), unfaulted_wire, faulted_wire, entry, request_count
+        )
 
-    wanted = [(framed, rule) for rule in rules for framed in REQUESTS]
-    return list(await asyncio.gather(*(cell(*item) for item in wanted)))
+    combinations = [(framing_name, rule) for rule in rules for framing_name in REQUESTS]
+    return list(await asyncio.gather(*(limited_cell(*combination) for combination in combinations)))
 
 
-def _open(server: RunningProxy, session: str) -> bool:
-    """Whether a request of the session is under way."""
+def _is_open(server: RunningProxy, session: str) -> bool:
+    """Whether a request of the session is unfinished."""
     return any(
         entry.session == session and not (entry.ending or entry.status)
         for entry in server.journal.entries
@@ -229,36 +240,38 @@ def _open(server: RunningProxy, session: str) -> bool:
 
 
 @asynccontextmanager
-async def _provider(answers: Mapping[str, Wire]) -> AsyncIterator[Upstream]:
-    """A provider that gives these answers, in pieces that fall anywhere."""
-    by_request = {_target(REQUESTS[name]): it for name, it in answers.items()}
+async def _recorded_provider(answers: Mapping[str, WireCapture]) -> AsyncIterator[Upstream]:
+    """A provider that sends these responses, in pieces that ignore message boundaries."""
+    by_request = {
+        _request_key(REQUESTS[name]): answer_wire for name, answer_wire in answers.items()
+    }
 
     async def script(connection: Connection) -> None:
         path = connection.head.split(b" ", 2)[1].decode()
         answer = by_request[path, connection.body]
-        kind = answer.header("content-type") or ""
+        content_type = answer.header("content-type") or ""
         body = answer.body
         if not answer.is_chunked:
-            await connection.begin(f"Content-Length: {len(body)}", content_type=kind)
+            await connection.begin(f"Content-Length: {len(body)}", content_type=content_type)
             await connection.send(body)
             return
-        await connection.begin(content_type=kind)
-        for begin in range(0, len(body), _PIECE):
-            await connection.chunk(body[begin : begin + _PIECE])
+        await connection.begin(content_type=content_type)
+        for begin in range(0, len(body), _PIECE_BYTES):
+            await connection.chunk(body[begin : begin + _PIECE_BYTES])
         await connection.finish()
 
     async with upstream(script) as provider:
         yield provider
 
 
-def _target(request: Request) -> tuple[str, bytes]:
+def _request_key(request: Request) -> tuple[str, bytes]:
     return request.path, request.body
 
 
 def rules_of_kinds(variants: Mapping[str, Iterable[str]]) -> list[str]:
-    """The example of each fault, and its variants."""
+    """The example rule of each fault, and its variants."""
     return [
         rule
-        for name, kind in KINDS.items()
+        for name, kind in FAULT_KINDS.items()
         for rule in dict.fromkeys((kind.example, *variants.get(name, ())))
     ]

@@ -1,10 +1,10 @@
-"""What the official SDKs do on each fault, and how often they ask: measured.
+"""What the official SDKs do on each fault, and how many requests they send: measured.
 
-PYTHONPATH=proxy:tests python tests/fault_measuring.py measures it anew, and writes
+PYTHONPATH=proxy:tests python tests/fault_measuring.py measures it again, and writes
 tests/fault_outcomes.json; it needs the judge google-genai (scripts/judges google-genai).
 
-The SDKs are as they come, but for two things: they wait at most 10 ms before they ask again, and
-0.6 s for more where nothing comes.
+The SDKs have their defaults but for two: they wait at most 10 ms before a retry, and 0.6 s for
+more where nothing comes.
 """
 
 from __future__ import annotations
@@ -22,118 +22,130 @@ from typing import Any, Final
 
 import judge_runner
 from fault_cases import CASES, MODES, Case
-from fault_sdk_requests import Ask
-from fault_sdk_results import FINE, SILENT, TEXT, Heard
-from fault_sdks import COLUMNS, GOOGLE, HELPING, SCENARIO
-from fault_table import NOTHING, STORED, Outcomes
+from fault_sdk_requests import SdkRequest
+from fault_sdk_results import ANSWER_TEXT, FINE, SILENT_PREFIX, SdkResult
+from fault_sdks import COLUMNS, GOOGLE, SCENARIO, SDKS_WITH_HELPER
+from fault_table import NO_MEANING, OUTCOMES_FILE, Outcomes
 from in_process_proxy import proxy
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.server.journal import JournalEntry
-from waiting import until
+from waiting import wait_until
 
-_SILENCE: Final = 5.0
-"""Seconds after which the proxy ends a silence that no client does."""
-_ANSWER: Final[dict[str, Any]] = {
+_SILENCE_S: Final = 5.0
+"""Seconds after which the proxy ends a silence, if no client does before."""
+_SCENARIO_DOCUMENT: Final[dict[str, Any]] = {
     "id": SCENARIO,
     "description": "One text, a word a piece.",
     "chunks": {"by": "words", "size": 1},
-    "turns": [{"turn": 1, "response": {"kind": "text", "assistant_text": TEXT}}],
+    "turns": [{"turn": 1, "response": {"kind": "text", "assistant_text": ANSWER_TEXT}}],
 }
 
 
-async def measured(columns: Sequence[str], folder: Path) -> Outcomes:
-    """What comes of each rule with each of these SDKs; `folder` is for the proxy's files."""
+async def measure(columns: Sequence[str], folder: Path) -> Outcomes:
+    """Measure the outcomes of all rules with these SDKs; `folder` is for the proxy's files."""
     scenario = folder / "fox.json"
-    scenario.write_text(json.dumps(_ANSWER))
-    simulating = SimulationOptions(scenarios=scenario, silence=_SILENCE)
-    rules = tuple(case_.rule for case_ in CASES if not case_.is_deaf)
-    measuring = Measuring(columns)
+    scenario.write_text(json.dumps(_SCENARIO_DOCUMENT))
+    simulating = SimulationOptions(scenarios=scenario, silence=_SILENCE_S)
+    rules = tuple(case_.rule for case_ in CASES if not case_.closes_listener)
+    measurement = Measurement(columns)
     async with proxy(
         "simulate", folder, pace=InstantPace(), simulating=simulating, faults=rules
     ) as running:
-        await measuring.hear(running.url, [case_ for case_ in CASES if case_.is_loud])
-        # A busy loop keeps answers waiting: what is measured in time comes when it has been busy.
-        await measuring.hear(running.url, [case_ for case_ in CASES if case_.is_silent])
-        await until(lambda: running.server.active_count == 0)
+        await measurement.send_requests(running.url, [case_ for case_ in CASES if case_.is_prompt])
+        # A busy loop delays responses, so cases with timeouts run after the prompt ones.
+        await measurement.send_requests(running.url, [case_ for case_ in CASES if case_.is_silent])
+        await wait_until(lambda: running.server.active_count == 0)
         entries = list(running.journal.entries)
-    for text in dict.fromkeys(case_.text for case_ in CASES if case_.is_deaf):
+    for text in dict.fromkeys(case_.rule_text for case_ in CASES if case_.closes_listener):
         async with proxy("simulate", folder, faults=(parse_rule(text),)) as running:
-            await until(lambda: not _listens(running.url))
-            await measuring.hear(running.url, [case_ for case_ in CASES if case_.text == text])
-    return measuring.outcomes(entries)
+            await wait_until(lambda: not _is_listening(running.url))
+            await measurement.send_requests(
+                running.url, [case_ for case_ in CASES if case_.rule_text == text]
+            )
+    return measurement.outcomes(entries)
 
 
-class Measuring:
-    """What is heard of each case by each of some SDKs."""
+class Measurement:
+    """The results of each case with each of some SDKs."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
-        self._heard: dict[str, Heard] = {}
-        self._sent: Counter[str] = Counter()
+        self._results: dict[str, SdkResult] = {}
+        self._sent_counts: Counter[str] = Counter()
 
-    async def hear(self, url: str, cases: Sequence[Case]) -> None:
-        """Have all SDKs ask at once, each for all of these cases."""
-        asked = {column: list(_asks(column, cases)) for column in self._columns}
-        for heard in await asyncio.gather(
-            *(COLUMNS[column](url, asks, self._sent) for column, asks in asked.items() if asks)
+    async def send_requests(self, url: str, cases: Sequence[Case]) -> None:
+        """Have all SDKs send requests concurrently, each for all of these cases."""
+        requests = {column: list(_requests(column, cases)) for column in self._columns}
+        for results in await asyncio.gather(
+            *(
+                COLUMNS[column](url, column_requests, self._sent_counts)
+                for column, column_requests in requests.items()
+                if column_requests
+            )
         ):
-            self._heard |= heard
+            self._results |= results
 
     def outcomes(self, entries: Sequence[JournalEntry]) -> Outcomes:
-        """All of it; `entries` are the proxy's own account of what it was asked."""
-        seen = Counter(entry.session for entry in entries)
-        idle = {entry.session for entry in entries if _is_idle(entry)}
+        """The table cells of all cases; `entries` are the requests in the proxy's journal."""
+        received_counts = Counter(entry.session for entry in entries)
+        skipped_sessions = {entry.session for entry in entries if _is_skipped(entry)}
         outcomes: Outcomes = {mode: {} for mode in MODES}
         for case in CASES:
-            asked = [ask for column in self._columns for ask in _asks(column, [case])]
-            counts = self._sent if case.is_deaf else seen
-            outcomes[case.mode][case.text] = {
-                item.column: _cell(
-                    self._heard[item.id].outcome,
-                    counts[item.id] - case.before,
-                    idle=item.id in idle,
+            requests = [
+                request for column in self._columns for request in _requests(column, [case])
+            ]
+            counts = self._sent_counts if case.closes_listener else received_counts
+            outcomes[case.mode][case.rule_text] = {
+                request.column: _cell_text(
+                    self._results[request.session_id].outcome,
+                    counts[request.session_id] - case.requests_before,
+                    is_skipped=request.session_id in skipped_sessions,
                 )
-                for item in asked
+                for request in requests
             }
         return outcomes
 
 
-def _asks(column: str, cases: Iterable[Case]) -> Iterator[Ask]:
-    """What an SDK is asked."""
-    return (Ask(column, case_) for case_ in cases if case_.mode != "helper" or column in HELPING)
+def _requests(column: str, cases: Iterable[Case]) -> Iterator[SdkRequest]:
+    """An SDK's requests: cases of the helper only where it has one."""
+    return (
+        SdkRequest(column, case_)
+        for case_ in cases
+        if case_.mode != "helper" or column in SDKS_WITH_HELPER
+    )
 
 
-def _listens(url: str) -> bool:
-    """Whether anybody does."""
+def _is_listening(url: str) -> bool:
+    """Whether a URL accepts connections."""
     host, _, port = url.rpartition("/")[2].partition(":")
-    with socket.socket() as trying:
-        return trying.connect_ex((host, int(port))) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
 
 
-def _is_idle(entry: JournalEntry) -> bool:
-    """Whether the rule of a request has no meaning in its answer."""
+def _is_skipped(entry: JournalEntry) -> bool:
+    """Whether every rule of a request was skipped: it has no meaning in the response."""
     return bool(entry.faults) and all(fault.skipped for fault in entry.faults)
 
 
-def _cell(outcome: str, count: int, *, idle: bool) -> str:
-    if idle:
-        return NOTHING if outcome == FINE else f"{NOTHING} but {outcome}"
-    is_plain = count == 1 and outcome.startswith((FINE, SILENT))
+def _cell_text(outcome: str, count: int, *, is_skipped: bool) -> str:
+    if is_skipped:
+        return NO_MEANING if outcome == FINE else f"{NO_MEANING} but {outcome}"
+    is_plain = count == 1 and outcome.startswith((FINE, SILENT_PREFIX))
     return outcome if is_plain else f"{outcome} ({count})"
 
 
 def versions() -> dict[str, str]:
-    """The SDKs that there are, and Google's as its judge has it."""
+    """The versions of the installed SDKs, and of Google's as its judge pins it."""
     lock = (judge_runner.FOLDER / GOOGLE / "requirements.txt").read_text()
-    pinned = re.search(rf"^{GOOGLE}==(\S+)", lock, re.MULTILINE)
-    assert pinned is not None
-    return {item: version(item) for item in ("openai", "anthropic", "ollama")} | {GOOGLE: pinned[1]}
+    match = re.search(rf"^{GOOGLE}==(\S+)", lock, re.MULTILINE)
+    assert match is not None
+    return {name: version(name) for name in ("openai", "anthropic", "ollama")} | {GOOGLE: match[1]}
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        found = asyncio.run(measured(list(COLUMNS), Path(name)))
-    document = {"sdks": versions(), "outcomes": found}
-    STORED.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        outcomes = asyncio.run(measure(list(COLUMNS), Path(name)))
+    document = {"sdks": versions(), "outcomes": outcomes}
+    OUTCOMES_FILE.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")

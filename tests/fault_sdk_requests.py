@@ -1,4 +1,4 @@
-"""One request of an official SDK that meets a fault, and what the SDK makes of the answer."""
+"""One request of an official SDK under a fault, and the SDK's result."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from typing import Any, Final
 import httpx2
 
 from fault_cases import Case
-from fault_sdk_results import Heard
+from fault_sdk_results import SdkResult
 from llm_proxy.routing import SESSION_HEADER
 
-LONG: Final = 30.0
-"""Seconds that are waited for a connection, and for what will come."""
-_PATIENCE: Final = 0.6
-"""Seconds that are waited for more where nothing comes."""
-_AT_ONCE: Final = 4
-"""Requests of an SDK that are under way together."""
+TIMEOUT_S: Final = 30.0
+"""Timeout, in seconds, of a connection and of a response that will come."""
+_SILENT_TIMEOUT_S: Final = 0.6
+"""Read timeout, in seconds, where nothing more will come."""
+_MAX_CONCURRENT: Final = 4
+"""The maximum of concurrent requests of an SDK."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One rule, met in one mode by one SDK."""
+class SdkRequest:
+    """One request by one SDK, under the rule and in the mode of a case."""
 
     column: str
     case: Case
 
     @property
-    def id(self) -> str:
-        """The session of its requests."""
-        return f"{self.case.id}.{self.column}"
+    def session_id(self) -> str:
+        """The session of the request and its retries."""
+        return f"{self.case.session_prefix}.{self.column}"
 
     @property
-    def streams(self) -> bool:
-        """Whether it asks for a stream."""
-        return self.case.streams
+    def is_stream(self) -> bool:
+        """Whether a stream is requested."""
+        return self.case.is_stream
 
     @property
-    def helped(self) -> bool:
-        """Whether it asks by the helper `.stream()`."""
+    def uses_helper(self) -> bool:
+        """Whether the SDK's helper `.stream()` is used."""
         return self.case.mode == "helper"
 
     @property
-    def limit(self) -> float:
-        """Seconds that it waits for more."""
-        return _PATIENCE if self.case.is_silent else LONG
+    def read_timeout_s(self) -> float:
+        """The SDK's read timeout, in seconds."""
+        return _SILENT_TIMEOUT_S if self.case.is_silent else TIMEOUT_S
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What the SDKs of OpenAI and Anthropic are told of it."""
-        timeout = httpx2.Timeout(LONG, read=self.limit)
-        return {"extra_headers": {SESSION_HEADER: self.id}, "timeout": timeout}
+    def request_options(self) -> dict[str, Any]:
+        """The request options for the SDKs of OpenAI and Anthropic."""
+        timeout = httpx2.Timeout(TIMEOUT_S, read=self.read_timeout_s)
+        return {"extra_headers": {SESSION_HEADER: self.session_id}, "timeout": timeout}
 
-    def tools(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """The tool as it is offered, where that is needed."""
+    def tool_arguments(self, tool: dict[str, Any]) -> dict[str, Any]:
+        """The keyword argument that offers the tool; none where the fault needs no tool."""
         return {"tools": [tool]} if self.case.needs_tool else {}
 
 
-def at(value: Any, *path: str | int) -> Any:
-    """What lies there in an object of an SDK, which a fault may have made of anything."""
+def value_at(value: Any, *path: str | int) -> Any:
+    """The value at a path in an SDK's object, of any type under a fault; else None."""
     for step in path:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and len(value) > step else None
@@ -72,56 +72,61 @@ def at(value: Any, *path: str | int) -> Any:
     return value
 
 
-def many(value: Any, *path: str | int) -> Iterable[Any]:
-    """The list that lies there; none where there is no list."""
-    found = at(value, *path)
-    return found if isinstance(found, list) else ()
+def list_at(value: Any, *path: str | int) -> Iterable[Any]:
+    """The list at a path; empty where there is no list."""
+    items = value_at(value, *path)
+    return items if isinstance(items, list) else ()
 
 
-def note_requests(client: Any, sent: Counter[str]) -> None:
-    """Have a client of httpx count by session what it sends, or tries to."""
+def count_requests(client: Any, counts: Counter[str]) -> None:
+    """Count the requests that an httpx client sends, or tries to send, by session."""
 
-    async def note(request: Any) -> None:
-        sent[request.headers[SESSION_HEADER]] += 1
+    async def count_request(request: Any) -> None:
+        counts[request.headers[SESSION_HEADER]] += 1
 
-    client.event_hooks = {"request": [note]}
-
-
-Pieces = Callable[[Ask], Awaitable[list[Any]]]
-"""Asks, and gives all that an SDK gives."""
-Read = Callable[[Ask, list[Any]], Heard]
-"""What was heard in it."""
+    client.event_hooks = {"request": [count_request]}
 
 
-async def heard_by(asks: Sequence[Ask], pieces: Pieces, read: Read) -> dict[str, Heard]:
-    """What an SDK makes of its answers, by session."""
-    together = asyncio.Semaphore(_AT_ONCE)
+SendRequest = Callable[[SdkRequest], Awaitable[list[Any]]]
+"""Sends a request; returns all objects that the SDK yields."""
+ReadResult = Callable[[SdkRequest, list[Any]], SdkResult]
+"""Makes a result of a request and the objects that the SDK yielded."""
 
-    async def one(it: Ask) -> Heard:
-        async with together:
+
+async def sdk_results(
+    requests: Sequence[SdkRequest], send: SendRequest, read_result: ReadResult
+) -> dict[str, SdkResult]:
+    """The results of an SDK's requests, by session."""
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
+
+    async def send_one(request: SdkRequest) -> SdkResult:
+        async with semaphore:
             try:
-                for _ in range(it.case.before):
-                    await pieces(it)
-                found = await pieces(it)
-            except Exception as error:  # whatever it is, an application has to do with it
-                if _is_ours(error):
+                for _ in range(request.case.requests_before):
+                    await send(request)
+                pieces = await send(request)
+            except Exception as error:  # whatever it is, an application would get it
+                if _is_raised_by_tests(error):
                     raise
-                return Heard((type(error).__module__, type(error).__name__))
-        if found and isinstance(found[0], str):
-            return Heard(other=type(found[0]).__name__)
-        return read(it, found)
+                return SdkResult((type(error).__module__, type(error).__name__))
+        if pieces and isinstance(pieces[0], str):
+            return SdkResult(other_type=type(pieces[0]).__name__)
+        return read_result(request, pieces)
 
     return {
-        it.id: heard for it, heard in zip(asks, await asyncio.gather(*map(one, asks)), strict=True)
+        request.session_id: result
+        for request, result in zip(
+            requests, await asyncio.gather(*map(send_one, requests)), strict=True
+        )
     }
 
 
-def _is_ours(error: Exception) -> bool:
-    """Whether a mistake in these files raised it, and no SDK."""
+def _is_raised_by_tests(error: Exception) -> bool:
+    """Whether a bug in these test files raised it, not an SDK."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return Path(frame.f_code.co_filename).parent == Path(__file__).parent
 
 
-async def given(it: Ask, answer: Any) -> list[Any]:
-    """All that an answer holds, to its end."""
-    return [piece async for piece in answer] if it.streams else [answer]
+async def collect_pieces(request: SdkRequest, response: Any) -> list[Any]:
+    """All events of a stream, or the one response object."""
+    return [piece async for piece in response] if request.is_stream else [response]

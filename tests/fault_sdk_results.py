@@ -1,4 +1,4 @@
-"""What an SDK makes of an answer, and how the tables put it."""
+"""The result of an SDK's request, and its description in the tables."""
 
 from __future__ import annotations
 
@@ -6,88 +6,88 @@ import json
 from dataclasses import dataclass, field
 from typing import Final
 
-TEXT: Final = "The quick brown fox jumps over the lazy dög, and nobody minds."
-"""What every answer says: it has a character of two bytes."""
-TOOL: Final = "get_weather"
+ANSWER_TEXT: Final = "The quick brown fox jumps over the lazy dög, and nobody minds."
+"""The text of every response; it has a character of two bytes."""
+TOOL_NAME: Final = "get_weather"
 """The tool that is offered where a fault needs one."""
-NEEDED: Final = "city"
-"""The argument that it needs."""
+REQUIRED_ARGUMENT: Final = "city"
+"""The tool's required argument."""
 
 FINE: Final = "fine"
-SILENT: Final = "silent: "
+SILENT_PREFIX: Final = "silent: "
 
-_WORDS: Final = frozenset(TEXT.split())
-_OWN: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
-"""Modules whose exceptions need no surname."""
-_ENDS: Final = frozenset(("stop", "end_turn", "STOP", "completed"))
-"""Each provider's word for an answer that is over."""
-_CALLS: Final = frozenset(("stop", "tool_calls", "tool_use", "STOP", "completed"))
-"""The same for one that calls tools."""
+_WORDS: Final = frozenset(ANSWER_TEXT.split())
+_SDK_MODULES: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
+"""Packages whose exceptions are shown without the package name."""
+_END_FINISHES: Final = frozenset(("stop", "end_turn", "STOP", "completed"))
+"""Each provider's finish reason of a complete response."""
+_TOOL_CALL_FINISHES: Final = frozenset(("stop", "tool_calls", "tool_use", "STOP", "completed"))
+"""The same for a response with tool calls."""
 
 
 @dataclass(slots=True)
-class Heard:
-    """What one SDK made of one answer."""
+class SdkResult:
+    """What one SDK returned or raised for one response."""
 
     raised: tuple[str, str] = ("", "")
-    """The module and the name of what it raised; empty where it raised nothing."""
-    other: str = ""
-    """The type of what it gave in place of an answer; empty where it gave one."""
+    """The module and name of the exception; empty where none was raised."""
+    other_type: str = ""
+    """The type of the object returned in place of a response; empty where it was a response."""
     text: str = ""
     refusal: str = ""
     calls: list[tuple[str, str]] = field(default_factory=list)
-    """The tools that are called, and their arguments as JSON or what came in its place."""
+    """The names of the called tools, and their arguments: JSON, or the text in its place."""
     finish: str = ""
-    """Why it says that the answer finished; empty where it says nothing of it."""
+    """The finish reason; empty where there is none."""
 
     @property
     def outcome(self) -> str:
-        """All of it, in the words of the tables."""
+        """The result as a cell of the tables."""
         module, name = self.raised
         if name:
-            return named(module, name)
-        if self.other:
-            return f"{SILENT}gives a `{self.other}`"
-        amiss = [*self._said, *self._called, *self._finished]
-        return f"{SILENT}{', '.join(amiss)}" if amiss else FINE
+            return exception_name(module, name)
+        if self.other_type:
+            return f"{SILENT_PREFIX}gives a `{self.other_type}`"
+        problems = [*self._text_problems, *self._call_problems, *self._finish_problems]
+        return f"{SILENT_PREFIX}{', '.join(problems)}" if problems else FINE
 
     @property
-    def _said(self) -> list[str]:
-        """What is amiss with the text."""
+    def _text_problems(self) -> list[str]:
+        """The problems of the text."""
         if self.refusal:
             return ["a refusal"]
-        if self.text == TEXT or (self.calls and not self.text):
+        if self.text == ANSWER_TEXT or (self.calls and not self.text):
             return []
         if not self.text:
             return ["no text"]
-        if TEXT.startswith(self.text):
+        if ANSWER_TEXT.startswith(self.text):
             return ["text cut"]
         return ["text altered" if set(self.text.split()) & _WORDS else "another text"]
 
     @property
-    def _called(self) -> list[str]:
-        """What is amiss with its calls."""
-        return [_amiss(*item) for item in self.calls]
+    def _call_problems(self) -> list[str]:
+        """A description of each tool call."""
+        return [_call_problem(*call) for call in self.calls]
 
     @property
-    def _finished(self) -> list[str]:
-        """What is amiss with its end."""
-        if self.finish in (_CALLS if self.calls else _ENDS):
+    def _finish_problems(self) -> list[str]:
+        """The problems of the finish reason."""
+        if self.finish in (_TOOL_CALL_FINISHES if self.calls else _END_FINISHES):
             return []
         return [f"finish `{self.finish}`" if self.finish else "no finish"]
 
 
-def named(module: str, name: str) -> str:
-    """The name of an exception, with where it is from if that is not the SDK."""
+def exception_name(module: str, name: str) -> str:
+    """The name of an exception, with its package unless that is the SDK."""
     root = module.partition(".")[0]
-    return f"`{name}`" if root in _OWN else f"`{root}.{name}`"
+    return f"`{name}`" if root in _SDK_MODULES else f"`{root}.{name}`"
 
 
-def _amiss(name: str, arguments: str) -> str:
-    if name != TOOL:
+def _call_problem(name: str, arguments: str) -> str:
+    if name != TOOL_NAME:
         return "a call of no tool that was offered"
     try:
-        given = json.loads(arguments)
+        parsed = json.loads(arguments)
     except ValueError:
         return "a call whose arguments are no JSON"
-    return "a call" if NEEDED in given else "a call that lacks an argument"
+    return "a call" if REQUIRED_ARGUMENT in parsed else "a call that lacks an argument"

@@ -1,6 +1,6 @@
 """The tables of what the official SDKs do on each fault, as docs/faults.md has them.
 
-They are made of what was measured last (`tests/fault_outcomes.json`): nothing is asked for them.
+They show what was measured last (`tests/fault_outcomes.json`): no requests are sent for them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 Outcomes = dict[str, dict[str, dict[str, str]]]
-"""What comes of it: by mode, by rule, and by SDK."""
+"""The cell of a table by mode, rule and SDK."""
 
-STORED: Final = Path(__file__).with_name("fault_outcomes.json")
+OUTCOMES_FILE: Final = Path(__file__).with_name("fault_outcomes.json")
 
-NOTHING: Final = "no meaning"
-"""The cell of a rule that has no meaning in the answer, which stays as it was."""
+NO_MEANING: Final = "no meaning"
+"""The cell of a rule that has no meaning in the response, which is unchanged."""
 
 _LEGEND: Final = """\
 Measured with {sdks} for Python, as they come, but for two things: they wait at most 10 ms before
@@ -42,7 +42,7 @@ library below it. What is silent:
 | finish `length` | the model stopped for this reason |
 | gives a `str` | the application gets the body as text, in place of an answer |
 """
-_EVERY: Final = """
+_ALL_MODES_TITLE: Final = """
 ### However the answer is asked for
 
 Streamed, by the helper `.stream()` of OpenAI's and Anthropic's SDKs, and in one piece.
@@ -68,42 +68,47 @@ Where it differs from the stream itself: what the helper raises, or puts togethe
 }
 
 
-def stored() -> Outcomes:
-    """What was measured last."""
-    outcomes: Outcomes = json.loads(STORED.read_bytes())["outcomes"]
+def read_outcomes() -> Outcomes:
+    """The outcomes that were measured last."""
+    outcomes: Outcomes = json.loads(OUTCOMES_FILE.read_bytes())["outcomes"]
     return outcomes
 
 
-def tables() -> str:
-    """All of it, with what the cells mean."""
-    sdks: dict[str, str] = json.loads(STORED.read_bytes())["sdks"]
-    outcomes = stored()
-    alike = {it: cells for it, cells in outcomes["stream"].items() if _is_alike(outcomes, it)}
-    shown = {mode: _rows(outcomes, mode, alike) for mode in _TITLES}
-    named = [f"{name} {it}" for name, it in sdks.items()]
-    parts = [_LEGEND.format(sdks=_listed(named), nothing=NOTHING)]
-    parts += [_EVERY, _table(alike)]
+def render_tables() -> str:
+    """All tables as Markdown, with a legend."""
+    sdks: dict[str, str] = json.loads(OUTCOMES_FILE.read_bytes())["sdks"]
+    outcomes = read_outcomes()
+    same_in_all_modes = {
+        rule: cells
+        for rule, cells in outcomes["stream"].items()
+        if _is_same_in_all_modes(outcomes, rule)
+    }
+    rows_by_mode = {mode: _rows(outcomes, mode, same_in_all_modes) for mode in _TITLES}
+    sdk_versions = [f"{name} {version}" for name, version in sdks.items()]
+    parts = [_LEGEND.format(sdks=_join_names(sdk_versions), nothing=NO_MEANING)]
+    parts += [_ALL_MODES_TITLE, _table(same_in_all_modes)]
     for mode, title in _TITLES.items():
-        parts += [title, _table(shown[mode])]
+        parts += [title, _table(rows_by_mode[mode])]
     return "".join(parts)
 
 
-def _is_alike(outcomes: Outcomes, rule: str) -> bool:
-    """Whether a rule does the same in every mode."""
+def _is_same_in_all_modes(outcomes: Outcomes, rule: str) -> bool:
+    """Whether a rule has the same outcomes in every mode."""
     stream = outcomes["stream"][rule]
     return all(
-        rule in of_mode and all(stream[name] == cell for name, cell in of_mode[rule].items())
-        for of_mode in outcomes.values()
+        rule in mode_outcomes
+        and all(stream[name] == cell for name, cell in mode_outcomes[rule].items())
+        for mode_outcomes in outcomes.values()
     )
 
 
-def _rows(outcomes: Outcomes, mode: str, but: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What the table of a mode shows."""
-    left_out = set(but)
+def _rows(outcomes: Outcomes, mode: str, excluded: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The rows of the table of a mode."""
+    excluded_rules = set(excluded)
     return {
         rule: cells
         for rule, cells in outcomes[mode].items()
-        if rule not in left_out and set(cells.values()) != {NOTHING}
+        if rule not in excluded_rules and set(cells.values()) != {NO_MEANING}
         if mode != "helper" or not cells.items() <= outcomes["stream"][rule].items()
     }
 
@@ -115,6 +120,6 @@ def _table(rows: Mapping[str, Mapping[str, str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     *first, last = names
     return f"{', '.join(first)} and {last}"

@@ -1,8 +1,8 @@
-"""A process that has everything imported, and forks for each command: see `forking`.
+"""A process with all modules imported that forks for each command: see `forked_commands.py`.
 
-It listens on the socket whose path it is given, and ends with its stdin.  A request is one
-message: the arguments, the folder and the environment as JSON, with stdin, stdout and stderr.  The
-answer is two lines: the process id of the command, and in the end how it ended.
+It listens on the Unix socket at the given path, and exits at the end of its stdin.  A request is
+one message: arguments, folder and environment as JSON, with the file descriptors of stdin, stdout
+and stderr.  The response is two lines: the command's process id and, at its end, its exit code.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import socket
 import sys
 from importlib import import_module
 
-_LARGEST = 1 << 20
-"""Bytes of a request."""
-_HEAVY = (
+_MAX_REQUEST_BYTES = 1 << 20
+"""Maximum size of a request in bytes."""
+_PRELOADED_MODULES = (
     "aiohttp.web", "rich.console", "rich.progress", "rich.table",
     "llm_proxy.cli.export", "llm_proxy.cli.ls", "llm_proxy.cli.recover", "llm_proxy.cli.serve",
     "llm_proxy.cli.show", "llm_proxy.cli.verify", "llm_proxy.cli.doctor", "llm_proxy.cli.demo",
@@ -29,40 +29,40 @@ _HEAVY = (
 
 def main(path: str) -> None:
     """Fork for each connection, until stdin ends."""
-    del sys.path[0]  # the folder of the tests, which commands do not see
-    for name in _HEAVY:
+    del sys.path[0]  # the tests' folder, which commands do not import from
+    for name in _PRELOADED_MODULES:
         import_module(name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the supervisors
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(16)
         os.write(1, b"listening\n")
         while True:
-            ready, _, _ = select.select([listener.fileno(), 0], [], [])  # as long as the tests run
+            ready, _, _ = select.select([listener.fileno(), 0], [], [])  # no timeout
             if 0 in ready:
                 return
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                _keep(connection)
+                _supervise(connection)
             connection.close()
 
 
-def _keep(connection: socket.socket) -> None:
-    """Run one command in a child, and tell how it ends.  Does not return."""
+def _supervise(connection: socket.socket) -> None:
+    """Run one command in a child process, and report its exit code.  Does not return."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     size = array.array("i").itemsize
-    request, ancillary, _, _ = connection.recvmsg(_LARGEST, socket.CMSG_LEN(3 * size))
+    request, ancillary, _, _ = connection.recvmsg(_MAX_REQUEST_BYTES, socket.CMSG_LEN(3 * size))
     while not request.endswith(b"\n"):
-        request += connection.recv(_LARGEST)
+        request += connection.recv(_MAX_REQUEST_BYTES)
     descriptors = array.array("i")
     descriptors.frombytes(ancillary[0][2])
-    asked = json.loads(request)
+    command = json.loads(request)
     child = os.fork()
     if child == 0:
         connection.close()
-        _become(asked["arguments"], asked["folder"], asked["environment"], descriptors)
-    for descriptor in (*descriptors, 0, 1, 2):  # they belong to the command alone
+        _run_command(command["arguments"], command["folder"], command["environment"], descriptors)
+    for descriptor in (*descriptors, 0, 1, 2):  # only the command uses them
         os.close(descriptor)
     connection.sendall(f"{child}\n".encode())
     _, status = os.waitpid(child, 0)
@@ -70,10 +70,10 @@ def _keep(connection: socket.socket) -> None:
     os._exit(0)
 
 
-def _become(
+def _run_command(
     arguments: list[str], folder: str, environment: dict[str, str], descriptors: array.array[int]
 ) -> None:
-    """Be the command.  Does not return."""
+    """Run the command in this process.  Does not return."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -85,8 +85,8 @@ def _become(
     try:
         runpy.run_module("llm_proxy", run_name="__main__", alter_sys=True)
         code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0
+    except SystemExit as exit_error:
+        code = exit_error.code if isinstance(exit_error.code, int) else 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -99,7 +99,7 @@ def _flush() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            continue  # nobody reads it any more
+            continue  # the reader has closed it
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Commands that need not be imported anew for each test: forked from a process that waits.
+"""Commands forked from a process that has imported llm-proxy, to save start-up time.
 
-They are processes like any other, with their own id, signals, folder, environment and streams;
-only the time that Python takes to start and to import is saved.
+They are ordinary processes, with their own id, signals, folder, environment and streams; only the
+time that Python takes to start and to import is saved.
 """
 
 from __future__ import annotations
@@ -25,90 +25,98 @@ import llm_proxy
 
 
 class Process(Protocol):
-    """What tests want of a process: `asyncio.subprocess.Process` has it too."""
+    """The interface of a process that tests use; `asyncio.subprocess.Process` has it too."""
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """The process id."""
 
     @property
     def returncode(self) -> int | None:
-        """How it ended; None where it has not."""
+        """The exit code; None while it runs."""
 
     stdout: asyncio.StreamReader | None
 
     async def wait(self) -> int:
-        """Wait for its end."""
+        """Wait for its end; return the exit code."""
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        """Read all that it says, and wait for its end."""
+        """Read stdout and stderr to their ends, and wait for the exit."""
 
     def send_signal(self, signal: int) -> None:
-        """Signal it."""
+        """Send a signal."""
 
     def kill(self) -> None:
-        """End it for good."""
+        """Send SIGKILL."""
 
 
-class Forked:
-    """A command that was forked."""
+class ForkedProcess:
+    """A forked command."""
 
     def __init__(
         self,
         pid: int,
         streams: tuple[asyncio.StreamReader, asyncio.StreamReader],
-        ending: asyncio.StreamReader,
+        status_reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         self.pid = pid
         self.stdout: asyncio.StreamReader | None = streams[0]
         self.returncode: int | None = None
         self._streams = streams
-        self._learning = asyncio.ensure_future(self._learn(ending, writer))
+        self._exit_task = asyncio.ensure_future(self._read_exit_code(status_reader, writer))
 
-    async def _learn(self, ending: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-        """Learn how it ended."""
-        self.returncode = int(await ending.readline())
+    async def _read_exit_code(
+        self, status_reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> int:
+        """Read the exit code that the forking process reports."""
+        self.returncode = int(await status_reader.readline())
         writer.close()
         return self.returncode
 
     async def wait(self) -> int:
-        """Wait for its end."""
-        return await asyncio.shield(self._learning)
+        """Wait for its end; return the exit code."""
+        return await asyncio.shield(self._exit_task)
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        """Read all that it says, and wait for its end."""
+        """Read stdout and stderr to their ends, and wait for the exit."""
         out, err = await asyncio.gather(*(stream.read() for stream in self._streams))
         await self.wait()
         return out, err
 
     def send_signal(self, signal: int) -> None:
-        """Signal it, unless it is known to have ended."""
+        """Send a signal, unless it is known to have ended."""
         if self.returncode is None:
             os.kill(self.pid, signal)
 
     def kill(self) -> None:
-        """End it for good."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
-async def forked(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Forked:
-    """`llm-proxy` with these arguments, in this folder and environment."""
-    asked = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+async def start_forked(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> ForkedProcess:
+    """Start `llm-proxy` with these arguments, in this folder and environment."""
+    request = {
+        "arguments": list(arguments),
+        "folder": str(folder),
+        "environment": dict(environment),
+    }
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(str(_zygote(os.getpid())))
-    (out, their_out), (err, their_err) = os.pipe(), os.pipe()
-    theirs = (os.open(os.devnull, os.O_RDONLY), their_out, their_err)
-    socket.send_fds(connection, [json.dumps(asked).encode() + b"\n"], theirs)
-    for descriptor in theirs:
+    connection.connect(str(_fork_server_socket(os.getpid())))
+    (out, child_out), (err, child_err) = os.pipe(), os.pipe()
+    child_descriptors = (os.open(os.devnull, os.O_RDONLY), child_out, child_err)
+    socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], child_descriptors)
+    for descriptor in child_descriptors:
         os.close(descriptor)
-    ending, writer = await asyncio.open_unix_connection(sock=connection)
-    pid = int(await ending.readline())
-    return Forked(pid, (await _reader(out), await _reader(err)), ending, writer)
+    status_reader, writer = await asyncio.open_unix_connection(sock=connection)
+    pid = int(await status_reader.readline())
+    return ForkedProcess(pid, (await _reader(out), await _reader(err)), status_reader, writer)
 
 
 async def _reader(descriptor: int) -> asyncio.StreamReader:
-    """What can be read from a pipe."""
+    """A stream reader of a pipe."""
     reader = asyncio.StreamReader()
     pipe = os.fdopen(descriptor, "rb", buffering=0)
     loop = asyncio.get_running_loop()
@@ -117,8 +125,8 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
 
 
 @cache
-def _zygote(_worker: int) -> Path:
-    """Where the process of this worker listens; it ends with us."""
+def _fork_server_socket(_worker: int) -> Path:
+    """Start the forking process of this test worker, which ends with it; return its socket."""
     folder = Path(tempfile.mkdtemp(prefix="llm-proxy-tests-"))
     process = subprocess.Popen(
         (sys.executable, str(Path(__file__).with_name("fork_server.py")), str(folder / "zygote")),
@@ -127,7 +135,7 @@ def _zygote(_worker: int) -> Path:
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
-    process.stdout.readline()  # it listens
+    process.stdout.readline()  # it writes a line once it listens
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(process.communicate)  # which closes its stdin
     return folder / "zygote"

@@ -1,12 +1,12 @@
-"""A scenario that says everything that one may say, in canonical names."""
+"""A scenario with every field that a scenario can have, in canonical names."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-_THOUGHT: Final = {"text": "Hm.", "provider_metadata": {"anthropic": {"signature": "s"}}}
-_ANY: Final = {
-    "reasoning": [_THOUGHT, {"text": "So."}],
+_REASONING: Final = {"text": "Hm.", "provider_metadata": {"anthropic": {"signature": "s"}}}
+_COMMON_FIELDS: Final = {
+    "reasoning": [_REASONING, {"text": "So."}],
     "usage": {
         "input": 1, "output": 2, "total": 3, "cache_read": 4, "cache_write": 5, "reasoning": 6,
     },
@@ -14,7 +14,7 @@ _ANY: Final = {
     "finish_reason": "stop",
 }  # fmt: skip
 
-ANSWERS: Final[list[dict[str, Any]]] = [
+RESPONSES: Final[list[dict[str, Any]]] = [
     {
         "kind": "tool-call",
         "assistant_text": "Looking.",
@@ -28,7 +28,7 @@ ANSWERS: Final[list[dict[str, Any]]] = [
             {"tool_name": "search", "arguments": "made"},
         ],
         "reasoning_content": "Hm.",
-        **_ANY,
+        **_COMMON_FIELDS,
     },
     {
         "kind": "final-report",
@@ -37,16 +37,16 @@ ANSWERS: Final[list[dict[str, Any]]] = [
         "status": "failure",
         "report_format": "markdown",
         "report_content_json": {"reportFormat": [None]},
-        "reasoning_content": _THOUGHT,
+        "reasoning_content": _REASONING,
     },
-    {"kind": "text", "assistant_text": "", "reasoning_content": ["Hm.", _THOUGHT]},
+    {"kind": "text", "assistant_text": "", "reasoning_content": ["Hm.", _REASONING]},
     {"kind": "structured", "values": {"finalAnswer": None}, "reasoning_content": None},
     {"kind": "react", "thought": "Hm.", "action": "lookup", "action_input": {"actionInput": 1}},
     {"kind": "react", "final_answer": "42"},
     {
         "kind": "parts",
         "parts": [
-            {"part": "reasoning", **_THOUGHT},
+            {"part": "reasoning", **_REASONING},
             {"part": "text", "text": "One."},
             {"part": "tool-call", "tool_name": "lookup", "arguments": {"a": 1}, "call_id": "x"},
             {"part": "refusal", "text": "No."},
@@ -57,10 +57,12 @@ ANSWERS: Final[list[dict[str, Any]]] = [
 SCENARIO: Final[dict[str, Any]] = {
     "id": "everything",
     "description": "All that there is.",
-    "turns": [{"turn": number, "response": answer} for number, answer in enumerate(ANSWERS, 1)]
+    "turns": [
+        {"turn": number, "response": response} for number, response in enumerate(RESPONSES, 1)
+    ]
     + [
         {
-            "turn": len(ANSWERS) + 1,
+            "turn": len(RESPONSES) + 1,
             "response": {"kind": "text", "assistant_text": "Hello."},
             "expected_tools": ["lookup", "agent__final_report"],
             "allow_missing_tools": False,
@@ -78,7 +80,7 @@ SCENARIO: Final[dict[str, Any]] = {
             "faults": ["reset,after=3", {"fault": "stall", "for": "2s", "nth": 1, "stream": True}],
         },
         {
-            "turn": len(ANSWERS) + 2,
+            "turn": len(RESPONSES) + 2,
             "response": {"kind": "text", "assistant_text": "Bye."},
             "expected_temperature": None,
             "allow_missing_tools": True,

@@ -1,7 +1,7 @@
-"""The house rules that the package's own source shows: each takes sources, and names breaches.
+"""The architecture rules of the package's source: each takes sources, and yields violations.
 
-A breach is a line of text that begins with `file:line`.  The map of the package, which gives the
-layers their order, is the docstring of `llm_proxy`.
+A violation is a line of text that begins with `file:line`.  The map of the package, which defines
+the order of the layers, is the docstring of `llm_proxy`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Final
 
 PACKAGE: Final = "llm_proxy"
 
-_MODEL: Final = frozenset(
+_MODEL_MODULES: Final = frozenset(
     ("", "actions", "conversation", "errors", "exchange", "miss_report", "turns", "version")
 )
-_ENTRIES: Final = frozenset(("__main__", "cli", "pytest_plugin"))
+_ENTRY_MODULES: Final = frozenset(("__main__", "cli", "pytest_plugin"))
 _LAYERS: Final = ("model", "logic", "modes", "shell", "entry points")
 
-_WORLD: Final = frozenset(
+_IMPURE_MODULES: Final = frozenset(
     """
     aiohttp asyncio atexit click concurrent ctypes fcntl fileinput getpass glob http importlib io
     logging mmap multiprocessing os pathlib pkgutil platform pty queue random resource rich runpy
     sched secrets select selectors shelve shutil signal smtplib socket socketserver sqlite3 ssl
     subprocess sys syslog tempfile termios threading time tty urllib.error urllib.request
     urllib.robotparser uuid uvloop webbrowser xmlrpc
-    """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
+    """.split()  # noqa: SIM905 # a table; one name a line would be unreadable
 )
-"""What reaches sockets, files, clocks, chance, processes or the environment, or finds modules."""
+"""Modules for sockets, files, clocks, chance, processes, the environment or module search."""
 
-_PURE: Final = frozenset(
+_PURE_NAMES: Final = frozenset(
     (
         "http.HTTPMethod",
         "http.HTTPStatus",
@@ -45,12 +45,12 @@ _PURE: Final = frozenset(
         "uuid.UUID",
     )
 )
-"""Values that live among the world's modules."""
+"""Names of impure modules that are plain values."""
 
-_WORLDLY_CALLS: Final = frozenset(
+_IMPURE_CALLS: Final = frozenset(
     ("__import__", "breakpoint", "compile", "eval", "exec", "exit", "input", "open", "print")
 )
-_CLOCKS: Final = frozenset(("now", "today", "utcnow"))
+_CLOCK_METHODS: Final = frozenset(("now", "today", "utcnow"))
 
 _MAY_CATCH_ALL: Final = frozenset(
     (
@@ -60,66 +60,68 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{PACKAGE}.shell.running.simulation:_import_function",
         f"{PACKAGE}.shell.running.simulation:run_in_thread.run",
         f"{PACKAGE}.shell.server.server:ProxyServer._handle_request",
-        f"{PACKAGE}.shell.upstream.signing:_lookup",
+        f"{PACKAGE}.shell.upstream.signing:_botocore_lookup",
     )
 )
-"""The outermost frames of a task or a callback: what fails there is a fault of ours, and is
-reported as one.  Where an operator's own code is loaded and run, which raises what it likes: that
-is told as its failure.  And the one call into botocore that runs an operator's programs and reads
-any file and service: it has no list of what it raises, and each is a way to have no
-credentials."""
+"""The functions that may catch every exception.  The outermost frames of a task or a callback:
+a failure there is a bug of ours, and is reported as one.  Where an operator's own code is loaded
+and run, which can raise anything: that is reported as its failure.  And the one call into botocore
+that runs an operator's programs and reads any file and service: its exceptions are not documented,
+and each means that there are no credentials."""
 
-_ATOMIC: Final = re.compile(r"[^(]\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>.")
-"""A possessive group or an atomic one, in the text of a pattern without its sets."""
-_SET: Final = re.compile(r"\[\^?\]?[^\]]*\]")
+_ATOMIC_GROUP: Final = re.compile(r"[^(]\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>.")
+"""A possessive or atomic group, in the text of a pattern without its character sets."""
+_CHARACTER_SET: Final = re.compile(r"\[\^?\]?[^\]]*\]")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One module, parsed."""
+    """One parsed module."""
 
     module: str
     path: str
     text: str
     tree: ast.Module
 
-    def breach(self, node: ast.AST | int, message: str) -> str:
-        """A breach at a node or a line."""
+    def violation(self, node: ast.AST | int, message: str) -> str:
+        """A violation at a node or a line."""
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
         return f"{self.path}:{line}: {message}"
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One name that a module asks another for."""
+    """One name that a module imports."""
 
     name: str
-    """The whole of it: `a.b` for `from a import b`."""
+    """The full name: `a.b` for `from a import b`."""
     line: int
-    for_types: bool
-    """Under `if TYPE_CHECKING`: never carried out."""
+    type_checking_only: bool
+    """Under `if TYPE_CHECKING`: never executed."""
 
-    def module(self, known: frozenset[str]) -> str:
-        """The module of ours that it comes from; empty where it is not ours."""
+    def module(self, own_modules: frozenset[str]) -> str:
+        """The module of this package that it comes from; empty where it is another package's."""
         parent = self.name.rpartition(".")[0]
-        return next((one for one in (self.name, parent) if one in known), "")
+        return next(
+            (candidate for candidate in (self.name, parent) if candidate in own_modules), ""
+        )
 
 
-def parsed(module: str, text: str, path: str = "") -> Source:
-    """A source from its text."""
-    gc.disable()  # what a collection runs within a parse has Python 3.11 count its depth wrongly
+def parse_source(module: str, text: str, path: str = "") -> Source:
+    """Parse the text of a module."""
+    gc.disable()  # code run by a collection within a parse makes Python 3.11 miscount its depth
     try:
         return Source(module, path or module, text, ast.parse(text))
     finally:
         gc.enable()
 
 
-def package(folder: Path) -> tuple[Source, ...]:
-    """The sources of the package in this folder."""
+def package_sources(folder: Path) -> tuple[Source, ...]:
+    """All modules of the package in this folder."""
     return tuple(
-        parsed(_module(path.relative_to(folder.parent)), path.read_text("utf-8"), str(path))
+        parse_source(_module(path.relative_to(folder.parent)), path.read_text("utf-8"), str(path))
         for path in sorted(folder.rglob("*.py"))
     )
 
@@ -129,9 +131,9 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(source: Source) -> Iterator[Import]:
-    """Every import of a source, wherever in it."""
-    for_types = {
+def source_imports(source: Source) -> Iterator[Import]:
+    """Every import of a source, also inside functions."""
+    type_checking_nodes = {
         inner
         for node in ast.walk(source.tree)
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
@@ -140,13 +142,13 @@ def imports(source: Source) -> Iterator[Import]:
     }
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            above = (
+            prefix = (
                 "." * node.level + f"{node.module or ''}."
                 if isinstance(node, ast.ImportFrom)
                 else ""
             )
             for alias in node.names:
-                yield Import(above + alias.name, node.lineno, node in for_types)
+                yield Import(prefix + alias.name, node.lineno, node in type_checking_nodes)
 
 
 def _modules(sources: Sequence[Source]) -> frozenset[str]:
@@ -155,136 +157,153 @@ def _modules(sources: Sequence[Source]) -> frozenset[str]:
 
 def _layer(module: str) -> int:
     name = module.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
-    if name in _MODEL:
+    if name in _MODEL_MODULES:
         return 0
-    if name in _ENTRIES:
+    if name in _ENTRY_MODULES:
         return 4
     return {"modes": 2, "shell": 3}.get(name, 1)
 
 
 def imports_upward(sources: Sequence[Source]) -> Iterator[str]:
-    """Imports run downward only: entry points, shell, modes, logic, model."""
-    known = _modules(sources)
+    """Imports go downward only: entry points, shell, modes, logic, model."""
+    own_modules = _modules(sources)
     for source in sources:
-        here = _layer(source.module)
-        for one in imports(source):
-            module = one.module(known)
-            if one.name.startswith("."):
-                yield source.breach(one.line, f"relative import {one.name}: write it out")
-            elif module and (there := _layer(module)) > here:
-                yield source.breach(
-                    one.line, f"{_LAYERS[here]} import {module}, which is of the {_LAYERS[there]}"
+        layer = _layer(source.module)
+        for imported in source_imports(source):
+            module = imported.module(own_modules)
+            if imported.name.startswith("."):
+                yield source.violation(
+                    imported.line, f"relative import {imported.name}: write it out"
+                )
+            elif module and (imported_layer := _layer(module)) > layer:
+                yield source.violation(
+                    imported.line,
+                    f"{_LAYERS[layer]} import {module}, which is of the {_LAYERS[imported_layer]}",
                 )
 
 
-def import_circles(sources: Sequence[Source]) -> Iterator[str]:
-    """No modules import each other in a circle."""
-    known = _modules(sources)
+def import_cycles(sources: Sequence[Source]) -> Iterator[str]:
+    """No modules import each other in a cycle."""
+    own_modules = _modules(sources)
     graph = {
-        source.module: {one.module(known) for one in imports(source) if not one.for_types} - {""}
+        source.module: {
+            imported.module(own_modules)
+            for imported in source_imports(source)
+            if not imported.type_checking_only
+        }
+        - {""}
         for source in sources
     }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        circle: list[str] = error.args[1]
-        first = next(source for source in sources if source.module == circle[0])
-        yield first.breach(1, f"a circle of imports: {' <- '.join(circle)}")
+        cycle: list[str] = error.args[1]
+        first = next(source for source in sources if source.module == cycle[0])
+        yield first.violation(1, f"a circle of imports: {' <- '.join(cycle)}")
 
 
 def imports_between_dialects(sources: Sequence[Source]) -> Iterator[str]:
-    """Only the list of dialects imports a dialect; a family's common part is none, and is free."""
-    known = _modules(sources)
+    """Only the list of dialects imports a dialect; modules shared by a family are no dialects."""
+    own_modules = _modules(sources)
     folder = f"{PACKAGE}.dialects"
-    closed = {source.module for source in sources if _holds_a_dialect(source)} | {folder}
+    dialect_modules = {source.module for source in sources if _defines_dialect(source)} | {folder}
     for source in sources:
         if source.module.startswith(f"{folder}."):
-            for one in imports(source):
-                if (module := one.module(known)) in closed:
-                    yield source.breach(one.line, f"a file of the dialects imports {module}")
+            for imported in source_imports(source):
+                if (module := imported.module(own_modules)) in dialect_modules:
+                    yield source.violation(
+                        imported.line, f"a file of the dialects imports {module}"
+                    )
 
 
-def _holds_a_dialect(source: Source) -> bool:
+def _defines_dialect(source: Source) -> bool:
     return source.module.startswith(f"{PACKAGE}.dialects.") and any(
         isinstance(node, ast.ClassDef)
         and not any(ast.unparse(base).startswith("Protocol") for base in node.bases)
-        and any(isinstance(part, _Function) and part.name == "claims" for part in node.body)
+        and any(
+            isinstance(statement, _Function) and statement.name == "claims"
+            for statement in node.body
+        )
         for node in source.tree.body
     )
 
 
-def touches_of_the_world(sources: Sequence[Source]) -> Iterator[str]:
-    """Only the shell and the entry points know sockets, files, clocks, chance and environment."""
+def impure_code(sources: Sequence[Source]) -> Iterator[str]:
+    """Only the shell and the entry points use sockets, files, clocks, chance and environment."""
     for source in sources:
         if _layer(source.module) >= _LAYERS.index("shell"):
             continue
-        for one in imports(source):
-            if one.name not in _PURE and _prefixes(one.name) & _WORLD:
-                yield source.breach(one.line, f"import of {one.name} outside the shell")
+        for imported in source_imports(source):
+            if imported.name not in _PURE_NAMES and _prefixes(imported.name) & _IMPURE_MODULES:
+                yield source.violation(
+                    imported.line, f"import of {imported.name} outside the shell"
+                )
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and (name := _worldly(node.func)):
-                yield source.breach(node, f"call of {name}() outside the shell")
+            if isinstance(node, ast.Call) and (name := _impure_call(node.func)):
+                yield source.violation(node, f"call of {name}() outside the shell")
 
 
 def _prefixes(name: str) -> set[str]:
     return set(accumulate(name.split("."), "{}.{}".format))
 
 
-def _worldly(function: ast.expr) -> str:
+def _impure_call(function: ast.expr) -> str:
     match function:
-        case ast.Name(id=name) if name in _WORLDLY_CALLS:
+        case ast.Name(id=name) if name in _IMPURE_CALLS:
             return name
-        case ast.Attribute(value=value, attr=name) if name in _CLOCKS:
+        case ast.Attribute(value=value, attr=name) if name in _CLOCK_METHODS:
             whole = ast.unparse(value)
             return f"{whole}.{name}" if whole.endswith(("date", "datetime")) else ""
     return ""
 
 
 def missing_docstrings(sources: Sequence[Source]) -> Iterator[str]:
-    """Every module says what it is."""
+    """Every module has a docstring."""
     for source in sources:
         if not ast.get_docstring(source.tree):
-            yield source.breach(1, "no docstring")
+            yield source.violation(1, "no docstring")
 
 
-def catches_of_everything(sources: Sequence[Source]) -> Iterator[str]:
-    """Nobody but the outermost frame swallows what it does not know."""
+def catch_all_handlers(sources: Sequence[Source]) -> Iterator[str]:
+    """Only the functions of `_MAY_CATCH_ALL` swallow every exception."""
     for source in sources:
-        for frame, node in _framed(source.tree):
+        for frame, node in _nodes_with_frame(source.tree):
             if f"{source.module}:{frame}" not in _MAY_CATCH_ALL and _swallows_all(node):
-                yield source.breach(node, f"{frame or 'the module'} catches everything")
+                yield source.violation(node, f"{frame or 'the module'} catches everything")
 
 
 def atomic_patterns(sources: Sequence[Source]) -> Iterator[str]:
-    """No pattern has groups that never give back: Python before 3.11.5 matches them wrongly."""
+    """No pattern has atomic or possessive groups: Python before 3.11.5 matches them wrongly."""
     for source in sources:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
                 text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
-                if found := _ATOMIC.search(_SET.sub("", text)):
-                    yield source.breach(node, f"{found[0]} in a pattern")
+                if match := _ATOMIC_GROUP.search(_CHARACTER_SET.sub("", text)):
+                    yield source.violation(node, f"{match[0]} in a pattern")
 
 
-def _framed(node: ast.AST, frame: str = "") -> Iterator[tuple[str, ast.AST]]:
-    """Every node below this one, with the dotted name of the function that it is in."""
+def _nodes_with_frame(node: ast.AST, frame: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Every node below this one, with the dotted name of the function or class that it is in."""
     for child in ast.iter_child_nodes(node):
         inner = frame
         if isinstance(child, ast.ClassDef | _Function):
             inner = f"{frame}.{child.name}".lstrip(".")
         yield inner, child
-        yield from _framed(child, inner)
+        yield from _nodes_with_frame(child, inner)
 
 
 def _swallows_all(node: ast.AST) -> bool:
     match node:
         case ast.ExceptHandler(type=kind, body=[*_, last]):
-            again = isinstance(last, ast.Raise) and last.exc is None
-            return not again and (kind is None or _is_everything(kind))
+            reraises = isinstance(last, ast.Raise) and last.exc is None
+            return not reraises and (kind is None or _catches_everything(kind))
         case ast.Call(func=function, args=kinds) if ast.unparse(function).endswith("suppress"):
-            return any(map(_is_everything, kinds))
+            return any(map(_catches_everything, kinds))
     return False
 
 
-def _is_everything(kind: ast.expr) -> bool:
+def _catches_everything(kind: ast.expr) -> bool:
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
-    return any(ast.unparse(one) in {"BaseException", "Exception"} for one in kinds)
+    return any(
+        ast.unparse(exception_type) in {"BaseException", "Exception"} for exception_type in kinds
+    )

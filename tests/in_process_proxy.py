@@ -1,4 +1,4 @@
-"""A proxy of ours in this process, for tests."""
+"""Runs the proxy in the test process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from llm_proxy.cassette import Cassette
 from llm_proxy.pacing import RecordedPace
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.running.proxy import RunningProxy, running
+from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.sources import ModeName
 
 
 def settings(folder: Path, **changes: Any) -> Settings:
-    """Settings for a server on a free port, everything below `folder`."""
-    plain = Settings(
+    """Settings for a server on a free port, with all its files below `folder`."""
+    defaults = Settings(
         cassettes=folder / "cassettes",
         host="127.0.0.1",
         port=0,
@@ -38,21 +38,21 @@ def settings(folder: Path, **changes: Any) -> Settings:
         spool=folder / "spool",
         log_format="text",
     )
-    return dataclasses.replace(plain, **changes)
+    return dataclasses.replace(defaults, **changes)
 
 
 @asynccontextmanager
 async def proxy(
     mode: ModeName, folder: Path, upstream: str = "", **changes: Any
 ) -> AsyncIterator[RunningProxy]:
-    """A running proxy; `upstream` serves every provider.  On the way out all is on disk."""
+    """Run a proxy; `upstream` serves every provider.  On exit, all recordings are on disk."""
     upstreams = {"default": upstream} if upstream else {}
-    async with running(mode, settings(folder, upstreams=upstreams, **changes)) as it:
-        yield it
+    async with run_proxy(mode, settings(folder, upstreams=upstreams, **changes)) as running_proxy:
+        yield running_proxy
 
 
-def cassettes(folder: Path) -> list[Cassette]:
-    """Every cassette that was recorded below `folder`, in the order of the files' names."""
+def load_cassettes(folder: Path) -> list[Cassette]:
+    """Load every cassette that was recorded below `folder`, in order of the file names."""
     library = Library(folder / "cassettes")
     library.refresh()
-    return [library.load_cassette(path) for path in library.files()]
+    return [library.load_cassette(path) for path in library.cassette_paths()]

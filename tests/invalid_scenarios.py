@@ -1,25 +1,25 @@
-"""Scenario files that are wrong, each with all that is said of it."""
+"""Invalid scenario files, each with all messages that it causes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _HEAD: Final = "id: refund\ndescription: A refund.\n"
-_SAY: Final = "response: {kind: text, assistant_text: Hello.}"
+_RESPONSE: Final = "response: {kind: text, assistant_text: Hello.}"
 
 
-def turns(*steps: str) -> str:
-    """A scenario with these turns, each in lines of its own from line 4 on."""
+def scenario_with_turns(*steps: str) -> str:
+    """A scenario with these turns, each on its own lines, from line 4 on."""
     lines = [f"  - {step.replace(chr(10), chr(10) + '    ')}" for step in steps]
     return _HEAD + "turns:\n" + "\n".join(lines) + "\n"
 
 
-def answer(fields: str) -> str:
-    """A scenario whose only answer has these fields; they begin in line 5, column 16."""
-    return turns(f"turn: 1\nresponse: {{{fields}}}")
+def scenario_with_response(fields: str) -> str:
+    """A scenario whose only response has these fields; they begin in line 5, column 16."""
+    return scenario_with_turns(f"turn: 1\nresponse: {{{fields}}}")
 
 
-SYNTAX: Final[dict[str, tuple[str, str]]] = {
+SYNTAX_ERRORS: Final[dict[str, tuple[str, str]]] = {
     "a colon in plain text": (
         "id: a\ndescription: Refund: the first\n",
         (
@@ -123,16 +123,16 @@ SYNTAX: Final[dict[str, tuple[str, str]]] = {
         "1:107: $: values stand within each other more than 100 deep",
     ),
 }
-"""Files that cannot be read to their end: the one thing that is said."""
+"""Files with a YAML syntax error: the text and the one message."""
 
-MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "an unknown field": (
-        turns("turn: 1\nrespones: {kind: text, assistant_text: Hello.}"),
+        scenario_with_turns("turn: 1\nrespones: {kind: text, assistant_text: Hello.}"),
         ("5:5: $.turns[0].respones: there is no such field; did you mean response?",),
     ),
     "faults that are none": (
-        turns(
-            f"turn: 1\n{_SAY}\nfaults:\n  - rset\n  - {{fault: reset, nht: 3}}\n  - 7\n"
+        scenario_with_turns(
+            f"turn: 1\n{_RESPONSE}\nfaults:\n  - rset\n  - {{fault: reset, nht: 3}}\n  - 7\n"
             "  - {fault: stall, for: [1]}\n  - refuse,window=1s"
         ),
         (
@@ -151,11 +151,11 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ('4:9: $.faults: "reset" is text: write a list, ["reset"]',),
     ),
     "one fault": (
-        turns(f"turn: 1\n{_SAY}\nfault: reset"),
+        scenario_with_turns(f"turn: 1\n{_RESPONSE}\nfault: reset"),
         ("6:5: $.turns[0].fault: there is no such field; did you mean faults?",),
     ),
     "an unknown field in camelCase": (
-        answer("kind: text, assistentText: Hello."),
+        scenario_with_response("kind: text, assistentText: Hello."),
         (
             (
                 "5:28: $.turns[0].response.assistentText: there is no such field; did you mean "
@@ -164,7 +164,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a field of another kind": (
-        answer("kind: text, assistant_text: a, tool_calls: []"),
+        scenario_with_response("kind: text, assistant_text: a, tool_calls: []"),
         (
             (
                 "5:47: $.turns[0].response.tool_calls: there is no such field in kind: text; it is "
@@ -173,7 +173,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a field like no other": (
-        _HEAD + "turns: [{turn: 1, " + _SAY + "}]\nmatch: {zzz: 1}\n",
+        _HEAD + "turns: [{turn: 1, " + _RESPONSE + "}]\nmatch: {zzz: 1}\n",
         (
             (
                 "4:9: $.match.zzz: there is no such field; there are model, path, provider, "
@@ -189,7 +189,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "both spellings": (
-        turns(f"turn: 1\n{_SAY}\nexpectedTools: [a]\nexpected_tools: [b]"),
+        scenario_with_turns(f"turn: 1\n{_RESPONSE}\nexpectedTools: [a]\nexpected_tools: [b]"),
         (
             (
                 "7:5: $.turns[0].expected_tools: expectedTools and expected_tools are the same "
@@ -198,7 +198,9 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a field and its other name": (
-        answer("kind: text, assistant_text: a, usage: {inputTokens: 1, prompt_tokens: 2}"),
+        scenario_with_response(
+            "kind: text, assistant_text: a, usage: {inputTokens: 1, prompt_tokens: 2}"
+        ),
         (
             (
                 "5:71: $.turns[0].response.usage.prompt_tokens: inputTokens and prompt_tokens are "
@@ -211,7 +213,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ('2:1: $: "id" stands here twice: the first is in line 1',),
     ),
     "a number as a name": (
-        answer("kind: tool-call, tool_calls: [{tool_name: a, arguments: {1: b}}]"),
+        scenario_with_response("kind: tool-call, tool_calls: [{tool_name: a, arguments: {1: b}}]"),
         (
             (
                 "5:73: $.turns[0].response.tool_calls[0].arguments: a name must be text, and this "
@@ -220,7 +222,9 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "an object as a name": (
-        answer("kind: tool-call, tool_calls: [{tool_name: a, arguments: {[b]: c}}]"),
+        scenario_with_response(
+            "kind: tool-call, tool_calls: [{tool_name: a, arguments: {[b]: c}}]"
+        ),
         (
             (
                 "5:73: $.turns[0].response.tool_calls[0].arguments: a name must be text, and this "
@@ -242,14 +246,14 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a tag that is not so": (
-        "id: a\ndescription: b\nturns: [{turn: !!int one, " + _SAY + "}]\n",
+        "id: a\ndescription: b\nturns: [{turn: !!int one, " + _RESPONSE + "}]\n",
         (
             "3:16: $.turns[0].turn: this is no int, as its tag !!int says: leave the tag out",
             '3:16: $.turns[0].turn: "one" is text: write a whole number or any',
         ),
     ),
     "yes": (
-        turns(f"turn: 1\n{_SAY}\nallow_missing_tools: yes"),
+        scenario_with_turns(f"turn: 1\n{_RESPONSE}\nallow_missing_tools: yes"),
         (
             (
                 '6:26: $.turns[0].allow_missing_tools: "yes" is text: write true or false, without '
@@ -258,7 +262,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a number in quotes": (
-        turns(f'turn: "1"\n{_SAY}'),
+        scenario_with_turns(f'turn: "1"\n{_RESPONSE}'),
         ('4:11: $.turns[0].turn: "1" is text: write a whole number or any, without quotes',),
     ),
     "a number as text": (
@@ -266,15 +270,15 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ('1:5: $.id: 42 is a number: write text in quotes, "42"',),
     ),
     "a fraction": (
-        turns(f"turn: 1.5\n{_SAY}"),
+        scenario_with_turns(f"turn: 1.5\n{_RESPONSE}"),
         ("4:11: $.turns[0].turn: 1.5 is a number: write a whole number or any",),
     ),
     "turn 0": (
-        turns(f"turn: 0\n{_SAY}"),
+        scenario_with_turns(f"turn: 0\n{_RESPONSE}"),
         ("4:11: $.turns[0].turn: 0 is too small: 1 is the least",),
     ),
     "text for a list": (
-        turns(f"turn: 1\n{_SAY}\nexpected_tools: lookup"),
+        scenario_with_turns(f"turn: 1\n{_RESPONSE}\nexpected_tools: lookup"),
         ('6:21: $.turns[0].expected_tools: "lookup" is text: write a list, ["lookup"]',),
     ),
     "an object for a list": (
@@ -282,7 +286,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ('4:3: $.turns: this is an object: write a list, each item of it after "- "',),
     ),
     "a list for an object": (
-        turns("turn: 1\nresponse: [text]"),
+        scenario_with_turns("turn: 1\nresponse: [text]"),
         ("5:15: $.turns[0].response: this is a list: write an object",),
     ),
     "nothing": (
@@ -290,7 +294,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("1:4: $.id: nothing is given here: write text, or leave the field out",),
     ),
     "reasoning as text": (
-        answer("kind: text, assistant_text: a, reasoning: Hm."),
+        scenario_with_response("kind: text, assistant_text: a, reasoning: Hm."),
         (
             (
                 '5:58: $.turns[0].response.reasoning: "Hm." is text: write a list, [{text: '
@@ -309,7 +313,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a large number": (
-        answer(
+        scenario_with_response(
             "kind: tool-call, tool_calls: [{tool_name: a, arguments: {n: 99999999999999999999}}]"
         ),
         (
@@ -320,7 +324,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "an unknown kind": (
-        answer("kind: tool-cal, tool_calls: []"),
+        scenario_with_response("kind: tool-cal, tool_calls: []"),
         (
             (
                 '5:22: $.turns[0].response.kind: "tool-cal" is not one of final-report, parts, '
@@ -330,11 +334,11 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "no kind": (
-        answer("assistant_text: a"),
+        scenario_with_response("assistant_text: a"),
         ("5:15: $.turns[0].response: kind is missing: write kind: text",),
     ),
     "no kind, and no guess": (
-        answer("reasoning: []"),
+        scenario_with_response("reasoning: []"),
         (
             (
                 "5:15: $.turns[0].response: kind is missing: write final-report, parts, react, "
@@ -343,7 +347,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "an unknown word": (
-        turns(f"turn: 1\n{_SAY}\nexpected_reasoning: enable"),
+        scenario_with_turns(f"turn: 1\n{_RESPONSE}\nexpected_reasoning: enable"),
         (
             (
                 '6:25: $.turns[0].expected_reasoning: "enable" is not one of disabled or enabled; '
@@ -353,7 +357,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "no calls": (
-        answer("kind: tool-call, tool_calls: []"),
+        scenario_with_response("kind: tool-call, tool_calls: []"),
         ("5:45: $.turns[0].response.tool_calls: the list is empty: write at least one item",),
     ),
     "a span of three": (
@@ -392,7 +396,7 @@ turns:
         ("5:6: $.turns[1].turn: there are two turns any: the first is in line 4",),
     ),
     "two turns of one number": (
-        turns(f"turn: 1\n{_SAY}", f"turn: 1\n{_SAY}"),
+        scenario_with_turns(f"turn: 1\n{_RESPONSE}", f"turn: 1\n{_RESPONSE}"),
         ("6:5: $.turns[1].turn: there are two turns 1: the first is in line 4",),
     ),
     "two scenarios of one id": (
@@ -431,7 +435,8 @@ turns:
         ),
     ),
     "a template": (
-        "templates: true\n" + answer("kind: text, assistant_text: 'You {{ $.x[ }}'"),
+        "templates: true\n"
+        + scenario_with_response("kind: text, assistant_text: 'You {{ $.x[ }}'"),
         (
             (
                 "6:28: $.turns[0].response.assistant_text: {{ $.x[ }} is no JSONPath: unexpected "
@@ -440,7 +445,7 @@ turns:
         ),
     ),
     "ReAct that does nothing": (
-        answer("kind: react, thought: Hm."),
+        scenario_with_response("kind: react, thought: Hm."),
         (
             (
                 "5:15: $.turns[0].response: the answer does nothing: give it an action, or a "
@@ -480,11 +485,13 @@ turns:
         ),
     ),
 }
-"""Files that can be read, and are not loaded: everything that is said."""
+"""Files that parse but are rejected: the text and all error messages."""
 
 WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "an unknown status": (
-        turns(f"turn: 1\n{_SAY}\nfailures_before_success: 1\nfailure_status: rate_limited"),
+        scenario_with_turns(
+            f"turn: 1\n{_RESPONSE}\nfailures_before_success: 1\nfailure_status: rate_limited"
+        ),
         (
             (
                 '7:5: $.turns[0].failure_status: it is played as model_error: "rate_limited" is '
@@ -495,7 +502,9 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a failure that never comes": (
-        turns(f"turn: 1\n{_SAY}\nfailureStatus: timeout\nfailureRetryable: false"),
+        scenario_with_turns(
+            f"turn: 1\n{_RESPONSE}\nfailureStatus: timeout\nfailureRetryable: false"
+        ),
         (
             (
                 "6:5: $.turns[0].failureStatus: nothing fails here: write failures_before_success, "
@@ -508,7 +517,7 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a missing turn": (
-        turns(f"turn: 1\n{_SAY}", f"turn: 3\n{_SAY}"),
+        scenario_with_turns(f"turn: 1\n{_RESPONSE}", f"turn: 3\n{_RESPONSE}"),
         ("3:1: $.turns: turn 2 is missing, so a request for it gets a failure report",),
     ),
     "no turns": (
@@ -516,7 +525,9 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("3:1: $.turns: there are no turns, so every request fails",),
     ),
     "calls of one id": (
-        answer("kind: tool-call, tool_calls: [{tool_name: a, call_id: call-2}, {tool_name: b}]"),
+        scenario_with_response(
+            "kind: tool-call, tool_calls: [{tool_name: a, call_id: call-2}, {tool_name: b}]"
+        ),
         (
             (
                 "5:79: $.turns[0].response.tool_calls[1]: two calls of this answer have the id "
@@ -525,7 +536,7 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "parts of one id": (
-        answer(
+        scenario_with_response(
             "kind: parts, parts: [{part: tool-call, tool_name: a, call_id: x}, "
             "{part: tool-call, tool_name: a, call_id: x}]"
         ),
@@ -537,7 +548,7 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     "a seal": (
-        answer(
+        scenario_with_response(
             "kind: text, assistant_text: a, "
             "reasoning: [{provider_metadata: {google: {thoughtSignature: '!'}}}]"
         ),
@@ -553,4 +564,4 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("1:23: $.mock.delayMs: this is the old name of thinking_ms, which is given too and wins",),
     ),
 }
-"""Files that are loaded, with everything that is said."""
+"""Files that load: the text and all warnings."""

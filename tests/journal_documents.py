@@ -1,4 +1,4 @@
-"""Journals written by hand, and what is found in them."""
+"""Builds journal documents, and judges them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 from typing import Any
 
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempts import JournalAttempt, parse_run
+from llm_proxy.verdict.attempts import JournalAttempt, parse_journal
 from llm_proxy.verdict.judging import RunVerdict, judge_run
 
 Entry = dict[str, Any]
 
 
-def fault(effect: FaultEffect, at_ms: float = 0.0, **fields: Any) -> Entry:
-    """A fault as the journal tells it."""
+def fault_entry(effect: FaultEffect, at_ms: float = 0.0, **fields: Any) -> Entry:
+    """A fault, as the journal records it."""
     return {"rule": f"a rule, {effect}", "fault": effect, "effect": effect, "at_ms": at_ms} | fields
 
 
-def entry(number: int, at_ms: float = 0.0, *faults: Entry, **fields: Any) -> Entry:
-    """A streaming chat that was answered in full within 10 ms, unless `fields` say otherwise."""
-    plain = {
+def request_entry(number: int, at_ms: float = 0.0, *faults: Entry, **fields: Any) -> Entry:
+    """The entry of a streaming chat that completed within 10 ms; `fields` override its fields."""
+    default_fields = {
         "number": number,
         "session": "default",
         "method": "POST",
@@ -34,33 +34,33 @@ def entry(number: int, at_ms: float = 0.0, *faults: Entry, **fields: Any) -> Ent
         "streams": True,
         "faults": list(faults),
     }
-    return plain | fields
+    return default_fields | fields
 
 
-def refused(number: int, at_ms: float = 0.0, status: int = 503, **fields: Any) -> Entry:
-    """A chat that a fault answered with an HTTP error."""
-    return entry(number, at_ms, fault(FaultEffect.REFUSED), status=status, **fields)
+def refused_entry(number: int, at_ms: float = 0.0, status: int = 503, **fields: Any) -> Entry:
+    """The entry of a chat to which a fault responded with an HTTP error."""
+    return request_entry(number, at_ms, fault_entry(FaultEffect.REFUSED), status=status, **fields)
 
 
-def document(*entries: Entry, **fields: Any) -> bytes:
-    """A journal of these entries."""
+def journal_document(*entries: Entry, **fields: Any) -> bytes:
+    """Encode a journal of these entries."""
     return json.dumps({"requests": len(entries), "entries": entries} | fields).encode()
 
 
-def attempts(*entries: Entry) -> tuple[JournalAttempt, ...]:
-    """What is read of these entries."""
-    return parse_run(document(*entries), "a test").entries
+def parse_attempts(*entries: Entry) -> tuple[JournalAttempt, ...]:
+    """Parse the attempts of these entries."""
+    return parse_journal(journal_document(*entries), "a test").entries
 
 
-def judged(*entries: Entry) -> RunVerdict:
-    """The verdict on the client that made these requests."""
-    return judge_run(attempts(*entries))
+def judge_entries(*entries: Entry) -> RunVerdict:
+    """Return the verdict on the client that made these requests."""
+    return judge_run(parse_attempts(*entries))
 
 
-def found(it: RunVerdict) -> list[str]:
-    """Its findings, a line each: the rule, the level, and what was found."""
+def finding_lines(verdict: RunVerdict) -> list[str]:
+    """Return the findings of a verdict, one line each: rule, level and message."""
     return [
-        f"{case.rule.name}, {case.finding.level}: {case.finding.message}"
-        for case in it.findings
-        if case.finding is not None
+        f"{assessment.rule.name}, {assessment.finding.level}: {assessment.finding.message}"
+        for assessment in verdict.findings
+        if assessment.finding is not None
     ]

@@ -1,11 +1,12 @@
-"""Official clients as judges: which are installed here, and what one hears when it asks.
+"""Runs official clients ("judges") against a proxy and parses what each of them received.
 
-A judge is a folder of `tests/judges` with a program that speaks their protocol (`hearing.py` has
-it).  Its environment is its own, made by `scripts/judges`; a judge without a lock runs in the
-environment of these tests.
+A judge is a folder of `tests/judges` with a program that follows the protocol defined in
+`judge_protocol.py`.  `scripts/judges` creates an environment for each judge; a judge without a
+lock file runs in the environment of these tests.
 
-    @pytest.mark.skipif(bool(missing("cohere")), reason=missing("cohere"))
-    answers = await ask("cohere", url, [Ask("1", "cohere", "command-a", "Hello", stream=True)])
+    @pytest.mark.skipif(bool(missing_reason("cohere")), reason=missing_reason("cohere"))
+    requests = [JudgeRequest("1", "cohere", "command-a", "Hello", stream=True)]
+    responses = await run_judge("cohere", url, requests)
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))  # they are no package
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))  # not a package
 import judge_environments
 from judge_environments import Judge
 
 FOLDER: Final = Path(__file__).with_name("judges")
 PROTOCOL: Final = FOLDER / "protocol"
-"""What the judges in Python share."""
-STAMP: Final = judge_environments.STAMP
+"""Code shared by the Python judges."""
+STAMP: Final = judge_environments.STAMP_FILE
 
-_TIMEOUT: Final = 400.0
-"""Seconds for all asks of one run."""
+_TIMEOUT_S: Final = 400.0
+"""Time limit in seconds for all requests of one run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One question to put."""
+class JudgeRequest:
+    """One request for a judge to send."""
 
     id: str
     dialect: str
@@ -49,69 +50,73 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a client heard; None where it cannot tell, or was not told."""
+class JudgeResponse:
+    """What a client received; a field is None if the client does not expose or receive it."""
 
     id: str
     text: str | None
     reasoning: str | None
     refusal: str | None
     calls: list[dict[str, Any]] | None
-    """Each with `id`, `name` and `arguments`: the value, or text that is not JSON."""
+    """Each has `id`, `name` and `arguments`: the parsed value, or the text if it is not JSON."""
     finish: str | None
     usage: dict[str, int | None] | None
     """`input` and `output`, in tokens."""
     error: dict[str, Any] | None
-    """`type`, `status` and `message` of what it raised."""
+    """`type`, `status` and `message` of the exception that the client raised."""
 
 
-def judges() -> tuple[str, ...]:
-    """The names of all judges, installed or not."""
-    return tuple(sorted(it.parent.name for it in FOLDER.glob("*/judge.*")))
+def judge_names() -> tuple[str, ...]:
+    """Return the names of all judges, installed or not."""
+    return tuple(sorted(path.parent.name for path in FOLDER.glob("*/judge.*")))
 
 
 @cache
-def missing(name: str) -> str:
-    """Why this judge cannot judge here, and what would let it; empty if it can."""
+def missing_reason(name: str) -> str:
+    """Why this judge cannot run here, and how to install it; empty if it can run."""
     judge = Judge(FOLDER / name)
-    if judge.node and shutil.which("node") is None:
+    if judge.is_node and shutil.which("node") is None:
         return f"judge {name}: there is no node"
-    return "" if judge.stands() else f"judge {name} is not installed: scripts/judges {name}"
+    return "" if judge.is_installed() else f"judge {name} is not installed: scripts/judges {name}"
 
 
-def speaks(name: str) -> bool:
-    """Whether this judge speaks the protocol; others are programs that do a task."""
+def follows_protocol(name: str) -> bool:
+    """Whether this judge follows the protocol; the others are programs that do a task."""
     return (FOLDER / name / "abilities.json").exists()
 
 
-def abilities(name: str) -> dict[str, dict[str, list[str]]]:
-    """What this judge can tell: by dialect and `stream` or `whole`, the fields of an `Answer`.
+def load_abilities(name: str) -> dict[str, dict[str, list[str]]]:
+    """Load the `JudgeResponse` fields that this judge exposes, by dialect and `stream` or `whole`.
 
-    Beside these, `own` names the fields that it tells in words of its own, and `cannot` those that
-    it cannot tell; each with the reason.
+    Also, `own` names the fields that it expresses in its own terms, and `cannot` those that it
+    does not expose; each with the reason.
     """
-    told: dict[str, dict[str, list[str]]] = json.loads(
+    document: dict[str, dict[str, list[str]]] = json.loads(
         (FOLDER / name / "abilities.json").read_bytes()
     )
-    return told
+    return document
 
 
-async def ask(name: str, url: str, asks: Sequence[Ask]) -> list[Answer]:
-    """What this judge hears from a proxy at this URL, in the order of the asks.
+async def run_judge(name: str, url: str, requests: Sequence[JudgeRequest]) -> list[JudgeResponse]:
+    """Send these requests with a judge to the proxy at this URL; return its responses in order.
 
-    Raises `AssertionError` where the judge itself ends badly or leaves one out.
+    Raises `AssertionError` if the judge itself fails or leaves out a response.
     """
     program = next(FOLDER.joinpath(name).glob("judge.*"))
-    out = await run(program, {"url": url, "asks": [asdict(it) for it in asks]})
-    answers = [Answer(**json.loads(line)) for line in out.splitlines()]
-    assert [it.id for it in answers] == [it.id for it in asks], f"judge {name} left some out"
-    return answers
+    stdout = await run_program(
+        program, {"url": url, "asks": [asdict(request) for request in requests]}
+    )
+    responses = [JudgeResponse(**json.loads(line)) for line in stdout.splitlines()]
+    assert [item.id for item in responses] == [item.id for item in requests], (
+        f"judge {name} left some out"
+    )
+    return responses
 
 
-async def run(program: Path, asked: object) -> bytes:
-    """What a program beside a client prints that is asked this, as JSON.
+async def run_program(program: Path, document: object) -> bytes:
+    """Run a judge's program with this document as JSON on stdin, and return its stdout.
 
-    Raises `AssertionError` where it ends badly.
+    Raises `AssertionError` if it exits with an error.
     """
     process = await asyncio.create_subprocess_exec(
         *_command(program),
@@ -122,24 +127,26 @@ async def run(program: Path, asked: object) -> bytes:
         limit=2**26,
     )
     try:
-        async with asyncio.timeout(_TIMEOUT):
-            out, err = await process.communicate(json.dumps(asked).encode())
+        async with asyncio.timeout(_TIMEOUT_S):
+            stdout, stderr = await process.communicate(json.dumps(document).encode())
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert process.returncode == 0, f"judge {program.parent.name}: {err.decode(errors='replace')}"
-    return out
+    assert process.returncode == 0, (
+        f"judge {program.parent.name}: {stderr.decode(errors='replace')}"
+    )
+    return stdout
 
 
 def _command(program: Path) -> tuple[str, str]:
     judge = Judge(program.parent)
-    own = judge.environment / "bin" / "python"
-    python = str(own) if judge.python else sys.executable
-    return "node" if judge.node else python, str(program)
+    venv_python = judge.environment / "bin" / "python"
+    interpreter = str(venv_python) if judge.is_python else sys.executable
+    return "node" if judge.is_node else interpreter, str(program)
 
 
-def _environment(of: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """No proxies of the machine between a judge and us, and no packages but the judge's own."""
-    kept = {name: value for name, value in of if not name.upper().endswith("_PROXY")}
-    return {**kept, "NO_PROXY": "127.0.0.1", "PYTHONPATH": str(PROTOCOL), "PYTHONUTF8": "1"}
+def _environment(variables: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Bypass the machine's HTTP proxies, and make only the judge's own packages importable."""
+    inherited = {name: value for name, value in variables if not name.upper().endswith("_PROXY")}
+    return {**inherited, "NO_PROXY": "127.0.0.1", "PYTHONPATH": str(PROTOCOL), "PYTHONUTF8": "1"}

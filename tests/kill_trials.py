@@ -1,8 +1,8 @@
-"""A recording proxy that is killed at a random moment, and what is left of its recordings.
+"""Kills a recording proxy at a random moment and checks what is left of its recordings.
 
 Used by `test_kill.py` and by `scripts/torture`.  Several clients read numbered messages through
-a real `llm-proxy record`; each notes when it had how many.  After the kill, whatever a client
-had for 50 ms must be in the library once `recover` has run.
+a real `llm-proxy record`; each notes when it had received how many bytes.  Every message that a
+client had received at least 50 ms before the kill must be in the library after `recover`.
 """
 
 from __future__ import annotations
@@ -19,169 +19,184 @@ from random import Random
 from typing import Final
 from urllib.parse import urlsplit
 
-from cli_process import serving
+from cli_process import running_server
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
 from llm_proxy.shell.recording.recovery import KeptFile
-from raw_http import post
+from raw_http import build_http_request
 from stub_upstream import Connection, upstream
-from waiting import until
+from waiting import wait_until
 
-SETTLED: Final = 0.05
-"""Seconds after which a message that was received survives anything."""
-_CLIENTS: Final = 5
-_LETTERS: Final = "abc \u00e9\u65e5\U0001f600\n\\"
-_NAME: Final = re.compile(rb'"stream":(\d+),')
+SURVIVAL_DELAY_S: Final = 0.05
+"""Seconds after which a received message must survive a kill of the proxy."""
+_CLIENT_COUNT: Final = 5
+_TEXT_CHARS: Final = "abc \u00e9\u65e5\U0001f600\n\\"
+_STREAM_NUMBER: Final = re.compile(rb'"stream":(\d+),')
 
 
 @dataclass
-class Stream:
-    """One response, as its client saw it."""
+class ReceivedStream:
+    """One response, as its client received it."""
 
     data: bytearray = field(default_factory=bytearray)
-    stamps: list[tuple[float, int]] = field(default_factory=list)
-    """When there were how many bytes of body, in seconds of the loop's clock."""
+    sizes_over_time: list[tuple[float, int]] = field(default_factory=list)
+    """Pairs of time, in seconds of the event loop's clock, and body size in bytes."""
 
-    def messages_until(self, moment: float) -> bytes:
-        """The messages that were whole by then."""
-        size = max((size for at, size in self.stamps if at <= moment), default=0)
+    def complete_messages_at(self, moment: float) -> bytes:
+        """Return the messages that were complete by then."""
+        size = max((size for at, size in self.sizes_over_time if at <= moment), default=0)
         return bytes(self.data[: self.data.rfind(b"\n\n", 0, size) + 2]) if size else b""
 
 
 @dataclass(frozen=True, slots=True)
 class KillVerdict:
-    """What a kill left behind."""
+    """The result of one kill."""
 
     seed: int
-    streams: int
-    """How many responses had begun."""
-    recovered: int
-    """How many recordings came back."""
-    torn: tuple[str, ...]
-    """Files of the library that cannot be read, and spools that `recover` could not."""
-    messages: int
-    """How many messages had been received in time."""
-    lost: int
-    """How many of them are in no cassette."""
+    stream_count: int
+    """Number of responses that had begun."""
+    recovered_count: int
+    """Number of recordings that were recovered."""
+    unreadable: tuple[str, ...]
+    """Errors of cassettes that cannot be read and of spools that `recover` could not restore."""
+    message_count: int
+    """Number of messages that had been received in time."""
+    lost_count: int
+    """Number of these messages that are in no cassette."""
 
     @property
-    def well(self) -> bool:
-        """Whether nothing is torn and nothing lost."""
-        return not self.torn and not self.lost
+    def passed(self) -> bool:
+        """Whether nothing is unreadable and no message is lost."""
+        return not self.unreadable and not self.lost_count
 
 
-async def killed(folder: Path, seed: int) -> KillVerdict:
-    """Record, kill, recover, and compare."""
-    roll = Random(f"kill {seed}")
-    seen: dict[int, Stream] = {}
+async def run_kill_trial(folder: Path, seed: int) -> KillVerdict:
+    """Record, kill the proxy, recover, and compare."""
+    rng = Random(f"kill {seed}")
+    streams: dict[int, ReceivedStream] = {}
     options = ("--cassettes", str(folder / "cassettes"), "--spool", str(folder / "spool"))
-    async with upstream(_numbered(seed)) as live:
-        target = f"default={live.url}"
-        async with serving("record", *options, "--upstream", target, folder=folder) as running:
+    async with upstream(_numbered_messages(seed)) as live_upstream:
+        upstream_option = f"default={live_upstream.url}"
+        async with running_server(
+            "record", *options, "--upstream", upstream_option, folder=folder
+        ) as running:
             clients = [
-                asyncio.ensure_future(_read_for_ever(running.url, number, seen))
-                for number in range(_CLIENTS)
+                asyncio.ensure_future(_read_repeatedly(running.url, client_number, streams))
+                for client_number in range(_CLIENT_COUNT)
             ]
-            await until(lambda: bool(seen))
-            await asyncio.sleep(roll.uniform(0.02, 0.7))
-            moment = asyncio.get_running_loop().time()
+            await wait_until(lambda: bool(streams))
+            await asyncio.sleep(rng.uniform(0.02, 0.7))
+            killed_at = asyncio.get_running_loop().time()
             running.process.kill()
             await running.process.wait()
         for client in clients:
             client.cancel()
             with suppress(asyncio.CancelledError):
                 await client
-    return _judge(folder, seed, seen, moment - SETTLED)
+    return _judge(folder, seed, streams, killed_at - SURVIVAL_DELAY_S)
 
 
-def _numbered(seed: int) -> Callable[[Connection], Awaitable[None]]:
+def _numbered_messages(seed: int) -> Callable[[Connection], Awaitable[None]]:
     """An upstream that streams numbered messages, some milliseconds apart."""
-    names = count(1)
+    stream_numbers = count(1)
 
     async def script(connection: Connection) -> None:
-        name = next(names)
-        roll = Random(f"stream {seed} {name}")
+        stream_number = next(stream_numbers)
+        rng = Random(f"stream {seed} {stream_number}")
         await connection.begin()
-        for number in range(roll.choice([3, 30, 300])):
-            text = "".join(roll.choices(_LETTERS, k=roll.choice([5, 100, 2000])))
-            event = {"stream": name, "number": number, "text": text}
+        for number in range(rng.choice([3, 30, 300])):
+            text = "".join(rng.choices(_TEXT_CHARS, k=rng.choice([5, 100, 2000])))
+            event = {"stream": stream_number, "number": number, "text": text}
             payload = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
             message = f"data: {payload}\n\n".encode()
-            cut = roll.randrange(len(message))
+            cut = rng.randrange(len(message))
             for piece in filter(None, (message[:cut], message[cut:])):
                 await connection.chunk(piece)
-            await asyncio.sleep(roll.uniform(0, 0.008))
+            await asyncio.sleep(rng.uniform(0, 0.008))
         await connection.chunk(b"data: [DONE]\n\n")
         await connection.finish()
 
     return script
 
 
-async def _read_for_ever(url: str, number: int, seen: dict[int, Stream]) -> None:
-    """Ask again and again; every second client asks the same thing each time."""
+async def _read_repeatedly(
+    url: str, client_number: int, streams: dict[int, ReceivedStream]
+) -> None:
+    """Send requests until the proxy is killed; every second client repeats the same one."""
     with suppress(OSError, asyncio.IncompleteReadError):
-        for again in count():
-            content = f"client {number}" + (f", request {again}" if number % 2 else "")
-            await _read_one(url, content, seen)
+        for attempt in count():
+            content = f"client {client_number}" + (
+                f", request {attempt}" if client_number % 2 else ""
+            )
+            await _read_response(url, content, streams)
 
 
-async def _read_one(url: str, content: str, seen: dict[int, Stream]) -> None:
+async def _read_response(url: str, content: str, streams: dict[int, ReceivedStream]) -> None:
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": content}]}
-    request = post("/v1/chat/completions", json.dumps(body).encode(), f"Host: {parts.netloc}")
+    request = build_http_request(
+        "/v1/chat/completions", json.dumps(body).encode(), f"Host: {parts.netloc}"
+    )
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-    stream = Stream()
+    stream = ReceivedStream()
     try:
         writer.write(request)
         await reader.readuntil(b"\r\n\r\n")
         while size := int(await reader.readuntil(b"\r\n"), 16):
             stream.data += (await reader.readexactly(size + 2))[:-2]
-            stream.stamps.append((loop.time(), len(stream.data)))
-            if (name := _NAME.search(stream.data)) is not None:
-                seen[int(name[1])] = stream
+            stream.sizes_over_time.append((loop.time(), len(stream.data)))
+            if (match := _STREAM_NUMBER.search(stream.data)) is not None:
+                streams[int(match[1])] = stream
         await reader.readexactly(2)
     finally:
         writer.close()
 
 
-def _judge(folder: Path, seed: int, seen: dict[int, Stream], moment: float) -> KillVerdict:
-    torn = [*_torn(folder / "cassettes")]
+def _judge(
+    folder: Path, seed: int, streams: dict[int, ReceivedStream], deadline: float
+) -> KillVerdict:
+    unreadable = [*_unreadable_files(folder / "cassettes")]
     results = list(recovery.recover_spools(Library(folder / "cassettes"), folder / "spool"))
-    torn += [result.reason for result in results if isinstance(result, KeptFile)]
-    torn += _torn(folder / "cassettes")
-    stored = _bodies(folder / "cassettes")
-    messages = lost = 0
-    for name, stream in seen.items():
-        had = stream.messages_until(moment).split(b"\n\n")[:-1]
-        have = stored.get(name, b"").split(b"\n\n")[:-1]
-        messages += len(had)
-        lost += sum(mine != its for mine, its in zip(had, have, strict=False))
-        lost += max(0, len(had) - len(have))
-    recovered = sum(not isinstance(result, KeptFile) for result in results)
-    return KillVerdict(seed, len(seen), recovered, tuple(torn), messages, lost)
+    unreadable += [result.reason for result in results if isinstance(result, KeptFile)]
+    unreadable += _unreadable_files(folder / "cassettes")
+    stored_bodies = _stored_bodies(folder / "cassettes")
+    message_count = lost_count = 0
+    for stream_number, stream in streams.items():
+        received_messages = stream.complete_messages_at(deadline).split(b"\n\n")[:-1]
+        stored_messages = stored_bodies.get(stream_number, b"").split(b"\n\n")[:-1]
+        message_count += len(received_messages)
+        lost_count += sum(
+            received != stored
+            for received, stored in zip(received_messages, stored_messages, strict=False)
+        )
+        lost_count += max(0, len(received_messages) - len(stored_messages))
+    recovered_count = sum(not isinstance(result, KeptFile) for result in results)
+    return KillVerdict(
+        seed, len(streams), recovered_count, tuple(unreadable), message_count, lost_count
+    )
 
 
-def _torn(root: Path) -> list[str]:
+def _unreadable_files(root: Path) -> list[str]:
     library = Library(root)
     library.refresh()
-    torn = []
-    for path in library.files():
+    unreadable = []
+    for path in library.cassette_paths():
         try:
             library.load_cassette(path)
         except CassetteError as error:
-            torn.append(str(error))
-    return torn
+            unreadable.append(str(error))
+    return unreadable
 
 
-def _bodies(root: Path) -> dict[int, bytes]:
-    """What is stored of each stream, by its name."""
+def _stored_bodies(root: Path) -> dict[int, bytes]:
+    """Return the stored body of each stream, by the stream's number."""
     library = Library(root)
     library.refresh()
     bodies = {}
-    for path in library.files():
+    for path in library.cassette_paths():
         body = library.load_cassette(path).body
-        if (name := _NAME.search(body)) is not None:
-            bodies[int(name[1])] = body
+        if (match := _STREAM_NUMBER.search(body)) is not None:
+            bodies[int(match[1])] = body
     return bodies

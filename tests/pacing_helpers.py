@@ -1,4 +1,4 @@
-"""What the tests of paces are made of: a player of takes, and spans of any kind."""
+"""Helpers of the pacing tests: a take player, and a strategy for duration distributions."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ from hypothesis import strategies as st
 from llm_proxy.modes import TakePlayer
 from llm_proxy.pacing import Pace
 from llm_proxy.pacing.distributions import (
-    Distribution,
-    FixedSpan,
-    LognormalSpan,
-    NormalSpan,
-    UniformSpan,
+    DurationDistribution,
+    FixedDistribution,
+    LognormalDistribution,
+    NormalDistribution,
+    UniformDistribution,
 )
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 
 T = TypeVar("T")
 
 
-async def aside(function: Callable[[], T]) -> T:
-    """At once."""
+async def run_inline(function: Callable[[], T]) -> T:
+    """Run the function in the event loop instead of in a thread."""
     return function()
 
 
-def player(pace: Pace) -> TakePlayer:
-    """Plays every take at this pace, with seed 0."""
-    return TakePlayer(PaceRegistry(pace), aside)
+def make_player(pace: Pace) -> TakePlayer:
+    """Return a player that plays every take at this pace, with seed 0."""
+    return TakePlayer(PaceRegistry(pace), run_inline)
 
 
-MS: Final = st.integers(0, 86_400_000_000).map(lambda it: it / 1000)
-SPANS: Final[st.SearchStrategy[Distribution]] = st.one_of(
-    MS.map(FixedSpan),
-    st.tuples(MS, MS).map(lambda it: UniformSpan(min(it), max(it))),
-    st.builds(NormalSpan, MS, MS),
-    st.builds(LognormalSpan, MS, st.integers(0, 5_000_000).map(lambda it: it / 1e6)),
+DURATIONS_MS: Final = st.integers(0, 86_400_000_000).map(lambda microseconds: microseconds / 1000)
+DISTRIBUTIONS: Final[st.SearchStrategy[DurationDistribution]] = st.one_of(
+    DURATIONS_MS.map(FixedDistribution),
+    st.tuples(DURATIONS_MS, DURATIONS_MS).map(
+        lambda bounds: UniformDistribution(min(bounds), max(bounds))
+    ),
+    st.builds(NormalDistribution, DURATIONS_MS, DURATIONS_MS),
+    st.builds(
+        LognormalDistribution,
+        DURATIONS_MS,
+        st.integers(0, 5_000_000).map(lambda millionths: millionths / 1e6),
+    ),
 )

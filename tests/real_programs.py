@@ -1,8 +1,8 @@
-"""Real programs that people point at us, each with one small task: to write a file with a tool.
+"""Runs real programs behind the proxy, each with one small task: to write a file with a tool.
 
-Each starts from the same state whenever it is started: a home of its own that is made anew, the
-same folder, an empty work folder, a day that does not end.  What it asks then is the same, too,
-but for what it rolls itself.
+Each run starts from the same state: a new home folder, the same paths, an empty work folder, and
+a time zone in which the date does not change.  So the program sends the same requests in every
+run, apart from values that it generates at random.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from cli_process import Ran, started
+from cli_process import CommandResult, running_command
 
 JUDGES: Final = Path(__file__).parent / "judges"
 KEY: Final = "sk-canary-of-a-test"
 
 _PROMPT: Final = "Make the file greeting.txt."
-_WITHIN: Final = 100.0
-"""Seconds that a program may take; they need one or two."""
+_TIMEOUT_S: Final = 100.0
+"""Time limit in seconds of one run; a program needs one or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, and how it is told to do its task at the proxy that started it."""
+    """A program, and how it is started to do its task through the proxy."""
 
     name: str
-    """The folder of its lock, below `judges`."""
+    """The folder of its lock file, below `judges`."""
     launcher: str
-    """What Node runs, below the lock's folder."""
+    """The script that Node runs, relative to that folder."""
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
-    furnish: Callable[[Path], None]
-    """Puts into an empty home what the program must find there."""
-    asks: str
-    """The request line of everything that it asks."""
-    rolls: frozenset[str]
-    """Where its requests differ from run to run, `*` for any place in a list."""
-    late: str = ""
-    """Arguments that a shell completes from the environment that the proxy gives its child."""
+    prepare_home: Callable[[Path], None]
+    """Writes the files that the program needs into an empty home folder."""
+    request_line: str
+    """The request line of all its requests."""
+    varying_paths: frozenset[str]
+    """JSON paths at which its requests differ between runs; `*` is any index of a list."""
+    shell_arguments: str = ""
+    """Arguments that a shell expands from the environment that the proxy gives its child."""
 
     @property
-    def missing(self) -> str:
-        """Why the program cannot run here; empty if it can."""
+    def missing_reason(self) -> str:
+        """Why the program cannot run here; empty if it can run."""
         if shutil.which("node") is None:
             return "there is no node"
         if not (JUDGES / self.name / self.launcher).is_file():
@@ -54,66 +54,71 @@ class Program:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What starts the program."""
-        launched = ("node", str(JUDGES / self.name / self.launcher), *self.arguments)
-        return ("sh", "-c", f'exec "$@" {self.late}', "sh", *launched)
+        """The command line that starts the program."""
+        launch_command = ("node", str(JUDGES / self.name / self.launcher), *self.arguments)
+        return ("sh", "-c", f'exec "$@" {self.shell_arguments}', "sh", *launch_command)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a program works: the same paths at every start."""
+class Workspace:
+    """The folders in which a program runs: the same paths in every run."""
 
     root: Path
 
     @property
-    def file(self) -> Path:
-        """The file that the task is about."""
+    def task_file(self) -> Path:
+        """The file that the task creates."""
         return self.root / "work" / "greeting.txt"
 
-    def clear(self) -> None:
-        """Back to the start: nothing but the cassettes stays."""
+    def reset(self) -> None:
+        """Restore the initial state; only the cassettes are kept."""
         for name in ("home", "work", "temporary"):
             shutil.rmtree(self.root / name, ignore_errors=True)
             (self.root / name).mkdir()
 
 
-async def work(
-    mode: str, *options: str, program: Program, place: Place, offline: str, zone: str = ""
-) -> Ran:
-    """`llm-proxy MODE -- PROGRAM` from the program's start to its end.
+async def run_program(
+    mode: str,
+    *options: str,
+    program: Program,
+    workspace: Workspace,
+    offline: str,
+    timezone: str = "",
+) -> CommandResult:
+    """Run `llm-proxy MODE -- PROGRAM` until the program exits.
 
-    `offline` is a URL at which nobody listens: the proxy that the program has to all the world.
-    It is about noon where no time zone is given.
+    `offline` is a URL at which nothing listens: the program's HTTP proxy for all other hosts.
+    Without `timezone`, the program's local time is about noon.
     """
-    place.clear()
-    program.furnish(place.root / "home")
+    workspace.reset()
+    program.prepare_home(workspace.root / "home")
     env = {
-        "HOME": str(place.root / "home"),
-        "TMPDIR": str(place.root / "temporary"),
-        "TZ": zone or noon(),
+        "HOME": str(workspace.root / "home"),
+        "TMPDIR": str(workspace.root / "temporary"),
+        "TZ": timezone or noon_timezone(),
         "HTTPS_PROXY": offline,
         "HTTP_PROXY": offline,
         **program.environment,
     }
-    cassettes = ("--cassettes", str(place.root / "cassettes"))
+    cassettes = ("--cassettes", str(workspace.root / "cassettes"))
     arguments = (mode, *cassettes, *options, "--", *program.command)
-    async with started(*arguments, folder=place.file.parent, env=env) as running:
-        return await running.ended(_WITHIN)
+    async with running_command(*arguments, folder=workspace.task_file.parent, env=env) as running:
+        return await running.wait_for_end(_TIMEOUT_S)
 
 
-def noon() -> str:
-    """A time zone in which it is about noon.
+def noon_timezone() -> str:
+    """Return a time zone in which it is about noon.
 
-    Programs tell the model the date, which may not change between two runs.
+    Programs send the date to the model, and it must not change between two runs.
     """
     return f"Etc/GMT{datetime.now(UTC).hour - 12:+d}"
 
 
-def _furnish_claude(home: Path) -> None:
+def _prepare_claude_home(home: Path) -> None:
     (home / ".claude.json").write_text(f'{{"userID": "{"a" * 64}"}}')
 
 
-def _furnish_codex(home: Path) -> None:
+def _prepare_codex_home(home: Path) -> None:
     (home / ".codex").mkdir()
     (home / ".codex" / "config.toml").write_text(_CODEX_CONFIG)
 
@@ -141,9 +146,9 @@ CLAUDE_CODE: Final = Program(
         "--session-id", "11111111-2222-4333-8444-555555555555",
     ),
     environment={"ANTHROPIC_API_KEY": KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
-    furnish=_furnish_claude,
-    asks="POST /v1/messages?beta=true HTTP/1.1",
-    rolls=frozenset(),
+    prepare_home=_prepare_claude_home,
+    request_line="POST /v1/messages?beta=true HTTP/1.1",
+    varying_paths=frozenset(),
 )  # fmt: skip
 CODEX: Final = Program(
     name="codex",
@@ -152,8 +157,8 @@ CODEX: Final = Program(
         "exec", _PROMPT, "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
     ),
     environment={"OPENAI_API_KEY": KEY},
-    furnish=_furnish_codex,
-    asks="POST /v1/responses HTTP/1.1",
-    rolls=frozenset(("$.client_metadata", "$.input[*].id", "$.prompt_cache_key")),
-    late='-c "model_providers.proxied.base_url=\\"$OPENAI_BASE_URL\\""',
+    prepare_home=_prepare_codex_home,
+    request_line="POST /v1/responses HTTP/1.1",
+    varying_paths=frozenset(("$.client_metadata", "$.input[*].id", "$.prompt_cache_key")),
+    shell_arguments='-c "model_providers.proxied.base_url=\\"$OPENAI_BASE_URL\\""',
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A turn, held against what a client heard of it."""
+"""Compares a turn with the response that a client received."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from judge_runner import Answer
+from judge_runner import JudgeResponse
 from llm_proxy.turns import Json, Reasoning, Refusal, ToolCall, Turn
 
 
-def differences(answer: Answer, turn: Turn, fields: Sequence[str]) -> list[str]:
-    """Those of these fields of an answer in which the client heard something else."""
-    ours, theirs = _of_turn(turn), _of_answer(answer)
-    if not all(item["id"] for item in answer.calls or ()):  # a client that drops the ids
-        ours["calls"], theirs["calls"] = _nameless(ours["calls"]), _nameless(theirs["calls"])
-    return [name for name in fields if ours[name] != theirs[name]]
+def differing_fields(response: JudgeResponse, turn: Turn, fields: Sequence[str]) -> list[str]:
+    """Return the names of those fields in which the client's response differs from the turn."""
+    expected, actual = _turn_fields(turn), _response_fields(response)
+    if not all(item["id"] for item in response.calls or ()):  # a client that drops the ids
+        expected["calls"], actual["calls"] = (
+            _without_ids(expected["calls"]),
+            _without_ids(actual["calls"]),
+        )
+    return [name for name in fields if expected[name] != actual[name]]
 
 
-def _of_turn(turn: Turn) -> dict[str, Any]:
+def _turn_fields(turn: Turn) -> dict[str, Any]:
     usage = turn.usage
     return {
         "text": turn.text,
         "reasoning": "".join(part.text for part in turn.parts if isinstance(part, Reasoning)),
         "refusal": "".join(part.text for part in turn.parts if isinstance(part, Refusal)),
         "calls": [
-            (part.id, part.name, _value(part.arguments))
+            (part.id, part.name, _parse_arguments(part.arguments))
             for part in turn.parts
             if isinstance(part, ToolCall)
         ],
@@ -35,27 +38,27 @@ def _of_turn(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _of_answer(answer: Answer) -> dict[str, Any]:
-    usage = answer.usage
+def _response_fields(response: JudgeResponse) -> dict[str, Any]:
+    usage = response.usage
     return {
-        "text": answer.text,
-        "reasoning": answer.reasoning,
-        "refusal": answer.refusal,
+        "text": response.text,
+        "reasoning": response.reasoning,
+        "refusal": response.refusal,
         "calls": [
-            (item["id"], item["name"], item["arguments"] or {}) for item in answer.calls or ()
+            (item["id"], item["name"], item["arguments"] or {}) for item in response.calls or ()
         ],
-        "finish": answer.finish or "",
+        "finish": response.finish or "",
         "usage": usage and (usage["input"], usage["output"]),
-        "error": answer.error is not None,
+        "error": response.error is not None,
     }
 
 
-def _nameless(calls: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _without_ids(calls: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [item[1:] for item in calls]
 
 
-def _value(arguments: str) -> Json:
-    """The arguments of a call; none at all are none, however a client gives them."""
+def _parse_arguments(arguments: str) -> Json:
+    """Parse the arguments of a call; no arguments are an empty object."""
     try:
         value: Json = json.loads(arguments or "{}")
     except ValueError:

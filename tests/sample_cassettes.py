@@ -1,4 +1,4 @@
-"""A small library to look at: one cassette of each kind, and what is wrong beside them."""
+"""A small sample library: cassettes of each kind, and damaged files beside them."""
 
 from __future__ import annotations
 
@@ -6,46 +6,60 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.exchange import Ending, ResponseHead
-from raw_http import post
-from stored_cassettes import Answer, chat, event, put, says
+from raw_http import build_http_request
+from stored_cassettes import (
+    StoredResponse,
+    chat_event,
+    raw_chat_request,
+    text_response,
+    write_cassettes,
+)
 
-ESC: Final = "\x1b]0;owned\x07\x1b[2J"
-"""What sets a terminal's title and clears it."""
+TERMINAL_ESCAPE: Final = "\x1b]0;owned\x07\x1b[2J"
+"""Escape sequences that set a terminal's title and clear its screen."""
 
-OPAQUE: Final = post("/v1/realtime/sessions", b'{"model":"gpt-5","input":"hi"}')
-PLAIN: Final = ResponseHead(200, "OK", (("Content-Type", "text/plain"),), "close")
-
-
-def complete(folder: Path, *texts: str, content: str = "hi") -> Path:
-    """A complete stream that says these texts."""
-    return put(folder, chat(content), says(*(texts or ("Hel", "lo")), gap=20))[0]
-
-
-def partial(folder: Path) -> Path:
-    """A stream that the upstream reset."""
-    broken = Answer(((5.0, event("Hel")),), Ending.RST, 9.5)
-    return put(folder, chat("broken"), broken)[0]
+OPAQUE_REQUEST: Final = build_http_request(
+    "/v1/realtime/sessions", b'{"model":"gpt-5","input":"hi"}'
+)
+PLAIN_TEXT_HEAD: Final = ResponseHead(200, "OK", (("Content-Type", "text/plain"),), "close")
 
 
-def unproven(folder: Path) -> Path:
-    """An opaque body that only a close delimits."""
-    return put(folder, OPAQUE, Answer(((5.0, b"text"),), head=PLAIN))[0]
+def write_complete(folder: Path, *texts: str, content: str = "hi") -> Path:
+    """Write a complete stream of these texts."""
+    return write_cassettes(
+        folder, raw_chat_request(content), text_response(*(texts or ("Hel", "lo")), gap=20)
+    )[0]
 
 
-def in_session(folder: Path, name: str) -> Path:
-    """A complete stream of a named session."""
-    return put(folder, chat("hi", path=f"/@{name}/v1/chat/completions"), says("Hi"))[0]
+def write_partial(folder: Path) -> Path:
+    """Write a stream that the upstream reset."""
+    reset_response = StoredResponse(((5.0, chat_event("Hel")),), Ending.RST, 9.5)
+    return write_cassettes(folder, raw_chat_request("broken"), reset_response)[0]
 
 
-def torn(folder: Path) -> Path:
-    """A file that a crash of somebody else's tool tore."""
-    path = complete(folder, content="torn")
+def write_unproven(folder: Path) -> Path:
+    """Write an opaque body that only the connection's close delimits."""
+    return write_cassettes(
+        folder, OPAQUE_REQUEST, StoredResponse(((5.0, b"text"),), head=PLAIN_TEXT_HEAD)
+    )[0]
+
+
+def write_in_session(folder: Path, name: str) -> Path:
+    """Write a complete stream of a named session."""
+    return write_cassettes(
+        folder, raw_chat_request("hi", path=f"/@{name}/v1/chat/completions"), text_response("Hi")
+    )[0]
+
+
+def write_truncated(folder: Path) -> Path:
+    """Write a cassette that another tool's crash truncated."""
+    path = write_complete(folder, content="torn")
     path.write_bytes(path.read_bytes()[:-20])
     return path
 
 
-def rewritten(path: Path, old: str, new: str) -> None:
-    """Edit a file by hand."""
+def replace_in_file(path: Path, old: str, new: str) -> None:
+    """Replace text in a file; the old text must occur in it."""
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")

@@ -1,4 +1,4 @@
-"""Scenarios that a server in this process plays, and the same question in the words of dialects."""
+"""Serves scenarios from a server in this process, and encodes one request in each dialect."""
 
 from __future__ import annotations
 
@@ -29,81 +29,91 @@ from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Journal, JournalEntry, SimulatedDetails
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn
-from raw_http import Raw, ask, post
+from raw_http import RawResponse, build_http_request, send_request
 
 JsonObject = dict[str, Any]
 
 REPORT: Final = "agent__final_report"
 
 
-def script(*turns: JsonObject, name: str = "refund", **fields: Any) -> JsonObject:
-    """A scenario of these turns, numbered by their places."""
+def scenario_document(*turns: JsonObject, name: str = "refund", **fields: Any) -> JsonObject:
+    """A scenario of these turns, numbered in order."""
     numbered = [{"turn": number} | turn for number, turn in enumerate(turns, 1)]
     return {"id": name, "description": "Of a test.", "turns": numbered} | fields
 
 
-def says(text: str = "Hello.", /, **fields: Any) -> JsonObject:
-    """A turn that says this; `fields` are those of the turn."""
+def text_turn(text: str = "Hello.", /, **fields: Any) -> JsonObject:
+    """A turn that responds with this text; `fields` are further fields of the turn."""
     return {"response": {"kind": "text", "assistantText": text}} | fields
 
 
-def calls(*names: str, **fields: Any) -> JsonObject:
-    """A turn that calls these tools, each with a city."""
-    wanted = [{"toolName": name, "arguments": {"city": "Rome"}} for name in names]
-    return {"response": {"kind": "tool-call", "toolCalls": wanted}} | fields
+def tool_call_turn(*names: str, **fields: Any) -> JsonObject:
+    """A turn that calls these tools, each with a city as its argument."""
+    tool_calls = [{"toolName": name, "arguments": {"city": "Rome"}} for name in names]
+    return {"response": {"kind": "tool-call", "toolCalls": tool_calls}} | fields
 
 
-def answering(kind: str, **fields: Any) -> JsonObject:
-    """A scenario of one turn with this answer."""
-    return script({"response": {"kind": kind} | fields})
+def single_turn_scenario(kind: str, **fields: Any) -> JsonObject:
+    """A scenario of one turn with a response of this kind."""
+    return scenario_document({"response": {"kind": kind} | fields})
 
 
-# In words alone
+# Without HTTP
 
 
-def read(document: JsonObject) -> Scenario:
-    """The scenario that a document spells."""
+def parse_scenario(document: JsonObject) -> Scenario:
+    """Parse a scenario document."""
     return loading.parse_struct(Scenario, "a test", json.dumps(document))
 
 
-def scripted(document: JsonObject) -> LocatedScenario:
-    """The same, as if it stood in a file."""
-    return LocatedScenario(read(document), "a.yaml", 1)
+def locate_scenario(document: JsonObject) -> LocatedScenario:
+    """Parse a scenario document as if it came from a file."""
+    return LocatedScenario(parse_scenario(document), "a.yaml", 1)
 
 
-def cue(
-    *said: str, scenario: str = "", seed: str = "s", session: str = "default", **conversation: Any
+def make_match_context(
+    *texts: str,
+    scenario: str = "",
+    seed: str = "s",
+    session: str = "default",
+    **conversation_fields: Any,
 ) -> MatchContext:
-    """A request of chat in which user and model say these in turn."""
+    """The match context of a chat request in which user and model alternate these texts."""
     messages = tuple(
         RequestMessage("assistant" if number % 2 else "user", (Text(text),))
-        for number, text in enumerate(said)
+        for number, text in enumerate(texts)
     )
-    asked = Conversation(**{"messages": messages} | conversation)
-    about = {"model": "m", "path": "/v1/chat/completions", "provider": "openai"}
+    conversation_state = Conversation(**{"messages": messages} | conversation_fields)
+    request_fields = {"model": "m", "path": "/v1/chat/completions", "provider": "openai"}
     return MatchContext(
-        asked, {}, **about, dialect="openai-chat", session=session, seed=seed, scenario=scenario
+        conversation_state,
+        {},
+        **request_fields,
+        dialect="openai-chat",
+        session=session,
+        seed=seed,
+        scenario_id=scenario,
     )
 
 
-def directed(
-    document: JsonObject, on: MatchContext, attempts: FailureCounter | None = None
+def respond_to(
+    document: JsonObject, context: MatchContext, attempts: FailureCounter | None = None
 ) -> ScriptedResponse:
-    """What a scenario answers."""
+    """Return a scenario's response."""
     return scripted_response(
-        ChosenScenario(scripted(document), ""), on, attempts or FailureCounter()
+        ChosenScenario(locate_scenario(document), ""), context, attempts or FailureCounter()
     )
 
 
-def turn_of(direction: ScriptedResponse) -> Turn:
-    """The turn that a direction says."""
-    assert isinstance(direction.action, SendTurns)
-    [turn] = direction.action.turns
+def turn_of_response(response: ScriptedResponse) -> Turn:
+    """Return the only turn of a response."""
+    assert isinstance(response.action, SendTurns)
+    [turn] = response.action.turns
     return turn
 
 
-def reported(turn: Turn) -> JsonObject:
-    """What the final report of a turn says, with the text before it as `said`."""
+def report_fields(turn: Turn) -> JsonObject:
+    """Return the arguments of a turn's final report, with the turn's text as `said`."""
     *_, call = turn.parts
     assert isinstance(call, ToolCall)
     assert call.name == REPORT
@@ -111,19 +121,19 @@ def reported(turn: Turn) -> JsonObject:
     return {"said": turn.text} | arguments
 
 
-def error_turn(message: str) -> JsonObject:
-    """What is reported of a check that failed so."""
-    return _failure("Scenario validation failed.", f"# Test Harness Error\n\n{message}")
+def check_failure_report(message: str) -> JsonObject:
+    """The report of a failed check with this message."""
+    return _failure_report("Scenario validation failed.", f"# Test Harness Error\n\n{message}")
 
 
-def fallback(message: str) -> JsonObject:
-    """What is reported of a turn that a scenario does not have."""
-    return _failure("Encountered scenario mismatch.", f"# Scenario Failure\n\n{message}")
+def missing_turn_report(message: str) -> JsonObject:
+    """The report of a turn that the scenario does not have."""
+    return _failure_report("Encountered scenario mismatch.", f"# Scenario Failure\n\n{message}")
 
 
-def _failure(said: str, content: str) -> JsonObject:
+def _failure_report(text: str, content: str) -> JsonObject:
     return {
-        "said": said,
+        "said": text,
         "status": "failure",
         "report_format": "markdown",
         "report_content": content,
@@ -134,27 +144,27 @@ def _failure(said: str, content: str) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A request, before any dialect spells it."""
+class RequestSpec:
+    """A request, independent of any dialect."""
 
-    said: tuple[str, ...] = ("refund",)
-    """What the user and the model said, in turn."""
+    texts: tuple[str, ...] = ("refund",)
+    """Message texts; user and model alternate."""
     system: str = ""
     tools: tuple[str, ...] = ()
     temperature: float | None = None
     top_p: float | None = None
-    reasons: bool | None = None
-    """Whether reasoning is switched on, or off; None where nothing is said of it."""
+    reasoning: bool | None = None
+    """Whether reasoning is switched on or off; None if the request does not specify it."""
     stream: bool = True
     more: Mapping[str, Any] | None = None
     """Further fields of the body."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """An answer as it came, and what was said by it."""
+class DecodedResponse:
+    """A response as received, and the turns decoded from it."""
 
-    raw: Raw
+    raw_response: RawResponse
     turns: tuple[Turn, ...]
 
     @property
@@ -165,207 +175,220 @@ class Heard:
 
     @property
     def json(self) -> Any:
-        """The body of a whole answer."""
-        return json.loads(self.raw.body)
+        """The parsed body of a response that is not streamed."""
+        return json.loads(self.raw_response.body)
 
     @property
     def events(self) -> list[Any]:
         """The data of each event of a stream."""
-        lines = self.raw.body.decode().split("\n")
-        data = [line.removeprefix("data: ") for line in lines if line.startswith(("data: ", "{"))]
-        return [item if item == "[DONE]" else json.loads(item) for item in data]
+        lines = self.raw_response.body.decode().split("\n")
+        events_data = [
+            line.removeprefix("data: ") for line in lines if line.startswith(("data: ", "{"))
+        ]
+        return [item if item == "[DONE]" else json.loads(item) for item in events_data]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A server that plays, and what happened on it."""
+class ScenarioServer:
+    """A running server that serves scenarios, and its journal."""
 
     url: str
     journal: Journal
 
-    async def ask(
-        self, dialect: str = "openai-chat", *, session: str = "", header: str = "", **about: Any
-    ) -> Heard:
-        """Ask in this dialect; `about` is a `LastMessage`'s, `header` one more of HTTP's."""
-        request = spelled(dialect, Question(**about))
-        ours = [header] if header else []
+    async def send(
+        self,
+        dialect: str = "openai-chat",
+        *,
+        session: str = "",
+        header: str = "",
+        **spec_fields: Any,
+    ) -> DecodedResponse:
+        """Send a `RequestSpec` of these fields in this dialect; `header` is one more header."""
+        request = encode_request(dialect, RequestSpec(**spec_fields))
+        proxy_headers = [header] if header else []
         if session:
-            ours.append(f"{SESSION_HEADER}: {session}")
+            proxy_headers.append(f"{SESSION_HEADER}: {session}")
         target = f"{request.path}?{request.query}" if request.query else request.path
-        theirs = [f"{name}: {value}" for name, value in request.headers]
-        raw = await ask(self.url, post(target, request.body, *theirs, *ours))
-        return Heard(raw, _turns(request, raw))
+        request_headers = [f"{name}: {value}" for name, value in request.headers]
+        raw = await send_request(
+            self.url, build_http_request(target, request.body, *request_headers, *proxy_headers)
+        )
+        return DecodedResponse(raw, _decode_turns(request, raw))
 
-    async def page(self, path: str, body: bytes = b"", method: str = "GET") -> Any:
-        """One of the proxy's own pages."""
-        raw = await ask(self.url, post(f"/_proxy/{path}", body, method=method))
+    async def request_proxy_page(self, path: str, body: bytes = b"", method: str = "GET") -> Any:
+        """Request one of the proxy's own pages and parse its JSON."""
+        raw = await send_request(
+            self.url, build_http_request(f"/_proxy/{path}", body, method=method)
+        )
         return json.loads(raw.body)
 
     @property
     def entries(self) -> list[JournalEntry]:
-        """The requests, in the order in which they came."""
+        """The journal entries of all requests, in order of arrival."""
         return list(self.journal.entries)
 
     @property
-    def last(self) -> SimulatedDetails:
-        """What the latest answer followed."""
+    def last_simulated(self) -> SimulatedDetails:
+        """The simulation details of the latest request."""
         simulated = self.journal.entries[-1].simulated
         assert simulated is not None
         return simulated
 
 
-def plain(heard: Heard) -> list[tuple[str, ...]]:
-    """What was said, without what a wire adds to it."""
-    told: list[tuple[str, ...]] = []
-    for part in heard.turn.parts:
+def part_tuples(response: DecodedResponse) -> list[tuple[str, ...]]:
+    """Return a response's parts as tuples, without dialect-specific fields."""
+    tuples: list[tuple[str, ...]] = []
+    for part in response.turn.parts:
         match part:
             case Text(text=text):
-                told.append(("text", text))
+                tuples.append(("text", text))
             case Reasoning(text=text):
-                told.append(("reasoning", text))
+                tuples.append(("reasoning", text))
             case ToolCall(id=call_id, name=name, arguments=arguments):
-                told.append(("call", call_id, name, arguments))
+                tuples.append(("call", call_id, name, arguments))
             case _:
-                told.append((type(part).__name__,))
-    return told
+                tuples.append((type(part).__name__,))
+    return tuples
 
 
 @asynccontextmanager
-async def playing(
-    folder: Path, *documents: JsonObject, mode: ModeName = "simulate", **about: Any
-) -> AsyncIterator[Stage]:
-    """A server that plays these scenarios; `about`: settings, or fields of `SimulationOptions`."""
+async def serve_scenarios(
+    folder: Path, *documents: JsonObject, mode: ModeName = "simulate", **options: Any
+) -> AsyncIterator[ScenarioServer]:
+    """Serve these scenarios; `options`: settings, or fields of `SimulationOptions`."""
     fields = SimulationOptions.__dataclass_fields__
-    simulating = {name: about.pop(name) for name in list(about) if name in fields}
+    simulation_fields = {name: options.pop(name) for name in list(options) if name in fields}
     if documents:
-        simulating["scenarios"] = write(folder, *documents)
-    async with proxy(mode, folder, simulating=SimulationOptions(**simulating), **about) as it:
-        yield Stage(it.url, it.journal)
+        simulation_fields["scenarios"] = write_scenarios(folder, *documents)
+    async with proxy(
+        mode, folder, simulating=SimulationOptions(**simulation_fields), **options
+    ) as running_proxy:
+        yield ScenarioServer(running_proxy.url, running_proxy.journal)
 
 
-def write(folder: Path, *documents: JsonObject) -> Path:
-    """Write scenarios into the file that a server of this folder plays."""
+def write_scenarios(folder: Path, *documents: JsonObject) -> Path:
+    """Write scenarios into the file that a server of this folder loads."""
     path = folder / "scenarios.json"
     path.write_text(json.dumps(documents), "utf-8")
     return path
 
 
-def spelled(dialect: str, question: Question) -> Request:
-    """The question as this dialect's own client asks it."""
-    path, body = _SPELLED[dialect](question)
+def encode_request(dialect: str, spec: RequestSpec) -> Request:
+    """Encode the request as this dialect's own client sends it."""
+    path, body = _REQUEST_ENCODERS[dialect](spec)
     path, _, query = path.partition("?")
-    content = json.dumps(body | dict(question.more or {})).encode()
+    content = json.dumps(body | dict(spec.more or {})).encode()
     headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
     if dialect == "anthropic":
         headers += (("anthropic-version", "2023-06-01"),)
     return Request("POST", path, query, headers, content)
 
 
-def _turns(request: Request, raw: Raw) -> tuple[Turn, ...]:
+def _decode_turns(request: Request, raw: RawResponse) -> tuple[Turn, ...]:
     dialect = find_dialect(request)
     length = raw.header("content-length")
-    framed: Framing = "chunked" if length is None else "length"
-    head = ResponseHead(raw.status, raw.reason, tuple(raw.headers), framed)
+    body_framing: Framing = "chunked" if length is None else "length"
+    head = ResponseHead(raw.status, raw.reason, tuple(raw.headers), body_framing)
     codec = dialect.codec(request, head)
     return dialect.decode(
         DialectResponse(head, codec, tuple(framing.split_messages(codec, raw.body)))
     )
 
 
-def _given(**fields: Any) -> JsonObject:
-    """Those fields that have a value."""
+def _without_empty(**fields: Any) -> JsonObject:
+    """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, [], "", {})}
 
 
-def _messages(question: Question, model: str = "assistant") -> list[JsonObject]:
+def _messages(spec: RequestSpec, model: str = "assistant") -> list[JsonObject]:
     roles = ("user", model)
-    return [{"role": roles[n % 2], "content": text} for n, text in enumerate(question.said)]
+    return [{"role": roles[n % 2], "content": text} for n, text in enumerate(spec.texts)]
 
 
-def _functions(question: Question) -> list[JsonObject]:
-    return [{"type": "function", "function": {"name": tool}} for tool in question.tools]
+def _function_tools(spec: RequestSpec) -> list[JsonObject]:
+    return [{"type": "function", "function": {"name": tool}} for tool in spec.tools]
 
 
-def _switch(question: Question, on: Any, off: Any) -> Any:
-    return None if question.reasons is None else on if question.reasons else off
+def _reasoning_field(spec: RequestSpec, when_enabled: Any, when_disabled: Any) -> Any:
+    return None if spec.reasoning is None else when_enabled if spec.reasoning else when_disabled
 
 
-def _chat(it: Question) -> tuple[str, JsonObject]:
-    system = [{"role": "system", "content": it.system}] if it.system else []
-    usage = {"include_usage": True} if it.stream else None
-    body = {"model": "m", "messages": system + _messages(it), "stream": it.stream}
-    return "/v1/chat/completions", body | _given(
-        tools=_functions(it),
-        temperature=it.temperature,
-        top_p=it.top_p,
-        reasoning_effort=_switch(it, "low", "none"),
+def _chat_body(spec: RequestSpec) -> tuple[str, JsonObject]:
+    system = [{"role": "system", "content": spec.system}] if spec.system else []
+    usage = {"include_usage": True} if spec.stream else None
+    body = {"model": "m", "messages": system + _messages(spec), "stream": spec.stream}
+    return "/v1/chat/completions", body | _without_empty(
+        tools=_function_tools(spec),
+        temperature=spec.temperature,
+        top_p=spec.top_p,
+        reasoning_effort=_reasoning_field(spec, "low", "none"),
         stream_options=usage,
     )
 
 
-def _responses(it: Question) -> tuple[str, JsonObject]:
-    tools = [{"type": "function", "name": name, "parameters": {}} for name in it.tools]
-    body = {"model": "m", "input": _messages(it), "stream": it.stream}
-    return "/v1/responses", body | _given(
-        instructions=it.system,
+def _responses_body(spec: RequestSpec) -> tuple[str, JsonObject]:
+    tools = [{"type": "function", "name": name, "parameters": {}} for name in spec.tools]
+    body = {"model": "m", "input": _messages(spec), "stream": spec.stream}
+    return "/v1/responses", body | _without_empty(
+        instructions=spec.system,
         tools=tools,
-        temperature=it.temperature,
-        top_p=it.top_p,
-        reasoning=_switch(it, {"effort": "low"}, {"effort": "none"}),
+        temperature=spec.temperature,
+        top_p=spec.top_p,
+        reasoning=_reasoning_field(spec, {"effort": "low"}, {"effort": "none"}),
     )
 
 
-def _anthropic(it: Question) -> tuple[str, JsonObject]:
-    body = {"model": "m", "max_tokens": 2048, "messages": _messages(it), "stream": it.stream}
-    on = {"type": "enabled", "budget_tokens": 1024}
-    return "/v1/messages", body | _given(
-        system=it.system,
-        tools=[{"name": name, "input_schema": {"type": "object"}} for name in it.tools],
-        temperature=it.temperature,
-        top_p=it.top_p,
-        thinking=_switch(it, on, {"type": "disabled"}),
+def _anthropic_body(spec: RequestSpec) -> tuple[str, JsonObject]:
+    body = {"model": "m", "max_tokens": 2048, "messages": _messages(spec), "stream": spec.stream}
+    enabled = {"type": "enabled", "budget_tokens": 1024}
+    return "/v1/messages", body | _without_empty(
+        system=spec.system,
+        tools=[{"name": name, "input_schema": {"type": "object"}} for name in spec.tools],
+        temperature=spec.temperature,
+        top_p=spec.top_p,
+        thinking=_reasoning_field(spec, enabled, {"type": "disabled"}),
     )
 
 
-def _gemini(it: Question) -> tuple[str, JsonObject]:
+def _gemini_body(spec: RequestSpec) -> tuple[str, JsonObject]:
     contents = [
         {"role": message["role"], "parts": [{"text": message["content"]}]}
-        for message in _messages(it, "model")
+        for message in _messages(spec, "model")
     ]
-    declared = [{"name": name} for name in it.tools]
-    config = _given(
-        temperature=it.temperature,
-        topP=it.top_p,
-        thinkingConfig=_switch(it, {"thinkingBudget": 1024}, {"thinkingBudget": 0}),
+    function_declarations = [{"name": name} for name in spec.tools]
+    config = _without_empty(
+        temperature=spec.temperature,
+        topP=spec.top_p,
+        thinkingConfig=_reasoning_field(spec, {"thinkingBudget": 1024}, {"thinkingBudget": 0}),
     )
-    how = "streamGenerateContent?alt=sse" if it.stream else "generateContent"
-    return f"/v1beta/models/m:{how}", {"contents": contents} | _given(
-        systemInstruction={"parts": [{"text": it.system}]} if it.system else None,
-        tools=[{"functionDeclarations": declared}] if declared else None,
+    method_and_query = "streamGenerateContent?alt=sse" if spec.stream else "generateContent"
+    return f"/v1beta/models/m:{method_and_query}", {"contents": contents} | _without_empty(
+        systemInstruction={"parts": [{"text": spec.system}]} if spec.system else None,
+        tools=[{"functionDeclarations": function_declarations}] if function_declarations else None,
         generationConfig=config,
     )
 
 
-def _ollama(it: Question) -> tuple[str, JsonObject]:
-    system = [{"role": "system", "content": it.system}] if it.system else []
-    body = {"model": "m", "messages": system + _messages(it), "stream": it.stream}
-    return "/api/chat", body | _given(
-        tools=_functions(it),
-        options=_given(temperature=it.temperature, top_p=it.top_p),
-        think=_switch(it, on=True, off=False),
+def _ollama_body(spec: RequestSpec) -> tuple[str, JsonObject]:
+    system = [{"role": "system", "content": spec.system}] if spec.system else []
+    body = {"model": "m", "messages": system + _messages(spec), "stream": spec.stream}
+    return "/api/chat", body | _without_empty(
+        tools=_function_tools(spec),
+        options=_without_empty(temperature=spec.temperature, top_p=spec.top_p),
+        think=_reasoning_field(spec, when_enabled=True, when_disabled=False),
     )
 
 
-_SPELLED: Final[Mapping[str, Callable[[Question], tuple[str, JsonObject]]]] = {
-    "openai-chat": _chat,
-    "openai-responses": _responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "ollama": _ollama,
+_REQUEST_ENCODERS: Final[Mapping[str, Callable[[RequestSpec], tuple[str, JsonObject]]]] = {
+    "openai-chat": _chat_body,
+    "openai-responses": _responses_body,
+    "anthropic": _anthropic_body,
+    "gemini": _gemini_body,
+    "ollama": _ollama_body,
 }
-DIALECTS: Final = tuple(_SPELLED)
-PROVIDERS: Final = {item: item.partition("-")[0] for item in DIALECTS}
-"""Who is asked, by dialect."""
+DIALECTS: Final = tuple(_REQUEST_ENCODERS)
+PROVIDERS: Final = {dialect: dialect.partition("-")[0] for dialect in DIALECTS}
+"""The provider's name, by dialect."""
 
 in_every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 in_every_form = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

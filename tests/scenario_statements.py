@@ -1,7 +1,7 @@
-"""Which test shows which statement of the documents behind scenarios, synthesis and mocks.
+"""Which test covers which statement of the specifications of scenarios, synthesis and mocks.
 
-A test says so itself, by the marker `shows`.  `python tests/scenario_statements.py` writes the
-table of docs/scenario-statements.md anew.
+A test names its statements with the marker `shows`.  `python tests/scenario_statements.py`
+regenerates docs/scenario-statements.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TESTS: Final = Path(__file__).parent
 PAGE: Final = TESTS.parent / "docs" / "scenario-statements.md"
 
 _MARKER: Final = "pytest.mark.shows"
-_WITHOUT_TWIN: Final = "without a twin"
+_WITHOUT_EQUIVALENT: Final = "without a twin"
 _INTRODUCTION: Final = """\
 # What scenarios do, statement by statement
 
@@ -33,48 +33,50 @@ _Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def statements() -> dict[str, dict[str, Any]]:
-    """By document: what it is about, and what each of its statements says."""
-    known = _known()
-    del known[_WITHOUT_TWIN]
-    return known
+    """Return, by document, its subject and the text of each of its statements."""
+    documents = _load_documents()
+    del documents[_WITHOUT_EQUIVALENT]
+    return documents
 
 
-def without_twin() -> dict[str, str]:
-    """The statements that nothing here corresponds to, and why not."""
-    found: dict[str, str] = _known()[_WITHOUT_TWIN]
-    return found
+def statements_without_equivalent() -> dict[str, str]:
+    """Return the statements that have no equivalent in this project, with the reason."""
+    reasons: dict[str, str] = _load_documents()[_WITHOUT_EQUIVALENT]
+    return reasons
 
 
-def numbers() -> list[str]:
-    """All numbers, in the order of the documents."""
-    return [f"{name}-{number}" for name, it in statements().items() for number in it["says"]]
+def statement_numbers() -> list[str]:
+    """Return all statement numbers, in the order of the documents."""
+    return [
+        f"{name}-{number}" for name, document in statements().items() for number in document["says"]
+    ]
 
 
-def shown(folder: Path = TESTS) -> dict[str, list[str]]:
-    """By number: the tests in this folder that show it, in the order of the files."""
-    found: dict[str, list[str]] = {}
+def statement_tests(folder: Path = TESTS) -> dict[str, list[str]]:
+    """Return, by statement number, this folder's tests that cover it, in order of the files."""
+    tests: dict[str, list[str]] = {}
     for path in sorted(folder.glob("test_*.py")):
         source = path.read_text("utf-8")
         if _MARKER not in source:
             continue
-        for test, given in marked(source):
-            for number in given:
-                found.setdefault(number, []).append(f"tests/{path.name}::{test}")
-    return found
+        for test, shown_numbers in marked_tests(source):
+            for number in shown_numbers:
+                tests.setdefault(number, []).append(f"tests/{path.name}::{test}")
+    return tests
 
 
-def marked(source: str) -> Iterator[tuple[str, list[str]]]:
-    """The tests and the classes of tests of a file that show something, and what they show."""
+def marked_tests(source: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the tests and test classes of a file that have the marker, and their numbers."""
     for node in ast.parse(source).body:
-        yield from _shows(node, "")
+        yield from _marked_numbers(node, "")
         if isinstance(node, ast.ClassDef):
             for inner in node.body:
-                yield from _shows(inner, f"{node.name}::")
+                yield from _marked_numbers(inner, f"{node.name}::")
 
 
-def page(found: Mapping[str, Sequence[str]]) -> str:
-    """The page, where these tests show these numbers."""
-    missing = without_twin()
+def build_page(shown_by: Mapping[str, Sequence[str]]) -> str:
+    """Build the page from the tests by statement number."""
+    without_equivalent = statements_without_equivalent()
     parts = [_INTRODUCTION]
     for name, document in statements().items():
         rows = [
@@ -82,22 +84,24 @@ def page(found: Mapping[str, Sequence[str]]) -> str:
             "| | what it says | shown by |",
             "|---|---|---|",
         ]
-        for number, says in document["says"].items():
+        for number, statement in document["says"].items():
             key = f"{name}-{number}"
-            why = [f"no twin here: {missing[key]}"] if key in missing else []
-            by = [f"`{fromkey}`" for fromkey in dict.fromkeys(found.get(key, ()))]
-            rows.append(f"| {key} | {says} | {'<br>'.join(why + by)} |")
+            reasons = (
+                [f"no twin here: {without_equivalent[key]}"] if key in without_equivalent else []
+            )
+            tests = [f"`{test}`" for test in dict.fromkeys(shown_by.get(key, ()))]
+            rows.append(f"| {key} | {statement} | {'<br>'.join(reasons + tests)} |")
         parts.append("\n".join(rows) + "\n")
     return "".join(parts)
 
 
-def _known() -> dict[str, dict[str, Any]]:
+def _load_documents() -> dict[str, dict[str, Any]]:
     content = (TESTS / "scenario_statements.json").read_text("utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(content)
-    return found
+    documents: dict[str, dict[str, Any]] = json.loads(content)
+    return documents
 
 
-def _shows(node: ast.AST, before: str) -> Iterator[tuple[str, list[str]]]:
+def _marked_numbers(node: ast.AST, prefix: str) -> Iterator[tuple[str, list[str]]]:
     if not isinstance(node, _Node):
         return
     marks = [
@@ -105,19 +109,19 @@ def _shows(node: ast.AST, before: str) -> Iterator[tuple[str, list[str]]]:
         for item in node.decorator_list
         if isinstance(item, ast.Call) and ast.unparse(item.func) == _MARKER
         for argument in item.args
-        for number in _expanded(ast.literal_eval(argument))
+        for number in _expand_range(ast.literal_eval(argument))
     ]
     if marks:
-        yield before + node.name, marks
+        yield prefix + node.name, marks
 
 
-def _expanded(mark: str) -> Iterator[str]:
-    """The numbers of a mark: `000-04`, or `000-04 to 000-21`."""
+def _expand_range(mark: str) -> Iterator[str]:
+    """Yield the numbers of a marker argument: `000-04`, or `000-04 to 000-21`."""
     first, _, last = mark.partition(" to ")
-    name, _, least = first.partition("-")
-    most = int((last or first).partition("-")[2])
-    yield from (f"{name}-{number:02}" for number in range(int(least), most + 1))
+    name, _, first_number = first.partition("-")
+    last_number = int((last or first).partition("-")[2])
+    yield from (f"{name}-{number:02}" for number in range(int(first_number), last_number + 1))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(shown()), "utf-8")
+    PAGE.write_text(build_page(statement_tests()), "utf-8")

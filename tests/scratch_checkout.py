@@ -1,4 +1,4 @@
-"""A scratch checkout: this project's launchers over a toy project, with no package index at all."""
+"""A scratch checkout: this project's launchers over a toy project, without any package index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 _SCRIPTS: Final = ("bootstrap.py", "checks.py", "demo", "installers.py", "test")
 
-_PROJECT: Final = """
+_PYPROJECT: Final = """
 [build-system]
 requires = []
 build-backend = "toy_backend"
@@ -43,7 +43,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
     return "toy-1-py3-none-any.whl"
 """
 
-_UV: Final = """#!/bin/sh
+_FAKE_UV: Final = """#!/bin/sh
 # Plays uv: notes each call, and puts programs that echo their arguments into the environment.
 [ "$1" = --version ] && exit 0
 echo "$@" >> calls
@@ -58,33 +58,33 @@ done
 
 
 _TOOLS: Final = ("bash", "cat", "chmod", "dirname", "env", "mkdir", "sh")
-"""The programs that the scripts and the played programs start."""
+"""The programs that the scripts and the fake programs start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
-    """One scratch checkout on a machine of its own.
+class ScratchCheckout:
+    """A scratch checkout with an isolated environment.
 
-    The machine has a played uv, the programs of a bare system, and a pip that no file configures,
-    with an index that has nothing.
+    The environment has a fake uv, the programs of a bare system, and a pip that no file
+    configures, with an empty index.
     """
 
     root: Path
-    path: Path
-    """The one folder of its PATH."""
-    environ: dict[str, str] = field(default_factory=dict)
+    path_folder: Path
+    """The only folder on its PATH."""
+    extra_environment: dict[str, str] = field(default_factory=dict)
 
-    def machine(self) -> dict[str, str]:
-        """The whole environment of what is started here."""
+    def environment(self) -> dict[str, str]:
+        """All environment variables of the processes started here."""
         return {
             "HOME": str(self.root),
             "XDG_CONFIG_HOME": str(self.root),
             "XDG_CONFIG_DIRS": str(self.root),
-            "PATH": str(self.path),
+            "PATH": str(self.path_folder),
             "PIP_CONFIG_FILE": os.devnull,  # then pip reads no other file either
             "PIP_INDEX_URL": (self.root / "no-index").as_uri(),
             "PIP_NO_CACHE_DIR": "1",
-            **self.environ,
+            **self.extra_environment,
         }
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -92,7 +92,7 @@ class Scratch:
         return subprocess.Popen(
             (sys.executable, f"scripts/{script}", *arguments),
             cwd=self.root,
-            env=self.machine(),
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -100,29 +100,29 @@ class Scratch:
         )
 
     def run(self, script: str, *arguments: str) -> tuple[int, str, str]:
-        """Run a launcher to its end: exit code, stdout, stderr."""
+        """Run a launcher to its end; return its exit code, stdout and stderr."""
         with self.start(script, *arguments) as process:
             out, err = process.communicate(timeout=60)
         return process.returncode, out, err
 
-    def calls(self) -> list[str]:
-        """What the played uv was asked to install, one line a call."""
-        calls = self.root / "calls"
-        lines = calls.read_text().splitlines() if calls.exists() else []
+    def uv_calls(self) -> list[str]:
+        """The arguments after the interpreter of each call of the fake uv."""
+        call_log = self.root / "calls"
+        lines = call_log.read_text().splitlines() if call_log.exists() else []
         return [line.partition("/.venv/bin/python ")[2] for line in lines]
 
 
-def scratch(folder: Path) -> Scratch:
-    """A scratch checkout below this folder."""
-    root, path = folder / "checkout", folder / "path"
+def make_scratch_checkout(folder: Path) -> ScratchCheckout:
+    """Make a scratch checkout below this folder."""
+    root, path_folder = folder / "checkout", folder / "path"
     (root / "scripts").mkdir(parents=True)
     for name in _SCRIPTS:
         shutil.copy(ROOT / "scripts" / name, root / "scripts" / name)
-    (root / "pyproject.toml").write_text(_PROJECT)
+    (root / "pyproject.toml").write_text(_PYPROJECT)
     (root / "toy_backend.py").write_text(_BACKEND)
-    path.mkdir()
+    path_folder.mkdir()
     for tool in _TOOLS:
-        (path / tool).symlink_to(shutil.which(tool) or f"no {tool} on PATH")
-    (path / "uv").write_text(_UV)
-    (path / "uv").chmod(0o755)
-    return Scratch(root, path)
+        (path_folder / tool).symlink_to(shutil.which(tool) or f"no {tool} on PATH")
+    (path_folder / "uv").write_text(_FAKE_UV)
+    (path_folder / "uv").chmod(0o755)
+    return ScratchCheckout(root, path_folder)

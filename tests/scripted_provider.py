@@ -1,11 +1,11 @@
-"""A provider that says what it is told to, in the words of whichever dialect it is asked in."""
+"""A provider that encodes given turns in the dialect of each request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from dialect_manners import DELIVERY
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import http_heads
 from llm_proxy.dialects import DialectResponse, find_dialect
 from llm_proxy.dialects.base import Dialect
@@ -14,40 +14,42 @@ from llm_proxy.exchange import Headers, Request
 from llm_proxy.providers import provider_of_request
 from stub_upstream import Connection, Script
 
-Answer = Callable[[Dialect, Request, EncodeContext], DialectResponse]
-"""What is answered to a request in this dialect."""
+Responder = Callable[[Dialect, Request, EncodeContext], DialectResponse]
+"""Returns the response to a request in a dialect."""
 
 
-def provider(answer: Answer, name: str = "", *, side: bool = True) -> Script:
-    """A script that answers each request, a message a write; `name` is who speaks.
+def provider_script(
+    respond: Responder, provider_name: str = "", *, answers_auxiliary: bool = True
+) -> Script:
+    """A script that responds to each request as `provider_name`, one write per message.
 
-    What is asked beside turns it answers itself, unless `side` says not to.
+    Unless `answers_auxiliary` is false, it responds itself to requests that do not ask for turns.
     """
 
     async def script(connection: Connection) -> None:
-        request = asked(connection)
+        request = parse_request(connection)
         dialect = find_dialect(request)
-        delivery = replace(DELIVERY, provider=name or provider_of_request(request))
-        response = dialect.auxiliary_response(request, delivery) if side else None
-        await perform(connection, response or answer(dialect, request, delivery))
+        context = replace(ENCODE_CONTEXT, provider=provider_name or provider_of_request(request))
+        response = dialect.auxiliary_response(request, context) if answers_auxiliary else None
+        await write_response(connection, response or respond(dialect, request, context))
 
     return script
 
 
-def asked(connection: Connection) -> Request:
-    """The request that a connection is answered."""
-    first, *lines = connection.head.decode("latin-1").split("\r\n")
-    method, target, _ = first.split(" ")
+def parse_request(connection: Connection) -> Request:
+    """Parse the current request of a connection."""
+    request_line, *lines = connection.head.decode("latin-1").split("\r\n")
+    method, target, _ = request_line.split(" ")
     path, _, query = target.partition("?")
     pairs = (line.partition(":") for line in lines if line)
     headers: Headers = tuple((name, value.strip()) for name, _, value in pairs)
     return Request(method, path, query, headers, connection.body)
 
 
-async def perform(connection: Connection, response: DialectResponse) -> None:
+async def write_response(connection: Connection, response: DialectResponse) -> None:
     """Write a response."""
     lines = http_heads.head_lines(response.head)
-    length = response.head.length
+    length = response.head.content_length
     lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
     await connection.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
     for message in response.messages:

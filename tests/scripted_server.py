@@ -1,4 +1,4 @@
-"""A server that answers each call as a test directs, and fails as a provider does."""
+"""A server that responds to each request as a test decides, also with provider failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
-from dialect_manners import DELIVERY
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.modes import Mode, ModeResponse
@@ -23,58 +23,60 @@ from llm_proxy.shell.server.intake import RequestAdmission
 from llm_proxy.shell.server.journal import Journal, JournalEntry
 from llm_proxy.shell.server.server import ProxyServer
 
-Direct = Callable[[RoutedRequest], SendTurns | FailResponse | ReportExhausted]
+ResponseChooser = Callable[[RoutedRequest], SendTurns | FailResponse | ReportExhausted]
 
 
 @dataclass(frozen=True, slots=True)
-class Directed:
-    """The mode of such a server."""
+class ScriptedMode:
+    """A mode that renders the response that a test's function chooses."""
 
-    direct: Direct
+    choose_response: ResponseChooser
     limits: FailureLimits = field(default_factory=FailureLimits)
     pace: Pace = field(default_factory=RecordedPace)
     name: str = "directed"
 
     async def respond(self, call: RoutedRequest) -> ModeResponse:
-        """As directed; only what is not empty says something."""
-        asked = DecodedRequest(
-            call.dialect, call.decompressed, replace(DELIVERY, provider=call.provider)
+        """Render the chosen response; only messages with non-empty `content` count as content."""
+        decoded_request = DecodedRequest(
+            call.dialect, call.decompressed, replace(ENCODE_CONTEXT, provider=call.provider)
         )
-        burst = response_actions(self.direct(call), asked, _says, self.pace, self.limits)
+        burst = response_actions(
+            self.choose_response(call), decoded_request, _has_content, self.pace, self.limits
+        )
         return ModeResponse(burst, "directed")
 
     def reset(self, session: str) -> None:
-        """Nothing counts here."""
+        """Do nothing: this mode keeps no state."""
 
 
-def _says(_codec: str, message: bytes) -> bool:
+def _has_content(_codec: str, message: bytes) -> bool:
     return b'"content":"' in message and b'"content":""' not in message
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Where a server is, and what happened on it."""
+class ModeServer:
+    """A running server, its URL and its journal."""
 
     url: str
     journal: Journal
     server: ProxyServer
 
     def entries(self, session: str = "default") -> list[JournalEntry]:
-        """The requests of a session, in the order in which they came."""
+        """The journal entries of a session, in order of arrival."""
         return [entry for entry in self.journal.entries if entry.session == session]
 
 
 @asynccontextmanager
-async def directed(mode: Mode) -> AsyncIterator[Stage]:
-    """A running server of this mode."""
+async def serve_mode(mode: Mode) -> AsyncIterator[ModeServer]:
+    """Run a server with this mode."""
     journal = Journal()
     server = ProxyServer(
         mode, RequestAdmission(), journal, ControlPages(()), FaultMiddleware(FaultEngine())
     )
-    runner = web.ServerRunner(server.listener(access_log=None), shutdown_timeout=0.5)
+    runner = web.ServerRunner(server.connection_factory(access_log=None), shutdown_timeout=0.5)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield Stage(f"http://127.0.0.1:{runner.addresses[0][1]}", journal, server)
+        yield ModeServer(f"http://127.0.0.1:{runner.addresses[0][1]}", journal, server)
     finally:
         await runner.cleanup()

@@ -1,4 +1,4 @@
-"""An upstream that takes no request but a well signed one, as AWS does; botocore judges."""
+"""An upstream that, like AWS, accepts only correctly signed requests; botocore verifies them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from bedrock_requests import fields
+from bedrock_requests import parse_header_fields
 from stub_upstream import Connection, Script
 
 REASON: Final = "botocore is not installed: it comes with the extra dev"
@@ -28,48 +28,59 @@ ENVIRONMENT: Final = {
     "AWS_CONFIG_FILE": "/dev/null",
     "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
 }
-"""What an operator has in the environment; nothing else of this machine's is looked at."""
+"""The operator's environment; it excludes all other AWS configuration of this machine."""
 
 
-def wrong(head: bytes, body: bytes, region: str = "eu-west-1") -> str:
-    """What AWS would hold against a request; empty where nothing."""
+def signature_error(head: bytes, body: bytes, region: str = "eu-west-1") -> str:
+    """Why AWS would reject a request's signature; empty if it would not."""
     method, target, _ = head.split(b"\r\n")[0].decode("latin-1").split(" ")
-    sent = fields(head)
-    found: Mapping[str, str] = {name.lower(): value for name, value in sent}
-    scheme, _, rest = found.get("authorization", "").partition(" ")
+    headers = parse_header_fields(head)
+    header_values: Mapping[str, str] = {name.lower(): value for name, value in headers}
+    scheme, _, rest = header_values.get("authorization", "").partition(" ")
     parts = dict(item.strip().partition("=")[::2] for item in rest.split(","))
-    covered = parts.get("SignedHeaders", "").split(";")
-    if scheme != "AWS4-HMAC-SHA256" or found.get("x-amz-security-token") != TOKEN:
+    signed_header_names = parts.get("SignedHeaders", "").split(";")
+    if scheme != "AWS4-HMAC-SHA256" or header_values.get("x-amz-security-token") != TOKEN:
         return "no signature of the operator's"
-    if sum(name.lower() == "authorization" for name, _ in sent) != 1:
+    if sum(name.lower() == "authorization" for name, _ in headers) != 1:
         return "several signatures"
-    if missing := [item for item in found if item.startswith("x-amz-") and item not in covered]:
+    if missing := [
+        item
+        for item in header_values
+        if item.startswith("x-amz-") and item not in signed_header_names
+    ]:
         return f"not covered: {missing}"
-    asked = awsrequest.AWSRequest(method, f"http://{found['host']}{target}", data=body)
-    for name, value in sent:
-        if name.lower() in covered:
-            asked.headers[name] = value
-    asked.context["timestamp"] = found["x-amz-date"]
-    judge = auth.SigV4Auth(credentials.Credentials(KEY_ID, SECRET, TOKEN), "bedrock", region)
-    expected = judge.signature(judge.string_to_sign(asked, judge.canonical_request(asked)), asked)
-    if parts["Credential"] != judge.scope(asked):
+    aws_request = awsrequest.AWSRequest(
+        method, f"http://{header_values['host']}{target}", data=body
+    )
+    for name, value in headers:
+        if name.lower() in signed_header_names:
+            aws_request.headers[name] = value
+    aws_request.context["timestamp"] = header_values["x-amz-date"]
+    signer = auth.SigV4Auth(credentials.Credentials(KEY_ID, SECRET, TOKEN), "bedrock", region)
+    expected = signer.signature(
+        signer.string_to_sign(aws_request, signer.canonical_request(aws_request)), aws_request
+    )
+    if parts["Credential"] != signer.scope(aws_request):
         return f"scope {parts['Credential']}"
     return "" if parts["Signature"] == expected else "SignatureDoesNotMatch"
 
 
-def checking(answer: Script, region: str = "eu-west-1") -> Script:
-    """A script that answers 403 unless the signature is right, in AWS's own words."""
+def require_signature(next_script: Script, region: str = "eu-west-1") -> Script:
+    """A script that responds with 403, as AWS does, unless the signature is correct."""
 
     async def script(connection: Connection) -> None:
-        if why := wrong(connection.head, connection.body, region):
-            said = b'{"message":"%b"}' % why.encode()
-            kind = "x-amzn-errortype: InvalidSignatureException"
-            length = f"Content-Length: {len(said)}"
+        if error := signature_error(connection.head, connection.body, region):
+            body = b'{"message":"%b"}' % error.encode()
+            error_type_header = "x-amzn-errortype: InvalidSignatureException"
+            length_header = f"Content-Length: {len(body)}"
             await connection.begin(
-                kind, length, status="403 Forbidden", content_type="application/json"
+                error_type_header,
+                length_header,
+                status="403 Forbidden",
+                content_type="application/json",
             )
-            await connection.send(said)
+            await connection.send(body)
         else:
-            await answer(connection)
+            await next_script(connection)
 
     return script

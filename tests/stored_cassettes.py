@@ -1,4 +1,4 @@
-"""Cassettes made by hand, with exactly the reads, the ending and the name that a test wants."""
+"""Writes cassettes with exactly the reads, the ending and the file name that a test needs."""
 
 from __future__ import annotations
 
@@ -8,120 +8,124 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import framing, matching, redaction
-from llm_proxy.cassette import Meta
+from llm_proxy.cassette import CassetteMeta
 from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.exchange import Ending, Read, Request, ResponseHead, header_value
-from llm_proxy.matching import KEY_RULES
-from llm_proxy.routing import RoutedRequest, route
+from llm_proxy.matching import KEY_RULES_VERSION
+from llm_proxy.routing import RoutedRequest, route_request
 from llm_proxy.shell.library.library import Library
-from raw_http import post
+from raw_http import build_http_request
 
-DONE: Final = b"data: [DONE]\n\n"
-STREAM: Final = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+DONE_EVENT: Final = b"data: [DONE]\n\n"
+SSE_HEAD: Final = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
 
 
-def chat(content: str = "hi", *headers: str, path: str = "/v1/chat/completions") -> bytes:
-    """A streaming chat completion request, as `raw.ask` sends it."""
+def raw_chat_request(
+    content: str = "hi", *headers: str, path: str = "/v1/chat/completions"
+) -> bytes:
+    """A streaming chat completion request, in the form that `raw_http.send_request` takes."""
     body = f'{{"model":"m","stream":true,"messages":[{{"role":"user","content":"{content}"}}]}}'
-    return post(path, body.encode(), "Content-Type: application/json", *headers)
+    return build_http_request(path, body.encode(), "Content-Type: application/json", *headers)
 
 
-def event(text: str) -> bytes:
+def chat_event(text: str) -> bytes:
     """One chunk of a chat completion stream."""
     return b'data: {"choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % text.encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a hand-made cassette replays."""
+class StoredResponse:
+    """The response that a cassette written by a test replays."""
 
     reads: tuple[tuple[float, bytes], ...]
-    """Offset in ms, and bytes."""
+    """Offset in milliseconds, and bytes."""
     ending: Ending = Ending.CLEAN
     end_at: float | None = None
-    """ms; with the last read where None."""
-    head: ResponseHead = STREAM
+    """Milliseconds; if None, the time of the last read."""
+    head: ResponseHead = SSE_HEAD
     head_at: float = 0.0
 
 
-def says(*texts: str, gap: float = 0.0) -> Answer:
-    """A whole stream that says this, `gap` ms between its reads."""
-    pieces = [*map(event, texts), DONE]
-    return Answer(tuple((gap * number, piece) for number, piece in enumerate(pieces, 1)))
+def text_response(*texts: str, gap: float = 0.0) -> StoredResponse:
+    """A complete stream of these texts, with `gap` ms between its reads."""
+    pieces = [*map(chat_event, texts), DONE_EVENT]
+    return StoredResponse(tuple((gap * number, piece) for number, piece in enumerate(pieces, 1)))
 
 
-def call(request: bytes) -> RoutedRequest:
-    """The call that a raw request makes."""
+def route_raw_request(request: bytes) -> RoutedRequest:
+    """Parse and route a raw request."""
     head, _, body = request.partition(b"\r\n\r\n")
-    line, *fields = head.decode("latin-1").split("\r\n")
-    method, target, _ = line.split(" ")
+    request_line, *header_lines = head.decode("latin-1").split("\r\n")
+    method, target, _ = request_line.split(" ")
     path, _, query = target.partition("?")
-    pairs = (field.partition(":") for field in fields)
+    pairs = (field.partition(":") for field in header_lines)
     headers = tuple((name, value.strip()) for name, _, value in pairs)
-    return route(Request(method, path, query, headers, body), 0.0, lambda: 0.0)
+    return route_request(Request(method, path, query, headers, body), 0.0, lambda: 0.0)
 
 
-def put(
+def write_cassettes(
     folder: Path,
     request: bytes,
-    *answers: Answer,
-    first: int = 1,
+    *responses: StoredResponse,
+    first_take: int = 1,
     name: str = "",
-    key_rules: int = KEY_RULES,
+    key_rules: int = KEY_RULES_VERSION,
 ) -> list[Path]:
-    """Put these answers on the shelf, as takes of the request's key from `first` on.
+    """Write cassettes of these responses, as takes of the request's key from `first_take` on.
 
-    With a `name`, the one answer's file is called that, wherever it should lie.
+    `name` replaces the file name of the only response; the folder stays the same.
     """
     library = Library(folder / "cassettes")
-    placed: list[Path] = []
-    for number, answer in enumerate(answers, first):
-        of = call(request)
-        meta = replace(meta_of(of), key_rules=key_rules)
-        if key_rules != KEY_RULES:
+    paths: list[Path] = []
+    for take, response in enumerate(responses, first_take):
+        routed_request = route_raw_request(request)
+        meta = replace(meta_for_request(routed_request), key_rules=key_rules)
+        if key_rules != KEY_RULES_VERSION:
             meta = replace(meta, key="0" * 64)
-        path = library.path_for_take(meta, of.stored_request, number)
+        path = library.path_for_take(meta, routed_request.stored_request, take)
         path = path.with_name(name) if name else path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_content(of, meta, answer))
-        placed.append(path)
-    return placed
+        path.write_bytes(_encode_cassette(routed_request, meta, response))
+        paths.append(path)
+    return paths
 
 
-def key_of(request: bytes) -> str:
-    """The key of a raw request."""
-    of = call(request)
-    return matching.request_key(of.provider, of.stored_request)
+def key_of_request(request: bytes) -> str:
+    """Return the key of a raw request."""
+    routed_request = route_raw_request(request)
+    return matching.request_key(routed_request.provider, routed_request.stored_request)
 
 
-def bodies(answers: Sequence[Answer]) -> list[bytes]:
-    """What a client gets of these answers."""
-    return [b"".join(data for _, data in answer.reads) for answer in answers]
+def response_bodies(responses: Sequence[StoredResponse]) -> list[bytes]:
+    """Return the bodies that a client receives from these responses."""
+    return [b"".join(data for _, data in response.reads) for response in responses]
 
 
-def meta_of(of: RoutedRequest) -> Meta:
-    return Meta(
+def meta_for_request(routed_request: RoutedRequest) -> CassetteMeta:
+    return CassetteMeta(
         tool="by hand",
         recorded="2026-01-01T00:00:00.000Z",
-        dialect=of.dialect.name,
-        provider=of.provider,
-        model=of.dialect.model(of.request),
-        session=of.session,
-        key=of.key,
-        key_rules=KEY_RULES,
-        redaction_rules=redaction.REDACTION_RULES,
+        dialect=routed_request.dialect.name,
+        provider=routed_request.provider,
+        model=routed_request.dialect.model(routed_request.request),
+        session=routed_request.session,
+        key=routed_request.key,
+        key_rules=KEY_RULES_VERSION,
+        redaction_rules=redaction.REDACTION_RULES_VERSION,
     )
 
 
-def _content(of: RoutedRequest, meta: Meta, answer: Answer) -> bytes:
+def _encode_cassette(
+    routed_request: RoutedRequest, meta: CassetteMeta, response: StoredResponse
+) -> bytes:
     writer = CassetteWriter(
-        framing.codec_of_content_type(header_value(answer.head.headers, "content-type"))
+        framing.codec_name_for_content_type(header_value(response.head.headers, "content-type"))
     )
     lines = [
-        writer.encode_opening(meta, of.stored_request),
-        writer.encode_head(answer.head, answer.head_at),
+        writer.encode_opening(meta, routed_request.stored_request),
+        writer.encode_head(response.head, response.head_at),
     ]
-    lines += [writer.encode_read(Read(at, data)) for at, data in answer.reads]
-    last = answer.reads[-1][0] if answer.reads else answer.head_at
-    lines.append(writer.encode_ending(answer.ending, answer.end_at or last))
+    lines += [writer.encode_read(Read(at, data)) for at, data in response.reads]
+    last_at = response.reads[-1][0] if response.reads else response.head_at
+    lines.append(writer.encode_ending(response.ending, response.end_at or last_at))
     return b"".join(lines)

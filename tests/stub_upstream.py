@@ -1,4 +1,4 @@
-"""An upstream that does on its socket exactly what a test says."""
+"""An upstream whose socket operations a test controls exactly."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from llm_proxy.shell.server.response_writer import unsent_bytes
-from waiting import until
+from waiting import wait_until
 
 Script = Callable[["Connection"], Awaitable[None]]
-"""What the upstream does once a request has been read in full."""
+"""Responds to a request that has been read in full."""
 
 
 @dataclass
 class Connection:
-    """One client of the upstream, and the request that it is being answered."""
+    """One client connection of the upstream, and its current request."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     head: bytes = b""
-    """The request's head, as it came."""
+    """The request's head, as received."""
     body: bytes = b""
     number: int = 0
-    """Which request of the whole upstream this is, from 1."""
+    """The request's number among all requests to the upstream, from 1."""
 
     async def send(self, data: bytes) -> None:
-        """Write and hand over."""
+        """Write and drain."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -40,10 +40,12 @@ class Connection:
     async def begin(
         self, *headers: str, status: str = "200 OK", content_type: str = "text/event-stream"
     ) -> None:
-        """Write a head; chunked unless `headers` say something else of the body."""
+        """Write a head; the body is chunked unless `headers` delimit it otherwise."""
         lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", *headers]
-        named = " ".join(headers).lower()
-        if not any(item in named for item in ("content-length", "transfer-encoding", "connection")):
+        header_text = " ".join(headers).lower()
+        if not any(
+            item in header_text for item in ("content-length", "transfer-encoding", "connection")
+        ):
             lines.append("Transfer-Encoding: chunked")
         await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
@@ -52,17 +54,17 @@ class Connection:
         await self.send(b"0\r\n\r\n")
 
     def fin(self) -> None:
-        """Close."""
+        """Close the connection."""
         self.writer.close()
 
     async def rst(self) -> None:
-        """Reset, after the peer's kernel has what was sent."""
+        """Reset the connection, after the peer's kernel has received all sent data."""
         await reset(self.writer)
 
 
 @dataclass
 class Upstream:
-    """A running stub: where it is, and what it was asked."""
+    """A running stub: its URL, and the requests that it received."""
 
     url: str
     requests: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -71,9 +73,9 @@ class Upstream:
 
 
 async def reset(writer: asyncio.StreamWriter) -> None:
-    """Reset a connection once the peer's kernel has everything."""
+    """Reset a connection once the peer's kernel has received all sent data."""
     sock, transport = writer.get_extra_info("socket"), writer.transport
-    await until(
+    await wait_until(
         lambda: (
             transport.is_closing() or not (transport.get_write_buffer_size() or unsent_bytes(sock))
         )
@@ -86,7 +88,7 @@ async def reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
-    """An upstream whose nth request runs the nth script, and the last script from then on."""
+    """Run an upstream: the nth script serves the nth request, the last one all further requests."""
     stub = Upstream("")
     tasks: set[asyncio.Task[None]] = set()
 
@@ -96,9 +98,9 @@ async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
         tasks.add(task)
         stub.connections += 1
         try:
-            await _converse(stub, scripts, reader, writer)
+            await _serve_requests(stub, scripts, reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # a cancelled task would make asyncio's own callback log an error
+            pass  # asyncio's own callback would log an error for a cancelled task
         finally:
             tasks.discard(task)
             writer.close()
@@ -115,13 +117,13 @@ async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
                 await task
 
 
-async def _converse(
+async def _serve_requests(
     stub: Upstream,
     scripts: tuple[Script, ...],
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> None:
-    while (request := await _request(reader)) is not None:
+    while (request := await _read_request(reader)) is not None:
         stub.requests.append(request)
         number = len(stub.requests)
         connection = Connection(reader, writer, *request, number)
@@ -130,7 +132,7 @@ async def _converse(
             return
 
 
-async def _request(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:
+async def _read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -157,8 +159,10 @@ def chunked(pieces: Iterable[bytes], gap: float = 0.0) -> Script:
     return script
 
 
-def whole(body: bytes, content_type: str = "application/json", status: str = "200 OK") -> Script:
-    """A script that answers with one body of declared length."""
+def fixed_length(
+    body: bytes, content_type: str = "application/json", status: str = "200 OK"
+) -> Script:
+    """A script that responds with one body of declared length."""
 
     async def script(connection: Connection) -> None:
         await connection.begin(

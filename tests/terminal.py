@@ -1,4 +1,4 @@
-"""The command line on a terminal: what a person at a screen gets, escape sequences and all."""
+"""Runs the command line on a pseudo-terminal, to see its output with escape sequences."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from pathlib import Path
 from cli_process import environment
 
 
-def on_terminal(*arguments: str, folder: Path, columns: int = 120, **env: str) -> tuple[int, str]:
-    """The exit code of `llm-proxy`, and what its terminal of so many columns received."""
+def run_on_terminal(
+    *arguments: str, folder: Path, columns: int = 120, **env: str
+) -> tuple[int, str]:
+    """Run `llm-proxy`; return its exit code and the output to its terminal of so many columns."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(
@@ -37,5 +39,5 @@ def on_terminal(*arguments: str, folder: Path, columns: int = 120, **env: str) -
 def _read(master: int) -> bytes:
     try:
         return os.read(master, 65536)
-    except OSError:  # the last process that had the terminal is gone
+    except OSError:  # the last process on the terminal has exited
         return b""

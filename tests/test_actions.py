@@ -19,9 +19,9 @@ ACTIONS = [
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: type(action).__name__)
 def test_an_action_is_a_value(action: Action) -> None:
-    twin = copy.deepcopy(action)
-    assert twin == action
-    assert hash(twin) == hash(action)
+    duplicate = copy.deepcopy(action)
+    assert duplicate == action
+    assert hash(duplicate) == hash(action)
     assert [other for other in ACTIONS if other == action] == [action]
     name = dataclasses.fields(action)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):

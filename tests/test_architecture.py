@@ -1,4 +1,4 @@
-"""The house rules, kept by the package; and each of them broken once, to show that it can be."""
+"""The package follows the architecture rules, and each rule detects a deliberate violation."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import pytest
 
 import house_rules
 import llm_proxy
-from house_rules import Source, parsed
+from house_rules import Source, parse_source
 
 Rule = Callable[[Sequence[Source]], Iterator[str]]
 
 PACKAGE: Final = Path(llm_proxy.__file__).parent
 RULES: Final[tuple[Rule, ...]] = (
     house_rules.imports_upward,
-    house_rules.import_circles,
+    house_rules.import_cycles,
     house_rules.imports_between_dialects,
-    house_rules.touches_of_the_world,
+    house_rules.impure_code,
     house_rules.missing_docstrings,
-    house_rules.catches_of_everything,
+    house_rules.catch_all_handlers,
     house_rules.atomic_patterns,
 )
 
 
 @pytest.fixture(scope="module")
 def package() -> tuple[Source, ...]:
-    return house_rules.package(PACKAGE)
+    return house_rules.package_sources(PACKAGE)
 
 
 @pytest.mark.shows("001-05")
@@ -39,15 +39,15 @@ def test_the_package_keeps_the_rule(package: tuple[Source, ...], rule: Rule) -> 
     assert not breaches, "\n".join([str(rule.__doc__), *breaches])
 
 
-def test_the_package_is_seen_whole(package: tuple[Source, ...]) -> None:
+def test_all_modules_of_the_package_are_parsed(package: tuple[Source, ...]) -> None:
     modules = {source.module for source in package}
 
     assert {"llm_proxy", "llm_proxy.exchange", "llm_proxy.framing.sse", "llm_proxy.cli"} <= modules
 
 
-DIALECT: Final = "class {}:\n    def claims(self, request): ..."
+DIALECT_SOURCE: Final = "class {}:\n    def claims(self, request): ..."
 
-BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
+VIOLATIONS: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
     "model import logic": (
         house_rules.imports_upward,
         {"exchange": "\nfrom llm_proxy.matching import key", "matching": ""},
@@ -77,7 +77,7 @@ BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         "framing.sse:1: relative import .ndjson.Codec",
     ),
     "two modules import each other": (
-        house_rules.import_circles,
+        house_rules.import_cycles,
         {"routing": "from llm_proxy import keys", "keys": "import llm_proxy.routing", "": ""},
         ":1: a circle of imports: llm_proxy.",
     ),
@@ -85,7 +85,7 @@ BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         house_rules.imports_between_dialects,
         {
             "dialects.groq": "from llm_proxy.dialects.openai import OpenAI",
-            "dialects.openai": DIALECT.format("OpenAI"),
+            "dialects.openai": DIALECT_SOURCE.format("OpenAI"),
         },
         "dialects.groq:1: a file of the dialects imports llm_proxy.dialects.openai",
     ),
@@ -95,27 +95,27 @@ BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         "dialects.groq:1: a file of the dialects imports llm_proxy.dialects",
     ),
     "a mode imports a socket": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {"modes.replay": "x = 1\nimport socket"},
         "modes.replay:2: import of socket",
     ),
     "logic imports a part of the world": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {"matching": "from urllib.request import urlopen"},
         "matching:1: import of urllib.request.urlopen",
     ),
     "logic imports a file under another name": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {"cassette.reader": "from pathlib import Path as P"},
         "cassette.reader:1: import of pathlib.Path",
     ),
     "logic opens a file": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {"cassette.reader": "def load(name):\n    return open(name).read()"},
         "cassette.reader:2: call of open()",
     ),
     "logic asks a clock": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {"pacing": "import datetime\nat = datetime.datetime.now(datetime.UTC)"},
         "pacing:2: call of datetime.datetime.now()",
     ),
@@ -125,22 +125,22 @@ BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         "takes:1: no docstring",
     ),
     "everything caught": (
-        house_rules.catches_of_everything,
+        house_rules.catch_all_handlers,
         {"shell.pump": "class A:\n  def f(self):\n    try: g()\n    except Exception: pass"},
         "shell.pump:4: A.f catches everything",
     ),
     "everything caught among others": (
-        house_rules.catches_of_everything,
+        house_rules.catch_all_handlers,
         {"takes": "try: g()\nexcept (KeyError, BaseException) as e: raise Other from e"},
         "takes:2: the module catches everything",
     ),
     "everything caught, unnamed": (
-        house_rules.catches_of_everything,
+        house_rules.catch_all_handlers,
         {"takes": "try: g()\nexcept: pass"},
         "takes:2: the module catches everything",
     ),
     "everything suppressed": (
-        house_rules.catches_of_everything,
+        house_rules.catch_all_handlers,
         {"shell.server": "def f():\n  with contextlib.suppress(OSError, Exception): g()"},
         "shell.server:2: f catches everything",
     ),
@@ -157,30 +157,32 @@ BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
 }
 
 
-def sources(texts: dict[str, str]) -> list[Source]:
-    """Made-up modules of the package, by the part of the name after `llm_proxy.`."""
-    return [parsed(f"llm_proxy.{name}".rstrip("."), text, name) for name, text in texts.items()]
+def parse_sources(texts: dict[str, str]) -> list[Source]:
+    """Parse made-up modules of the package, keyed by the part of the name after `llm_proxy.`."""
+    return [
+        parse_source(f"llm_proxy.{name}".rstrip("."), text, name) for name, text in texts.items()
+    ]
 
 
-@pytest.mark.parametrize(("rule", "texts", "breach"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("rule", "texts", "breach"), VIOLATIONS.values(), ids=VIOLATIONS)
 def test_a_breach_is_named_with_its_line(rule: Rule, texts: dict[str, str], breach: str) -> None:
-    breaches = list(rule(sources(texts)))
+    breaches = list(rule(parse_sources(texts)))
 
     assert len(breaches) == 1
     assert breach in breaches[0]
 
 
 def test_every_rule_is_shown_to_fail() -> None:
-    assert {rule for rule, _, _ in BROKEN.values()} == set(RULES)
+    assert {rule for rule, _, _ in VIOLATIONS.values()} == set(RULES)
 
 
-KEPT: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
+ALLOWED: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
     "downward": (
         house_rules.imports_upward,
         {"cli": "from llm_proxy import shell, version", "shell": "", "version": "", "": ""},
     ),
     "a circle of types alone": (
-        house_rules.import_circles,
+        house_rules.import_cycles,
         {"a": "if TYPE_CHECKING:\n    import llm_proxy.b", "b": "import llm_proxy.a"},
     ),
     "a family's common part": (
@@ -192,10 +194,13 @@ KEPT: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
     ),
     "the list of dialects": (
         house_rules.imports_between_dialects,
-        {"dialects": "from llm_proxy.dialects.groq import G", "dialects.groq": DIALECT.format("G")},
+        {
+            "dialects": "from llm_proxy.dialects.groq import G",
+            "dialects.groq": DIALECT_SOURCE.format("G"),
+        },
     ),
     "the shell in the world": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {
             "shell.pump": "import asyncio\nopen(0)",
             "cli.ls": "import os",
@@ -203,20 +208,20 @@ KEPT: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
         },
     ),
     "values of the world's modules": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {"dialects.plain": "from http import HTTPStatus\nfrom urllib.parse import quote"},
     ),
     "a method that is named like a call": (
-        house_rules.touches_of_the_world,
+        house_rules.impure_code,
         {"takes": "import re\nre.compile('x')\nself.library.open(name)\nclock.now()"},
     ),
     "caught, and raised again": (
-        house_rules.catches_of_everything,
+        house_rules.catch_all_handlers,
         {"takes": "try: g()\nexcept BaseException:\n    tidy()\n    raise"},
     ),
     "a possessive character": (house_rules.atomic_patterns, {"takes": "X = '[ab]*+c(d)+'"}),
     "the outermost frame": (
-        house_rules.catches_of_everything,
+        house_rules.catch_all_handlers,
         {
             "shell.server.server": "class ProxyServer:\n  def _handle_request(self):\n"
             "    try: g()\n"
@@ -226,6 +231,6 @@ KEPT: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize(("rule", "texts"), KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize(("rule", "texts"), ALLOWED.values(), ids=ALLOWED)
 def test_what_is_allowed_is_no_breach(rule: Rule, texts: dict[str, str]) -> None:
-    assert list(rule(sources(texts))) == []
+    assert list(rule(parse_sources(texts))) == []

@@ -1,4 +1,4 @@
-"""`auto`: the nth request plays take n if it was there at the start, and becomes it otherwise."""
+"""`auto`: request n replays take n if it was on disk at the start, and records it otherwise."""
 
 from __future__ import annotations
 
@@ -6,109 +6,123 @@ from pathlib import Path
 
 import pytest
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.pacing import InstantPace
 from llm_proxy.take_numbers import OnMiss
-from raw_http import ask
-from stored_cassettes import DONE, bodies, chat, event, put, says
+from raw_http import send_request
+from stored_cassettes import (
+    DONE_EVENT,
+    chat_event,
+    raw_chat_request,
+    response_bodies,
+    text_response,
+    write_cassettes,
+)
 from stub_upstream import Connection, chunked, upstream
 
 INSTANT = InstantPace()
 
 
-async def _numbered(connection: Connection) -> None:
-    """Each request of the upstream gets an answer of its own."""
-    [body] = bodies([says(f"live {connection.number}")])
+async def _numbered_response(connection: Connection) -> None:
+    """Answer each connection to the upstream with a response of its own."""
+    [body] = response_bodies([text_response(f"live {connection.number}")])
     await chunked([body])(connection)
 
 
-def _live(*numbers: int) -> list[bytes]:
-    return bodies([says(f"live {number}") for number in numbers])
+def _live_bodies(*numbers: int) -> list[bytes]:
+    return response_bodies([text_response(f"live {number}") for number in numbers])
 
 
 async def test_what_is_on_disk_is_played_and_what_is_not_becomes_the_next_take(
     tmp_path: Path,
 ) -> None:
-    put(tmp_path, chat(), says("on disk"))
-    async with upstream(_numbered) as live:
-        async with proxy("auto", tmp_path, live.url, pace=INSTANT) as it:
-            got = [(await ask(it.url, chat())).body for _ in range(3)]
-    assert got == [*bodies([says("on disk")]), *_live(1, 2)]
-    assert [cassette.body for cassette in cassettes(tmp_path)] == got
-    assert [Path(cassette.file).stem[-1] for cassette in cassettes(tmp_path)] == ["1", "2", "3"]
+    write_cassettes(tmp_path, raw_chat_request(), text_response("on disk"))
+    async with upstream(_numbered_response) as provider:
+        async with proxy("auto", tmp_path, provider.url, pace=INSTANT) as server:
+            received = [(await send_request(server.url, raw_chat_request())).body for _ in range(3)]
+    assert received == [*response_bodies([text_response("on disk")]), *_live_bodies(1, 2)]
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == received
+    assert [Path(cassette.file).stem[-1] for cassette in load_cassettes(tmp_path)] == [
+        "1",
+        "2",
+        "3",
+    ]
 
 
 async def test_the_second_run_needs_no_upstream(tmp_path: Path) -> None:
-    requests = [chat("a"), chat("b"), chat("a")]
-    async with upstream(_numbered) as live:
-        async with proxy("auto", tmp_path, live.url) as it:
-            first = [(await ask(it.url, request)).body for request in requests]
-        asked = len(live.requests)
-    async with proxy("auto", tmp_path, live.url, pace=INSTANT) as it:
-        second = [(await ask(it.url, request)).body for request in requests]
-    assert asked == 3
-    assert first == second == _live(1, 2, 3)
+    requests = [raw_chat_request("a"), raw_chat_request("b"), raw_chat_request("a")]
+    async with upstream(_numbered_response) as provider:
+        async with proxy("auto", tmp_path, provider.url) as server:
+            first = [(await send_request(server.url, request)).body for request in requests]
+        request_count = len(provider.requests)
+    async with proxy("auto", tmp_path, provider.url, pace=INSTANT) as server:
+        second = [(await send_request(server.url, request)).body for request in requests]
+    assert request_count == 3
+    assert first == second == _live_bodies(1, 2, 3)
 
 
 async def test_what_this_run_recorded_is_not_played_in_this_run(tmp_path: Path) -> None:
-    async with upstream(_numbered) as live:
-        async with proxy("auto", tmp_path, live.url) as it:
-            got = [(await ask(it.url, chat())).body for _ in range(2)]
-    assert got == _live(1, 2)
+    async with upstream(_numbered_response) as provider:
+        async with proxy("auto", tmp_path, provider.url) as server:
+            received = [(await send_request(server.url, raw_chat_request())).body for _ in range(2)]
+    assert received == _live_bodies(1, 2)
 
 
 async def test_a_named_session_goes_on_behind_the_takes_that_it_borrows(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("borrowed"))
-    scoped = chat(path="/@mine/v1/chat/completions")
-    async with upstream(_numbered) as live:
-        async with proxy("auto", tmp_path, live.url, pace=INSTANT) as it:
-            first = [(await ask(it.url, scoped)).body for _ in range(2)]
-    async with proxy("replay", tmp_path, pace=INSTANT) as it:
-        second = [(await ask(it.url, scoped)).body for _ in range(2)]
-    assert first == second == [*bodies([says("borrowed")]), *_live(1)]
+    write_cassettes(tmp_path, raw_chat_request(), text_response("borrowed"))
+    scoped = raw_chat_request(path="/@mine/v1/chat/completions")
+    async with upstream(_numbered_response) as provider:
+        async with proxy("auto", tmp_path, provider.url, pace=INSTANT) as server:
+            first = [(await send_request(server.url, scoped)).body for _ in range(2)]
+    async with proxy("replay", tmp_path, pace=INSTANT) as server:
+        second = [(await send_request(server.url, scoped)).body for _ in range(2)]
+    assert first == second == [*response_bodies([text_response("borrowed")]), *_live_bodies(1)]
     assert [path.name for path in (tmp_path / "cassettes").glob("@mine/*/*/*-2.jsonl")]
 
 
 async def test_a_partial_take_is_not_played_and_never_overwritten(tmp_path: Path) -> None:
-    async def cut(connection: Connection) -> None:
+    async def truncated_response(connection: Connection) -> None:
         await connection.begin()
-        await connection.chunk(event("half"))
+        await connection.chunk(chat_event("half"))
         connection.fin()
 
-    async with upstream(cut, _numbered) as live:
+    async with upstream(truncated_response, _numbered_response) as provider:
         for _ in range(2):
-            async with proxy("auto", tmp_path, live.url) as it:
-                await ask(it.url, chat())
-    async with proxy("auto", tmp_path, pace=INSTANT) as it:
-        third = await ask(it.url, chat())
-    assert third.body == _live(2)[0]
-    assert [cassette.body for cassette in cassettes(tmp_path)] == [event("half"), *_live(2)]
+            async with proxy("auto", tmp_path, provider.url) as server:
+                await send_request(server.url, raw_chat_request())
+    async with proxy("auto", tmp_path, pace=INSTANT) as server:
+        third = await send_request(server.url, raw_chat_request())
+    assert third.body == _live_bodies(2)[0]
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == [
+        chat_event("half"),
+        *_live_bodies(2),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("on_miss", "status", "asked", "kept"),
+    ("on_miss", "status", "request_count", "cassette_count"),
     [("record", 200, 1, 2), ("passthrough", 200, 1, 1), ("fail", 424, 0, 1)],
 )
 async def test_on_miss_decides_what_happens_to_what_is_not_on_disk(
-    tmp_path: Path, on_miss: OnMiss, status: int, asked: int, kept: int
+    tmp_path: Path, on_miss: OnMiss, status: int, request_count: int, cassette_count: int
 ) -> None:
-    put(tmp_path, chat(), says("on disk"))
-    async with upstream(_numbered) as live:
-        async with proxy("auto", tmp_path, live.url, pace=INSTANT, on_miss=on_miss) as it:
-            hit = await ask(it.url, chat())
-            missed = await ask(it.url, chat("missing"))
-            misses = len(it.journal.misses)
-    assert hit.body == bodies([says("on disk")])[0]
+    write_cassettes(tmp_path, raw_chat_request(), text_response("on disk"))
+    async with upstream(_numbered_response) as provider:
+        async with proxy("auto", tmp_path, provider.url, pace=INSTANT, on_miss=on_miss) as server:
+            hit = await send_request(server.url, raw_chat_request())
+            missed = await send_request(server.url, raw_chat_request("missing"))
+            misses = len(server.journal.misses)
+    assert hit.body == response_bodies([text_response("on disk")])[0]
     assert missed.status == status
-    assert len(live.requests) == asked
-    assert len(cassettes(tmp_path)) == kept
+    assert len(provider.requests) == request_count
+    assert len(load_cassettes(tmp_path)) == cassette_count
     assert misses == (status == 424)
 
 
 async def test_nothing_is_live_where_all_is_on_disk(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("one"), says("two"))
-    async with upstream(chunked([DONE])) as live:
-        async with proxy("auto", tmp_path, live.url, pace=INSTANT) as it:
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), text_response("two"))
+    async with upstream(chunked([DONE_EVENT])) as provider:
+        async with proxy("auto", tmp_path, provider.url, pace=INSTANT) as server:
             for _ in range(2):
-                await ask(it.url, chat())
-    assert live.connections == 0
+                await send_request(server.url, raw_chat_request())
+    assert provider.connections == 0

@@ -1,4 +1,4 @@
-"""`scripts/bench`: its table tells what was measured, and its exit code what was missed."""
+"""`scripts/bench`: its table shows the measurements, and its exit code reports missed targets."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ BENCHMARKS = Path(__file__).parents[1] / "scripts" / "benchmarks"
 
 @pytest.fixture(scope="module")
 def table() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("table", BENCHMARKS / "result_table.py")
+    spec = importlib.util.spec_from_file_location("result_table", BENCHMARKS / "result_table.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["table"] = module  # where its dataclasses look for themselves
+    sys.modules["result_table"] = module  # its dataclasses look up their module here
     spec.loader.exec_module(module)
-    del sys.modules["table"]
+    del sys.modules["result_table"]
     return module
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         (sys.executable, str(BENCHMARKS), *arguments),
         capture_output=True,
@@ -58,30 +58,30 @@ def test_a_time_and_an_error_are_to_stay_below_their_targets_and_a_speed_above(
 ) -> None:
     row = table.Row("group", "name", value, unit, {}, target)
 
-    assert row.ok is ok
-    assert ("OVER" in table.text([row])) is (ok is False)
+    assert row.is_ok is ok
+    assert ("OVER" in table.format_table([row])) is (ok is False)
     assert row.as_json()["ok"] is ok
 
 
 def test_the_table_shows_each_value_beside_what_it_is_compared_with(table: ModuleType) -> None:
-    text = table.text([table.Row("replay", "instant", 2500.4, "req/s", {"bare": 12345.0})])
+    text = table.format_table([table.Row("replay", "instant", 2500.4, "req/s", {"bare": 12345.0})])
 
     assert text.split() == ["replay", "instant", "2500", "req/s", "bare", "12345"]
 
 
 def test_the_figures_come_as_one_document() -> None:
-    ran = bench("--quick", "--json", "computing")
+    result = run_bench("--quick", "--json", "computing")
 
-    assert ran.returncode == 0, ran.stderr
-    rows = {row["name"]: row for row in json.loads(ran.stdout)["rows"]}
+    assert result.returncode == 0, result.stderr
+    rows = {row["name"]: row for row in json.loads(result.stdout)["rows"]}
     assert rows["llm-proxy --help, CPU"]["target"] == 0.15
     assert all(row["value"] > 0 for row in rows.values())
 
 
 def test_the_help_names_every_option_and_a_wrong_word_is_refused() -> None:
-    shown = bench("--help").stdout
+    help_text = run_bench("--help").stdout
 
-    assert all(option in shown for option in ("--cassettes", "--quick", "--json", "--check"))
-    refused = bench("nonsense")
+    assert all(option in help_text for option in ("--cassettes", "--quick", "--json", "--check"))
+    refused = run_bench("nonsense")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "there is no nonsense" in refused.stderr

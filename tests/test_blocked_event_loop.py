@@ -1,4 +1,4 @@
-"""However long our own event loop stands still, nobody else is blamed for it."""
+"""A blocked event loop never counts as a stall of the upstream or of the client."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from pathlib import Path
 
 import pytest
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.shell.server import response_writer
 from llm_proxy.shell.upstream import pump
-from raw_http import ask
-from stored_cassettes import chat
+from raw_http import send_request
+from stored_cassettes import raw_chat_request
 from stub_upstream import Connection, upstream
-from waiting import until
+from waiting import wait_until
 
-IDLE = 5.0
-"""Seconds; the clients of these tests wait for twenty."""
+IDLE_TIMEOUT_S = 5.0
+"""The upstream idle timeout in seconds; clients wait for 20 s by default."""
 
-Jump = Callable[[float], None]
+AdvanceClock = Callable[[float], None]
 
 
 @pytest.fixture
-async def jump(monkeypatch: pytest.MonkeyPatch) -> Jump:
-    """Let the clock of the event loop go on by so many seconds, in which the loop has no turn."""
+async def advance_clock(monkeypatch: pytest.MonkeyPatch) -> AdvanceClock:
+    """Advance the event loop's clock by so many seconds in which the loop does not run."""
     loop = asyncio.get_running_loop()
-    time, ahead = loop.time, 0.0
+    original_time, offset_s = loop.time, 0.0
 
-    def forward(seconds: float) -> None:
-        nonlocal ahead
-        ahead += seconds
+    def advance(seconds: float) -> None:
+        nonlocal offset_s
+        offset_s += seconds
 
-    monkeypatch.setattr(loop, "time", lambda: time() + ahead)
-    return forward
+    monkeypatch.setattr(loop, "time", lambda: original_time() + offset_s)
+    return advance
 
 
-async def _turns(number: int = 10) -> None:
-    for _ in range(number):
+async def _run_loop(iterations: int = 10) -> None:
+    for _ in range(iterations):
         await asyncio.sleep(0)
 
 
-class Silent:
-    """An upstream that sends one chunk, and then nothing of itself."""
+class StallingUpstream:
+    """An upstream that sends one chunk, and more only when told to."""
 
     def __init__(self, *headers: str) -> None:
         self.headers = headers
@@ -59,8 +59,8 @@ class Silent:
         with suppress(ConnectionError):
             await connection.reader.read(1)
 
-    def go_on(self, how: str) -> None:
-        """Send the rest to the kernel, at once."""
+    def send_rest(self, how: str) -> None:
+        """Send the rest synchronously, by a write, a FIN or a reset."""
         assert self.connection is not None
         writer = self.connection.writer
         match how:
@@ -75,37 +75,43 @@ class Silent:
 
 
 @pytest.fixture
-def arrived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What the pump has read."""
-    pieces: list[bytes] = []
-    arrive = pump.ResponsePump._handle_data
+def received_chunks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The chunks that the pump has read."""
+    chunks: list[bytes] = []
+    original_handle_data = pump.ResponsePump._queue_and_record
 
-    def seen(self: pump.ResponsePump, data: bytes) -> None:
-        pieces.append(data)
-        arrive(self, data)
+    def handle_data_spy(self: pump.ResponsePump, data: bytes) -> None:
+        chunks.append(data)
+        original_handle_data(self, data)
 
-    monkeypatch.setattr(pump.ResponsePump, "_handle_data", seen)
-    return pieces
+    monkeypatch.setattr(pump.ResponsePump, "_queue_and_record", handle_data_spy)
+    return chunks
 
 
-@pytest.mark.parametrize("before", [0, 7], ids=["for very long", "at the limit"])
+@pytest.mark.parametrize("short_pauses", [0, 7], ids=["for very long", "at the limit"])
 @pytest.mark.parametrize("how", ["clean", "fin", "rst"])
-async def test_an_upstream_that_went_on_while_we_stood_still_has_not_stalled(
-    tmp_path: Path, arrived: list[bytes], jump: Jump, how: str, before: int
+async def test_data_that_arrives_while_the_loop_is_blocked_is_no_stall(
+    tmp_path: Path,
+    received_chunks: list[bytes],
+    advance_clock: AdvanceClock,
+    how: str,
+    short_pauses: int,
 ) -> None:
-    silent = Silent()
-    async with upstream(silent) as live:
-        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE) as it:
-            asking = asyncio.ensure_future(ask(it.url, chat(), within=1000))
-            await until(lambda: bool(arrived))
-            for _ in range(before):
-                jump(IDLE / 8)
-                await _turns()
-            silent.go_on(how)
-            jump(IDLE / 8 + 0.1 if before else 3 * IDLE)
-            raw = await asking
-    [cassette] = cassettes(tmp_path)
-    assert raw.how == cassette.end.ending.value == how
+    stalling_upstream = StallingUpstream()
+    async with upstream(stalling_upstream) as live:
+        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE_TIMEOUT_S) as recording:
+            pending_response = asyncio.ensure_future(
+                send_request(recording.url, raw_chat_request(), timeout_s=1000)
+            )
+            await wait_until(lambda: bool(received_chunks))
+            for _ in range(short_pauses):
+                advance_clock(IDLE_TIMEOUT_S / 8)
+                await _run_loop()
+            stalling_upstream.send_rest(how)
+            advance_clock(IDLE_TIMEOUT_S / 8 + 0.1 if short_pauses else 3 * IDLE_TIMEOUT_S)
+            raw = await pending_response
+    [cassette] = load_cassettes(tmp_path)
+    assert raw.ending == cassette.end.ending.value == how
     assert raw.body == cassette.body == (b"onetwo" if how == "clean" else b"one")
 
 
@@ -119,127 +125,144 @@ async def test_an_upstream_that_went_on_while_we_stood_still_has_not_stalled(
     ],
     ids=["sends on", "closes", "resets", "ends by closing"],
 )
-async def test_an_upstream_that_goes_on_right_at_the_limit_has_not_stalled(
+async def test_data_that_arrives_at_the_idle_limit_is_no_stall(
     tmp_path: Path,
-    jump: Jump,
+    advance_clock: AdvanceClock,
     monkeypatch: pytest.MonkeyPatch,
     headers: tuple[str, ...],
     how: str,
     ending: Ending,
 ) -> None:
-    silent, look = Silent(*headers), pump.ResponsePump._check_idle
-    limits = 0
+    stalling_upstream, original_check_idle = (
+        StallingUpstream(*headers),
+        pump.ResponsePump._check_idle_timeout,
+    )
+    limit_count = 0
 
-    def seen(self: pump.ResponsePump) -> None:
-        nonlocal limits
-        look(self)
-        limits += self._surplus_counter == 1
-        if self._surplus_counter == limits == 1:
-            silent.go_on(how)
+    def check_idle_spy(self: pump.ResponsePump) -> None:
+        nonlocal limit_count
+        original_check_idle(self)
+        limit_count += self._extra_check_count == 1
+        if self._extra_check_count == limit_count == 1:
+            stalling_upstream.send_rest(how)
 
-    monkeypatch.setattr(pump.ResponsePump, "_check_idle", seen)
-    async with upstream(silent) as live:
-        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE) as it:
-            asking = asyncio.ensure_future(ask(it.url, chat(), within=1000))
-            while not limits:
-                jump(IDLE / 8)
+    monkeypatch.setattr(pump.ResponsePump, "_check_idle_timeout", check_idle_spy)
+    async with upstream(stalling_upstream) as live:
+        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE_TIMEOUT_S) as recording:
+            pending_response = asyncio.ensure_future(
+                send_request(recording.url, raw_chat_request(), timeout_s=1000)
+            )
+            while not limit_count:
+                advance_clock(IDLE_TIMEOUT_S / 8)
                 await asyncio.sleep(0.001)
-            await asking
-    [cassette] = cassettes(tmp_path)
+            await pending_response
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.end.ending is ending
 
 
-async def test_time_in_which_we_stood_still_is_no_silence(
-    tmp_path: Path, arrived: list[bytes], jump: Jump
+async def test_time_in_which_the_loop_is_blocked_is_no_idle_time(
+    tmp_path: Path, received_chunks: list[bytes], advance_clock: AdvanceClock
 ) -> None:
-    silent = Silent()
-    async with upstream(silent) as live:
-        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE) as it:
-            asking = asyncio.ensure_future(ask(it.url, chat(), within=1000))
-            await until(lambda: bool(arrived))
+    stalling_upstream = StallingUpstream()
+    async with upstream(stalling_upstream) as live:
+        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE_TIMEOUT_S) as recording:
+            pending_response = asyncio.ensure_future(
+                send_request(recording.url, raw_chat_request(), timeout_s=1000)
+            )
+            await wait_until(lambda: bool(received_chunks))
             for _ in range(5):
-                jump(3 * IDLE)
-                await _turns()
-            silent.go_on("clean")
-            raw = await asking
-    assert (raw.how, raw.body) == ("clean", b"onetwo")
+                advance_clock(3 * IDLE_TIMEOUT_S)
+                await _run_loop()
+            stalling_upstream.send_rest("clean")
+            raw = await pending_response
+    assert (raw.ending, raw.body) == ("clean", b"onetwo")
 
 
-async def test_an_upstream_that_is_silent_while_we_look_has_stalled(
-    tmp_path: Path, arrived: list[bytes], jump: Jump
+async def test_an_upstream_that_is_silent_while_the_loop_runs_has_stalled(
+    tmp_path: Path, received_chunks: list[bytes], advance_clock: AdvanceClock
 ) -> None:
-    jumps = 0
-    async with upstream(Silent()) as live:
-        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE) as it:
-            asking = asyncio.ensure_future(ask(it.url, chat(), within=1000))
-            await until(lambda: bool(arrived))
-            while not asking.done() and jumps < 100:
-                jump(IDLE / 8)
-                jumps += 1
+    advance_count = 0
+    async with upstream(StallingUpstream()) as live:
+        async with proxy("record", tmp_path, live.url, idle_timeout=IDLE_TIMEOUT_S) as recording:
+            pending_response = asyncio.ensure_future(
+                send_request(recording.url, raw_chat_request(), timeout_s=1000)
+            )
+            await wait_until(lambda: bool(received_chunks))
+            while not pending_response.done() and advance_count < 100:
+                advance_clock(IDLE_TIMEOUT_S / 8)
+                advance_count += 1
                 await asyncio.sleep(0.001)
-            raw = await asking
-    [cassette] = cassettes(tmp_path)
-    assert jumps < 100
-    assert raw.how == "rst"
+            raw = await pending_response
+    [cassette] = load_cassettes(tmp_path)
+    assert advance_count < 100
+    assert raw.ending == "rst"
     assert (cassette.end.ending, cassette.body) == (Ending.STALLED, b"one")
 
 
-class Stuck(asyncio.WriteTransport):
-    """A transport of a client that takes nothing until it is told to."""
+class UnreadTransport(asyncio.WriteTransport):
+    """The transport of a client that reads nothing until `buffered_bytes` is 0."""
 
-    left = 100
+    buffered_bytes = 100
 
     def get_write_buffer_size(self) -> int:
-        """What waits for the client."""
-        return self.left
+        """Return `buffered_bytes`."""
+        return self.buffered_bytes
 
     def is_closing(self) -> bool:
-        """It never is."""
+        """Return False: it is never closing."""
         return False
 
 
 @pytest.fixture
-def stuck() -> Iterator[Stuck]:
-    """A client that takes nothing."""
+def unread_transport() -> Iterator[UnreadTransport]:
+    """The transport of a client that reads nothing."""
     with socket.socket() as sock:
-        yield Stuck({"socket": sock})
+        yield UnreadTransport({"socket": sock})
 
 
-async def test_a_client_is_not_called_deaf_for_what_we_stood_still(
-    jump: Jump, stuck: Stuck
+async def test_a_client_is_not_given_up_because_the_loop_was_blocked(
+    advance_clock: AdvanceClock, unread_transport: UnreadTransport
 ) -> None:
-    draining: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    taking = asyncio.ensure_future(response_writer._client_reads_on(stuck, draining))
-    for _ in range(response_writer._LOOKS - 1):
-        await _turns()
-        jump(10 * response_writer._DEAF)
-    await _turns()
-    assert not taking.done()
-    draining.set_result(None)
-    assert await taking
+    drain_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reads_on = asyncio.ensure_future(
+        response_writer._wait_while_client_reads(unread_transport, drain_done)
+    )
+    for _ in range(response_writer._CHECKS_PER_DRAIN_TIMEOUT - 1):
+        await _run_loop()
+        advance_clock(10 * response_writer._DRAIN_TIMEOUT_S)
+    await _run_loop()
+    assert not reads_on.done()
+    drain_done.set_result(None)
+    assert await reads_on
 
 
-async def test_a_client_that_takes_nothing_while_we_look_is_deaf(jump: Jump, stuck: Stuck) -> None:
-    draining: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    taking = asyncio.ensure_future(response_writer._client_reads_on(stuck, draining))
-    for _ in range(response_writer._LOOKS):
-        await _turns()
-        jump(response_writer._DEAF / response_writer._LOOKS)
-    await _turns()
-    assert taking.done()
-    assert not await taking
-
-
-async def test_a_reset_waits_for_a_client_for_as_long_as_we_can_look(
-    jump: Jump, stuck: Stuck
+async def test_a_client_that_reads_nothing_while_the_loop_runs_is_given_up(
+    advance_clock: AdvanceClock, unread_transport: UnreadTransport
 ) -> None:
-    delivered = asyncio.ensure_future(
-        response_writer._wait_until_delivered(stuck, stuck.get_extra_info("socket"))
+    drain_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reads_on = asyncio.ensure_future(
+        response_writer._wait_while_client_reads(unread_transport, drain_done)
+    )
+    for _ in range(response_writer._CHECKS_PER_DRAIN_TIMEOUT):
+        await _run_loop()
+        advance_clock(response_writer._DRAIN_TIMEOUT_S / response_writer._CHECKS_PER_DRAIN_TIMEOUT)
+    await _run_loop()
+    assert reads_on.done()
+    assert not await reads_on
+
+
+async def test_the_wait_before_a_reset_does_not_count_blocked_time(
+    advance_clock: AdvanceClock, unread_transport: UnreadTransport
+) -> None:
+    delivery = asyncio.ensure_future(
+        response_writer._wait_for_delivery(
+            unread_transport, unread_transport.get_extra_info("socket")
+        )
     )
     for _ in range(10):
-        await _turns()
-        jump(10 * response_writer._PATIENCE)
-    await _turns()
-    assert not delivered.done()
-    stuck.left = 0
-    await delivered
+        await _run_loop()
+        advance_clock(10 * response_writer._DELIVERY_TIMEOUT_S)
+    await _run_loop()
+    assert not delivery.done()
+    unread_transport.buffered_bytes = 0
+    await delivery

@@ -1,4 +1,4 @@
-"""`call-ids` and `paths`: what tells a run from another, and nothing else."""
+"""`call-ids` and `paths` replace what differs between runs, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,30 +20,34 @@ IDS: Final = parse_rules(["call-ids"])
 CHAT: Final = "/v1/chat/completions"
 
 
-def asked(path: str, **body: Any) -> StoredRequest:
+def post_request(path: str, **body: Any) -> StoredRequest:
     return StoredRequest("POST", path, "", (), json.dumps(body).encode())
 
 
-def done(request: StoredRequest) -> NormalizedDocument:
+def normalize(request: StoredRequest) -> NormalizedDocument:
     return normalized_document("openai", request, IDS)
 
 
-def called(id_: str, other: str = "", said: str = "", name: str = "f") -> StoredRequest:
-    """A chat in which a call was answered."""
+def tool_call_request(
+    id_: str, result_id: str = "", result_content: str = "", name: str = "f"
+) -> StoredRequest:
+    """A chat request that holds a tool call and its result."""
     call = {"id": id_, "type": "function", "function": {"name": name, "arguments": "{}"}}
-    return asked(
+    return post_request(
         CHAT,
         messages=[
             {"role": "assistant", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": other or id_, "content": said},
+            {"role": "tool", "tool_call_id": result_id or id_, "content": result_content},
         ],
     )
 
 
 def test_ids_become_names_by_their_place_wherever_they_stand() -> None:
-    it = done(called("call_1234", said="see results/call_1234.txt, not call_12345"))
+    normalized = normalize(
+        tool_call_request("call_1234", result_content="see results/call_1234.txt, not call_12345")
+    )
 
-    assert it.document.body == {
+    assert normalized.document.body == {
         "messages": [
             {
                 "role": "assistant",
@@ -62,25 +66,33 @@ def test_ids_become_names_by_their_place_wherever_they_stand() -> None:
             },
         ]
     }
-    assert it.aliases == {"<id-1>": "call_1234"}
+    assert normalized.value_by_alias == {"<id-1>": "call_1234"}
 
 
 def test_requests_that_use_their_ids_alike_have_one_key() -> None:
-    assert request_key("o", called("call_1"), IDS) == request_key("o", called("toolu_9876"), IDS)
+    assert request_key("o", tool_call_request("call_1"), IDS) == request_key(
+        "o", tool_call_request("toolu_9876"), IDS
+    )
 
 
 def test_requests_that_use_their_ids_otherwise_have_not() -> None:
-    assert request_key("o", called("call_1"), IDS) != request_key(
-        "o", called("call_1", "call_2"), IDS
+    assert request_key("o", tool_call_request("call_1"), IDS) != request_key(
+        "o", tool_call_request("call_1", "call_2"), IDS
     )
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (called("1", said="1"), called("2", said="2")),
-        (called("get_weather", name="get_weather"), called("get_time", name="get_time")),
-        (called("call_1", said="a"), called("call_1", said="b")),
+        (tool_call_request("1", result_content="1"), tool_call_request("2", result_content="2")),
+        (
+            tool_call_request("get_weather", name="get_weather"),
+            tool_call_request("get_time", name="get_time"),
+        ),
+        (
+            tool_call_request("call_1", result_content="a"),
+            tool_call_request("call_1", result_content="b"),
+        ),
     ],
     ids=["a short id in a text", "an id that is a word", "another text"],
 )
@@ -88,8 +100,8 @@ def test_what_is_no_id_counts(one: StoredRequest, other: StoredRequest) -> None:
     assert request_key("o", one, IDS) != request_key("o", other, IDS)
 
 
-def placed(path: str, id_: str) -> Json:
-    """A body in which an id stands at a path."""
+def body_with_id(path: str, id_: str) -> Json:
+    """A body with an id at the given path."""
     value: Json = id_
     for step in reversed(path.removeprefix("$.").split(".")):
         name = step.removesuffix("[*]")
@@ -102,7 +114,7 @@ def placed(path: str, id_: str) -> Json:
     [(dialect.name, path) for dialect in dialects.DIALECTS for path in dialect.id_paths],
 )
 def test_every_id_of_every_dialect_is_found(name: str, path: str) -> None:
-    body = placed(path, "call_1234")
+    body = body_with_id(path, "call_1234")
 
     assert list(texts_at_path(body, path)) == ["call_1234"]
     assert list(texts_at_path({"x": body}, path)) == []
@@ -114,19 +126,19 @@ def test_every_id_of_every_dialect_is_found(name: str, path: str) -> None:
     st.lists(st.text("ab1/_-. ", max_size=40), max_size=4),
 )
 def test_applied_twice_it_gives_the_same(ids: list[str], texts: list[str]) -> None:
-    calls = [{"id": item, "function": {"name": "f"}} for item in ids]
+    calls = [{"id": call_id, "function": {"name": "f"}} for call_id in ids]
     messages = [{"tool_calls": calls}, *({"content": f"{text} {ids[0]}"} for text in texts)]
-    once = done(asked(CHAT, messages=messages)).document
+    normalized = normalize(post_request(CHAT, messages=messages)).document
 
-    assert IDS.apply(once).document == once
+    assert IDS.apply(normalized).document == normalized
 
 
 def test_hostile_texts_take_no_longer_than_others() -> None:
     texts = ["a-" * 200_000, "call_1234 " * 50_000, "_" * 400_000]
 
-    it = done(called("call_1234", said="".join(texts)))
+    normalized = normalize(tool_call_request("call_1234", result_content="".join(texts)))
 
-    assert str(it.document.body).count("<id-1>") == 50_001
+    assert str(normalized.document.body).count("<id-1>") == 50_001
 
 
 @pytest.mark.parametrize(
@@ -154,7 +166,7 @@ def test_hostile_texts_take_no_longer_than_others() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_refers_to_words_that_stand_elsewhere_counts(path: str, one: Any, other: Any) -> None:
-    one, other = asked(path, **one), asked(path, **other)
+def test_references_to_content_stored_elsewhere_count(path: str, one: Any, other: Any) -> None:
+    one, other = post_request(path, **one), post_request(path, **other)
 
     assert request_key("openai", one, IDS) != request_key("openai", other, IDS)

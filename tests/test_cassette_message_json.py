@@ -20,8 +20,8 @@ def nested(depth: int) -> bytes:
     return b"[" * depth + b"]" * depth
 
 
-def stored(message: bytes) -> dict[str, Any]:
-    """The fields of a message as they are read from a line of a file."""
+def stored_fields(message: bytes) -> dict[str, Any]:
+    """The fields of a message after a round trip through a line of a file."""
     line = orjson.dumps({"at": 1.5} | encode_message(message))
     assert b"\n" not in line
     fields = orjson.loads(line)
@@ -83,10 +83,8 @@ def stored(message: bytes) -> dict[str, Any]:
         (b"event: \xff\ndata: {}\n\n", {"base64": "ZXZlbnQ6IP8KZGF0YToge30KCg=="}),
     ],
 )
-def test_a_message_is_spelled_as_a_reviewer_would_read_it(
-    message: bytes, fields: dict[str, Any]
-) -> None:
-    assert stored(message) == fields
+def test_a_message_is_stored_readably(message: bytes, fields: dict[str, Any]) -> None:
+    assert stored_fields(message) == fields
     assert decode_message(fields) == message
 
 
@@ -120,11 +118,9 @@ def test_a_message_is_spelled_as_a_reviewer_would_read_it(
 @pytest.mark.parametrize(
     "shape", [b"%b", b"%b\n", b"data: %b\n\n", b"event: e\ndata: %b\n\n", b"\xef\xbb\xbf%b"]
 )
-def test_json_that_writers_spell_differently_comes_back_as_it_was(
-    document: bytes, shape: bytes
-) -> None:
+def test_json_in_any_notation_round_trips(document: bytes, shape: bytes) -> None:
     message = shape % document
-    assert decode_message(stored(message)) == message
+    assert decode_message(stored_fields(message)) == message
 
 
 json_values = st.recursive(
@@ -147,7 +143,7 @@ separators = st.sampled_from([(",", ":"), (", ", ": "), (",", " :  ")])
     shape=st.sampled_from(["%s", "%s\n", "data: %s\n\n", "event: x\ndata: %s\n\n", "data: %s"]),
     framed=st.sampled_from(["", "json", "chunk"]),
 )
-def test_any_json_text_comes_back_as_it_was(
+def test_any_json_text_round_trips(
     value: Any,
     separators: tuple[str, str],
     ascii_only: bool,
@@ -161,7 +157,7 @@ def test_any_json_text_comes_back_as_it_was(
         message = orjson.dumps({"bytes": b64encode(message).decode(), "p": "ab"})
     if framed:
         message = encode_frame([(":event-type", "chunk")], message)
-    assert decode_message(stored(message)) == message
+    assert decode_message(stored_fields(message)) == message
 
 
 @given(
@@ -172,8 +168,8 @@ def test_any_json_text_comes_back_as_it_was(
         )
     ).map(b"".join)
 )
-def test_any_bytes_come_back_as_they_were(message: bytes) -> None:
-    assert decode_message(stored(message)) == message
+def test_any_bytes_round_trip(message: bytes) -> None:
+    assert decode_message(stored_fields(message)) == message
 
 
 @given(
@@ -182,44 +178,44 @@ def test_any_bytes_come_back_as_they_were(message: bytes) -> None:
     st.integers(0, 40),
     st.integers(0, 255),
 )
-def test_any_frame_whole_or_damaged_comes_back_as_it_was(
+def test_any_frame_whole_or_damaged_round_trips(
     headers: dict[str, str], payload: bytes, at: int, byte: int
 ) -> None:
     whole = encode_frame(list(headers.items()), payload)
     damaged = whole[:at] + bytes([byte]) + whole[at + 1 :]
-    assert decode_message(stored(whole)) == whole
-    assert "frame" in stored(whole)
-    assert decode_message(stored(damaged)) == damaged
+    assert decode_message(stored_fields(whole)) == whole
+    assert "frame" in stored_fields(whole)
+    assert decode_message(stored_fields(damaged)) == damaged
 
 
 def test_a_frame_with_a_header_that_is_no_text_is_kept_as_it_is() -> None:
     lengths = (19).to_bytes(4, "big") + (3).to_bytes(4, "big")
     body = lengths + crc32(lengths).to_bytes(4, "big") + b"\1a\0"
     message = body + crc32(body).to_bytes(4, "big")
-    assert list(stored(message)) != ["frame", "text"]
-    assert decode_message(stored(message)) == message
+    assert list(stored_fields(message)) != ["frame", "text"]
+    assert decode_message(stored_fields(message)) == message
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 def test_every_real_frame_can_be_read_in_the_file() -> None:
-    spelled = []
+    field_names = []
     for row in corpus.rows():
         if row.wire.endswith(".eventstream"):
             for message in framing.split_messages("eventstream", row.body):
-                fields = stored(message)
+                fields = stored_fields(message)
                 assert decode_message(fields) == message
-                spelled.append(tuple(fields))
-    assert set(spelled) == {("frame", "json"), ("frame", "chunk", "p")}
+                field_names.append(tuple(fields))
+    assert set(field_names) == {("frame", "json"), ("frame", "chunk", "p")}
 
 
 @given(json_values)
-def test_compact_json_is_spelled_as_json(value: Any) -> None:
+def test_compact_json_is_stored_as_json(value: Any) -> None:
     try:
         text = orjson.dumps([value])
     except TypeError:  # integers beyond 64 bits, halves of surrogate pairs
         return
-    assert stored(b"data: %b\n\n" % text) == {"data": orjson.loads(text)}
+    assert stored_fields(b"data: %b\n\n" % text) == {"data": orjson.loads(text)}
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.cassette import FORMAT, migrations
-from llm_proxy.cassette.migrations import STEPS, Lines, migrate
+from llm_proxy.cassette import FORMAT_VERSION, migrations
+from llm_proxy.cassette.migrations import MIGRATIONS, Lines, migrate_lines
 from llm_proxy.errors import CassetteError, CassetteTooNew
 
 
 def test_there_is_a_step_from_every_older_format() -> None:
-    assert sorted(STEPS) == list(range(1, FORMAT))
+    assert sorted(MIGRATIONS) == list(range(1, FORMAT_VERSION))
 
 
 def test_the_present_format_stays_as_it_is() -> None:
-    lines: Lines = [{"cassette": FORMAT}, {"request": {}}]
-    assert migrate("a.jsonl", lines) is lines
+    lines: Lines = [{"cassette": FORMAT_VERSION}, {"request": {}}]
+    assert migrate_lines("a.jsonl", lines) is lines
 
 
 def test_an_older_format_takes_every_step_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,10 +24,14 @@ def test_an_older_format_takes_every_step_in_turn(monkeypatch: pytest.MonkeyPatc
         first, *others = lines
         return [{"cassette": first["cassette"] + 1}, *others, {"came": first["cassette"]}]
 
-    monkeypatch.setattr(migrations, "FORMAT", 4)
-    monkeypatch.setattr(migrations, "STEPS", MappingProxyType({1: step, 2: step, 3: step}))
-    assert migrate("a.jsonl", [{"cassette": 2}]) == [{"cassette": 4}, {"came": 2}, {"came": 3}]
-    assert migrate("a.jsonl", [{"cassette": 4}]) == [{"cassette": 4}]
+    monkeypatch.setattr(migrations, "FORMAT_VERSION", 4)
+    monkeypatch.setattr(migrations, "MIGRATIONS", MappingProxyType({1: step, 2: step, 3: step}))
+    assert migrate_lines("a.jsonl", [{"cassette": 2}]) == [
+        {"cassette": 4},
+        {"came": 2},
+        {"came": 3},
+    ]
+    assert migrate_lines("a.jsonl", [{"cassette": 4}]) == [{"cassette": 4}]
 
 
 @pytest.mark.parametrize(
@@ -37,12 +41,12 @@ def test_an_older_format_takes_every_step_in_turn(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_file_without_a_format_is_no_cassette(lines: list[dict[str, Any]]) -> None:
     with pytest.raises(CassetteError, match=r"^a\.jsonl:1: not a cassette") as caught:
-        migrate("a.jsonl", lines)
+        migrate_lines("a.jsonl", lines)
     assert not isinstance(caught.value, CassetteTooNew)
 
 
 @pytest.mark.parametrize(
-    ("tool", "named"),
+    ("tool", "expected"),
     [
         ({"tool": "llm-proxy 7.1"}, "written by llm-proxy 7.1: upgrade llm-proxy"),
         ({}, "written by a later version: upgrade llm-proxy"),
@@ -53,8 +57,8 @@ def test_a_file_without_a_format_is_no_cassette(lines: list[dict[str, Any]]) -> 
     ],
     ids=["named", "unnamed", "hostile"],
 )
-def test_a_newer_format_names_what_wrote_it(tool: dict[str, str], named: str) -> None:
+def test_a_newer_format_names_what_wrote_it(tool: dict[str, str], expected: str) -> None:
     with pytest.raises(CassetteTooNew) as caught:
-        migrate("a.jsonl", [{"cassette": FORMAT + 1, **tool}])
-    assert str(caught.value).endswith(named)
+        migrate_lines("a.jsonl", [{"cassette": FORMAT_VERSION + 1, **tool}])
+    assert str(caught.value).endswith(expected)
     assert caught.value.line == 1

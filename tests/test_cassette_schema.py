@@ -4,36 +4,36 @@ import msgspec
 import orjson
 import pytest
 
-from cassette_builders import HEAD, META, REQUEST, cassette
+from cassette_builders import HEAD, META, REQUEST, make_cassette
 from llm_proxy.cassette.schema import (
     EndLine,
     HeadLine,
-    Marks,
     MetaLine,
+    ReadStarts,
     RequestLine,
     encode_line,
-    refusal_sentence_of,
     rounded_offset_ms,
+    validation_error_sentence,
 )
 from llm_proxy.exchange import Ending
 
 
 @pytest.mark.parametrize(
-    ("at", "written"), [(0.0, 0.0), (12.344999, 12.34), (12.346, 12.35), (3_600_000.004, 3.6e6)]
+    ("at", "rounded"), [(0.0, 0.0), (12.344999, 12.34), (12.346, 12.35), (3_600_000.004, 3.6e6)]
 )
-def test_times_are_written_to_the_hundredth_of_a_ms(at: float, written: float) -> None:
-    assert rounded_offset_ms(at) == written
+def test_times_are_written_to_the_hundredth_of_a_ms(at: float, rounded: float) -> None:
+    assert rounded_offset_ms(at) == rounded
 
 
 def test_each_line_gives_back_its_value() -> None:
-    end = cassette(b"data: 1\n\n", ending=Ending.RST).end
+    end = make_cassette(b"data: 1\n\n", ending=Ending.RST).end
     assert MetaLine.from_value(META).to_value() == META
     assert RequestLine.from_value(REQUEST).to_value() == REQUEST
     assert HeadLine.from_value(HEAD, 1.0, "sse", "").to_value() == HEAD
     assert EndLine.from_value(end).to_value() == end
 
 
-def test_what_is_as_usual_is_not_written() -> None:
+def test_default_values_are_not_written() -> None:
     assert encode_line(HeadLine.from_value(HEAD, 1.0, "sse", "")) == (
         b'{"response":{"at":1.0,"status":200,"reason":"OK","framing":"chunked","codec":"sse",'
         b'"headers":[["Content-Type","text/event-stream"]]}}\n'
@@ -41,16 +41,18 @@ def test_what_is_as_usual_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [MetaLine, RequestLine, HeadLine, EndLine], ids=lambda kind: kind.__name__
+    "line_type",
+    [MetaLine, RequestLine, HeadLine, EndLine],
+    ids=lambda line_type: line_type.__name__,
 )
 @pytest.mark.parametrize("value", [[], None, 1, "x", {}, {"other": 1}], ids=str)
-def test_what_is_no_such_line_is_refused(kind: type[msgspec.Struct], value: object) -> None:
+def test_what_is_no_such_line_is_refused(line_type: type[msgspec.Struct], value: object) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(value, kind)
+        msgspec.convert(value, line_type)
 
 
-def _changed(line: msgspec.Struct, path: str, to: object) -> object:
-    """A line as it is written, with one value of it another; `...` takes it away."""
+def _line_with_change(line: msgspec.Struct, path: str, to: object) -> object:
+    """A line as it is written, with one value replaced; `...` deletes it."""
     document = orjson.loads(
         orjson.dumps(msgspec.to_builtins(line, builtin_types=(orjson.Fragment,)))
     )
@@ -69,12 +71,12 @@ LINES = {
     "meta": MetaLine.from_value(META),
     "request": RequestLine.from_value(REQUEST),
     "head": HeadLine.from_value(HEAD, 1.0, "sse", ""),
-    "end": EndLine.from_value(cassette(b"").end),
+    "end": EndLine.from_value(make_cassette(b"").end),
 }
 
 
 @pytest.mark.parametrize(
-    ("line", "path", "to", "words"),
+    ("line", "path", "to", "sentence"),
     [
         ("head", "response.status", "200", "response.status must be an integer, and it is text"),
         (
@@ -155,19 +157,21 @@ LINES = {
             "model must be text without control characters and marks that turn its direction",
         ),
     ],
-    ids=lambda it: it if isinstance(it, str) and len(it) < 30 and it.isprintable() else "",
+    ids=lambda value: (
+        value if isinstance(value, str) and len(value) < 30 and value.isprintable() else ""
+    ),
 )
 def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
-    line: str, path: str, to: object, words: str
+    line: str, path: str, to: object, sentence: str
 ) -> None:
-    document = _changed(LINES[line], path, to)
+    document = _line_with_change(LINES[line], path, to)
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(document, type(LINES[line]))
-    assert refusal_sentence_of(caught.value) == words
+    assert validation_error_sentence(caught.value) == sentence
 
 
 @pytest.mark.parametrize(
-    ("at", "words"),
+    ("at", "sentence"),
     [
         ("1", "at must be a number or a list, and it is text"),
         ([1], "at[0] must be a list, and it is an integer"),
@@ -176,7 +180,7 @@ def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
     ],
     ids=["text", "no pair", "half a pair", "no time"],
 )
-def test_a_value_that_stands_alone_is_called_by_its_name(at: object, words: str) -> None:
+def test_a_value_that_stands_alone_is_called_by_its_name(at: object, sentence: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert(at, Marks)
-    assert refusal_sentence_of(caught.value, "at") == words
+        msgspec.convert(at, ReadStarts)
+    assert validation_error_sentence(caught.value, "at") == sentence

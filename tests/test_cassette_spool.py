@@ -1,4 +1,4 @@
-"""Whatever moment a crash comes at, everything that was written before it comes back."""
+"""Everything that was written before a crash is recovered, whenever the crash happens."""
 
 from __future__ import annotations
 
@@ -11,75 +11,84 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import FILE, HEAD, META, READS, REQUEST, arrivals
+from cassette_builders import FILE_NAME, HEAD, META, READS, REQUEST, read_sequences
 from llm_proxy.cassette import read_cassette, spool
-from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolLine
+from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
 
-TARGET = SpoolLine(1, "/some/library", 3)
+TARGET = SpoolTargetLine(1, "/some/library", 3)
 OPENING = spool.encode_opening(TARGET, META, REQUEST)
 HEAD_LINE = spool.encode_head(HEAD, 10.0, "sse", "")
 SPOOL = OPENING + HEAD_LINE + b"".join(map(spool.encode_read, READS))
 
 
 def parse(content: bytes) -> SpoolContent:
-    return spool.parse_spool(FILE, io.BytesIO(content))
+    return spool.parse_spool(FILE_NAME, io.BytesIO(content))
 
 
-def assembled(
+def assemble(
     content: bytes, ending: Ending = Ending.KILLED, at: float | None = None, redacted: int = 0
 ) -> bytes:
     return b"".join(spool.assemble_cassette(parse(content), SpoolEnd(ending, at, redacted)))
 
 
 def test_a_spool_gives_back_what_was_put_in() -> None:
-    it = parse(SPOOL)
-    assert (it.target, it.meta, it.request) == (TARGET, META, REQUEST)
-    assert it.head_line is not None
-    assert (it.head_line.to_value(), it.head_line.response.at) == (HEAD, 10.0)
-    assert tuple(it.reads) == READS
+    parsed = parse(SPOOL)
+    assert (parsed.target_line, parsed.meta, parsed.request) == (TARGET, META, REQUEST)
+    assert parsed.head_line is not None
+    assert (parsed.head_line.to_value(), parsed.head_line.response.at) == (HEAD, 10.0)
+    assert tuple(parsed.reads_and_end) == READS
 
 
 def test_a_spool_becomes_a_cassette() -> None:
-    it = read_cassette(FILE, assembled(SPOOL, Ending.CLEAN, 40.0, redacted=2))
-    assert (it.meta, it.request, it.head, it.head_at_ms) == (META, REQUEST, HEAD, 10.0)
-    assert it.reads == READS
-    assert (it.end.ending, it.end.at_ms, it.end.redacted) == (Ending.CLEAN, 40.0, 2)
+    cassette = read_cassette(FILE_NAME, assemble(SPOOL, Ending.CLEAN, 40.0, redacted=2))
+    assert (cassette.meta, cassette.request, cassette.head, cassette.head_at_ms) == (
+        META,
+        REQUEST,
+        HEAD,
+        10.0,
+    )
+    assert cassette.reads == READS
+    assert (cassette.end.ending, cassette.end.at_ms, cassette.end.redacted_count) == (
+        Ending.CLEAN,
+        40.0,
+        2,
+    )
 
 
-def test_the_end_that_was_seen_goes_before_any_other() -> None:
+def test_a_recorded_end_takes_precedence() -> None:
     content = SPOOL + spool.encode_end(SpoolEnd(Ending.RST, 41.5, 3))
     for length in range(len(SPOOL), len(content)):
-        assert read_cassette(FILE, assembled(content[:length])).end.ending is Ending.KILLED
+        assert read_cassette(FILE_NAME, assemble(content[:length])).end.ending is Ending.KILLED
 
-    end = read_cassette(FILE, assembled(content)).end
+    end = read_cassette(FILE_NAME, assemble(content)).end
 
-    assert (end.ending, end.at_ms, end.redacted) == (Ending.RST, 41.5, 3)
+    assert (end.ending, end.at_ms, end.redacted_count) == (Ending.RST, 41.5, 3)
 
 
 @pytest.mark.parametrize(
-    ("content", "at", "ends"),
+    ("content", "at", "expected_end_ms"),
     [(SPOOL, None, 34.0), (SPOOL, 12.0, 34.0), (OPENING + HEAD_LINE, None, 10.0)],
     ids=["nobody knows when", "a clock that went back", "no reads"],
 )
 def test_a_cassette_ends_no_earlier_than_what_it_holds(
-    content: bytes, at: float | None, ends: float
+    content: bytes, at: float | None, expected_end_ms: float
 ) -> None:
-    assert read_cassette(FILE, assembled(content, at=at)).end.at_ms == ends
+    assert read_cassette(FILE_NAME, assemble(content, at=at)).end.at_ms == expected_end_ms
 
 
 def test_everything_before_a_tear_comes_back() -> None:
     for length in range(len(OPENING), len(SPOOL) + 1):
         whole_lines = SPOOL[:length].count(b"\n") - OPENING.count(b"\n")
-        it = parse(SPOOL[:length])
-        assert (it.meta, it.request) == (META, REQUEST)
+        parsed = parse(SPOOL[:length])
+        assert (parsed.meta, parsed.request) == (META, REQUEST)
         if whole_lines == 0:
-            assert it.head_line is None
-            assert tuple(it.reads) == ()
+            assert parsed.head_line is None
+            assert tuple(parsed.reads_and_end) == ()
             continue
         received = READS[: whole_lines - 1]
-        cassette = read_cassette(FILE, assembled(SPOOL[:length]))
+        cassette = read_cassette(FILE_NAME, assemble(SPOOL[:length]))
         assert cassette.reads == received
         assert cassette.end.ending is Ending.KILLED
 
@@ -95,7 +104,7 @@ TAIL = spool.encode_read(Read(35.0, b"data: 3\n\n"))
 
 def test_a_last_line_without_its_end_is_dropped() -> None:
     for torn in (TAIL[:-1], b"\0" * 64, b"{"):
-        assert tuple(parse(SPOOL + torn).reads) == READS
+        assert tuple(parse(SPOOL + torn).reads_and_end) == READS
 
 
 @pytest.mark.parametrize(
@@ -120,13 +129,13 @@ def test_a_last_line_without_its_end_is_dropped() -> None:
 @pytest.mark.parametrize("rest", [b"", TAIL], ids=["at the end", "in the middle"])
 def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> None:
     with pytest.raises(CassetteError) as caught:
-        tuple(parse(SPOOL + wrong + rest).reads)
+        tuple(parse(SPOOL + wrong + rest).reads_and_end)
     assert caught.value.line == SPOOL.count(b"\n") + 1
 
 
-def test_nothing_comes_behind_the_end() -> None:
+def test_nothing_may_follow_the_end() -> None:
     with pytest.raises(CassetteError, match="it goes on behind its end"):
-        tuple(parse(SPOOL + spool.encode_end(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads)
+        tuple(parse(SPOOL + spool.encode_end(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads_and_end)
 
 
 @pytest.mark.parametrize("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])
@@ -136,7 +145,7 @@ def test_a_whole_line_4_that_is_no_head_is_damage(wrong: bytes) -> None:
     assert caught.value.line == 4
 
 
-def line(content: bytes, number: int, *path: str, to: object) -> bytes:
+def edit_line(content: bytes, number: int, *path: str, to: object) -> bytes:
     """The spool with one value of one line changed."""
     lines = content.splitlines(keepends=True)
     fields = orjson.loads(lines[number - 1])
@@ -156,14 +165,14 @@ def line(content: bytes, number: int, *path: str, to: object) -> bytes:
         b"[]\n[]\n[]\n",
         b"not a spool\n" * 9,
         OPENING.replace(b'"spool"', b'"spule"'),
-        line(SPOOL, 1, "spool", to=2),
-        line(SPOOL, 1, "take", to="1"),
-        line(SPOOL, 1, "more", to=1),
-        line(SPOOL, 2, "model", to="\x1b"),
-        line(SPOOL, 2, "key", to=1),
-        line(SPOOL, 3, "request", "text", to="two bodies"),
-        line(SPOOL, 3, "request", "json", to=orjson.Fragment(b"[" * 300 + b"]" * 300)),
-        line(SPOOL, 4, "response", "codec", to="\x1b"),
+        edit_line(SPOOL, 1, "spool", to=2),
+        edit_line(SPOOL, 1, "take", to="1"),
+        edit_line(SPOOL, 1, "more", to=1),
+        edit_line(SPOOL, 2, "model", to="\x1b"),
+        edit_line(SPOOL, 2, "key", to=1),
+        edit_line(SPOOL, 3, "request", "text", to="two bodies"),
+        edit_line(SPOOL, 3, "request", "json", to=orjson.Fragment(b"[" * 300 + b"]" * 300)),
+        edit_line(SPOOL, 4, "response", "codec", to="\x1b"),
     ],
     ids=[
         "empty", "blank", "lists", "text", "no version", "newer", "take in quotes", "unknown field",
@@ -173,7 +182,7 @@ def line(content: bytes, number: int, *path: str, to: object) -> bytes:
 def test_what_is_no_spool_is_refused_by_name(content: bytes) -> None:
     with pytest.raises(CassetteError) as caught:
         parse(content)
-    assert caught.value.file == FILE
+    assert caught.value.file == FILE_NAME
     assert str(caught.value).isprintable()
 
 
@@ -181,13 +190,15 @@ def test_what_is_no_spool_is_refused_by_name(content: bytes) -> None:
 def test_any_bytes_are_a_spool_or_refused(lines: Sequence[bytes]) -> None:
     content = b"".join(lines)
     try:
-        reads = tuple(parse(content).reads)
+        reads = tuple(parse(content).reads_and_end)
     except CassetteError:
         return
     assert content.count(b'{"read":') >= len(reads)
 
 
-@given(reads=arrivals(st.binary(max_size=40)), codec=st.sampled_from(["sse", "ndjson", "whole"]))
+@given(
+    reads=read_sequences(st.binary(max_size=40)), codec=st.sampled_from(["sse", "ndjson", "whole"])
+)
 def test_a_recording_survives_the_spool(reads: list[Read], codec: str) -> None:
     head: ResponseHead = replace(HEAD, framing="close")
     content = (
@@ -195,8 +206,8 @@ def test_a_recording_survives_the_spool(reads: list[Read], codec: str) -> None:
         + spool.encode_head(head, 10.0, codec, "gzip")
         + b"".join(map(spool.encode_read, reads))
     )
-    assert tuple(parse(content).reads) == tuple(reads)
-    it = read_cassette(FILE, assembled(content))
-    assert [read.data for read in it.reads] == [read.data for read in reads]
-    assert [read.at_ms for read in it.reads] == [round(read.at_ms, 2) for read in reads]
-    assert (it.head, it.codec, it.decoded) == (head, codec, "gzip")
+    assert tuple(parse(content).reads_and_end) == tuple(reads)
+    cassette = read_cassette(FILE_NAME, assemble(content))
+    assert [read.data for read in cassette.reads] == [read.data for read in reads]
+    assert [read.at_ms for read in cassette.reads] == [round(read.at_ms, 2) for read in reads]
+    assert (cassette.head, cassette.codec, cassette.content_coding) == (head, codec, "gzip")

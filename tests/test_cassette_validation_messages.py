@@ -1,4 +1,4 @@
-"""What msgspec says of a wrong line, said in words."""
+"""The validation errors of msgspec, rewritten as readable sentences."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import validation_messages
 
-KNOWN = {"colour": "red, green"}
-WORDS = {repr("^[0-9]+$"): "digits"}
+FIELD_CHOICES = {"colour": "red, green"}
+PATTERN_DESCRIPTIONS = {repr("^[0-9]+$"): "digits"}
 
 
-def said(message: str, root: str = "") -> str:
-    return validation_messages.refusal_sentence(message, KNOWN, WORDS, root)
+def sentence_for(message: str, root: str = "") -> str:
+    return validation_messages.validation_sentence(
+        message, FIELD_CHOICES, PATTERN_DESCRIPTIONS, root
+    )
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "sentence"),
     [
         ("Expected `int`, got `str` - at `$.a.b`", "a.b must be an integer, and it is text"),
         ("Expected `int`, got `float`", "the line must be an integer, and it is another number"),
@@ -58,24 +60,24 @@ def said(message: str, root: str = "") -> str:
         "new message",
     ],
 )
-def test_each_kind_of_refusal_is_a_sentence(message: str, words: str) -> None:
-    assert said(message) == words
+def test_each_kind_of_refusal_is_a_sentence(message: str, sentence: str) -> None:
+    assert sentence_for(message) == sentence
 
 
 def test_a_long_value_is_cut() -> None:
-    words = said(f"Invalid enum value '{'x' * 5000}' - at `$.colour`")
-    assert len(words) < 100
-    assert words.endswith("x…")
+    sentence = sentence_for(f"Invalid enum value '{'x' * 5000}' - at `$.colour`")
+    assert len(sentence) < 100
+    assert sentence.endswith("x…")
 
 
 def test_a_value_alone_is_called_by_its_name() -> None:
-    assert said("Expected `int`, got `str` - at `$[0]`", "at").startswith("at[0] must be")
-    assert said("Expected `int`, got `str`", "at").startswith("at must be")
+    assert sentence_for("Expected `int`, got `str` - at `$[0]`", "at").startswith("at[0] must be")
+    assert sentence_for("Expected `int`, got `str`", "at").startswith("at must be")
 
 
 @given(st.text())
-def test_any_name_of_a_field_is_told_as_it_is(name: str) -> None:
-    assert said(f"Object contains unknown field `{name}`") in {
+def test_any_field_name_is_quoted_verbatim(name: str) -> None:
+    assert sentence_for(f"Object contains unknown field `{name}`") in {
         f"{name} is an unknown field",
         f"{name.removeprefix('.')} is an unknown field",
     }

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import FILE, HEAD, META, READS, REQUEST, arrivals, cassette, written
+from cassette_builders import (
+    FILE_NAME,
+    HEAD,
+    META,
+    READS,
+    REQUEST,
+    encode_cassette,
+    make_cassette,
+    read_sequences,
+)
 from llm_proxy import framing
 from llm_proxy.cassette import CassetteWriter, StoredRequest, read_cassette, read_opening
 from llm_proxy.exchange import Ending, Read, ResponseHead
@@ -31,39 +40,43 @@ GOLDEN = (
     '{"end":{"ending":"clean","at":34.5,"bytes":144,'
     '"sha256":"abece5f17c15efd08ae7d973e1e50856d281fa55a6acedebc8ba67a5d49a7238"}}\n'
 ).encode()
-"""What version 1 is, to the byte: a file like this one is in somebody's repository."""
+"""Version 1 of the format, to the byte: such files are committed in users' repositories."""
 
 
-def lines(content: bytes) -> list[Any]:
+def parse_lines(content: bytes) -> list[Any]:
     return [orjson.loads(line) for line in content.splitlines()]
 
 
-def marks(*reads: tuple[float, bytes], codec: str = "sse") -> list[Any]:
-    """The `at` of each message; None where there is none."""
-    content = written([Read(at, data) for at, data in reads], codec=codec)
-    return [fields.get("at") for fields in lines(content)[3:-1]]
+def read_marks(*reads: tuple[float, bytes], codec: str = "sse") -> list[Any]:
+    """The `at` of each message; None where it is absent."""
+    content = encode_cassette([Read(at, data) for at, data in reads], codec=codec)
+    return [fields.get("at") for fields in parse_lines(content)[3:-1]]
 
 
 def test_the_format_is_stable() -> None:
-    assert written(end_at=34.5) == GOLDEN
+    assert encode_cassette(end_at=34.5) == GOLDEN
 
 
 def test_a_file_of_this_format_is_read() -> None:
-    it = read_cassette(FILE, GOLDEN)
-    assert (it.file, it.meta, it.request, it.head, it.head_at_ms) == (
-        FILE,
+    loaded = read_cassette(FILE_NAME, GOLDEN)
+    assert (loaded.file, loaded.meta, loaded.request, loaded.head, loaded.head_at_ms) == (
+        FILE_NAME,
         META,
         REQUEST,
         HEAD,
         10.0,
     )
-    assert it.reads == READS
-    assert it.body == b"".join(read.data for read in READS)
-    assert list(it.messages) == framing.split_messages("sse", it.body)
-    assert (it.codec, it.decoded) == ("sse", "")
-    assert (it.end.ending, it.end.at_ms, it.end.size) == (Ending.CLEAN, 34.5, len(it.body))
-    assert it.end.sha256 == hashlib.sha256(it.body).hexdigest()
-    assert read_opening(FILE, GOLDEN) == (META, REQUEST)
+    assert loaded.reads == READS
+    assert loaded.body == b"".join(read.data for read in READS)
+    assert list(loaded.messages) == framing.split_messages("sse", loaded.body)
+    assert (loaded.codec, loaded.content_coding) == ("sse", "")
+    assert (loaded.end.ending, loaded.end.at_ms, loaded.end.size_bytes) == (
+        Ending.CLEAN,
+        34.5,
+        len(loaded.body),
+    )
+    assert loaded.end.sha256 == hashlib.sha256(loaded.body).hexdigest()
+    assert read_opening(FILE_NAME, GOLDEN) == (META, REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +112,7 @@ def test_a_file_of_this_format_is_read() -> None:
 def test_reads_are_noted_beside_the_messages(
     reads: list[tuple[float, bytes]], expected: list[Any]
 ) -> None:
-    assert marks(*reads) == expected
+    assert read_marks(*reads) == expected
 
 
 def test_a_message_is_written_as_soon_as_it_is_complete() -> None:
@@ -109,14 +122,14 @@ def test_a_message_is_written_as_soon_as_it_is_complete() -> None:
         writer.encode_read(Read(2.0, b"\nda"))
         == b'{"at":[[0,1.0],[8,2.0]],"text":"data: 1\\n\\n"}\n'
     )
-    assert lines(writer.encode_ending(Ending.FIN, 3.0, redacted=2))[0] == {"text": "da"}
+    assert parse_lines(writer.encode_ending(Ending.FIN, 3.0, redacted_count=2))[0] == {"text": "da"}
 
 
-def test_what_was_replaced_is_counted() -> None:
+def test_redactions_are_counted() -> None:
     writer = CassetteWriter("whole")
-    [end] = lines(writer.encode_ending(Ending.RST, 3.0, redacted=2))
+    [end] = parse_lines(writer.encode_ending(Ending.RST, 3.0, redacted_count=2))
     assert (end["end"]["redacted"], end["end"]["ending"]) == (2, "rst")
-    [_, request] = lines(writer.encode_opening(META, replace(REQUEST, redacted=3)))
+    [_, request] = parse_lines(writer.encode_opening(META, replace(REQUEST, redacted_count=3)))
     assert request["request"]["redacted"] == 3
 
 
@@ -135,27 +148,35 @@ def test_what_was_replaced_is_counted() -> None:
     ids=["JSON", "null", "empty", "form", "like an event", "no JSON", "bytes", "deep JSON"],
 )
 def test_a_request_is_stored_readably(body: bytes, field: dict[str, Any], restored: bytes) -> None:
-    request = StoredRequest("POST", "/v1/x", "a=b", (("accept", "*/*"),), body, redacted=1)
-    content = written(request=request)
-    spelled = lines(content)[1]["request"]
-    plain = {"method": "POST", "path": "/v1/x", "query": "a=b", "headers": [["accept", "*/*"]]}
-    assert spelled == {**plain, "redacted": 1, **field}
-    assert read_cassette(FILE, content).request == replace(request, body=restored)
+    request = StoredRequest("POST", "/v1/x", "a=b", (("accept", "*/*"),), body, redacted_count=1)
+    content = encode_cassette(request=request)
+    stored_request = parse_lines(content)[1]["request"]
+    default_fields = {
+        "method": "POST",
+        "path": "/v1/x",
+        "query": "a=b",
+        "headers": [["accept", "*/*"]],
+    }
+    assert stored_request == {**default_fields, "redacted": 1, **field}
+    assert read_cassette(FILE_NAME, content).request == replace(request, body=restored)
 
 
-def test_a_model_that_would_upset_a_terminal_is_spelled_out() -> None:
+def test_control_characters_in_a_model_name_are_escaped() -> None:
     for model in ("a\x1b[2J\u202e", "m" * 5000):
-        content = written(meta=replace(META, model=model))
-        kept = read_cassette(FILE, content).meta.model
-        assert kept.isprintable()
-        assert len(kept) <= 1000
-        assert kept[:1] == model[:1]
+        content = encode_cassette(meta=replace(META, model=model))
+        stored_model = read_cassette(FILE_NAME, content).meta.model
+        assert stored_model.isprintable()
+        assert len(stored_model) <= 1000
+        assert stored_model[:1] == model[:1]
 
 
 def test_a_response_that_came_compressed_is_marked() -> None:
     writer = CassetteWriter("sse")
     content = writer.encode_opening(META, REQUEST) + writer.encode_head(HEAD, 1.0, "gzip")
-    assert read_cassette(FILE, content + writer.encode_ending(Ending.CLEAN, 2.0)).decoded == "gzip"
+    assert (
+        read_cassette(FILE_NAME, content + writer.encode_ending(Ending.CLEAN, 2.0)).content_coding
+        == "gzip"
+    )
 
 
 def test_a_codec_that_does_not_exist_cannot_be_written() -> None:
@@ -190,7 +211,7 @@ numbers = st.none() | st.integers(0, 2**63 - 1)
 
 @pytest.mark.parametrize("codec", framing.CODECS)
 @given(
-    reads=arrivals(bodies),
+    reads=read_sequences(bodies),
     head=st.builds(
         ResponseHead,
         st.sampled_from([200, 206, 304, 400, 529, 999]),
@@ -209,18 +230,22 @@ def test_whatever_was_written_is_read(
     if head.status == 304:
         reads, body, head = [], b"", replace(head, framing="none")
     end_at = (reads[-1].at_ms if reads else 10.0) + after
-    content = written(reads, codec=codec, head=head, ending=ending, end_at=end_at)
-    it = read_cassette(FILE, content)
-    assert [read.data for read in it.reads] == [read.data for read in reads]
-    assert [read.at_ms for read in it.reads] == [round(read.at_ms, 2) for read in reads]
-    assert (it.head, it.head_at_ms, it.body) == (head, 10.0, body)
-    assert it.codec == framing.codec_of_bytes(codec, body)
-    assert list(it.messages) == framing.split_messages(it.codec, body)
-    assert (it.end.ending, it.end.at_ms, it.end.size) == (ending, round(end_at, 2), len(body))
+    content = encode_cassette(reads, codec=codec, head=head, ending=ending, end_at=end_at)
+    loaded = read_cassette(FILE_NAME, content)
+    assert [read.data for read in loaded.reads] == [read.data for read in reads]
+    assert [read.at_ms for read in loaded.reads] == [round(read.at_ms, 2) for read in reads]
+    assert (loaded.head, loaded.head_at_ms, loaded.body) == (head, 10.0, body)
+    assert loaded.codec == framing.codec_name_for_body(codec, body)
+    assert list(loaded.messages) == framing.split_messages(loaded.codec, body)
+    assert (loaded.end.ending, loaded.end.at_ms, loaded.end.size_bytes) == (
+        ending,
+        round(end_at, 2),
+        len(body),
+    )
 
 
 def test_a_message_beyond_the_limit_goes_on_in_the_next_line() -> None:
-    body = b"x" * (2 * framing.MESSAGE_LIMIT + 3)
-    it = cassette(body, codec="whole")
-    assert [len(message) for message in it.messages] == [2**22, 2**22, 3]
-    assert it.body == body
+    body = b"x" * (2 * framing.MAX_MESSAGE_BYTES + 3)
+    loaded = make_cassette(body, codec="whole")
+    assert [len(message) for message in loaded.messages] == [2**22, 2**22, 3]
+    assert loaded.body == body

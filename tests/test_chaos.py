@@ -1,6 +1,6 @@
-"""`llm-proxy chaos`: a command, run once for each fault, and what it finds in a sample application.
+"""`llm-proxy chaos` runs a command once for each fault and reports defects of the client.
 
-The application is `chaos_app`; its weaknesses are marked there with the rules that find them.
+The sample application is `chaos_app`; its defects are marked with the rules that find them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, Final
 
 import pytest
 
-from cli_process import Ran, environment, run, started
-from journal_documents import document, entry, fault
+from cli_process import CommandResult, environment, run_command, running_command
+from journal_documents import fault_entry, journal_document, request_entry
 from llm_proxy.chaos.plan import fault_plan
 from llm_proxy.chaos.trials import FaultTrial, TrialOutcome
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.shell.running import chaos as shell_chaos
 from llm_proxy.shell.running.command_output import CommandOutput
-from llm_proxy.verdict.attempts import parse_run
-from waiting import appeared
+from llm_proxy.verdict.attempts import parse_journal
+from waiting import wait_for_first_line
 
 APP: Final = Path(__file__).parent / "chaos_app"
 MOCK: Final = "{reply: Red and green and blue and yellow and white., chunk_delay_ms: 60}"
@@ -34,11 +34,11 @@ PYTEST: Final = (
     sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", "/dev/null", "-p",
     "no:cacheprovider", "chaos_app/check_chat.py",
 )  # fmt: skip
-"""The tests of the sample application."""
-ONCE: Final = (sys.executable, "-c", "from chaos_app.chat import ask; assert ask()")
-"""What they test, without the time that pytest takes."""
+"""Runs the tests of the sample application."""
+SINGLE_REQUEST: Final = (sys.executable, "-c", "from chaos_app.chat import ask; assert ask()")
+"""Sends the same request as the tests, without the start-up time of pytest."""
 
-PLANTED: Final = {
+EXPECTED_FINDINGS: Final = {
     "status,code=429,retry-after=1s,first=1": {"too-soon"},
     "status,code=503": {"no-backoff", "retry-storm", "gave-up"},
     "truncate,after=4": {"truncated-accepted"},
@@ -46,103 +46,116 @@ PLANTED: Final = {
     "drop,after=2": set[str](),
     "stall,after=2,first=1": {"no-read-timeout"},
 }
-"""What each fault brings to light."""
+"""The rules with findings, by fault."""
 
 
-async def chaos(
-    folder: Path, *words: str, careful: bool = False, command: Sequence[str] = PYTEST
-) -> Ran:
-    """A run over these faults and options."""
+async def run_chaos(
+    folder: Path, *arguments: str, careful: bool = False, command: Sequence[str] = PYTEST
+) -> CommandResult:
+    """Run `llm-proxy chaos` with these options."""
     shutil.copytree(APP, folder / "chaos_app", ignore=shutil.ignore_patterns("__pycache__"))
-    given = ("chaos", "--mock", MOCK, "--pace", "recorded", "--silence", "1.5", *words)
+    command_line = ("chaos", "--mock", MOCK, "--pace", "recorded", "--silence", "1.5", *arguments)
     env = {"CAREFUL": "1"} if careful else {}
-    return await run(*given, "--", *command, folder=folder, env=env, within=120)
+    return await run_command(*command_line, "--", *command, folder=folder, env=env, timeout_s=120)
 
 
-def under(*faults: str) -> list[str]:
-    """The options that try these faults."""
-    return [item for fault in faults for item in ("--fault", fault)]
+def fault_options(*faults: str) -> list[str]:
+    """The options that select these faults."""
+    return [option for fault in faults for option in ("--fault", fault)]
 
 
-def found(trial: dict[str, Any]) -> set[str]:
+def finding_rules(trial: dict[str, Any]) -> set[str]:
     """The rules with a finding."""
     return {finding["rule"] for finding in trial["verdict"]["findings"]}
 
 
 @pytest.mark.long
-async def test_it_finds_what_is_wrong_with_a_client(tmp_path: Path) -> None:
-    ran = await chaos(tmp_path, *under(*PLANTED), "--json")
-    document = json.loads(ran.out)
+async def test_it_finds_the_defects_of_a_client(tmp_path: Path) -> None:
+    result = await run_chaos(tmp_path, *fault_options(*EXPECTED_FINDINGS), "--json")
+    document = json.loads(result.stdout)
     baseline, *trials = document["trials"]
     assert (baseline["fault"], baseline["outcome"], baseline["requests"]) == (
         "no fault", "passed", 1,
     )  # fmt: skip
-    assert {trial["fault"]: found(trial) for trial in trials} == PLANTED
+    assert {trial["fault"]: finding_rules(trial) for trial in trials} == EXPECTED_FINDINGS
     assert {trial["fault"]: trial["outcome"] for trial in trials} == dict.fromkeys(
-        PLANTED, "passed"
+        EXPECTED_FINDINGS, "passed"
     ) | {"status,code=503": "failed"}
-    assert (ran.code, document["ok"], document["planned"]) == (1, False, len(PLANTED))
+    assert (result.exit_code, document["ok"], document["planned"]) == (
+        1,
+        False,
+        len(EXPECTED_FINDINGS),
+    )
 
 
 @pytest.mark.long
 async def test_a_client_that_behaves_passes_under_each_fault(tmp_path: Path) -> None:
-    rules = [f"{item},first=1" if "first" not in item else item for item in PLANTED]
+    rules = [f"{rule},first=1" if "first" not in rule else rule for rule in EXPECTED_FINDINGS]
     rules.append("refuse,window=300ms")
-    ran = await chaos(tmp_path, *under(*rules), "--json", "--survive", careful=True, command=ONCE)
-    document = json.loads(ran.out)
-    assert [found(trial) for trial in document["trials"]] == [set()] * (1 + len(rules))
+    result = await run_chaos(
+        tmp_path,
+        *fault_options(*rules),
+        "--json",
+        "--survive",
+        careful=True,
+        command=SINGLE_REQUEST,
+    )
+    document = json.loads(result.stdout)
+    assert [finding_rules(trial) for trial in document["trials"]] == [set()] * (1 + len(rules))
     assert document["trials"][-1]["struck"] > 0
     assert {trial["outcome"] for trial in document["trials"]} == {"passed"}
-    assert (ran.code, document["ok"]) == (0, True)
+    assert (result.exit_code, document["ok"]) == (0, True)
 
 
-async def test_the_table_tells_each_fault_its_outcome_and_the_verdict(tmp_path: Path) -> None:
-    ran = await chaos(tmp_path, *under("truncate,after=4", "drop,after=99"), command=ONCE)
-    heads, *rows = [line.split("  ") for line in ran.out.splitlines() if line]
-    assert [head.strip() for head in heads if head] == [
+async def test_the_table_lists_each_fault_its_outcome_and_the_verdict(tmp_path: Path) -> None:
+    result = await run_chaos(
+        tmp_path, *fault_options("truncate,after=4", "drop,after=99"), command=SINGLE_REQUEST
+    )
+    header, *rows = [line.split("  ") for line in result.stdout.splitlines() if line]
+    assert [head.strip() for head in header if head] == [
         "FAULT", "OUTCOME", "REQUESTS", "SECONDS", "VERDICT",
     ]  # fmt: skip
     assert [rows[n][0] for n in range(3)] == ["no fault", "truncate,after=4", "drop,after=99"]
-    assert "warning truncated-accepted" in ran.out
-    assert "not struck: the body had" in ran.out
-    assert "What to do: use no answer without its end" in ran.out
-    assert ran.complaint == (
+    assert "warning truncated-accepted" in result.stdout
+    assert "not struck: the body had" in result.stdout
+    assert "What to do: use no answer without its end" in result.stdout
+    assert result.last_error_line == (
         "llm-proxy: 2 faults tried: 1 passed, 1 not struck; 1 trial with something wrong"
     )
-    assert ran.code == 1
+    assert result.exit_code == 1
 
 
 async def test_a_command_that_fails_without_any_fault_is_not_tried(tmp_path: Path) -> None:
-    words = (sys.executable, "-c", "print('no key'); raise SystemExit(3)")
-    ran = await chaos(tmp_path, command=words)
-    assert ran.code == 1
-    assert ran.err.splitlines()[-2:] == [
+    command_line = (sys.executable, "-c", "print('no key'); raise SystemExit(3)")
+    result = await run_chaos(tmp_path, command=command_line)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-2:] == [
         "llm-proxy: without any fault the command failed, exit 3: mend that first; it printed",
         "  no key",
     ]
 
 
-async def test_a_command_that_asks_nothing_is_told_why(tmp_path: Path) -> None:
-    ran = await chaos(tmp_path, command=(sys.executable, "-c", ""))
-    assert ran.code == 1
-    assert "does it read OPENAI_BASE_URL" in ran.complaint
+async def test_a_command_that_sends_no_request_gets_a_hint(tmp_path: Path) -> None:
+    result = await run_chaos(tmp_path, command=(sys.executable, "-c", ""))
+    assert result.exit_code == 1
+    assert "does it read OPENAI_BASE_URL" in result.last_error_line
 
 
 async def test_there_must_be_a_command(tmp_path: Path) -> None:
-    ran = await run("chaos", folder=tmp_path)
-    assert (ran.code, ran.complaint) == (
+    result = await run_command("chaos", folder=tmp_path)
+    assert (result.exit_code, result.last_error_line) == (
         2,
         "llm-proxy: chaos runs a command: llm-proxy chaos -- pytest tests/",
     )
 
 
-ASKS: Final = """
+REQUEST_SCRIPT: Final = """
 import os, sys, time, urllib.request
 body = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}'
 url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
-asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
 try:
-    urllib.request.urlopen(asked, timeout=10).read()
+    urllib.request.urlopen(request, timeout=10).read()
 except OSError:
     print("struck", file=open("struck", "w"), flush=True)
     time.sleep(60)
@@ -150,33 +163,42 @@ except OSError:
 
 
 async def test_a_command_that_does_not_end_is_stopped_and_counts_as_wrong(tmp_path: Path) -> None:
-    words = (sys.executable, "-c", ASKS)
-    options = (*under("reset"), "--timeout", "1.5", "--level", "error", "--json")
-    ran = await chaos(tmp_path, *options, command=words)
-    trial = json.loads(ran.out)["trials"][1]
-    assert (ran.code, trial["outcome"]) == (1, "hung")
+    command_line = (sys.executable, "-c", REQUEST_SCRIPT)
+    options = (*fault_options("reset"), "--timeout", "1.5", "--level", "error", "--json")
+    result = await run_chaos(tmp_path, *options, command=command_line)
+    trial = json.loads(result.stdout)["trials"][1]
+    assert (result.exit_code, trial["outcome"]) == (1, "hung")
 
 
 async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
-    words = ("chaos", "--mock", MOCK, *under("reset"), "--", sys.executable, "-c", ASKS)
-    async with started(*words, folder=tmp_path) as running:
-        await appeared(tmp_path / "struck")
+    command_line = (
+        "chaos",
+        "--mock",
+        MOCK,
+        *fault_options("reset"),
+        "--",
+        sys.executable,
+        "-c",
+        REQUEST_SCRIPT,
+    )
+    async with running_command(*command_line, folder=tmp_path) as running:
+        await wait_for_first_line(tmp_path / "struck")
         running.send(signal.SIGINT)
-        ran = await running.ended()
-    assert ran.code == 130
-    assert ran.complaint == "llm-proxy: 0 faults tried: none; nothing wrong; 1 not tried"
+        result = await running.wait_for_end()
+    assert result.exit_code == 130
+    assert result.last_error_line == "llm-proxy: 0 faults tried: none; nothing wrong; 1 not tried"
 
 
-GOES_ON: Final = """
+IGNORES_SIGTERM: Final = """
 import os, signal, sys, time, urllib.request
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print(os.getpid(), file=open(sys.argv[1], "w"), flush=True)
 time.sleep(600)
 """
-"""A process that ends for nothing but a kill, and says who it is in a file."""
-LEAVES: Final = f"""
+"""A process that only SIGKILL ends, and that writes its process id to a file."""
+LEAVES_A_CHILD: Final = f"""
 import os, subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", {GOES_ON!r}, "left"])
+subprocess.Popen([sys.executable, "-c", {IGNORES_SIGTERM!r}, "left"])
 while not (os.path.exists("left") and open("left").read().strip()):
     time.sleep(0.01)
 {{}}
@@ -184,7 +206,7 @@ while not (os.path.exists("left") and open("left").read().strip()):
 
 
 def is_gone(process: int) -> bool:
-    """Whether a process runs no more; one that nobody has buried is gone too."""
+    """Whether a process has ended; a zombie counts as ended."""
     try:
         return "State:\tZ" in Path(f"/proc/{process}/status").read_text()
     except FileNotFoundError:
@@ -194,69 +216,79 @@ def is_gone(process: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="tells processes by /proc")
 @pytest.mark.parametrize("then", ["raise SystemExit(3)", "time.sleep(600)"])
 async def test_nothing_is_left_of_what_a_command_has_started(tmp_path: Path, then: str) -> None:
-    words = (sys.executable, "-c", LEAVES.format(then))
-    ran = await chaos(tmp_path, "--timeout", "1", command=words)
-    assert "without any fault the command" in ran.err
+    command_line = (sys.executable, "-c", LEAVES_A_CHILD.format(then))
+    result = await run_chaos(tmp_path, "--timeout", "1", command=command_line)
+    assert "without any fault the command" in result.stderr
     assert is_gone(int((tmp_path / "left").read_text()))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="tells processes by /proc")
 async def test_nothing_is_left_where_ctrl_c_comes_twice(tmp_path: Path) -> None:
-    words = (sys.executable, "-c", GOES_ON, str(tmp_path / "left"))
-    async with started("chaos", "--mock", MOCK, "--", *words, folder=tmp_path) as running:
-        await appeared(tmp_path / "left")
+    command_line = (sys.executable, "-c", IGNORES_SIGTERM, str(tmp_path / "left"))
+    async with running_command(
+        "chaos", "--mock", MOCK, "--", *command_line, folder=tmp_path
+    ) as running:
+        await wait_for_first_line(tmp_path / "left")
         running.send(signal.SIGINT)
         running.send(signal.SIGINT)
-        ran = await running.ended()
-    assert ran.code == 130
+        result = await running.wait_for_end()
+    assert result.exit_code == 130
     assert is_gone(int((tmp_path / "left").read_text()))
 
 
 async def test_what_a_command_prints_cannot_steer_a_terminal(tmp_path: Path) -> None:
-    words = (sys.executable, "-c", "print('\033]0;mine\007'); raise SystemExit(3)")
-    ran = await chaos(tmp_path, command=words)
-    assert "mine" in ran.complaint
-    assert "\033" not in ran.err
+    command_line = (sys.executable, "-c", "print('\033]0;mine\007'); raise SystemExit(3)")
+    result = await run_chaos(tmp_path, command=command_line)
+    assert "mine" in result.last_error_line
+    assert "\033" not in result.stderr
 
 
 def test_what_a_command_prints_does_not_fill_the_disk(tmp_path: Path) -> None:
-    with (tmp_path / "output").open("w+b") as file, (tmp_path / "output").open("ab") as command:
-        output = CommandOutput(file, most=10_000)
+    with (tmp_path / "output").open("w+b") as file, (tmp_path / "output").open("ab") as writer:
+        output = CommandOutput(file, max_bytes=10_000)
         for number in range(40):
-            command.write(b"%9000d" % number)
-            command.flush()
+            writer.write(b"%9000d" % number)
+            writer.flush()
             output.trim_if_large()
             assert file.seek(0, 2) <= 10_000
         assert file.seek(0, 2) == 0
         assert output.last_output() == f"{39:8192}"
 
 
-async def test_a_command_that_prints_much_is_told_by_its_last_words(tmp_path: Path) -> None:
+async def test_a_command_that_prints_much_is_reported_by_its_last_output(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w+b") as file:
-        output = CommandOutput(file, most=10_000)
-        many = "import time\nfor n in range(40): print('x' * 9000, n, flush=True); time.sleep(0.01)"
-        command = shell_chaos.TrialCommand((sys.executable, "-c", many), 20.0)
+        output = CommandOutput(file, max_bytes=10_000)
+        script = (
+            "import time\nfor n in range(40): print('x' * 9000, n, flush=True); time.sleep(0.01)"
+        )
+        command = shell_chaos.TrialCommand((sys.executable, "-c", script), 20.0)
         assert await shell_chaos._run_command(command, environment(tmp_path), output) == (0, False)
         assert output.last_output().endswith("x 39\n")
 
 
-def test_a_fault_struck_where_it_did_itself_and_not_where_a_scenario_fails() -> None:
-    scripted = entry(1, 0, status=500, simulated={"source": "s, turn 1", "failure": "model_error"})
-    other = entry(2, 900, fault(FaultEffect.CUT, rule="reset"))
-    skipped = entry(3, 1800, fault(FaultEffect.CUT, rule="truncate", skipped="no body"))
-    run = parse_run(document(scripted, other, skipped), "a test")
-    it = FaultTrial("truncate", 0, 1.0, timed_out=False, run=run, misses=0, output="")
-    assert (it.injected_count, it.outcome, it.reason) == (
+def test_a_fault_counts_only_where_its_own_rule_was_injected() -> None:
+    scripted = request_entry(
+        1, 0, status=500, simulated={"source": "s, turn 1", "failure": "model_error"}
+    )
+    other = request_entry(2, 900, fault_entry(FaultEffect.CUT, rule="reset"))
+    skipped = request_entry(
+        3, 1800, fault_entry(FaultEffect.CUT, rule="truncate", skipped="no body")
+    )
+    run = parse_journal(journal_document(scripted, other, skipped), "a test")
+    trial = FaultTrial(
+        "truncate", 0, 1.0, is_timed_out=False, journal=run, miss_count=0, output_tail=""
+    )
+    assert (trial.injected_count, trial.outcome, trial.reason) == (
         0,
-        TrialOutcome.NOT_STRUCK,
+        TrialOutcome.NOT_INJECTED,
         "not struck: no body",
     )
-    assert replace(it, fault="reset").injected_count == 1
+    assert replace(trial, rule_text="reset").injected_count == 1
 
 
 def test_every_fault_is_tried_where_none_is_chosen() -> None:
     assert [rule.kind.name for rule in fault_plan(())] == [
-        kind.name for kind in KINDS.values() if kind.example
+        kind.name for kind in FAULT_KINDS.values() if kind.example
     ]
-    given = (parse_rule("reset"),)
-    assert fault_plan(given) == given
+    rules = (parse_rule("reset"),)
+    assert fault_plan(rules) == rules

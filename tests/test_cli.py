@@ -1,4 +1,4 @@
-"""The command line as users meet it: real processes, their words and their exit codes."""
+"""The command line in real processes: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ from typing import Any
 
 import pytest
 
-from cli_process import Ran, environment, run, serving, started
-from in_process_proxy import cassettes
+from cli_process import CommandResult, environment, run_command, running_command, running_server
+from in_process_proxy import load_cassettes
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome_of
-from llm_proxy.shell.running.environment import BASE_URLS, DUMMY_KEY, KEYS
+from llm_proxy.outcome import cassette_outcome
+from llm_proxy.shell.running.environment import API_KEY_VARIABLES, BASE_URL_PATHS, DUMMY_KEY
 from llm_proxy.version import __version__
-from raw_http import ask, line, post
-from stored_cassettes import DONE, bodies, chat, event, put, says
+from raw_http import build_http_request, open_line, send_request
+from stored_cassettes import (
+    DONE_EVENT,
+    chat_event,
+    raw_chat_request,
+    response_bodies,
+    text_response,
+    write_cassettes,
+)
 from stub_upstream import Connection, chunked, upstream
-from waiting import appeared, until
+from waiting import wait_for_first_line, wait_until
 
-HEALTH = post("/_proxy/health", b"", method="GET")
-JOURNAL = post("/_proxy/journal", b"", method="GET")
+HEALTH = build_http_request("/_proxy/health", b"", method="GET")
+JOURNAL = build_http_request("/_proxy/journal", b"", method="GET")
 
-ASKING = """
+CLIENT_SCRIPT = """
 import http.client, json, os, sys
 from urllib.parse import urlsplit
 base = urlsplit(os.environ["OPENAI_BASE_URL"])
@@ -43,18 +50,18 @@ client.request("POST", base.path + "/chat/completions", json.dumps(body), header
 sys.stdout.buffer.write(client.getresponse().read())
 sys.exit(int(sys.argv[2]))
 """
-"""An application: asks what its first argument says, prints the answer, exits with its second."""
+"""A client: sends its first argument, prints the response, exits with its second argument."""
 
 
-def _asks(content: str, code: int = 0) -> list[str]:
-    return ["--", sys.executable, "-c", ASKING, content, str(code)]
+def _client_command(content: str, code: int = 0) -> list[str]:
+    return ["--", sys.executable, "-c", CLIENT_SCRIPT, content, str(code)]
 
 
-def _python(script: str) -> list[str]:
+def _python_command(script: str) -> list[str]:
     return ["--", sys.executable, "-c", script]
 
 
-PRINTS_ENVIRONMENT = _python("import json, os; print(json.dumps(dict(os.environ)))")
+PRINTS_ENVIRONMENT = _python_command("import json, os; print(json.dumps(dict(os.environ)))")
 
 
 COUNTS_INTERRUPTS = """
@@ -69,15 +76,16 @@ end = time.monotonic() + 0.7
 while time.monotonic() < end: pass
 print('interrupted', count, flush=True)
 """
-"""Its parent knows of it by the time that it is ready; and then it never sleeps: of two signals
-that find it asleep, it could see one."""
+"""Counts interrupts. Its parent knows of it by the time that it is ready. From then on it never
+sleeps: a process that is asleep could see only one of two signals."""
 
 
-def _on_a_terminal(before: str, once_ready: str) -> list[str]:
-    """A prefix that runs a command on a terminal of its own, and prints what that received.
+def _terminal_prefix(before: str, once_ready: str) -> list[str]:
+    """A prefix that runs a command on a terminal of its own, and prints what the terminal received.
 
-    `before` is done in its process (`null` is /dev/null), and `once_ready` in the one that holds
-    the terminal (`fd`) when the command has said so (`said`).
+    `before` runs in the process of the command (`null` is /dev/null). `once_ready` runs in the
+    process that holds the terminal (`fd`), after the command has printed `ready`; `output` is the
+    output so far.
     """
     lines = [
         "import os, pty, sys",
@@ -86,54 +94,54 @@ def _on_a_terminal(before: str, once_ready: str) -> list[str]:
         "    null = os.open('/dev/null', os.O_RDWR)",
         *(f"    {splitline}" for splitline in before.splitlines()),
         "    os.execv(sys.argv[1], sys.argv[1:])",
-        "said = b''",
-        "while b'ready' not in said: said += os.read(fd, 1000)",
+        "output = b''",
+        "while b'ready' not in output: output += os.read(fd, 1000)",
         once_ready,
         "try:",
-        "    while more := os.read(fd, 1000): said += more",
+        "    while more := os.read(fd, 1000): output += more",
         "except OSError: pass",
-        "print(said.decode())",
+        "print(output.decode())",
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))",
     ]
     return [sys.executable, "-c", "\n".join(lines)]
 
 
-class TestTheChild:
-    async def _environment(self, folder: Path, mode: str, **env: str) -> dict[str, str]:
-        ran = await run(mode, *PRINTS_ENVIRONMENT, folder=folder, env=env)
-        assert ran.code == 0, ran.err
-        found: dict[str, str] = json.loads(ran.out)
-        return found
+class TestChildProcess:
+    async def _child_environment(self, folder: Path, mode: str, **env: str) -> dict[str, str]:
+        result = await run_command(mode, *PRINTS_ENVIRONMENT, folder=folder, env=env)
+        assert result.exit_code == 0, result.stderr
+        variables: dict[str, str] = json.loads(result.stdout)
+        return variables
 
-    async def test_it_finds_every_provider_at_our_address(self, tmp_path: Path) -> None:
-        child = await self._environment(tmp_path, "replay", NO_PROXY="corp.example")
+    async def test_its_environment_points_every_provider_at_the_proxy(self, tmp_path: Path) -> None:
+        child = await self._child_environment(tmp_path, "replay", NO_PROXY="corp.example")
         url = child["LLM_PROXY_URL"]
         assert url.startswith("http://127.0.0.1:")
-        assert {name: child[name] for name in BASE_URLS} == {
-            name: url + path for name, path in BASE_URLS.items()
+        assert {name: child[name] for name in BASE_URL_PATHS} == {
+            name: url + path for name, path in BASE_URL_PATHS.items()
         }
         assert child["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
         assert child["no_proxy"] == "127.0.0.1,localhost"
 
     async def test_a_replay_gives_it_dummy_keys_where_none_are_set(self, tmp_path: Path) -> None:
-        child = await self._environment(tmp_path, "replay", OPENAI_API_KEY="its own")
-        assert {name: child[name] for name in KEYS} == {
-            **dict.fromkeys(KEYS, DUMMY_KEY),
+        child = await self._child_environment(tmp_path, "replay", OPENAI_API_KEY="its own")
+        assert {name: child[name] for name in API_KEY_VARIABLES} == {
+            **dict.fromkeys(API_KEY_VARIABLES, DUMMY_KEY),
             "OPENAI_API_KEY": "its own",
         }
 
     @pytest.mark.parametrize("mode", ["replay", "auto"])
     async def test_a_key_that_is_set_to_nothing_is_not_set(self, tmp_path: Path, mode: str) -> None:
-        child = await self._environment(tmp_path, mode, OPENAI_API_KEY="")
+        child = await self._child_environment(tmp_path, mode, OPENAI_API_KEY="")
         assert child["OPENAI_API_KEY"] == DUMMY_KEY
 
     async def test_record_gives_it_no_keys(self, tmp_path: Path) -> None:
-        child = await self._environment(tmp_path, "record", OPENAI_API_KEY="its own")
-        assert {name for name in KEYS if name in child} == {"OPENAI_API_KEY"}
+        child = await self._child_environment(tmp_path, "record", OPENAI_API_KEY="its own")
+        assert {name for name in API_KEY_VARIABLES if name in child} == {"OPENAI_API_KEY"}
         assert child["OPENAI_API_KEY"] == "its own"
 
     @pytest.mark.parametrize(
-        ("arguments", "unset", "said"),
+        ("arguments", "unset", "message"),
         [
             (["auto"], ["OPENAI_API_KEY"], "OPENAI_API_KEY is not set: the command has a dummy"),
             (
@@ -159,30 +167,30 @@ class TestTheChild:
             "no public address",
         ],
     )
-    async def test_dummy_keys_are_said_where_a_request_may_go_live_with_them(
-        self, tmp_path: Path, arguments: list[str], unset: list[str], said: str
+    async def test_dummy_keys_are_reported_where_a_request_may_go_live_with_them(
+        self, tmp_path: Path, arguments: list[str], unset: list[str], message: str
     ) -> None:
-        env = {name: "its own" for name in KEYS if name not in unset}
-        ran = await run(*arguments, *PRINTS_ENVIRONMENT, folder=tmp_path, env=env)
-        child = json.loads(ran.out)
-        assert {name for name in KEYS if child[name] == DUMMY_KEY} == set(unset)
-        assert said in ran.err
-        assert ("not set" in ran.err) is bool(said)
+        env = {name: "its own" for name in API_KEY_VARIABLES if name not in unset}
+        result = await run_command(*arguments, *PRINTS_ENVIRONMENT, folder=tmp_path, env=env)
+        child = json.loads(result.stdout)
+        assert {name for name in API_KEY_VARIABLES if child[name] == DUMMY_KEY} == set(unset)
+        assert message in result.stderr
+        assert ("not set" in result.stderr) is bool(message)
 
     @pytest.mark.parametrize("code", [0, 1, 7, 255])
     async def test_its_exit_code_is_ours(self, tmp_path: Path, code: int) -> None:
-        ran = await run("replay", "--", "sh", "-c", f"exit {code}", folder=tmp_path)
-        assert ran.code == code
+        result = await run_command("replay", "--", "sh", "-c", f"exit {code}", folder=tmp_path)
+        assert result.exit_code == code
 
     @pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
-    async def test_a_signal_that_kills_it_is_told_as_shells_do(
+    async def test_death_by_a_signal_gives_the_exit_code_of_a_shell(
         self, tmp_path: Path, name: str
     ) -> None:
-        ran = await run("replay", "--", "sh", "-c", f"kill -{name} $$", folder=tmp_path)
-        assert ran.code == 128 + signal.Signals[f"SIG{name}"]
+        result = await run_command("replay", "--", "sh", "-c", f"kill -{name} $$", folder=tmp_path)
+        assert result.exit_code == 128 + signal.Signals[f"SIG{name}"]
 
     @pytest.mark.parametrize(
-        ("command", "code", "words"),
+        ("command", "code", "message"),
         [
             ("no-such-command", 127, "no-such-command: there is no such command"),
             ("./no/such/file", 127, "./no/such/file: there is no such command"),
@@ -198,22 +206,22 @@ class TestTheChild:
             ),
         ],
     )
-    async def test_a_command_that_cannot_be_run_is_told_as_shells_do(
-        self, tmp_path: Path, command: str, code: int, words: str
+    async def test_a_command_that_cannot_be_run_gives_the_exit_code_of_a_shell(
+        self, tmp_path: Path, command: str, code: int, message: str
     ) -> None:
         (tmp_path / "no-program").write_text("just text")
         (tmp_path / "no-interpreter").write_text("echo hello\n")
         (tmp_path / "no-interpreter").chmod(0o700)
-        ran = await run("replay", "--", command, folder=tmp_path)
-        assert (ran.code, ran.complaint) == (code, f"llm-proxy: {words}")
-        assert "Traceback" not in ran.err
+        result = await run_command("replay", "--", command, folder=tmp_path)
+        assert (result.exit_code, result.last_error_line) == (code, f"llm-proxy: {message}")
+        assert "Traceback" not in result.stderr
 
     async def test_its_arguments_and_its_output_are_its_own(self, tmp_path: Path) -> None:
         arguments = ["--pace", "instant", "--", "-x", "two words"]
-        echo = [*_python("import sys; print(sys.argv[1:])"), *arguments]
+        echo = [*_python_command("import sys; print(sys.argv[1:])"), *arguments]
         for command in (echo, echo[1:]):  # with the two dashes, and without
-            ran = await run("replay", *command, folder=tmp_path)
-            assert (ran.code, ran.out) == (0, f"{arguments}\n")
+            result = await run_command("replay", *command, folder=tmp_path)
+            assert (result.exit_code, result.stdout) == (0, f"{arguments}\n")
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     async def test_signals_reach_it(self, tmp_path: Path, number: signal.Signals) -> None:
@@ -223,10 +231,10 @@ class TestTheChild:
             "pathlib.Path('ready').write_text('\\n')\n"
             "time.sleep(30)"
         )
-        async with started("replay", *_python(script), folder=tmp_path) as running:
-            await appeared(tmp_path / "ready")
+        async with running_command("replay", *_python_command(script), folder=tmp_path) as running:
+            await wait_for_first_line(tmp_path / "ready")
             running.send(number)
-            assert (await running.ended()).code == 42
+            assert (await running.wait_for_end()).exit_code == 42
 
     @pytest.mark.parametrize(
         "redirect", ["", "os.dup2(null, 0)", "[os.dup2(null, fd) for fd in (0, 2)]"],
@@ -235,72 +243,76 @@ class TestTheChild:
     async def test_ctrl_c_at_a_terminal_reaches_it_once(
         self, tmp_path: Path, redirect: str
     ) -> None:
-        ran = await run("replay", *_python(COUNTS_INTERRUPTS), folder=tmp_path,
-                        prefix=_on_a_terminal(redirect, "os.write(fd, b'\\x03')"))  # fmt: skip
-        assert "interrupted 1" in ran.out
-        assert ran.code == 0
+        result = await run_command("replay", *_python_command(COUNTS_INTERRUPTS), folder=tmp_path,
+                        prefix=_terminal_prefix(redirect, "os.write(fd, b'\\x03')"))  # fmt: skip
+        assert "interrupted 1" in result.stdout
+        assert result.exit_code == 0
 
     async def test_in_the_background_of_a_terminal_a_signal_is_passed_on(
         self, tmp_path: Path
     ) -> None:
-        # The leader of the terminal's session stays in front, and we are a group of our own.
+        # The terminal's session leader stays in the foreground; we are our own process group.
         background = (
             "pid = os.fork()\n"
             "if pid: sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
             "os.setpgid(0, 0)\n"
             "print('me', os.getpid(), flush=True)"
         )
-        interrupt = "os.kill(int(said.split()[1]), 2)"
-        ran = await run("replay", *_python(COUNTS_INTERRUPTS), folder=tmp_path,
-                        prefix=_on_a_terminal(background, interrupt))  # fmt: skip
-        assert "interrupted 1" in ran.out
-        assert ran.code == 0
+        interrupt = "os.kill(int(output.split()[1]), 2)"
+        result = await run_command("replay", *_python_command(COUNTS_INTERRUPTS), folder=tmp_path,
+                        prefix=_terminal_prefix(background, interrupt))  # fmt: skip
+        assert "interrupted 1" in result.stdout
+        assert result.exit_code == 0
 
 
 class TestRecordAndReplay:
     async def test_an_application_gets_the_same_answer_from_the_cassette(
         self, tmp_path: Path
     ) -> None:
-        [body] = bodies([says("hello")])
-        async with upstream(chunked([body])) as live:
-            recorded = await run(
-                "record", "--upstream", f"openai={live.url}", *_asks("hi"), folder=tmp_path
+        [body] = response_bodies([text_response("hello")])
+        async with upstream(chunked([body])) as provider:
+            recorded = await run_command(
+                "record",
+                "--upstream",
+                f"openai={provider.url}",
+                *_client_command("hi"),
+                folder=tmp_path,
             )
-        replayed = await run("replay", "--strict", *_asks("hi"), folder=tmp_path)
-        assert recorded.out == replayed.out == body.decode()
-        assert (recorded.code, replayed.code) == (0, 0)
-        assert "recorded 1 exchange, 1 complete" in recorded.err
+        replayed = await run_command("replay", "--strict", *_client_command("hi"), folder=tmp_path)
+        assert recorded.stdout == replayed.stdout == body.decode()
+        assert (recorded.exit_code, replayed.exit_code) == (0, 0)
+        assert "recorded 1 exchange, 1 complete" in recorded.stderr
 
     async def test_the_address_in_the_environment_becomes_the_upstream(
         self, tmp_path: Path
     ) -> None:
-        [body] = bodies([says("hello")])
-        async with upstream(chunked([body])) as live:
-            env = {"OPENAI_BASE_URL": f"{live.url}/v1"}
-            ran = await run("record", *_asks("hi"), folder=tmp_path, env=env)
-        assert (ran.code, ran.out) == (0, body.decode())
-        [(head, _)] = live.requests
+        [body] = response_bodies([text_response("hello")])
+        async with upstream(chunked([body])) as provider:
+            env = {"OPENAI_BASE_URL": f"{provider.url}/v1"}
+            result = await run_command("record", *_client_command("hi"), folder=tmp_path, env=env)
+        assert (result.exit_code, result.stdout) == (0, body.decode())
+        [(head, _)] = provider.requests
         assert head.startswith(b"POST /v1/chat/completions ")
 
     @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_BASE", "MISTRAL_BASE_URL"])
     @pytest.mark.parametrize("path", ["/v1", "/gateway/v1/", "/gateway", ""])
-    async def test_the_provider_is_asked_for_what_the_client_would_have_asked(
+    async def test_the_provider_gets_the_path_that_the_client_would_have_requested(
         self, tmp_path: Path, name: str, path: str
     ) -> None:
-        asking = _python(ASKING.replace("OPENAI_BASE_URL", name))
-        async with upstream(chunked([DONE])) as live:
-            env = {name: f" {live.url.replace('http', 'HTTP')}{path}"}
-            await run("record", *asking, "hi", "0", folder=tmp_path, env=env)
-        asked = f"POST {path.rstrip('/')}/chat/completions HTTP/1.1\r\n"
-        assert [head.startswith(asked.encode()) for head, _ in live.requests] == [True]
+        client_command = _python_command(CLIENT_SCRIPT.replace("OPENAI_BASE_URL", name))
+        async with upstream(chunked([DONE_EVENT])) as provider:
+            env = {name: f" {provider.url.replace('http', 'HTTP')}{path}"}
+            await run_command("record", *client_command, "hi", "0", folder=tmp_path, env=env)
+        request_line = f"POST {path.rstrip('/')}/chat/completions HTTP/1.1\r\n"
+        assert [head.startswith(request_line.encode()) for head, _ in provider.requests] == [True]
 
     @pytest.mark.parametrize("mode", ["record", "auto"])
     async def test_an_address_that_cannot_be_used_is_a_mistake(
         self, tmp_path: Path, mode: str
     ) -> None:
         env = {"OPENAI_BASE_URL": "gateway.example/v1?key=canary"}
-        ran = await run(mode, "--", "true", folder=tmp_path, env=env)
-        assert (ran.code, ran.err) == (
+        result = await run_command(mode, "--", "true", folder=tmp_path, env=env)
+        assert (result.exit_code, result.stderr) == (
             2,
             (
                 "llm-proxy: OPENAI_BASE_URL: 'gateway.example/v1' is no http:// or https:// URL; "
@@ -322,13 +334,13 @@ class TestRecordAndReplay:
         self, tmp_path: Path, arguments: str, ci: str
     ) -> None:
         env = {"OPENAI_BASE_URL": "nonsense", "CI": ci}
-        ran = await run(*arguments.split(), "--", "true", folder=tmp_path, env=env)
-        assert (ran.code, "nonsense" in ran.err) == (0, False)
+        result = await run_command(*arguments.split(), "--", "true", folder=tmp_path, env=env)
+        assert (result.exit_code, "nonsense" in result.stderr) == (0, False)
 
     async def test_an_answer_from_disk_is_no_recording(self, tmp_path: Path) -> None:
-        put(tmp_path, chat(), says("hello"))
-        ran = await run("auto", *_asks("hi"), folder=tmp_path)
-        assert ran.complaint == "llm-proxy: replayed 1, recorded 0, 0 complete"
+        write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
+        result = await run_command("auto", *_client_command("hi"), folder=tmp_path)
+        assert result.last_error_line == "llm-proxy: replayed 1, recorded 0, 0 complete"
 
     @pytest.mark.parametrize(
         ("strict", "code", "expected"),
@@ -339,54 +351,65 @@ class TestRecordAndReplay:
         self, tmp_path: Path, strict: bool, code: int, expected: int
     ) -> None:
         options = ["--strict"] if strict else []
-        ran = await run("replay", *options, *_asks("never recorded", code), folder=tmp_path)
-        assert ran.code == expected
-        assert "no cassette for POST /v1/chat/completions (m)" in ran.err
-        assert "not answered from a cassette: 1 request\n" in ran.err
+        result = await run_command(
+            "replay", *options, *_client_command("never recorded", code), folder=tmp_path
+        )
+        assert result.exit_code == expected
+        assert "no cassette for POST /v1/chat/completions (m)" in result.stderr
+        assert "not answered from a cassette: 1 request\n" in result.stderr
 
     async def test_a_strict_run_without_a_miss_is_fine(self, tmp_path: Path) -> None:
-        put(tmp_path, chat(), says("hello"))
-        ran = await run("replay", "--strict", *_asks("hi"), folder=tmp_path)
-        assert (ran.code, ran.out) == (0, bodies([says("hello")])[0].decode())
+        write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
+        result = await run_command("replay", "--strict", *_client_command("hi"), folder=tmp_path)
+        assert (result.exit_code, result.stdout) == (
+            0,
+            response_bodies([text_response("hello")])[0].decode(),
+        )
 
     async def test_a_lost_recording_fails_the_run(self, tmp_path: Path) -> None:
         (tmp_path / "cassettes").mkdir()
         (tmp_path / "cassettes" / "openai-chat").write_text("a file where a folder should be")
-        async with upstream(chunked([DONE])) as live:
-            ran = await run(
-                "record", "--upstream", f"default={live.url}", *_asks("hi"), folder=tmp_path
+        async with upstream(chunked([DONE_EVENT])) as provider:
+            result = await run_command(
+                "record",
+                "--upstream",
+                f"default={provider.url}",
+                *_client_command("hi"),
+                folder=tmp_path,
             )
-        assert (ran.code, ran.out) == (1, DONE.decode())
-        assert "lost: 1 recording\n" in ran.err
+        assert (result.exit_code, result.stdout) == (1, DONE_EVENT.decode())
+        assert "lost: 1 recording\n" in result.stderr
 
     async def test_what_is_not_complete_is_named_once_and_counted_at_the_end(
         self, tmp_path: Path
     ) -> None:
         async def broken(connection: Connection) -> None:
             await connection.begin()
-            await connection.chunk(event("half"))
+            await connection.chunk(chat_event("half"))
             connection.fin()
 
-        asking = shlex.join((sys.executable, "-c", ASKING))
-        asks = f"{asking} 1 0; {asking} 2 0; true"
-        async with upstream(broken) as live:
-            options = ("--upstream", f"default={live.url}", "--", "sh", "-c", asks)
-            ran = await run("record", *options, folder=tmp_path)
-        assert ran.code == 0
-        files = [cassette.file for cassette in cassettes(tmp_path)]
+        client_command = shlex.join((sys.executable, "-c", CLIENT_SCRIPT))
+        script = f"{client_command} 1 0; {client_command} 2 0; true"
+        async with upstream(broken) as provider:
+            options = ("--upstream", f"default={provider.url}", "--", "sh", "-c", script)
+            result = await run_command("record", *options, folder=tmp_path)
+        assert result.exit_code == 0
+        files = [cassette.file for cassette in load_cassettes(tmp_path)]
         assert len(files) == 2
         for file in files:
-            assert ran.err.count(str(Path(file).relative_to(tmp_path))) == 1
-        assert "recorded 2 exchanges, 0 complete\n" in ran.err
-        assert "not complete: 2 recordings; see llm-proxy ls --partial\n" in ran.err
+            assert result.stderr.count(str(Path(file).relative_to(tmp_path))) == 1
+        assert "recorded 2 exchanges, 0 complete\n" in result.stderr
+        assert "not complete: 2 recordings; see llm-proxy ls --partial\n" in result.stderr
 
     async def test_an_upstream_that_failed_is_counted_at_the_end(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             nowhere = f"http://127.0.0.1:{probe.getsockname()[1]}"
-        ran = await run("record", "--upstream", f"default={nowhere}", *_asks("hi"), folder=tmp_path)
-        assert "upstream_failed" in ran.out
-        assert "the upstream failed 1 request\n" in ran.err
-        assert "lost" not in ran.err
+        result = await run_command(
+            "record", "--upstream", f"default={nowhere}", *_client_command("hi"), folder=tmp_path
+        )
+        assert "upstream_failed" in result.stdout
+        assert "the upstream failed 1 request\n" in result.stderr
+        assert "lost" not in result.stderr
 
     async def test_what_a_stop_breaks_off_is_no_failure_of_the_upstream(
         self, tmp_path: Path
@@ -394,46 +417,46 @@ class TestRecordAndReplay:
         async def silent(connection: Connection) -> None:
             await connection.reader.read()
 
-        async with upstream(silent) as live:
-            options = ["--upstream", f"default={live.url}"]
-            async with serving("record", *options, folder=tmp_path) as running:
-                client = asyncio.create_task(ask(running.url, chat()))
-                await until(lambda: len(live.requests) == 1)
+        async with upstream(silent) as provider:
+            options = ["--upstream", f"default={provider.url}"]
+            async with running_server("record", *options, folder=tmp_path) as running:
+                client = asyncio.create_task(send_request(running.url, raw_chat_request()))
+                await wait_until(lambda: len(provider.requests) == 1)
                 running.send(signal.SIGINT)
-                await until(lambda: _refuses(running.url))
+                await wait_until(lambda: _refuses_connections(running.url))
                 running.send(signal.SIGINT)
                 assert (await client).status == 502
-                ran = await running.ended()
-        assert "recorded 0 exchanges" in ran.err
-        assert "the upstream failed" not in ran.err
-        assert "left" not in ran.err
+                result = await running.wait_for_end()
+        assert "recorded 0 exchanges" in result.stderr
+        assert "the upstream failed" not in result.stderr
+        assert "left" not in result.stderr
 
-    async def test_a_client_that_leaves_before_an_answer_is_said_and_counted(
+    async def test_a_client_that_leaves_before_a_response_is_reported_and_counted(
         self, tmp_path: Path
     ) -> None:
         async def silent(connection: Connection) -> None:
             await connection.reader.read()
 
-        async with upstream(silent) as live:
-            options = ["--upstream", f"default={live.url}"]
-            async with serving("record", *options, folder=tmp_path) as running:
-                async with line(running.url) as client:
-                    await client.send(chat("hi", "Host: HOST"))
-                    await until(lambda: len(live.requests) == 1)
+        async with upstream(silent) as provider:
+            options = ["--upstream", f"default={provider.url}"]
+            async with running_server("record", *options, folder=tmp_path) as running:
+                async with open_line(running.url) as client:
+                    await client.send(raw_chat_request("hi", "Host: HOST"))
+                    await wait_until(lambda: len(provider.requests) == 1)
                 async with asyncio.timeout(20):
-                    while b"client_gone" not in (await ask(running.url, JOURNAL)).body:
+                    while b"client_gone" not in (await send_request(running.url, JOURNAL)).body:
                         pass
                 running.send(signal.SIGINT)
-                ran = await running.ended()
-        assert "POST /v1/chat/completions: the client left after " in ran.err
-        assert "1 client left before an answer\n" in ran.err
+                result = await running.wait_for_end()
+        assert "POST /v1/chat/completions: the client left after " in result.stderr
+        assert "1 client left before an answer\n" in result.stderr
 
 
-class TestAdvice:
-    """What is allowed, and will hardly be meant, is said at the start and goes on."""
+class TestStartupWarnings:
+    """A setting that is allowed but hardly intended gives a warning, and the run continues."""
 
     @pytest.mark.parametrize(
-        ("made", "lack", "more"),
+        ("folder_exists", "problem", "hint"),
         [
             (False, "does not exist", ", or give --cassettes the folder that has them"),
             (True, "holds no cassettes", ""),
@@ -441,21 +464,21 @@ class TestAdvice:
         ids=["no folder", "an empty folder"],
     )
     async def test_a_replay_of_nothing(
-        self, tmp_path: Path, made: bool, lack: str, more: str
+        self, tmp_path: Path, folder_exists: bool, problem: str, hint: str
     ) -> None:
-        if made:
+        if folder_exists:
             (tmp_path / "tapes").mkdir()
-        ran = await run("replay", "--cassettes", "tapes", "--", "true", folder=tmp_path)
-        assert ran.code == 0
-        assert ran.err.count(
-            f"llm-proxy: tapes/ {lack}: every request will be a miss; record some with "
-            f"llm-proxy record{more}\n"
+        result = await run_command("replay", "--cassettes", "tapes", "--", "true", folder=tmp_path)
+        assert result.exit_code == 0
+        assert result.stderr.count(
+            f"llm-proxy: tapes/ {problem}: every request will be a miss; record some with "
+            f"llm-proxy record{hint}\n"
         ) == 1  # fmt: skip
 
     async def test_a_replay_of_something(self, tmp_path: Path) -> None:
-        put(tmp_path, chat(), says("hello"))
-        ran = await run("replay", "--", "true", folder=tmp_path)
-        assert "holds no cassettes" not in ran.err
+        write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
+        result = await run_command("replay", "--", "true", folder=tmp_path)
+        assert "holds no cassettes" not in result.stderr
 
     @pytest.mark.parametrize(
         ("name", "hint"),
@@ -466,32 +489,32 @@ class TestAdvice:
         self, tmp_path: Path, mode: str, name: str, hint: str
     ) -> None:
         pair = f"{name}=http://127.0.0.1:1"
-        ran = await run(mode, "--upstream", pair, "--", "true", folder=tmp_path)
-        assert ran.code == 0
+        result = await run_command(mode, "--upstream", pair, "--", "true", folder=tmp_path)
+        assert result.exit_code == 0
         assert (
             f"llm-proxy: --upstream {pair}: no path belongs to {name}; it is used for "
             f"/~{name}/... alone{hint}\n"
-        ) in ran.err
+        ) in result.stderr
 
     @pytest.mark.parametrize("name", ["openai", "mistral", "default"])
     async def test_an_upstream_of_one_that_is_known(self, tmp_path: Path, name: str) -> None:
         pair = f"{name}=http://127.0.0.1:1"
-        ran = await run("record", "--upstream", pair, "--", "true", folder=tmp_path)
-        assert "no path belongs" not in ran.err
+        result = await run_command("record", "--upstream", pair, "--", "true", folder=tmp_path)
+        assert "no path belongs" not in result.stderr
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """Something wrong, and what is said about it."""
+    """A wrong command line or setting, and the expected parts of its error message."""
 
     arguments: tuple[str, ...]
-    words: tuple[str, ...]
+    expected_texts: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def _config(text: str, *words: str, mode: str = "record") -> Mistake:
-    return Mistake((mode, "--", "true"), ("llm-proxy.toml", *words), files={"llm-proxy.toml": text})
+def _config(text: str, *texts: str, mode: str = "record") -> Mistake:
+    return Mistake((mode, "--", "true"), ("llm-proxy.toml", *texts), files={"llm-proxy.toml": text})
 
 
 MISTAKES = {
@@ -574,93 +597,99 @@ MISTAKES = {
 
 class TestMistakes:
     @pytest.mark.parametrize("name", MISTAKES)
-    async def test_a_mistake_is_told_in_one_line_that_helps(
+    async def test_a_mistake_is_reported_in_one_helpful_line(
         self, tmp_path: Path, name: str
     ) -> None:
         mistake = MISTAKES[name]
         for path, content in mistake.files.items():
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(content)
-        ran = await run(*mistake.arguments, folder=tmp_path, env=mistake.env)
-        _assert_one_line(ran)
-        for words in mistake.words:
-            if words != "llm-proxy.toml":
-                assert words in ran.err
-        if "llm-proxy.toml" in mistake.words:
-            assert "llm-proxy.toml" in ran.err
+        result = await run_command(*mistake.arguments, folder=tmp_path, env=mistake.env)
+        _assert_one_line(result)
+        for text in mistake.expected_texts:
+            if text != "llm-proxy.toml":
+                assert text in result.stderr
+        if "llm-proxy.toml" in mistake.expected_texts:
+            assert "llm-proxy.toml" in result.stderr
 
     async def test_a_port_in_use(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            ran = await run("replay", "--port", str(port), folder=tmp_path)
-        _assert_one_line(ran)
-        assert f"port {port} of 127.0.0.1 is in use" in ran.err
-        assert "--port 0" in ran.err
+            result = await run_command("replay", "--port", str(port), folder=tmp_path)
+        _assert_one_line(result)
+        assert f"port {port} of 127.0.0.1 is in use" in result.stderr
+        assert "--port 0" in result.stderr
 
     async def test_an_upstream_that_is_the_proxy_itself(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         address = f"openai=http://localhost:{port}/v1"
-        ran = await run("record", "--port", str(port), "--upstream", address, folder=tmp_path)
-        _assert_one_line(ran)
-        assert f"--upstream {address} is this proxy itself" in ran.err
+        result = await run_command(
+            "record", "--port", str(port), "--upstream", address, folder=tmp_path
+        )
+        _assert_one_line(result)
+        assert f"--upstream {address} is this proxy itself" in result.stderr
 
     async def test_a_folder_that_may_not_be_read(self, tmp_path: Path) -> None:
-        prefix = _without_the_rights_of_root()
+        prefix = _without_root_privileges()
         (tmp_path / "cassettes").mkdir(mode=0o000)
-        ran = await run("replay", folder=tmp_path, prefix=prefix)
+        result = await run_command("replay", folder=tmp_path, prefix=prefix)
         (tmp_path / "cassettes").chmod(0o700)
-        _assert_one_line(ran)
-        assert "cassettes cannot be read: Permission denied" in ran.err
+        _assert_one_line(result)
+        assert "cassettes cannot be read: Permission denied" in result.stderr
 
     @pytest.mark.parametrize("option", ["--cassettes", "--spool"])
     @pytest.mark.parametrize("mode", ["record", "auto"])
     async def test_a_folder_that_may_not_be_written(
         self, tmp_path: Path, mode: str, option: str
     ) -> None:
-        prefix = _without_the_rights_of_root()
+        prefix = _without_root_privileges()
         (tmp_path / "shut").mkdir(mode=0o555)
         arguments = ("--port", "0", option, "shut/below/it")
-        ran = await run(mode, *arguments, folder=tmp_path, prefix=prefix)
-        _assert_one_line(ran)
-        assert f"{option} shut/below/it cannot be written: you may not write to" in ran.err
+        result = await run_command(mode, *arguments, folder=tmp_path, prefix=prefix)
+        _assert_one_line(result)
+        assert f"{option} shut/below/it cannot be written: you may not write to" in result.stderr
         assert sorted(path.name for path in tmp_path.iterdir()) == ["shut"]
 
     @pytest.mark.parametrize("option", ["--cassettes", "--spool"])
     async def test_a_folder_that_is_a_broken_link(self, tmp_path: Path, option: str) -> None:
         (tmp_path / "link").symlink_to("nowhere")
-        ran = await run("record", "--port", "0", option, "link/below", folder=tmp_path)
-        _assert_one_line(ran)
-        assert f"{option} link/below cannot be written: {tmp_path}/link is no folder" in ran.err
+        result = await run_command("record", "--port", "0", option, "link/below", folder=tmp_path)
+        _assert_one_line(result)
+        assert (
+            f"{option} link/below cannot be written: {tmp_path}/link is no folder" in result.stderr
+        )
 
     @pytest.mark.parametrize("arguments", [["replay"], ["auto", "--on-miss", "passthrough"]])
     async def test_a_folder_that_is_only_read_need_not_be_writable(
         self, tmp_path: Path, arguments: list[str]
     ) -> None:
-        prefix = _without_the_rights_of_root()
+        prefix = _without_root_privileges()
         (tmp_path / "cassettes").mkdir(mode=0o555)
-        ran = await run(*arguments, "--", "true", folder=tmp_path, prefix=prefix)
-        assert ran.code == 0
+        result = await run_command(*arguments, "--", "true", folder=tmp_path, prefix=prefix)
+        assert result.exit_code == 0
 
     async def test_the_folders_of_a_recording_are_not_made_before_there_is_one(
         self, tmp_path: Path
     ) -> None:
-        ran = await run("record", "--", "true", folder=tmp_path)
-        assert ran.code == 0
+        result = await run_command("record", "--", "true", folder=tmp_path)
+        assert result.exit_code == 0
         assert list(tmp_path.iterdir()) == []
 
     async def test_in_a_json_log_it_is_json_as_well(self, tmp_path: Path) -> None:
-        ran = await run("replay", "--log-format", "json", "--", "no-such-command", folder=tmp_path)
-        assert ran.code == 127
-        last = json.loads(ran.complaint)
+        result = await run_command(
+            "replay", "--log-format", "json", "--", "no-such-command", folder=tmp_path
+        )
+        assert result.exit_code == 127
+        last = json.loads(result.last_error_line)
         assert (last["level"], last["message"]) == (
             "error",
             "no-such-command: there is no such command",
         )
 
 
-def _without_the_rights_of_root() -> list[str]:
-    """A prefix for a command that may do no more than anybody else."""
+def _without_root_privileges() -> list[str]:
+    """A prefix that runs a command without the privileges of root."""
     if os.geteuid() != 0:
         return []
     if shutil.which("setpriv") is None:
@@ -668,27 +697,29 @@ def _without_the_rights_of_root() -> list[str]:
     return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
 
 
-def _assert_one_line(ran: Ran) -> None:
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("llm-proxy: ")
-    assert ran.err.count("\n") == 1
+def _assert_one_line(result: CommandResult) -> None:
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("llm-proxy: ")
+    assert result.stderr.count("\n") == 1
 
 
 class TestSettings:
     async def test_a_flag_wins_over_the_environment_and_that_over_the_file(
         self, tmp_path: Path
     ) -> None:
-        async def used(*arguments: str, **env: str) -> str:
-            ran = await run("replay", *arguments, "--", "true", folder=tmp_path, env=env)
-            assert ran.code == 0, ran.err
-            return ran.err.strip().rpartition("cassettes in ")[2]
+        async def cassettes_folder(*arguments: str, **env: str) -> str:
+            result = await run_command("replay", *arguments, "--", "true", folder=tmp_path, env=env)
+            assert result.exit_code == 0, result.stderr
+            return result.stderr.strip().rpartition("cassettes in ")[2]
 
-        assert await used() == "cassettes"
+        assert await cassettes_folder() == "cassettes"
         (tmp_path / "llm-proxy.toml").write_text("cassettes = 'of-the-file'\n")
         in_file = str(tmp_path / "of-the-file")
-        assert await used() == in_file
-        assert await used(LLM_PROXY_CASSETTES="of-the-variable") == "of-the-variable"
-        everywhere = await used("--cassettes", "of-the-flag", LLM_PROXY_CASSETTES="other")
+        assert await cassettes_folder() == in_file
+        assert await cassettes_folder(LLM_PROXY_CASSETTES="of-the-variable") == "of-the-variable"
+        everywhere = await cassettes_folder(
+            "--cassettes", "of-the-flag", LLM_PROXY_CASSETTES="other"
+        )
         assert everywhere == "of-the-flag"
 
     @pytest.mark.parametrize("place", ["flag", "variable", "file", "pyproject"])
@@ -699,149 +730,159 @@ class TestSettings:
         if place == "pyproject":
             (tmp_path / "pyproject.toml").write_text("[tool.llm-proxy]\nstrict = true\n")
         options = ["--strict"] if place == "flag" else []
-        ran = await run("replay", *options, *_asks("missing"), folder=tmp_path, env=env)
-        assert ran.code == 1
+        result = await run_command(
+            "replay", *options, *_client_command("missing"), folder=tmp_path, env=env
+        )
+        assert result.exit_code == 1
 
     async def test_the_nearest_file_counts_and_its_paths_are_its_own(self, tmp_path: Path) -> None:
         (tmp_path / "llm-proxy.toml").write_text("cassettes = 'tapes'\n")
         below = tmp_path / "a" / "b"
         below.mkdir(parents=True)
         (below / "pyproject.toml").write_text("[tool.other]\n")
-        ran = await run("replay", "--", "true", folder=below)
-        assert f"cassettes in {tmp_path / 'tapes'}" in ran.err
+        result = await run_command("replay", "--", "true", folder=below)
+        assert f"cassettes in {tmp_path / 'tapes'}" in result.stderr
 
     @pytest.mark.parametrize("given", ["flag", "variable"])
     async def test_a_file_can_be_named(self, tmp_path: Path, given: str) -> None:
-        named = tmp_path / "elsewhere" / "ci.toml"
-        named.parent.mkdir()
-        named.write_text("[upstream]\nopenai = 'nonsense'\n")
-        options = ["--config", str(named)] if given == "flag" else []
-        env = {"LLM_PROXY_CONFIG": str(named)} if given == "variable" else {}
-        ran = await run("record", *options, "--", "true", folder=tmp_path, env=env)
-        assert (ran.code, "'nonsense'" in ran.err) == (2, True)
+        config_file = tmp_path / "elsewhere" / "ci.toml"
+        config_file.parent.mkdir()
+        config_file.write_text("[upstream]\nopenai = 'nonsense'\n")
+        options = ["--config", str(config_file)] if given == "flag" else []
+        env = {"LLM_PROXY_CONFIG": str(config_file)} if given == "variable" else {}
+        result = await run_command("record", *options, "--", "true", folder=tmp_path, env=env)
+        assert (result.exit_code, "'nonsense'" in result.stderr) == (2, True)
 
     async def test_a_file_names_upstreams_in_a_table(self, tmp_path: Path) -> None:
-        async with upstream(chunked([DONE])) as live:
-            (tmp_path / "llm-proxy.toml").write_text(f'[upstream]\nopenai = "{live.url}"\n')
-            ran = await run("record", *_asks("hi"), folder=tmp_path)
-        assert (ran.code, ran.out) == (0, DONE.decode())
+        async with upstream(chunked([DONE_EVENT])) as provider:
+            (tmp_path / "llm-proxy.toml").write_text(f'[upstream]\nopenai = "{provider.url}"\n')
+            result = await run_command("record", *_client_command("hi"), folder=tmp_path)
+        assert (result.exit_code, result.stdout) == (0, DONE_EVENT.decode())
 
     async def test_a_variable_names_several_upstreams(self, tmp_path: Path) -> None:
-        async with upstream(chunked([DONE])) as live:
-            env = {"LLM_PROXY_UPSTREAM": f"groq=http://127.0.0.1:1 openai={live.url}"}
-            ran = await run("record", *_asks("hi"), folder=tmp_path, env=env)
-        assert (ran.code, ran.out) == (0, DONE.decode())
+        async with upstream(chunked([DONE_EVENT])) as provider:
+            env = {"LLM_PROXY_UPSTREAM": f"groq=http://127.0.0.1:1 openai={provider.url}"}
+            result = await run_command("record", *_client_command("hi"), folder=tmp_path, env=env)
+        assert (result.exit_code, result.stdout) == (0, DONE_EVENT.decode())
 
 
-async def _mode(url: str) -> str:
-    return str(json.loads((await ask(url, HEALTH)).body)["mode"])
+async def _served_mode(url: str) -> str:
+    return str(json.loads((await send_request(url, HEALTH)).body)["mode"])
 
 
 class TestModes:
     @pytest.mark.parametrize(
-        ("word", "mode"),
+        ("vcr_mode", "mode"),
         [("none", "replay"), ("all", "record"), ("new_episodes", "auto"), ("once", "auto")],
     )
-    async def test_the_words_of_vcr_are_understood(
-        self, tmp_path: Path, word: str, mode: str
+    async def test_the_mode_names_of_vcr_are_accepted(
+        self, tmp_path: Path, vcr_mode: str, mode: str
     ) -> None:
-        async with serving(word, folder=tmp_path) as running:
-            assert await _mode(running.url) == mode
+        async with running_server(vcr_mode, folder=tmp_path) as running:
+            assert await _served_mode(running.url) == mode
 
     @pytest.mark.parametrize(
         ("ci", "mode"), [("true", "replay"), ("1", "replay"), ("false", "auto"), ("", "auto")]
     )
     async def test_in_ci_auto_replays(self, tmp_path: Path, ci: str, mode: str) -> None:
-        async with serving("auto", folder=tmp_path, env={"CI": ci}) as running:
-            assert await _mode(running.url) == mode
+        async with running_server("auto", folder=tmp_path, env={"CI": ci}) as running:
+            assert await _served_mode(running.url) == mode
 
     async def test_in_ci_auto_records_nothing_and_says_so(self, tmp_path: Path) -> None:
-        async with upstream(chunked([DONE])) as live:
-            ran = await run(
-                "auto", "--upstream", f"default={live.url}", *_asks("hi"),
+        async with upstream(chunked([DONE_EVENT])) as provider:
+            result = await run_command(
+                "auto", "--upstream", f"default={provider.url}", *_client_command("hi"),
                 folder=tmp_path, env={"CI": "true"},
             )  # fmt: skip
-        assert "CI is set: auto replays, and records nothing" in ran.err
-        assert "cassette_not_found" in ran.out
-        assert live.requests == []
+        assert "CI is set: auto replays, and records nothing" in result.stderr
+        assert "cassette_not_found" in result.stdout
+        assert provider.requests == []
         assert not (tmp_path / "cassettes").exists()
 
     async def test_version(self, tmp_path: Path) -> None:
-        ran = await run("--version", folder=tmp_path)
-        assert (ran.code, ran.out, ran.err) == (0, f"llm-proxy {__version__}\n", "")
+        result = await run_command("--version", folder=tmp_path)
+        assert (result.exit_code, result.stdout, result.stderr) == (
+            0,
+            f"llm-proxy {__version__}\n",
+            "",
+        )
 
     @pytest.mark.parametrize("command", [(), ("record",), ("replay",), ("auto",)])
     async def test_help_teaches_with_examples(
         self, tmp_path: Path, command: tuple[str, ...]
     ) -> None:
-        ran = await run(*command, "--help", folder=tmp_path)
-        assert (ran.code, ran.err) == (0, "")
+        result = await run_command(*command, "--help", folder=tmp_path)
+        assert (result.exit_code, result.stderr) == (0, "")
         name = command[0] if command else "record"
-        assert f"\n    llm-proxy {name} -- " in ran.out
+        assert f"\n    llm-proxy {name} -- " in result.stdout
 
 
 class TestServing:
     async def test_the_port_stands_in_its_file_while_we_listen(self, tmp_path: Path) -> None:
-        async with serving("replay", folder=tmp_path) as running:
+        async with running_server("replay", folder=tmp_path) as running:
             port = (tmp_path / "port").read_text()
             assert running.url == f"http://127.0.0.1:{port.strip()}"
-            assert (await ask(running.url, HEALTH)).status == 200
+            assert (await send_request(running.url, HEALTH)).status == 200
             running.send(signal.SIGTERM)
-            ran = await running.ended()
-        assert ran.code == 0
+            result = await running.wait_for_end()
+        assert result.exit_code == 0
         assert not (tmp_path / "port").exists()
-        assert ran.out == ""
-        assert f"export OPENAI_BASE_URL={running.url}/v1" in ran.err
+        assert result.stdout == ""
+        assert f"export OPENAI_BASE_URL={running.url}/v1" in result.stderr
 
     async def test_whoever_reads_the_port_can_stop_it_at_once(self, tmp_path: Path) -> None:
         options = ("--port", "0", "--port-file", str(tmp_path / "port"))
         for _ in range(3):
-            async with started("replay", *options, folder=tmp_path) as running:
-                await appeared(tmp_path / "port")
+            async with running_command("replay", *options, folder=tmp_path) as running:
+                await wait_for_first_line(tmp_path / "port")
                 running.send(signal.SIGTERM)
-                ran = await running.ended()
-            assert ran.code == 0
+                result = await running.wait_for_end()
+            assert result.exit_code == 0
             assert not (tmp_path / "port").exists()
 
     async def test_a_json_log_is_json_lines_on_stderr_and_nothing_on_stdout(
         self, tmp_path: Path
     ) -> None:
         options = ["--log-format", "json"]
-        async with serving("replay", *options, folder=tmp_path) as running:
-            await ask(running.url, chat("one\\nmissing"))
-            await ask(running.url, b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-            async with line(running.url) as client:
+        async with running_server("replay", *options, folder=tmp_path) as running:
+            await send_request(running.url, raw_chat_request("one\\nmissing"))
+            await send_request(running.url, b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            async with open_line(running.url) as client:
                 await client.send(b"garbage\r\n\r\n")
-                await client.rest()
+                await client.read_until_closed()
             running.send(signal.SIGINT)
-            ran = await running.ended()
-        assert ran.out == ""
-        lines: list[dict[str, Any]] = [json.loads(splitline) for splitline in ran.err.splitlines()]
+            result = await running.wait_for_end()
+        assert result.stdout == ""
+        lines: list[dict[str, Any]] = [
+            json.loads(splitline) for splitline in result.stderr.splitlines()
+        ]
         assert all({"at", "level", "message"} <= set(item) for item in lines)
         warnings = [item["message"] for item in lines if item["level"] == "warning"]
-        begins = [
+        beginnings = [
             "cassettes/ does not exist", "no cassette for", "not answered from", "  missed: POST",
             "    no cassette for",
         ]  # fmt: skip
-        assert len(warnings) == len(begins)
-        assert all(it.startswith(begin) for it, begin in zip(warnings, begins, strict=True))
+        assert len(warnings) == len(beginnings)
+        assert all(
+            message.startswith(begin) for message, begin in zip(warnings, beginnings, strict=True)
+        )
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     async def test_it_stops_at_once_when_nothing_runs(
         self, tmp_path: Path, number: signal.Signals
     ) -> None:
         loop = asyncio.get_running_loop()
-        async with serving("record", folder=tmp_path) as running:
-            async with line(running.url) as used, line(running.url) as fresh:
+        async with running_server("record", folder=tmp_path) as running:
+            async with open_line(running.url) as used, open_line(running.url) as fresh:
                 await used.send(HEALTH.replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
-                assert (await used.answer()).status == 200
-                begun = loop.time()
+                assert (await used.read_response()).status == 200
+                started_at = loop.time()
                 running.send(number)
-                ran = await running.ended()
-                took = loop.time() - begun
-                assert await fresh.rest() == b""
-        assert ran.code == 0
-        assert took < 20  # not the 30 s that a stop may take
+                result = await running.wait_for_end()
+                duration_s = loop.time() - started_at
+                assert await fresh.read_until_closed() == b""
+        assert result.exit_code == 0
+        assert duration_s < 20  # not the 30 s that a stop may take
 
     async def test_nohup_is_respected(self, tmp_path: Path) -> None:
         ignoring = (
@@ -849,9 +890,9 @@ class TestServing:
             "os.execv(sys.argv[1], sys.argv[1:])"
         )
         script = "import os, signal; os.kill(os.getppid(), signal.SIGHUP); print('alive')"
-        ran = await run("replay", *_python(script), folder=tmp_path,
+        result = await run_command("replay", *_python_command(script), folder=tmp_path,
                         prefix=[sys.executable, "-c", ignoring])  # fmt: skip
-        assert (ran.code, ran.out) == (0, "alive\n")
+        assert (result.exit_code, result.stdout) == (0, "alive\n")
 
 
 class TestStoppingWhileItRecords:
@@ -860,59 +901,63 @@ class TestStoppingWhileItRecords:
 
         async def script(connection: Connection) -> None:
             await connection.begin()
-            await connection.chunk(event("first"))
+            await connection.chunk(chat_event("first"))
             await may_end.wait()
-            await connection.chunk(DONE)
+            await connection.chunk(DONE_EVENT)
             await connection.finish()
 
-        async with upstream(script) as live:
-            options = ["--upstream", f"default={live.url}"]
-            async with serving("record", *options, folder=tmp_path) as running:
-                client = asyncio.create_task(ask(running.url, chat()))
-                await until(lambda: len(live.requests) == 1)
+        async with upstream(script) as provider:
+            options = ["--upstream", f"default={provider.url}"]
+            async with running_server("record", *options, folder=tmp_path) as running:
+                client = asyncio.create_task(send_request(running.url, raw_chat_request()))
+                await wait_until(lambda: len(provider.requests) == 1)
                 running.send(signal.SIGINT)
-                await until(lambda: _refuses(running.url))
+                await wait_until(lambda: _refuses_connections(running.url))
                 may_end.set()
-                raw = await client
-                ran = await running.ended()
-        assert (ran.code, raw.how, raw.body) == (0, "clean", event("first") + DONE)
-        [cassette] = cassettes(tmp_path)
-        assert outcome_of(cassette).complete
-        assert "still running: 1 stream; once more to stop at once" in ran.err
-        assert "recorded 1 exchange, 1 complete" in ran.err
+                response = await client
+                result = await running.wait_for_end()
+        assert (result.exit_code, response.ending, response.body) == (
+            0,
+            "clean",
+            chat_event("first") + DONE_EVENT,
+        )
+        [cassette] = load_cassettes(tmp_path)
+        assert cassette_outcome(cassette).is_complete
+        assert "still running: 1 stream; once more to stop at once" in result.stderr
+        assert "recorded 1 exchange, 1 complete" in result.stderr
 
     async def test_the_second_signal_stops_at_once_and_nothing_is_lost(
         self, tmp_path: Path
     ) -> None:
         async def script(connection: Connection) -> None:
             await connection.begin()
-            await connection.chunk(event("all that came"))
+            await connection.chunk(chat_event("all that came"))
             await connection.reader.read()
 
         loop = asyncio.get_running_loop()
-        async with upstream(script) as live:
-            options = ["--upstream", f"default={live.url}"]
-            async with serving("record", *options, folder=tmp_path) as running:
-                async with line(running.url, within=20) as client:
-                    await client.send(chat("hi", "Host: HOST"))
+        async with upstream(script) as provider:
+            options = ["--upstream", f"default={provider.url}"]
+            async with running_server("record", *options, folder=tmp_path) as running:
+                async with open_line(running.url, timeout_s=20) as client:
+                    await client.send(raw_chat_request("hi", "Host: HOST"))
                     await client.reader.readuntil(b"came")
                     running.send(signal.SIGINT)
-                    await until(lambda: _refuses(running.url))
-                    begun = loop.time()
+                    await wait_until(lambda: _refuses_connections(running.url))
+                    started_at = loop.time()
                     running.send(signal.SIGINT)
-                    ran = await running.ended()
-                    took = loop.time() - begun
-                    rest = await client.rest()
-        assert ran.code == 0
-        assert took < 20  # not the 30 s that a stop may take
+                    result = await running.wait_for_end()
+                    duration_s = loop.time() - started_at
+                    rest = await client.read_until_closed()
+        assert result.exit_code == 0
+        assert duration_s < 20  # not the 30 s that a stop may take
         assert not rest.endswith(b"0\r\n\r\n")
-        [cassette] = cassettes(tmp_path)
-        assert (cassette.end.ending, cassette.body) == (Ending.KILLED, event("all that came"))
-        assert "partial: the recorder was stopped" in ran.err
+        [cassette] = load_cassettes(tmp_path)
+        assert (cassette.end.ending, cassette.body) == (Ending.KILLED, chat_event("all that came"))
+        assert "partial: the recorder was stopped" in result.stderr
         assert list((tmp_path / "state").rglob("*.spool")) == []
 
 
-def _refuses(url: str) -> bool:
+def _refuses_connections(url: str) -> bool:
     with socket.socket() as probe:
         host, _, port = url.removeprefix("http://").partition(":")
         return probe.connect_ex((host, int(port))) != 0

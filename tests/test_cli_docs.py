@@ -1,4 +1,4 @@
-"""Whatever the command line and the server offer stands in the docs."""
+"""The docs cover everything that the command line and the server offer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 import pytest
 
 from llm_proxy.cli import cli
-from llm_proxy.shell.running.environment import BASE_URLS
+from llm_proxy.shell.running.environment import BASE_URL_PATHS
 from llm_proxy.shell.server import control, guards, intake
 from llm_proxy.shell.upstream import signing
 
@@ -28,16 +28,16 @@ def _command(name: str) -> click.Command:
     return command
 
 
-def _names(group: click.Group, before: str = "") -> Iterator[str]:
-    """The commands of a group; and theirs, where they are groups."""
+def _command_names(group: click.Group, prefix: str = "") -> Iterator[str]:
+    """The commands of a group, including those of its subgroups."""
     for word in group.list_commands(click.Context(group)):
-        yield before + word
+        yield prefix + word
         command = group.get_command(click.Context(group), word)
         if isinstance(command, click.Group):
-            yield from _names(command, f"{before}{word} ")
+            yield from _command_names(command, f"{prefix}{word} ")
 
 
-COMMANDS = list(_names(cli))
+COMMANDS = list(_command_names(cli))
 
 
 def test_the_commands_are_found() -> None:
@@ -96,7 +96,9 @@ def test_the_options_in_the_docs_exist() -> None:
 
 
 def test_every_variable_of_a_child_is_in_the_docs() -> None:
-    assert [name for name in (*BASE_URLS, "LLM_PROXY_URL", "NO_PROXY") if name not in CLI] == []
+    assert [
+        name for name in (*BASE_URL_PATHS, "LLM_PROXY_URL", "NO_PROXY") if name not in CLI
+    ] == []
 
 
 def test_every_page_of_ours_is_in_the_docs() -> None:

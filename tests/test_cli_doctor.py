@@ -1,4 +1,4 @@
-"""`llm-proxy doctor`: what is wrong with this machine, this environment or this library."""
+"""`llm-proxy doctor`: problems of this machine, this environment or this library."""
 
 from __future__ import annotations
 
@@ -13,96 +13,96 @@ from typing import Any
 import pytest
 
 import sample_cassettes
-from cli_process import Ran, run, serving
+from cli_process import CommandResult, run_command, running_server
 from llm_proxy.cli.doctor import machine
 from llm_proxy.cli.doctor.library import library_checks
-from llm_proxy.cli.doctor.listeners import PortOccupant, find_listener
+from llm_proxy.cli.doctor.listeners import PortListener, find_listener
 from llm_proxy.cli.doctor.machine import (
     check_base_urls,
-    check_http_parser,
     check_package,
     check_port,
     check_proxy_variables,
+    http_parser_result,
 )
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
-from spool_files import PIECES, body, left, opening
+from spool_files import EVENTS, encode_body, encode_opening, write_spool
 
 OK, WARNING, PROBLEM = CheckLevel.OK, CheckLevel.WARNING, CheckLevel.PROBLEM
 
 
-async def doctor(folder: Path, *options: str, **env: str) -> Ran:
-    return await run("doctor", "--spool", "spool", *options, folder=folder, env=env)
+async def run_doctor(folder: Path, *options: str, **env: str) -> CommandResult:
+    return await run_command("doctor", "--spool", "spool", *options, folder=folder, env=env)
 
 
-def of(found: Iterator[CheckResult], level: CheckLevel) -> list[str]:
-    return [item.text for item in found if item.level is level]
+def texts_of_level(results: Iterator[CheckResult], level: CheckLevel) -> list[str]:
+    return [result.text for result in results if result.level is level]
 
 
-def checked(folder: Path) -> Iterator[CheckResult]:
+def check_library(folder: Path) -> Iterator[CheckResult]:
     """The checks of the library in `folder`."""
     return library_checks(folder / "cassettes", folder / "spool")
 
 
 async def test_everything_that_is_checked_has_a_line(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
+    sample_cassettes.write_complete(tmp_path)
 
-    ran = await doctor(tmp_path)
+    result = await run_doctor(tmp_path)
 
-    assert ran.code == 0
-    rows = [row.split(maxsplit=1) for row in ran.out.splitlines()]
+    assert result.exit_code == 0
+    rows = [row.split(maxsplit=1) for row in result.stdout.splitlines()]
     assert {level for level, _ in rows} <= {"ok", "warning"}
     names = [
         "llm-proxy", "aiohttp", "orjson", "click", "rich", "HTTP parser", "event loop", "decoders",
         "port 4777", "proxies", "base URLs", "library", "spool",
     ]  # fmt: skip
     assert [name for name in names if not any(text.startswith(name) for _, text in rows)] == []
-    assert f"CPython {sys.version.split()[0]}" in ran.out
-    assert "HTTP parser     aiohttp's, in C" in ran.out
-    assert "_UnixSelectorEventLoop" in ran.out
-    assert ran.complaint.startswith("llm-proxy: 0 problems, ")
+    assert f"CPython {sys.version.split()[0]}" in result.stdout
+    assert "HTTP parser     aiohttp's, in C" in result.stdout
+    assert "_UnixSelectorEventLoop" in result.stdout
+    assert result.last_error_line.startswith("llm-proxy: 0 problems, ")
 
 
 async def test_a_problem_makes_the_exit_code_1(tmp_path: Path) -> None:
-    torn = sample_cassettes.torn(tmp_path).relative_to(tmp_path)
+    torn = sample_cassettes.write_truncated(tmp_path).relative_to(tmp_path)
 
-    ran = await doctor(tmp_path)
+    result = await run_doctor(tmp_path)
 
-    assert ran.code == 1
-    assert f"problem  library         {torn}:7: the file is torn" in ran.out
-    assert ran.complaint.startswith("llm-proxy: 1 problem, ")
+    assert result.exit_code == 1
+    assert f"problem  library         {torn}:7: the file is torn" in result.stdout
+    assert result.last_error_line.startswith("llm-proxy: 1 problem, ")
 
 
 async def test_json_is_one_document(tmp_path: Path) -> None:
-    sample_cassettes.torn(tmp_path)
+    sample_cassettes.write_truncated(tmp_path)
 
-    ran = await doctor(tmp_path, "--json")
+    result = await run_doctor(tmp_path, "--json")
 
-    document: dict[str, Any] = json.loads(ran.out)
-    assert (ran.code, ran.err, document["ok"]) == (1, "", False)
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert (result.exit_code, result.stderr, document["ok"]) == (1, "", False)
     [problem] = [check for check in document["checks"] if check["level"] == "problem"]
     assert problem["name"] == "library"
     assert "the file is torn" in problem["text"]
 
 
 async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> None:
-    ran = await doctor(
+    result = await run_doctor(
         tmp_path, HTTP_PROXY="http://me:hunter2@proxy:3128", OLLAMA_HOST="http://me:hunter2@gpu:1",
         AWS_ENDPOINT_URL_BEDROCK_RUNTIME="http://aws:1",
     )  # fmt: skip
-    assert ran.code == 0
-    assert "warning  proxies         HTTP_PROXY would take requests for 127.0.0.1" in ran.out
-    assert "warning  OLLAMA_HOST     'http://gpu:1' is only part of what is given" in ran.out
-    assert "ok       AWS_ENDPOINT_URL_BEDROCK_RUNTIME http://aws:1: clients" in ran.out
-    assert "hunter2" not in ran.out
+    assert result.exit_code == 0
+    assert "warning  proxies         HTTP_PROXY would take requests for 127.0.0.1" in result.stdout
+    assert "warning  OLLAMA_HOST     'http://gpu:1' is only part of what is given" in result.stdout
+    assert "ok       AWS_ENDPOINT_URL_BEDROCK_RUNTIME http://aws:1: clients" in result.stdout
+    assert "hunter2" not in result.stdout
 
 
 class TestTheLibrary:
     def test_a_good_one_is_fine(self, tmp_path: Path) -> None:
-        sample_cassettes.complete(tmp_path)
+        sample_cassettes.write_complete(tmp_path)
         (tmp_path / "spool").mkdir(mode=0o700)
-        found = list(checked(tmp_path))
-        assert {item.level for item in found} == {OK}
-        texts = [item.text for item in found]
+        results = list(check_library(tmp_path))
+        assert {result.level for result in results} == {OK}
+        texts = [result.text for result in results]
         assert texts == [
             f"1 cassette in {tmp_path}/cassettes, each of them whole",
             f"{tmp_path}/cassettes can be written",
@@ -112,14 +112,14 @@ class TestTheLibrary:
         ]
 
     def test_an_empty_one_is_fine_and_can_be_made(self, tmp_path: Path) -> None:
-        found = list(checked(tmp_path))
-        assert {item.level for item in found} == {OK}
-        assert "holds no cassettes yet" in found[0].text
-        assert found[1].text.endswith("cassettes can be written, and will be made")
+        results = list(check_library(tmp_path))
+        assert {result.level for result in results} == {OK}
+        assert "holds no cassettes yet" in results[0].text
+        assert results[1].text.endswith("cassettes can be written, and will be made")
 
     def test_partial_takes_are_counted_and_named(self, tmp_path: Path) -> None:
-        path = sample_cassettes.partial(tmp_path)
-        [text] = of(checked(tmp_path), WARNING)
+        path = sample_cassettes.write_partial(tmp_path)
+        [text] = texts_of_level(check_library(tmp_path), WARNING)
         assert text.startswith("1 partial, which only replay --allow-partial plays: ")
         assert text.endswith(f"/m/{path.name}")
 
@@ -128,28 +128,28 @@ class TestTheLibrary:
         folder.mkdir()
         for number in range(8):
             (folder / f"{number}.jsonl").write_text("x")
-        problems = of(checked(tmp_path), PROBLEM)
+        problems = texts_of_level(check_library(tmp_path), PROBLEM)
         assert len(problems) == 6
         assert problems[0].startswith(f"{folder}/0.jsonl:1: the file is torn")
         assert problems[5] == "3 more are unreadable: llm-proxy verify"
 
     def test_two_files_of_one_take_are_a_problem(self, tmp_path: Path) -> None:
-        path = sample_cassettes.complete(tmp_path)
+        path = sample_cassettes.write_complete(tmp_path)
         (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
-        [text] = of(checked(tmp_path), PROBLEM)
+        [text] = texts_of_level(check_library(tmp_path), PROBLEM)
         assert text.startswith("two files are take 1 of one key")
 
     def test_a_file_in_place_of_a_folder_is_a_problem(self, tmp_path: Path) -> None:
         for name in ("cassettes", "spool"):
             (tmp_path / name).write_text("")
-        problems = of(checked(tmp_path), PROBLEM)
+        problems = texts_of_level(check_library(tmp_path), PROBLEM)
         assert len(problems) == 4
         assert f"{tmp_path}/spool is not a folder: give another one" in problems
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_a_folder_that_cannot_be_written_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "spool").mkdir(mode=0o500)
-        [text] = of(checked(tmp_path), PROBLEM)
+        [text] = texts_of_level(check_library(tmp_path), PROBLEM)
         assert "cannot be written: nothing can be recorded" in text
 
 
@@ -157,14 +157,22 @@ class TestTheSpool:
     def test_a_folder_that_others_can_read_is_a_warning(self, tmp_path: Path) -> None:
         (tmp_path / "spool").mkdir()
         (tmp_path / "spool").chmod(0o750)
-        [text] = of(checked(tmp_path), WARNING)
+        [text] = texts_of_level(check_library(tmp_path), WARNING)
         assert f"has mode 750, so others see what is recorded: chmod 700 {tmp_path}" in text
 
-    def test_what_a_crash_left_is_a_warning_that_says_what_to_do(self, tmp_path: Path) -> None:
-        left(tmp_path, opening(tmp_path) + body(*PIECES), "1-1-0123456789abcdef")
-        left(tmp_path, opening(tmp_path / "other") + body(*PIECES), "1-2-0123456789abcdef")
-        left(tmp_path, b"", "1-3-0123456789abcdef")
-        [text] = of(checked(tmp_path), WARNING)
+    def test_recordings_left_by_a_crash_are_a_warning_that_says_what_to_do(
+        self, tmp_path: Path
+    ) -> None:
+        write_spool(
+            tmp_path, encode_opening(tmp_path) + encode_body(*EVENTS), "1-1-0123456789abcdef"
+        )
+        write_spool(
+            tmp_path,
+            encode_opening(tmp_path / "other") + encode_body(*EVENTS),
+            "1-2-0123456789abcdef",
+        )
+        write_spool(tmp_path, b"", "1-3-0123456789abcdef")
+        [text] = texts_of_level(check_library(tmp_path), WARNING)
         assert text.startswith("broken off by a crash: 1 recording of ")
         assert f"llm-proxy recover --cassettes {tmp_path}/cassettes" in text
         assert "1 recording of other libraries" in text
@@ -172,7 +180,7 @@ class TestTheSpool:
 
 
 @pytest.mark.parametrize(
-    ("package", "floor", "level", "words"),
+    ("package", "floor", "level", "message"),
     [
         ("click", (8, 2), OK, ""),
         ("click", (99,), PROBLEM, "is too old: pip install --upgrade 'click>=99'"),
@@ -181,11 +189,11 @@ class TestTheSpool:
     ids=["there", "too old", "missing"],
 )
 def test_packages_are_held_against_the_oldest_that_is_safe(
-    package: str, floor: tuple[int, ...], level: CheckLevel, words: str
+    package: str, floor: tuple[int, ...], level: CheckLevel, message: str
 ) -> None:
-    found = check_package(package, floor)
-    assert found.level is level
-    assert words in found.text
+    result = check_package(package, floor)
+    assert result.level is level
+    assert message in result.text
 
 
 @pytest.mark.parametrize(
@@ -208,59 +216,59 @@ def test_releases_are_compared_by_their_numbers(
 
 
 def test_the_slow_parser_is_a_warning() -> None:
-    assert check_http_parser(in_c=True).level is OK
-    assert check_http_parser(in_c=False).level is WARNING
+    assert http_parser_result(is_c_parser=True).level is OK
+    assert http_parser_result(is_c_parser=False).level is WARNING
 
 
 async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path) -> None:
-    ran = await doctor(tmp_path, AIOHTTP_NO_EXTENSIONS="1")
-    assert ran.code == 0
-    assert "warning  HTTP parser     aiohttp's in pure Python" in ran.out
+    result = await run_doctor(tmp_path, AIOHTTP_NO_EXTENSIONS="1")
+    assert result.exit_code == 0
+    assert "warning  HTTP parser     aiohttp's in pure Python" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("found", "level", "text"),
+    ("occupant", "level", "text"),
     [
         (None, OK, "free"),
-        (PortOccupant(our_mode="replay"), OK, "llm-proxy replay serves there"),
+        (PortListener(llm_proxy_mode="replay"), OK, "llm-proxy replay serves there"),
         (
-            PortOccupant(process="nginx (process 7)"),
+            PortListener(process_label="nginx (process 7)"),
             WARNING,
             "taken by nginx (process 7): stop it, ",
         ),
-        (PortOccupant(), WARNING, "taken: stop it, or give --port 0"),
+        (PortListener(), WARNING, "taken: stop it, or give --port 0"),
     ],
     ids=["free", "ours", "somebody's", "nobody knows whose"],
 )
 def test_a_taken_port_is_a_warning(
-    found: PortOccupant | None, level: CheckLevel, text: str
+    occupant: PortListener | None, level: CheckLevel, text: str
 ) -> None:
-    verdict = check_port(4777, found)
-    assert (verdict.name, verdict.level) == ("port 4777", level)
-    assert verdict.text.startswith(text)
+    result = check_port(4777, occupant)
+    assert (result.name, result.level) == ("port 4777", level)
+    assert result.text.startswith(text)
 
 
 def test_whoever_listens_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as server:
         port = server.getsockname()[1]
-        found = find_listener("127.0.0.1", port)
-        assert found is not None
-        assert found.our_mode == ""
+        occupant = find_listener("127.0.0.1", port)
+        assert occupant is not None
+        assert occupant.llm_proxy_mode == ""
         if Path("/proc/net/tcp").exists():
-            assert found.process.endswith(f"(process {os.getpid()})")
+            assert occupant.process_label.endswith(f"(process {os.getpid()})")
     assert find_listener("127.0.0.1", port) is None
 
 
 async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
-    async with serving("replay", folder=tmp_path) as running:
+    async with running_server("replay", folder=tmp_path) as running:
         port = int(running.url.rpartition(":")[2])
-        found = find_listener("127.0.0.1", port)
-    assert found is not None
-    assert found.our_mode == "replay"
+        occupant = find_listener("127.0.0.1", port)
+    assert occupant is not None
+    assert occupant.llm_proxy_mode == "replay"
 
 
 @pytest.mark.parametrize(
-    ("environ", "level", "words"),
+    ("environ", "level", "message"),
     [
         ({}, OK, "none in the environment"),
         ({"HTTP_PROXY": ""}, OK, "none in the environment"),
@@ -275,18 +283,20 @@ async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
         ({"HTTP_PROXY": "p", "NO_PROXY": "*"}, OK, "not for 127.0.0.1"),
         ({"HTTP_PROXY": "p", "NO_PROXY": "10.0.0.0/8,[::1"}, WARNING, "would take"),
     ],
-    ids=lambda it: " ".join(f"{k}={v}" for k, v in it.items()) if isinstance(it, dict) else "",
+    ids=lambda value: (
+        " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else ""
+    ),
 )
 def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
-    environ: dict[str, str], level: CheckLevel, words: str
+    environ: dict[str, str], level: CheckLevel, message: str
 ) -> None:
-    verdict = check_proxy_variables(environ)
-    assert verdict.level is level
-    assert words in verdict.text
+    result = check_proxy_variables(environ)
+    assert result.level is level
+    assert message in result.text
 
 
 @pytest.mark.parametrize(
-    ("value", "found", "level", "words"),
+    ("value", "occupant", "level", "message"),
     [
         ("https://api.example/v1", None, OK, "https://api.example/v1: clients in this shell ask"),
         (" HTTPS://api.example/v1 ", None, OK, "https://api.example/v1: clients in this shell ask"),
@@ -294,7 +304,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
         ("http://127.0.0.1:4777/v1", None, WARNING, "where nothing listens: start llm-proxy"),
         (
             "http://localhost:4777/v1",
-            PortOccupant("replay"),
+            PortListener("replay"),
             OK,
             "the default port of llm-proxy",
         ),
@@ -310,13 +320,13 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
         ("http://a:b", None, WARNING, "is no http:// or https:// URL"),
     ],
 )
-def test_a_base_url_says_where_clients_ask(
-    value: str, found: PortOccupant | None, level: CheckLevel, words: str
+def test_a_base_url_shows_where_clients_send_requests(
+    value: str, occupant: PortListener | None, level: CheckLevel, message: str
 ) -> None:
-    [verdict] = check_base_urls({"OPENAI_BASE_URL": value}, 4777, found)
-    assert (verdict.name, verdict.level) == ("OPENAI_BASE_URL", level)
-    assert words in verdict.text
-    assert "pass" not in verdict.text
+    [result] = check_base_urls({"OPENAI_BASE_URL": value}, 4777, occupant)
+    assert (result.name, result.level) == ("OPENAI_BASE_URL", level)
+    assert message in result.text
+    assert "pass" not in result.text
 
 
 @pytest.mark.parametrize(
@@ -335,10 +345,10 @@ def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
 
 @pytest.mark.parametrize("value", ["box", "box:1", ":1", "[::1]"])
 def test_the_spellings_of_ollama_are_no_mistake(value: str) -> None:
-    [verdict] = check_base_urls({"OLLAMA_HOST": value}, 4777, None)
-    assert verdict.level is OK
+    [result] = check_base_urls({"OLLAMA_HOST": value}, 4777, None)
+    assert result.level is OK
 
 
-def test_no_base_url_means_that_clients_ask_the_providers() -> None:
-    [verdict] = check_base_urls({"PATH": "/bin"}, 4777, None)
-    assert verdict.level is OK
+def test_no_base_url_means_that_clients_use_the_providers() -> None:
+    [result] = check_base_urls({"PATH": "/bin"}, 4777, None)
+    assert result.level is OK

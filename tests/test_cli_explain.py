@@ -1,4 +1,4 @@
-"""`llm-proxy explain`: what a key is made from, and what answers, or why nothing does."""
+"""`llm-proxy explain`: how a key is computed, and which cassette answers or why none does."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import sample_cassettes
-from cli_process import Ran, run
-from raw_http import post
-from stored_cassettes import chat, key_of, put, says
+from cli_process import CommandResult, run_command
+from raw_http import build_http_request
+from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes
 
 ID = "b8a1f8f4-6f3c-4a11-9f0e-0123456789ab"
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -22,76 +22,78 @@ BODY: dict[str, Any] = {
 }
 
 
-def given(folder: Path, document: Any, name: str = "request.json") -> str:
-    """A file that says a request."""
+def write_request(folder: Path, document: Any, name: str = "request.json") -> str:
+    """Write a request to a JSON file; returns its name."""
     (folder / name).write_text(json.dumps(document))
     return name
 
 
-async def explained(folder: Path, *arguments: str) -> Ran:
-    return await run("explain", *arguments, folder=folder)
+async def run_explain(folder: Path, *arguments: str) -> CommandResult:
+    return await run_command("explain", *arguments, folder=folder)
 
 
-async def document(folder: Path, *arguments: str) -> Any:
-    return json.loads((await explained(folder, *arguments, "--json")).out)
+async def explain_json(folder: Path, *arguments: str) -> Any:
+    return json.loads((await run_explain(folder, *arguments, "--json")).stdout)
 
 
 async def test_a_request_that_is_answered_names_its_takes_and_its_key(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("one"), says("two"))
-    file = given(tmp_path, BODY)
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), text_response("two"))
+    file = write_request(tmp_path, BODY)
 
-    ran = await explained(tmp_path, file)
+    result = await run_explain(tmp_path, file)
 
-    name = f"cassettes/openai-chat/m/{key_of(chat())[:16]}"
-    assert (ran.code, ran.out.splitlines()) == (
+    name = f"cassettes/openai-chat/m/{key_of_request(raw_chat_request())[:16]}"
+    assert (result.exit_code, result.stdout.splitlines()) == (
         0,
         [
             "request   POST /v1/chat/completions (m), session default",
             "dialect   openai-chat, provider openai",
             "body      json, 4 values; key rules 2",
             "rules     none: every value counts",
-            f"key       {key_of(chat())}",
+            f"key       {key_of_request(raw_chat_request())}",
             "answers   session default: 2 takes",
             f"  {name}-1.jsonl",
             f"  {name}-2.jsonl",
         ],
     )
-    assert "explained for POST /v1/chat/completions; --path says another" in ran.err
+    assert "explained for POST /v1/chat/completions; --path says another" in result.stderr
 
 
-async def test_a_request_that_is_missed_says_all_that_differs_and_what_helps(
+async def test_a_miss_lists_all_differences_and_the_rules_that_help(
     tmp_path: Path,
 ) -> None:
-    put(tmp_path, chat(), says("one"))
-    file = given(tmp_path, BODY | {"temperature": 0.5, "user": "u" * 3000})
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"))
+    file = write_request(tmp_path, BODY | {"temperature": 0.5, "user": "u" * 3000})
 
-    ran = await explained(tmp_path, file)
+    result = await run_explain(tmp_path, file)
 
-    assert ran.code == 1
-    assert "$.temperature: 0.5, not in the cassette" in ran.out
-    assert f'$.user: "{"u" * 3000}", not in the cassette' in ran.out
-    assert "record it with llm-proxy record, or it answers with: --normalise" in ran.out
-    advice = ran.out.splitlines()[-1].rpartition("answers with: ")[2]
+    assert result.exit_code == 1
+    assert "$.temperature: 0.5, not in the cassette" in result.stdout
+    assert f'$.user: "{"u" * 3000}", not in the cassette' in result.stdout
+    assert "record it with llm-proxy record, or it answers with: --normalise" in result.stdout
+    advice = result.stdout.splitlines()[-1].rpartition("answers with: ")[2]
     assert advice == "--normalise 'ignore=$.temperature' --normalise 'ignore=$.user'"
 
 
 async def test_the_rules_that_it_names_make_it_answer(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("one"))
-    file = given(tmp_path, BODY | {"temperature": 0.5})
-    assert (await explained(tmp_path, file)).code == 1
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"))
+    file = write_request(tmp_path, BODY | {"temperature": 0.5})
+    assert (await run_explain(tmp_path, file)).exit_code == 1
 
-    ran = await explained(tmp_path, file, "--normalise", "ignore=$.temperature")
+    result = await run_explain(tmp_path, file, "--normalise", "ignore=$.temperature")
 
-    assert ran.code == 0
-    assert "rule      ignore@1=$.temperature changes 1 value" in ran.out
-    assert "  $.temperature: 0.5 → does not count" in ran.out
+    assert result.exit_code == 0
+    assert "rule      ignore@1=$.temperature changes 1 value" in result.stdout
+    assert "  $.temperature: 0.5 → does not count" in result.stdout
 
 
 async def test_what_a_rule_replaces_is_shown_with_its_name(tmp_path: Path) -> None:
     body = BODY | {"metadata": {"a": ID, "b": f"again {ID}", "c": OTHER}}
-    told = await document(tmp_path, given(tmp_path, body), "--normalise", "uuids")
+    explanation = await explain_json(
+        tmp_path, write_request(tmp_path, body), "--normalise", "uuids"
+    )
 
-    assert told["rules"] == [
+    assert explanation["rules"] == [
         {
             "rule": "uuids@1",
             "changed": [
@@ -103,16 +105,16 @@ async def test_what_a_rule_replaces_is_shown_with_its_name(tmp_path: Path) -> No
             "names": {"<uuid-1>": ID, "<uuid-2>": OTHER},
         }
     ]
-    assert told["values"]["$.metadata.a"] == '"<uuid-1>"'
+    assert explanation["values"]["$.metadata.a"] == '"<uuid-1>"'
 
 
-async def test_the_document_tells_the_miss_as_the_page_of_misses_does(tmp_path: Path) -> None:
-    [path] = put(tmp_path, chat("recorded"), says("one"))
-    told = await document(tmp_path, given(tmp_path, BODY))
+async def test_the_json_describes_a_miss_as_the_misses_page_does(tmp_path: Path) -> None:
+    [path] = write_cassettes(tmp_path, raw_chat_request("recorded"), text_response("one"))
+    explanation = await explain_json(tmp_path, write_request(tmp_path, BODY))
 
-    assert (told["explain"], told["answers"], told["nearest"]) == (1, [], None)
-    assert told["miss"]["why"] == "differs"
-    nearest = told["miss"]["nearest"]
+    assert (explanation["explain"], explanation["answers"], explanation["nearest"]) == (1, [], None)
+    assert explanation["miss"]["why"] == "differs"
+    nearest = explanation["miss"]["nearest"]
     assert nearest["file"] == str(path.relative_to(tmp_path))
     assert nearest["differences"] == [
         {
@@ -127,32 +129,40 @@ async def test_the_document_tells_the_miss_as_the_page_of_misses_does(tmp_path: 
 
 
 async def test_a_cassette_stands_for_its_request(tmp_path: Path) -> None:
-    path = sample_cassettes.in_session(tmp_path, "tests")
-    ran = await explained(tmp_path, path.name)
-    assert ran.code == 0
-    assert "session tests: 1 take" in ran.out
-    assert (await explained(tmp_path, path.name, "--session", "default")).code == 1
+    path = sample_cassettes.write_in_session(tmp_path, "tests")
+    result = await run_explain(tmp_path, path.name)
+    assert result.exit_code == 0
+    assert "session tests: 1 take" in result.stdout
+    assert (await run_explain(tmp_path, path.name, "--session", "default")).exit_code == 1
 
 
 async def test_a_whole_request_may_be_given(tmp_path: Path) -> None:
-    put(tmp_path, post("/v1/messages", b'{"a":1}', "anthropic-version: 1"), says("x"))
-    whole = {
+    write_cassettes(
+        tmp_path,
+        build_http_request("/v1/messages", b'{"a":1}', "anthropic-version: 1"),
+        text_response("x"),
+    )
+    full_request = {
         "method": "post",
         "path": "/v1/messages",
         "headers": {"anthropic-version": "1"},
         "body": {"a": 1},
     }
-    ran = await explained(tmp_path, given(tmp_path, whole), "--allow-partial")
-    assert "request   POST /v1/messages, session default" in ran.out
-    assert "dialect   anthropic, provider anthropic" in ran.out
-    assert ran.code == 0
+    result = await run_explain(tmp_path, write_request(tmp_path, full_request), "--allow-partial")
+    assert "request   POST /v1/messages, session default" in result.stdout
+    assert "dialect   anthropic, provider anthropic" in result.stdout
+    assert result.exit_code == 0
 
 
 async def test_the_path_is_found_by_what_the_library_has(tmp_path: Path) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-    put(tmp_path, post("/api/chat", json.dumps(body | {"seed": 1}).encode()), says("x"))
-    told = await document(tmp_path, given(tmp_path, body))
-    assert told["asked"]["path"] == "/api/chat"
+    write_cassettes(
+        tmp_path,
+        build_http_request("/api/chat", json.dumps(body | {"seed": 1}).encode()),
+        text_response("x"),
+    )
+    explanation = await explain_json(tmp_path, write_request(tmp_path, body))
+    assert explanation["asked"]["path"] == "/api/chat"
 
 
 @pytest.mark.parametrize(
@@ -167,17 +177,17 @@ async def test_the_path_is_found_by_what_the_library_has(tmp_path: Path) -> None
 async def test_without_a_library_the_path_is_found_by_the_shape(
     tmp_path: Path, body: Any, path: str
 ) -> None:
-    told = await document(tmp_path, given(tmp_path, body))
-    assert path in told["asked"]["path"]
-    assert told["miss"]["why"] == "empty"
+    explanation = await explain_json(tmp_path, write_request(tmp_path, body))
+    assert path in explanation["asked"]["path"]
+    assert explanation["miss"]["why"] == "empty"
 
 
 async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
-    [path] = put(tmp_path, chat(), says("one"))
-    file = given(tmp_path, BODY | {"temperature": 0.5})
-    ran = await explained(tmp_path, file, "--match", "nearest:0.5")
-    assert ran.code == 0
-    lines = ran.out.splitlines()
+    [path] = write_cassettes(tmp_path, raw_chat_request(), text_response("one"))
+    file = write_request(tmp_path, BODY | {"temperature": 0.5})
+    result = await run_explain(tmp_path, file, "--match", "nearest:0.5")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
     assert lines[-2:] == ["nearest   answers, 88 % alike", f"  {path.relative_to(tmp_path)}"]
 
 
@@ -193,29 +203,31 @@ async def test_the_nearest_answers_where_it_may(tmp_path: Path) -> None:
         ("{}", ("--path", "/x", "--normalise", "uuid"), "did you mean uuids?"),
     ],
 )
-async def test_what_is_no_request_is_told(
+async def test_an_invalid_request_is_reported(
     tmp_path: Path, content: str, arguments: tuple[str, ...], complaint: str
 ) -> None:
     (tmp_path / "request.json").write_text(content)
-    ran = await explained(tmp_path, "request.json", *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert complaint in ran.err
+    result = await run_explain(tmp_path, "request.json", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert complaint in result.stderr
 
 
-async def test_a_name_of_nothing_is_told(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    ran = await explained(tmp_path, "nothing.json")
-    assert ran.code == 2
-    assert ran.complaint == (
+async def test_an_unknown_name_is_reported(tmp_path: Path) -> None:
+    sample_cassettes.write_complete(tmp_path)
+    result = await run_explain(tmp_path, "nothing.json")
+    assert result.exit_code == 2
+    assert result.last_error_line == (
         "llm-proxy: there is no file nothing.json, and no cassette of that name in cassettes: "
         "give a file with the JSON body of a request, - for stdin, or how a cassette's name begins"
     )
-    empty = await explained(tmp_path, "nothing.json", "--cassettes", "none")
-    assert "there is no file nothing.json, and no cassette of that name in none" in empty.err
+    empty = await run_explain(tmp_path, "nothing.json", "--cassettes", "none")
+    assert "there is no file nothing.json, and no cassette of that name in none" in empty.stderr
 
 
-async def test_nothing_on_stdin_is_said(tmp_path: Path) -> None:
-    ran = await explained(tmp_path, "-")
+async def test_empty_stdin_is_reported(tmp_path: Path) -> None:
+    result = await run_explain(tmp_path, "-")
 
-    assert ran.code == 2
-    assert ran.complaint.startswith("llm-proxy: there is nothing on stdin: pass a request, such as")
+    assert result.exit_code == 2
+    assert result.last_error_line.startswith(
+        "llm-proxy: there is nothing on stdin: pass a request, such as"
+    )

@@ -1,4 +1,4 @@
-"""`llm-proxy export`: what a cassette holds, told again in another dialect."""
+"""`llm-proxy export`: encodes the response of a cassette in another dialect."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from cli_process import run
+from cli_process import run_command
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.exchange import Ending, ResponseHead
-from llm_proxy.turns import Finish, Reasoning, Text, ToolCall, Turn, Usage
-from raw_http import post
-from stored_cassettes import DONE, Answer, chat, event, key_of, put, says
+from llm_proxy.turns import FinishReason, Reasoning, Text, ToolCall, Turn, Usage
+from raw_http import build_http_request
+from stored_cassettes import (
+    DONE_EVENT,
+    StoredResponse,
+    chat_event,
+    key_of_request,
+    raw_chat_request,
+    text_response,
+    write_cassettes,
+)
 
-KEY = key_of(chat("hi"))
+KEY = key_of_request(raw_chat_request("hi"))
 REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"Let me see."}}]}\n\n'
 CALL = (
     b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","function":'
@@ -29,78 +37,82 @@ END = (
 )
 
 
-def recorded(folder: Path, *events: bytes) -> None:
-    put(folder, chat("hi"), Answer(tuple((1.0, item) for item in (*events, DONE))))
+def write_stream(folder: Path, *events: bytes) -> None:
+    write_cassettes(
+        folder,
+        raw_chat_request("hi"),
+        StoredResponse(tuple((1.0, item) for item in (*events, DONE_EVENT))),
+    )
 
 
-def read(name: str, told: str, *, stream: bool) -> Turn:
-    """What the dialect reads of what was exported."""
+def decode_export(name: str, exported: str, *, stream: bool) -> Turn:
+    """The turn that the dialect decodes from an export."""
     dialect = dialects.dialect_named(name)
     request = dialects.chat_dialects()[name].sample_request("m", stream=stream)
     head = ResponseHead(200, "OK", (), "chunked")
     codec = dialect.codec(request, head)
     [turn] = dialect.decode(
-        DialectResponse(head, codec, framing.split_messages(codec, told.encode()))
+        DialectResponse(head, codec, framing.split_messages(codec, exported.encode()))
     )
     return turn
 
 
-TEXTUAL = sorted(set(dialects.chat_dialects()) - {"bedrock", "openai-completions"})
-"""The dialects that have words for a call, and are text on the wire."""
+TEXT_DIALECTS = sorted(set(dialects.chat_dialects()) - {"bedrock", "openai-completions"})
+"""The dialects that support tool calls and are text on the wire."""
 
 
-@pytest.mark.parametrize("name", TEXTUAL)
+@pytest.mark.parametrize("name", TEXT_DIALECTS)
 @pytest.mark.parametrize("form", ["stream", "whole"])
-async def test_what_was_said_is_told_again_in_any_dialect(
-    tmp_path: Path, name: str, form: str
-) -> None:
-    recorded(tmp_path, REASONING, event("I look. "), CALL, END)
+async def test_a_turn_can_be_exported_to_any_dialect(tmp_path: Path, name: str, form: str) -> None:
+    write_stream(tmp_path, REASONING, chat_event("I look. "), CALL, END)
 
-    whole = ["--whole"] if form == "whole" else []
-    ran = await run("export", KEY[:8], "--as", name, *whole, folder=tmp_path)
+    options = ["--whole"] if form == "whole" else []
+    result = await run_command("export", KEY[:8], "--as", name, *options, folder=tmp_path)
 
-    assert ran.code == 0, ran.err
-    turn = read(name, ran.out, stream=form == "stream")
+    assert result.exit_code == 0, result.stderr
+    turn = decode_export(name, result.stdout, stream=form == "stream")
     assert turn.text == "I look. "
     [call] = [part for part in turn.parts if isinstance(part, ToolCall)]
     assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Bonn"})
-    assert turn.finish is Finish.TOOL_CALLS
-    assert f"told again as {name}: not a replay" in ran.err
+    assert turn.finish is FinishReason.TOOL_CALLS
+    assert f"told again as {name}: not a replay" in result.stderr
 
 
 async def test_what_gets_lost_is_named(tmp_path: Path) -> None:
-    recorded(tmp_path, REASONING, event("Yes."), END)
+    write_stream(tmp_path, REASONING, chat_event("Yes."), END)
 
-    ran = await run("export", KEY[:8], "--as", "openai-completions", folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", "openai-completions", folder=tmp_path)
 
     lost = (
         "metadata system_fingerprint, reasoning, finish tool_calls (told as stop, which means stop)"
     )
-    assert ran.err.endswith(f"left out: {lost}\n")
+    assert result.stderr.endswith(f"left out: {lost}\n")
 
 
 async def test_its_own_dialect_loses_nothing(tmp_path: Path) -> None:
-    recorded(tmp_path, REASONING, event("Yes."), END)
+    write_stream(tmp_path, REASONING, chat_event("Yes."), END)
 
-    ran = await run("export", KEY[:8], "--as", "openai-chat", folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", "openai-chat", folder=tmp_path)
 
-    turn = read("openai-chat", ran.out, stream=True)
+    turn = decode_export("openai-chat", result.stdout, stream=True)
     assert turn.parts == (Reasoning("Let me see."), Text("Yes."))
     assert (turn.id, turn.metadata) == ("chatcmpl-7", (("system_fingerprint", "fp_1"),))
-    assert ran.err.endswith("told again as openai-chat: not a replay\n")
+    assert result.stderr.endswith("told again as openai-chat: not a replay\n")
 
 
-async def test_a_member_of_the_family_speaks_in_its_own_way(tmp_path: Path) -> None:
-    recorded(tmp_path, REASONING, event("Yes."), END)
-    asked = ("export", KEY[:8], "--as", "openai-chat")
+async def test_a_provider_variant_is_exported_in_its_own_format(tmp_path: Path) -> None:
+    write_stream(tmp_path, REASONING, chat_event("Yes."), END)
+    arguments = ("export", KEY[:8], "--as", "openai-chat")
 
-    ran = await run(*asked, "--provider", "mistral", "--model", "large", folder=tmp_path)
+    result = await run_command(
+        *arguments, "--provider", "mistral", "--model", "large", folder=tmp_path
+    )
 
-    assert '"thinking":[{"type":"text","text":"Let"}]' in ran.out
-    assert '"model":"large"' in ran.out
+    assert '"thinking":[{"type":"text","text":"Let"}]' in result.stdout
+    assert '"model":"large"' in result.stdout
 
 
-COUNTED = (
+USAGE_EVENT = (
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{'
     b'"prompt_tokens":1003,"completion_tokens":502,"total_tokens":1505,'
     b'"prompt_tokens_details":{"cached_tokens":1000},'
@@ -109,7 +121,7 @@ COUNTED = (
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"),
+    ("name", "expected_usage"),
     [
         ("openai-responses", Usage(1003, 502, 1505, cache_read=1000, cache_write=0, reasoning=500)),
         ("anthropic", Usage(3, 502, None, cache_read=1000, reasoning=500)),
@@ -117,120 +129,130 @@ COUNTED = (
     ],
 )
 async def test_the_same_tokens_are_counted_as_the_other_provider_counts_them(
-    tmp_path: Path, name: str, counts: Usage
+    tmp_path: Path, name: str, expected_usage: Usage
 ) -> None:
-    recorded(tmp_path, event("Yes."), COUNTED)
+    write_stream(tmp_path, chat_event("Yes."), USAGE_EVENT)
 
-    ran = await run("export", KEY[:8], "--as", name, folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", name, folder=tmp_path)
 
-    usage = read(name, ran.out, stream=True).usage
-    assert usage == counts
+    usage = decode_export(name, result.stdout, stream=True).usage
+    assert usage == expected_usage
 
 
 async def test_head_and_body_are_what_would_be_sent(tmp_path: Path) -> None:
-    recorded(tmp_path, event("Yes."))
+    write_stream(tmp_path, chat_event("Yes."))
 
-    ran = await run("export", KEY[:8], "--as", "anthropic", "--whole", "--head", folder=tmp_path)
+    result = await run_command(
+        "export", KEY[:8], "--as", "anthropic", "--whole", "--head", folder=tmp_path
+    )
 
-    head, _, body = ran.out.partition("\r\n\r\n")
+    head, _, body = result.stdout.partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
     assert json.loads(body)["content"] == [{"type": "text", "text": "Yes."}]
 
 
 async def test_a_file_is_written_once_and_never_over_another(tmp_path: Path) -> None:
-    recorded(tmp_path, event("Yes."))
-    asked = ("export", KEY[:8], "--as", "ollama", "--output", "told.ndjson")
+    write_stream(tmp_path, chat_event("Yes."))
+    arguments = ("export", KEY[:8], "--as", "ollama", "--output", "told.ndjson")
 
-    first = await run(*asked, folder=tmp_path)
-    again = await run(*asked, folder=tmp_path)
+    first = await run_command(*arguments, folder=tmp_path)
+    again = await run_command(*arguments, folder=tmp_path)
 
-    assert (first.code, first.out) == (0, "")
+    assert (first.exit_code, first.stdout) == (0, "")
     assert '"done":true' in (tmp_path / "told.ndjson").read_text()
-    assert (again.code, again.complaint) == (
+    assert (again.exit_code, again.last_error_line) == (
         2,
         "llm-proxy: told.ndjson is there already: name another file",
     )
 
 
-async def test_a_recorded_error_is_told_as_the_other_provider_would(tmp_path: Path) -> None:
+async def test_a_recorded_error_is_exported_in_the_other_providers_format(tmp_path: Path) -> None:
     body = b'{"error":{"message":"Slow down","type":"requests","code":"rate_limit_exceeded"}}'
     head = ResponseHead(
         429, "Too Many", (("Content-Type", "application/json"),), "length", len(body)
     )
-    put(tmp_path, chat("hi"), Answer(((1.0, body),), head=head))
+    write_cassettes(tmp_path, raw_chat_request("hi"), StoredResponse(((1.0, body),), head=head))
 
-    ran = await run("export", KEY[:8], "--as", "anthropic", "--head", folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", "anthropic", "--head", folder=tmp_path)
 
-    assert ran.out.startswith("HTTP/1.1 429 Too Many Requests\r\n")
-    assert json.loads(ran.out.partition("\r\n\r\n")[2])["error"] == {
+    assert result.stdout.startswith("HTTP/1.1 429 Too Many Requests\r\n")
+    assert json.loads(result.stdout.partition("\r\n\r\n")[2])["error"] == {
         "type": "rate_limit_error",
         "message": "Slow down",
     }
-    assert ran.err.endswith("not a replay; left out: its own type of error\n")
+    assert result.stderr.endswith("not a replay; left out: its own type of error\n")
 
 
-async def test_headers_of_an_error_that_stay_behind_are_named(tmp_path: Path) -> None:
-    fields = (("Content-Type", "application/json"), ("X-Ratelimit-Limit-Requests", "60"))
+async def test_omitted_headers_of_an_error_are_reported(tmp_path: Path) -> None:
+    headers = (("Content-Type", "application/json"), ("X-Ratelimit-Limit-Requests", "60"))
     body = b'{"error":{"message":"Slow down"}}'
-    head = ResponseHead(429, "Too Many", fields, "length", len(body))
-    put(tmp_path, chat("hi"), Answer(((1.0, body),), head=head))
+    head = ResponseHead(429, "Too Many", headers, "length", len(body))
+    write_cassettes(tmp_path, raw_chat_request("hi"), StoredResponse(((1.0, body),), head=head))
 
-    ran = await run("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
 
-    assert ran.err.endswith("not a replay; left out: the other headers of its error\n")
+    assert result.stderr.endswith("not a replay; left out: the other headers of its error\n")
 
 
-async def test_what_was_said_before_an_error_has_no_place_in_a_document(tmp_path: Path) -> None:
+async def test_text_before_an_error_is_left_out_of_a_document(tmp_path: Path) -> None:
     error = b'data: {"error":{"message":"Gone"}}\n\n'
-    put(tmp_path, chat("hi"), Answer(((1.0, event("Half")), (2.0, error))))
+    write_cassettes(
+        tmp_path, raw_chat_request("hi"), StoredResponse(((1.0, chat_event("Half")), (2.0, error)))
+    )
 
-    ran = await run("export", KEY[:8], "--as", "openai-chat", "--whole", folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", "openai-chat", "--whole", folder=tmp_path)
 
-    assert json.loads(ran.out)["error"]["message"] == "Gone"
-    assert "left out: what was said before it failed" in ran.err
+    assert json.loads(result.stdout)["error"]["message"] == "Gone"
+    assert "left out: what was said before it failed" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("stored_response", "reason"),
     [
-        (Answer(((1.0, event("Half")),), Ending.RST), "told again it would seem whole"),
-        (Answer(((1.0, CALL), (2.0, DONE))), "openai-completions has no word for a tool call"),
+        (
+            StoredResponse(((1.0, chat_event("Half")),), Ending.RST),
+            "told again it would seem whole",
+        ),
+        (
+            StoredResponse(((1.0, CALL), (2.0, DONE_EVENT))),
+            "openai-completions has no word for a tool call",
+        ),
     ],
     ids=["partial", "a call"],
 )
-async def test_what_would_be_another_answer_is_refused(
-    tmp_path: Path, answer: Answer, why: str
+async def test_an_export_that_would_change_the_response_is_refused(
+    tmp_path: Path, stored_response: StoredResponse, reason: str
 ) -> None:
-    put(tmp_path, chat("hi"), answer)
+    write_cassettes(tmp_path, raw_chat_request("hi"), stored_response)
 
-    ran = await run("export", KEY[:8], "--as", "openai-completions", folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", "openai-completions", folder=tmp_path)
 
-    assert (ran.code, ran.out) == (1, "")
-    assert why in ran.complaint
-
-
-async def test_a_dialect_that_nobody_speaks_is_refused_with_those_that_are(tmp_path: Path) -> None:
-    put(tmp_path, chat("hi"), says("Yes."))
-
-    ran = await run("export", KEY[:8], "--as", "opaque", folder=tmp_path)
-
-    assert ran.code == 2
-    assert "'opaque' is not one of openai-chat, " in ran.complaint
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert reason in result.last_error_line
 
 
-def response(folder: Path, *items: Mapping[str, object]) -> None:
-    """A recorded answer of OpenAI's responses."""
+async def test_an_unsupported_dialect_is_refused_with_the_supported_ones(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request("hi"), text_response("Yes."))
+
+    result = await run_command("export", KEY[:8], "--as", "opaque", folder=tmp_path)
+
+    assert result.exit_code == 2
+    assert "'opaque' is not one of openai-chat, " in result.last_error_line
+
+
+def write_responses_cassette(folder: Path, *items: Mapping[str, object]) -> None:
+    """Write a cassette with a response of OpenAI's Responses API."""
     body = {"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5"}
     document = json.dumps({**body, "output": items, "usage": None}).encode()
     head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(document))
-    put(
+    write_cassettes(
         folder,
-        post("/v1/responses", b'{"model":"gpt-5","input":"hi"}'),
-        Answer(((1.0, document),), head=head),
+        build_http_request("/v1/responses", b'{"model":"gpt-5","input":"hi"}'),
+        StoredResponse(((1.0, document),), head=head),
     )
 
 
-SAID = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+MESSAGE_ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
         "content": [{"type": "output_text", "text": "It rains.", "annotations": []}]}  # fmt: skip
 
 
@@ -240,42 +262,45 @@ async def test_what_a_provider_ran_itself_is_no_call_for_the_client(
 ) -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed",
               "action": {"type": "search", "query": "weather"}}  # fmt: skip
-    response(tmp_path, search, SAID)
+    write_responses_cassette(tmp_path, search, MESSAGE_ITEM)
 
-    ran = await run("export", "openai-responses", "--as", name, folder=tmp_path)
+    result = await run_command("export", "openai-responses", "--as", name, folder=tmp_path)
 
-    turn = read(name, ran.out, stream=True)
-    assert (turn.parts, turn.finish) == ((Text("It rains."),), Finish.STOP)
-    assert "what the provider's own tools did" in ran.err
+    turn = decode_export(name, result.stdout, stream=True)
+    assert (turn.parts, turn.finish) == ((Text("It rains."),), FinishReason.STOP)
+    assert "what the provider's own tools did" in result.stderr
 
 
 async def test_a_turn_that_waits_for_a_tool_of_its_own_dialect_is_refused(tmp_path: Path) -> None:
     shell = {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1", "status": "completed",
              "action": {"type": "exec", "command": ["ls"], "env": {}}}  # fmt: skip
-    response(tmp_path, SAID, shell)
+    write_responses_cassette(tmp_path, MESSAGE_ITEM, shell)
 
-    ran = await run("export", "openai-responses", "--as", "anthropic", folder=tmp_path)
+    result = await run_command("export", "openai-responses", "--as", "anthropic", folder=tmp_path)
 
-    assert (ran.code, ran.out) == (1, "")
-    assert "it waits for a tool that only its own dialect has: local_shell_call" in ran.complaint
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (
+        "it waits for a tool that only its own dialect has: local_shell_call"
+        in result.last_error_line
+    )
 
 
-async def test_plain_text_for_a_tool_is_told_as_an_object(tmp_path: Path) -> None:
+async def test_plain_text_for_a_tool_is_exported_as_an_object(tmp_path: Path) -> None:
     patch = "*** Begin Patch\n"
-    response(
+    write_responses_cassette(
         tmp_path,
         {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "apply_patch",
          "input": patch, "status": "completed"},
     )  # fmt: skip
 
-    ran = await run("export", "openai-responses", "--as", "anthropic", folder=tmp_path)
+    result = await run_command("export", "openai-responses", "--as", "anthropic", folder=tmp_path)
 
-    [call] = read("anthropic", ran.out, stream=True).parts
+    [call] = decode_export("anthropic", result.stdout, stream=True).parts
     assert isinstance(call, ToolCall)
     assert (call.name, json.loads(call.arguments)) == ("apply_patch", {"input": patch})
 
 
-async def test_seals_and_ids_of_a_provider_stay_behind_and_are_named(tmp_path: Path) -> None:
+async def test_signatures_and_ids_of_a_provider_are_left_out_and_reported(tmp_path: Path) -> None:
     body = json.dumps({
         "id": "msg_recorded", "type": "message", "role": "assistant", "model": "claude",
         "content": [{"type": "thinking", "thinking": "Hm.", "signature": "c2VhbA=="},
@@ -283,24 +308,31 @@ async def test_seals_and_ids_of_a_provider_stay_behind_and_are_named(tmp_path: P
         "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 2},
     }).encode()  # fmt: skip
     head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
-    put(tmp_path, post("/v1/messages", b'{"model":"claude"}'), Answer(((1.0, body),), head=head))
+    write_cassettes(
+        tmp_path,
+        build_http_request("/v1/messages", b'{"model":"claude"}'),
+        StoredResponse(((1.0, body),), head=head),
+    )
 
-    ran = await run("export", "anthropic", "--as", "openai-chat", folder=tmp_path)
+    result = await run_command("export", "anthropic", "--as", "openai-chat", folder=tmp_path)
 
-    assert "msg_recorded" not in ran.out
-    assert "c2VhbA==" not in ran.out
-    assert "left out: the seal of its reasoning" in ran.err
-    assert read("openai-chat", ran.out, stream=True).parts == (Reasoning("Hm."), Text("Yes."))
+    assert "msg_recorded" not in result.stdout
+    assert "c2VhbA==" not in result.stdout
+    assert "left out: the seal of its reasoning" in result.stderr
+    assert decode_export("openai-chat", result.stdout, stream=True).parts == (
+        Reasoning("Hm."),
+        Text("Yes."),
+    )
 
 
-async def test_two_takes_of_one_request_are_told_under_ids_of_their_own(tmp_path: Path) -> None:
-    put(tmp_path, chat("hi"), says("One."), says("Two."))
+async def test_two_takes_of_one_request_are_exported_with_different_ids(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request("hi"), text_response("One."), text_response("Two."))
 
     one, two = [
-        read("anthropic", ran.out, stream=True)
-        for ran in [
-            await run("export", f"{KEY[:16]}-{item}", "--as", "anthropic", folder=tmp_path)
-            for item in (1, 2)
+        decode_export("anthropic", result.stdout, stream=True)
+        for result in [
+            await run_command("export", f"{KEY[:16]}-{take}", "--as", "anthropic", folder=tmp_path)
+            for take in (1, 2)
         ]
     ]
 
@@ -308,26 +340,26 @@ async def test_two_takes_of_one_request_are_told_under_ids_of_their_own(tmp_path
     assert one.id != two.id
 
 
-async def test_the_model_asked_for_stands_in_for_one_that_is_not_named(tmp_path: Path) -> None:
-    recorded(tmp_path, event("Yes."))  # whose chunks name none
+async def test_the_requested_model_stands_in_for_one_that_is_not_named(tmp_path: Path) -> None:
+    write_stream(tmp_path, chat_event("Yes."))  # its chunks name no model
 
-    ran = await run("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
+    result = await run_command("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
 
-    assert read("anthropic", ran.out, stream=True).model == "m"
+    assert decode_export("anthropic", result.stdout, stream=True).model == "m"
 
 
-async def test_a_member_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    recorded(tmp_path, event("Yes."))
-    asked = ("export", KEY[:8], "--as", "openai-chat", "--provider", "opnerouter")
+async def test_an_unknown_provider_is_refused(tmp_path: Path) -> None:
+    write_stream(tmp_path, chat_event("Yes."))
+    arguments = ("export", KEY[:8], "--as", "openai-chat", "--provider", "opnerouter")
 
-    ran = await run(*asked, folder=tmp_path)
+    result = await run_command(*arguments, folder=tmp_path)
 
-    assert ran.code == 2
-    assert "'opnerouter' is not one of azure, " in ran.complaint
+    assert result.exit_code == 2
+    assert "'opnerouter' is not one of azure, " in result.last_error_line
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "reason"),
     [
         (
             ("--as", "gemini", "--provider", "groq"),
@@ -337,12 +369,12 @@ async def test_a_member_that_is_not_known_is_refused(tmp_path: Path) -> None:
     ],
     ids=["provider", "model"],
 )
-async def test_what_could_not_be_told_as_asked_is_refused(
-    tmp_path: Path, options: tuple[str, ...], why: str
+async def test_options_that_cannot_be_honoured_are_refused(
+    tmp_path: Path, options: tuple[str, ...], reason: str
 ) -> None:
-    put(tmp_path, chat("hi"), says("Yes."))
+    write_cassettes(tmp_path, raw_chat_request("hi"), text_response("Yes."))
 
-    ran = await run("export", KEY[:8], *options, folder=tmp_path)
+    result = await run_command("export", KEY[:8], *options, folder=tmp_path)
 
-    assert (ran.code, ran.out) == (2, "")
-    assert why in ran.complaint
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert reason in result.last_error_line

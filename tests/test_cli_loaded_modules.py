@@ -1,4 +1,4 @@
-"""The commands that only look at cassettes start fast: they leave the server's libraries alone."""
+"""Commands that only read cassettes start fast: they do not import the server's libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import sample_cassettes
 from cli_process import environment
-from spool_files import PIECES, body, left, opening
+from spool_files import EVENTS, encode_body, encode_opening, write_spool
 
 PROBE: Final = """
 import json, sys
@@ -34,8 +34,8 @@ interactions:
 SCENARIO: Final = "{id: a, description: b, turns: [], match: {json: {$.a: {exists: true}}}}"
 
 
-async def modules(folder: Path, *arguments: str) -> set[str]:
-    """What `llm-proxy` has imported by the time that it ends, with exit code 0."""
+async def loaded_modules(folder: Path, *arguments: str) -> set[str]:
+    """The modules that `llm-proxy` has imported when it exits with code 0."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -45,8 +45,8 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
         env=environment(folder),
         stdout=asyncio.subprocess.PIPE,
     )
-    printed, _ = await process.communicate()
-    code, names = json.loads(printed.decode().rpartition("\n[")[2].join(("[", "")))
+    stdout, _ = await process.communicate()
+    code, names = json.loads(stdout.decode().rpartition("\n[")[2].join(("[", "")))
     assert code == 0
     return set(names)
 
@@ -79,18 +79,18 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
 async def test_a_command_that_serves_nothing_loads_no_server(
     tmp_path: Path, arguments: list[str]
 ) -> None:
-    sample_cassettes.complete(tmp_path)
-    left(tmp_path, opening(tmp_path) + body(*PIECES))
+    sample_cassettes.write_complete(tmp_path)
+    write_spool(tmp_path, encode_opening(tmp_path) + encode_body(*EVENTS))
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "a.yaml").write_text(SCENARIO)
     (tmp_path / "vcr.yaml").write_text(VCR)
     (tmp_path / "run.json").write_text('{"entries":[]}')
 
-    loaded = await modules(tmp_path, *arguments)
+    loaded = await loaded_modules(tmp_path, *arguments)
 
     assert {"click", "orjson", "llm_proxy"} <= loaded
     assert not {"aiohttp", "rich", "asyncio"} & loaded
 
 
 async def test_doctor_looks_at_the_parser_and_so_loads_it(tmp_path: Path) -> None:
-    assert "aiohttp" in await modules(tmp_path, "doctor")
+    assert "aiohttp" in await loaded_modules(tmp_path, "doctor")

@@ -1,4 +1,4 @@
-"""`llm-proxy ls`: the cassettes of a library, one a row."""
+"""`llm-proxy ls`: one row for each cassette of a library."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 import pytest
 
 import sample_cassettes
-from cli_process import run
+from cli_process import run_command
 from llm_proxy.cli.output.printing import StyledText
-from llm_proxy.cli.output.tables import TableColumn, columns_that_fit, plain_table
-from stored_cassettes import chat, key_of, put, says
+from llm_proxy.cli.output.tables import TableColumn, fitting_column_indexes, plain_table_lines
+from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes
 
 
-def cells(text: str) -> list[list[str]]:
-    """The rows of an aligned table, cut where two spaces are."""
+def table_cells(text: str) -> list[list[str]]:
+    """The cells of an aligned table, split at two spaces."""
     return [[cell.strip() for cell in row.split("  ") if cell] for row in text.splitlines()]
 
 
-async def listed(folder: Path, *options: str) -> dict[str, Any]:
-    ran = await run("ls", "--json", *options, folder=folder)
-    document: dict[str, Any] = json.loads(ran.out)
+async def list_cassettes(folder: Path, *options: str) -> dict[str, Any]:
+    result = await run_command("ls", "--json", *options, folder=folder)
+    document: dict[str, Any] = json.loads(result.stdout)
     return document
 
 
 async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    sample_cassettes.partial(tmp_path)
-    sample_cassettes.unproven(tmp_path)
+    sample_cassettes.write_complete(tmp_path)
+    sample_cassettes.write_partial(tmp_path)
+    sample_cassettes.write_unproven(tmp_path)
     days = (datetime.now(UTC) - datetime(2026, 1, 1, tzinfo=UTC)).days
 
-    ran = await run("ls", folder=tmp_path)
+    result = await run_command("ls", folder=tmp_path)
 
-    assert ran.code == 0
-    head, *rows = cells(ran.out)
-    assert head == [
+    assert result.exit_code == 0
+    header, *rows = table_cells(result.stdout)
+    assert header == [
         "CASSETTE", "DIALECT", "MODEL", "STATUS", "OUTCOME", "MESSAGES", "SIZE", "DURATION", "AGE",
         "RECORDED",
     ]  # fmt: skip
@@ -47,46 +47,48 @@ async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
         "partial: the upstream reset the connection",
         "complete, unproven: delimited by close",
     }
-    name = f"openai-chat/m/{key_of(chat('hi'))[:16]}-1.jsonl"
+    name = f"openai-chat/m/{key_of_request(raw_chat_request('hi'))[:16]}-1.jsonl"
     assert by_outcome["complete"] == [
         name, "openai-chat", "m", "200", "complete", "3", "870 B", "60 ms", f"{days} days",
         "2026-01-01 00:00:00",
     ]  # fmt: skip
-    assert ran.complaint == "llm-proxy: 3 cassettes, 1 partial, 2.3 kB"
+    assert result.last_error_line == "llm-proxy: 3 cassettes, 1 partial, 2.3 kB"
 
 
 async def test_takes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    put(tmp_path, chat(), *[says(str(number)) for number in range(11)])
+    write_cassettes(
+        tmp_path, raw_chat_request(), *[text_response(str(number)) for number in range(11)]
+    )
 
-    document = await listed(tmp_path)
+    document = await list_cassettes(tmp_path)
 
-    names = [cassette["name"] for cassette in document["cassettes"]]
-    assert [name.rpartition("-")[2] for name in names] == [f"{n}.jsonl" for n in range(1, 12)]
+    file_names = [cassette["name"] for cassette in document["cassettes"]]
+    assert [name.rpartition("-")[2] for name in file_names] == [f"{n}.jsonl" for n in range(1, 12)]
 
 
 async def test_a_session_has_a_column_once_there_is_one(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    sample_cassettes.in_session(tmp_path, "alice")
+    sample_cassettes.write_complete(tmp_path)
+    sample_cassettes.write_in_session(tmp_path, "alice")
 
-    ran = await run("ls", folder=tmp_path)
+    result = await run_command("ls", folder=tmp_path)
 
-    head, *rows = cells(ran.out)
-    assert head[3] == "SESSION"
+    header, *rows = table_cells(result.stdout)
+    assert header[3] == "SESSION"
     assert [row[3] for row in rows] == ["alice", "200"]
 
 
 async def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
-    path = sample_cassettes.complete(tmp_path)
-    sample_cassettes.torn(tmp_path)
+    path = sample_cassettes.write_complete(tmp_path)
+    sample_cassettes.write_truncated(tmp_path)
 
-    ran = await run("ls", "--json", folder=tmp_path)
+    result = await run_command("ls", "--json", folder=tmp_path)
 
-    document = json.loads(ran.out)
-    assert ran.err == ""
-    assert ran.code == 1
+    document = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert result.exit_code == 1
     [cassette] = document["cassettes"]
     assert cassette["file"] == str(path.relative_to(tmp_path))
-    assert cassette["key"] == key_of(chat("hi"))
+    assert cassette["key"] == key_of_request(raw_chat_request("hi"))
     assert cassette["outcome"] == {
         "complete": True, "proven": True, "reason": "[DONE]", "text": "complete",
     }  # fmt: skip
@@ -97,15 +99,15 @@ async def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    torn = sample_cassettes.torn(tmp_path)
+    sample_cassettes.write_complete(tmp_path)
+    torn = sample_cassettes.write_truncated(tmp_path)
 
-    ran = await run("ls", folder=tmp_path)
+    result = await run_command("ls", folder=tmp_path)
 
-    assert ran.code == 1
+    assert result.exit_code == 1
     line = f"unreadable: {torn.relative_to(tmp_path)}:7: the file is torn: its last line has no end"
-    assert line in ran.out.splitlines()
-    assert ran.complaint == "llm-proxy: 1 cassette, 1 unreadable, 870 B"
+    assert line in result.stdout.splitlines()
+    assert result.last_error_line == "llm-proxy: 1 cassette, 1 unreadable, 870 B"
 
 
 @pytest.mark.parametrize(
@@ -127,15 +129,15 @@ async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> N
         (["--older-than", "30d"], 4),
         (["--newer-than", "30d"], 0),
     ],
-    ids=lambda it: " ".join(it) or "none" if isinstance(it, list) else str(it),
+    ids=lambda value: " ".join(value) or "none" if isinstance(value, list) else str(value),
 )
 async def test_filters_choose_rows(tmp_path: Path, options: list[str], count: int) -> None:
-    sample_cassettes.complete(tmp_path)
-    sample_cassettes.partial(tmp_path)
-    sample_cassettes.unproven(tmp_path)
-    sample_cassettes.in_session(tmp_path, "alice")
+    sample_cassettes.write_complete(tmp_path)
+    sample_cassettes.write_partial(tmp_path)
+    sample_cassettes.write_unproven(tmp_path)
+    sample_cassettes.write_in_session(tmp_path, "alice")
 
-    assert len((await listed(tmp_path, *options))["cassettes"]) == count
+    assert len((await list_cassettes(tmp_path, *options))["cassettes"]) == count
 
 
 @pytest.mark.parametrize(
@@ -143,47 +145,49 @@ async def test_filters_choose_rows(tmp_path: Path, options: list[str], count: in
     [("name", "dem"), ("recorded", "med"), ("size", "mde"), ("duration", "mde"), ("model", "dem")],
 )
 async def test_rows_are_sorted_by_what_is_asked(tmp_path: Path, sort: str, order: str) -> None:
-    """By the letters of their models."""
+    """The expected order is given by the first letters of the models."""
     for model, day, texts in (("m", "01", ("word" * 9,)), ("e", "02", ("a", "b", "c", "d")),
                               ("d", "03", ("a", "b"))):  # fmt: skip
-        path = sample_cassettes.complete(tmp_path, *texts, content=model)
-        sample_cassettes.rewritten(path, '"model":"m","session"', f'"model":"{model}","session"')
-        sample_cassettes.rewritten(path, "2026-01-01", f"2026-01-{day}")
-        home = path.parents[1] / model / path.name
-        home.parent.mkdir(exist_ok=True)
-        path.rename(home)
+        path = sample_cassettes.write_complete(tmp_path, *texts, content=model)
+        sample_cassettes.replace_in_file(
+            path, '"model":"m","session"', f'"model":"{model}","session"'
+        )
+        sample_cassettes.replace_in_file(path, "2026-01-01", f"2026-01-{day}")
+        target = path.parents[1] / model / path.name
+        target.parent.mkdir(exist_ok=True)
+        path.rename(target)
 
-    found = await listed(tmp_path, "--sort", sort)
-    turned = await listed(tmp_path, "--sort", sort, "--reverse")
+    listing = await list_cassettes(tmp_path, "--sort", sort)
+    reversed_listing = await list_cassettes(tmp_path, "--sort", sort, "--reverse")
 
-    models = "".join(cassette["model"] for cassette in found["cassettes"])
+    models = "".join(cassette["model"] for cassette in listing["cassettes"])
     assert models == order
-    assert turned["cassettes"] == found["cassettes"][::-1]
+    assert reversed_listing["cassettes"] == listing["cassettes"][::-1]
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "why"),
+    ("option", "value", "reason"),
     [
         ("--status", "9", "'9' is no status: write 200, 429, 4xx or 5xx"),
         ("--older-than", "soon", "'soon' is no age: write a number and h, d, w, m or y: 90d"),
     ],
 )
 async def test_a_filter_that_means_nothing_is_refused(
-    tmp_path: Path, option: str, value: str, why: str
+    tmp_path: Path, option: str, value: str, reason: str
 ) -> None:
-    ran = await run("ls", option, value, folder=tmp_path)
+    result = await run_command("ls", option, value, folder=tmp_path)
 
-    assert ran.code == 2
-    assert why in ran.complaint
+    assert result.exit_code == 2
+    assert reason in result.last_error_line
 
 
-async def test_filters_say_how_many_there_are_in_all(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    sample_cassettes.partial(tmp_path)
+async def test_filters_report_the_total_count(tmp_path: Path) -> None:
+    sample_cassettes.write_complete(tmp_path)
+    sample_cassettes.write_partial(tmp_path)
 
-    ran = await run("ls", "--partial", folder=tmp_path)
+    result = await run_command("ls", "--partial", folder=tmp_path)
 
-    assert ran.complaint.startswith("llm-proxy: 1 cassette of 2, 1 partial")
+    assert result.last_error_line.startswith("llm-proxy: 1 cassette of 2, 1 partial")
 
 
 @pytest.mark.parametrize("exists", [True, False], ids=["empty folder", "no folder"])
@@ -191,65 +195,67 @@ async def test_an_empty_library_says_how_to_record(tmp_path: Path, exists: bool)
     if exists:
         (tmp_path / "cassettes").mkdir()
 
-    ran = await run("ls", folder=tmp_path)
+    result = await run_command("ls", folder=tmp_path)
 
-    assert (ran.code, ran.out) == (0, "")
-    assert "cassettes holds no cassettes yet" in ran.complaint
-    assert "llm-proxy record -- COMMAND" in ran.complaint
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "cassettes holds no cassettes yet" in result.last_error_line
+    assert "llm-proxy record -- COMMAND" in result.last_error_line
 
 
-async def test_a_file_for_a_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
+async def test_a_file_given_as_a_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    ran = await run("ls", "--cassettes", "file", folder=tmp_path)
+    result = await run_command("ls", "--cassettes", "file", folder=tmp_path)
 
-    assert ran.code == 2
-    assert ran.err.splitlines() == ["llm-proxy: file is not a folder: give --cassettes a folder"]
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        "llm-proxy: file is not a folder: give --cassettes a folder"
+    ]
 
 
 async def test_the_settings_file_says_where_the_library_is(tmp_path: Path) -> None:
-    path = sample_cassettes.complete(tmp_path)
+    path = sample_cassettes.write_complete(tmp_path)
     (tmp_path / "cassettes").rename(tmp_path / "elsewhere")
     (tmp_path / "llm-proxy.toml").write_text('cassettes = "elsewhere"\n')
 
-    [cassette] = (await listed(tmp_path))["cassettes"]
+    [cassette] = (await list_cassettes(tmp_path))["cassettes"]
 
     assert cassette["name"] == str(path.relative_to(tmp_path / "cassettes"))
 
 
 async def test_the_session_of_a_settings_file_is_that_of_requests(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
+    sample_cassettes.write_complete(tmp_path)
     (tmp_path / "llm-proxy.toml").write_text('session = "mine"\n')
 
-    assert len((await listed(tmp_path))["cassettes"]) == 1
+    assert len((await list_cassettes(tmp_path))["cassettes"]) == 1
 
 
 async def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path = sample_cassettes.complete(tmp_path)
-    path.rename(path.with_name(f"{sample_cassettes.ESC}.jsonl"))
+    path = sample_cassettes.write_complete(tmp_path)
+    path.rename(path.with_name(f"{sample_cassettes.TERMINAL_ESCAPE}.jsonl"))
     (path.parent / "caf\udce9\x9b31m.jsonl").write_bytes(b"torn")
 
-    text = await run("ls", folder=tmp_path)
-    document = await run("ls", "--json", folder=tmp_path)
+    text = await run_command("ls", folder=tmp_path)
+    document = await run_command("ls", "--json", folder=tmp_path)
 
-    assert "\\x1b]0;owned" in text.out
-    assert "\\u001b]0;owned" in document.out
-    for ran in (text, document):
-        assert ran.code == 1
-        assert not {"\x1b", "\x07", "\x9b"} & set(ran.out + ran.err)
+    assert "\\x1b]0;owned" in text.stdout
+    assert "\\u001b]0;owned" in document.stdout
+    for result in (text, document):
+        assert result.exit_code == 1
+        assert not {"\x1b", "\x07", "\x9b"} & set(result.stdout + result.stderr)
 
 
 async def test_two_files_of_one_take_are_both_listed(tmp_path: Path) -> None:
-    path = sample_cassettes.complete(tmp_path)
+    path = sample_cassettes.write_complete(tmp_path)
     (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
 
-    assert len((await listed(tmp_path))["cassettes"]) == 2
+    assert len((await list_cassettes(tmp_path))["cassettes"]) == 2
 
 
-HEADS = (
+COLUMNS = (
     TableColumn("name"),
-    TableColumn("size", right=True, spare=1),
-    TableColumn("when", spare=2),
+    TableColumn("size", is_right_aligned=True, drop_priority=1),
+    TableColumn("when", drop_priority=2),
 )
 ROWS = [
     (StyledText("a"), StyledText("1234567"), StyledText("today")),
@@ -258,7 +264,7 @@ ROWS = [
 
 
 def test_a_plain_table_is_aligned_by_columns() -> None:
-    assert ["".join(span.text for span in line) for line in plain_table(HEADS, ROWS)] == [
+    assert ["".join(span.text for span in line) for line in plain_table_lines(COLUMNS, ROWS)] == [
         "NAME     SIZE  WHEN",
         "a     1234567  today",
         "漢字        1",
@@ -266,7 +272,7 @@ def test_a_plain_table_is_aligned_by_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "kept"), [(20, [0, 1, 2]), (19, [0, 1]), (13, [0, 1]), (12, [0]), (1, [0])]
+    ("width", "kept_columns"), [(20, [0, 1, 2]), (19, [0, 1]), (13, [0, 1]), (12, [0]), (1, [0])]
 )
-def test_a_narrow_terminal_spares_columns(width: int, kept: list[int]) -> None:
-    assert columns_that_fit(HEADS, ROWS, width) == kept
+def test_a_narrow_terminal_omits_columns(width: int, kept_columns: list[int]) -> None:
+    assert fitting_column_indexes(COLUMNS, ROWS, width) == kept_columns

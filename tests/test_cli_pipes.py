@@ -1,4 +1,4 @@
-"""What happens when the reader of a pipe has enough, or Ctrl-C comes."""
+"""Commands whose stdout is closed or full, and commands that Ctrl-C interrupts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pathlib import Path
 import pytest
 
 import sample_cassettes
-from cli_process import environment, started
-from waiting import until
+from cli_process import environment, running_command
+from waiting import wait_until
 
-CLOSED = 128 + signal.SIGPIPE
-"""What shells say of a program that wrote into a closed pipe."""
+CLOSED_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
+"""The exit code that shells give a program killed by a write to a closed pipe."""
 
 
-def into_a_closed_pipe(*arguments: str, folder: Path, **env: str) -> tuple[int, str]:
-    """The exit code and stderr of `llm-proxy`, whose stdout nobody reads from the start."""
+def run_with_closed_stdout(*arguments: str, folder: Path, **env: str) -> tuple[int, str]:
+    """The exit code and stderr of `llm-proxy` with a stdout that has no reader from the start."""
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing) as out:
-        ran = subprocess.run(
+    with os.fdopen(writing) as closed_pipe:
+        result = subprocess.run(
             [sys.executable, "-m", "llm_proxy", *arguments],
             cwd=folder,
             env=environment(folder, **env),
             stdin=subprocess.DEVNULL,
-            stdout=out,
+            stdout=closed_pipe,
             stderr=subprocess.PIPE,
             check=False,
         )
-    return ran.returncode, ran.stderr.decode()
+    return result.returncode, result.stderr.decode()
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
@@ -41,19 +41,19 @@ def into_a_closed_pipe(*arguments: str, folder: Path, **env: str) -> tuple[int, 
     [["ls"], ["ls", "--json"], ["show", "openai"], ["show", "openai", "--body"], ["--help"]],
     ids=" ".join,
 )
-def test_a_reader_that_left_ends_it_without_a_word(
+def test_a_closed_pipe_ends_the_command_silently(
     tmp_path: Path, arguments: list[str], unbuffered: str
 ) -> None:
-    sample_cassettes.complete(tmp_path)
-    ended = into_a_closed_pipe(*arguments, folder=tmp_path, PYTHONUNBUFFERED=unbuffered)
-    assert ended == (CLOSED, "")
+    sample_cassettes.write_complete(tmp_path)
+    result = run_with_closed_stdout(*arguments, folder=tmp_path, PYTHONUNBUFFERED=unbuffered)
+    assert result == (CLOSED_PIPE_EXIT_CODE, "")
 
 
-FULL = Path("/dev/full")
-"""Where every write fails as on a full disk."""
+FULL_DEVICE = Path("/dev/full")
+"""A device on which every write fails as on a full disk."""
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.skipif(not FULL_DEVICE.exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
     "arguments",
@@ -61,12 +61,12 @@ FULL = Path("/dev/full")
      ["verify", "--json"]],
     ids=" ".join,
 )  # fmt: skip
-def test_a_full_disk_is_said_in_one_sentence(
+def test_a_full_disk_is_reported_in_one_sentence(
     tmp_path: Path, arguments: list[str], unbuffered: str
 ) -> None:
-    sample_cassettes.complete(tmp_path)
-    with FULL.open("w") as out:
-        ran = subprocess.run(
+    sample_cassettes.write_complete(tmp_path)
+    with FULL_DEVICE.open("w") as out:
+        result = subprocess.run(
             [sys.executable, "-m", "llm_proxy", *arguments],
             cwd=tmp_path,
             env=environment(tmp_path, PYTHONUNBUFFERED=unbuffered),
@@ -76,22 +76,22 @@ def test_a_full_disk_is_said_in_one_sentence(
             text=True,
             check=False,
         )
-    assert (ran.returncode, ran.stderr) == (
+    assert (result.returncode, result.stderr) == (
         1,
         "llm-proxy: stdout cannot be written, so what it has is not all: No space left on device\n",
     )
 
 
 def test_what_prints_nothing_on_stdout_does_not_notice(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    code, said = into_a_closed_pipe("verify", folder=tmp_path)
-    assert (code, "all of them whole" in said) == (0, True)
+    sample_cassettes.write_complete(tmp_path)
+    code, stderr = run_with_closed_stdout("verify", folder=tmp_path)
+    assert (code, "all of them whole" in stderr) == (0, True)
 
 
 async def test_ctrl_c_ends_a_command_that_serves_nothing_as_shells_say_130(tmp_path: Path) -> None:
-    async with started("demo", "--keep", "kept", folder=tmp_path) as running:
-        await until(lambda: any((tmp_path / "kept").rglob("*.jsonl")))
+    async with running_command("demo", "--keep", "kept", folder=tmp_path) as running:
+        await wait_until(lambda: any((tmp_path / "kept").rglob("*.jsonl")))
         running.send(signal.SIGINT)
-        ran = await running.ended()
-    assert ran.code == 130
-    assert "Traceback" not in ran.err
+        result = await running.wait_for_end()
+    assert result.exit_code == 130
+    assert "Traceback" not in result.stderr

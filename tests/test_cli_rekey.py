@@ -1,4 +1,4 @@
-"""`llm-proxy rekey`: cassettes named by the rules that are used by now."""
+"""`llm-proxy rekey`: renames cassettes to the keys of the current rules."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import sample_cassettes
-from cli_process import run
-from in_process_proxy import cassettes, proxy
+from cli_process import run_command
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy import redaction
 from llm_proxy.matching import RuleSet
 from llm_proxy.matching.grammar import parse_rules
@@ -18,79 +18,93 @@ from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer
 from llm_proxy.shell.running.settings import MatchingOptions
-from raw_http import ask
-from stored_cassettes import bodies, chat, key_of, put, says
+from raw_http import send_request
+from stored_cassettes import (
+    key_of_request,
+    raw_chat_request,
+    response_bodies,
+    text_response,
+    write_cassettes,
+)
 
 ONE, OTHER = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 UUIDS = ("--normalise", "uuids")
 
 
-def names(folder: Path) -> list[str]:
+def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "cassettes").rglob("*.jsonl"))
 
 
-async def hears(folder: Path, *contents: str) -> list[bytes]:
-    """What a replay with the rule answers."""
+async def replayed_bodies(folder: Path, *contents: str) -> list[bytes]:
+    """The bodies that a replay with the rule `uuids` sends."""
     async with proxy(
         "replay", folder, matching=MatchingOptions(rules=parse_rules(["uuids"]))
-    ) as it:
-        return [(await ask(it.url, chat(content))).body for content in contents]
+    ) as server:
+        return [
+            (await send_request(server.url, raw_chat_request(content))).body for content in contents
+        ]
 
 
 async def test_files_get_the_names_that_they_would_have_today(tmp_path: Path) -> None:
-    put(tmp_path, chat(ONE), says("1"), says("2"))
-    put(tmp_path, chat("plain"), says("3"))
-    before = [cassette.body for cassette in cassettes(tmp_path)]
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"), text_response("2"))
+    write_cassettes(tmp_path, raw_chat_request("plain"), text_response("3"))
+    before = [cassette.body for cassette in load_cassettes(tmp_path)]
 
-    ran = await run("rekey", *UUIDS, folder=tmp_path)
+    result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
-    assert ran.code == 0
-    assert ran.complaint == "llm-proxy: 3 cassettes: 3 keyed anew, 2 of them renamed"
-    assert sorted(before) == sorted(cassette.body for cassette in cassettes(tmp_path))
-    assert {cassette.meta.rules for cassette in cassettes(tmp_path)} == {("uuids@1",)}
-    assert f"{key_of(chat('plain'))[:16]}-1.jsonl" in names(tmp_path)
-    assert await hears(tmp_path, OTHER, ONE) == bodies([says("1"), says("2")])
-    assert (await run("verify", folder=tmp_path)).code == 0
-    again = await run("rekey", *UUIDS, folder=tmp_path)
-    assert again.complaint == "llm-proxy: 3 cassettes, each of them keyed by these rules"
+    assert result.exit_code == 0
+    assert result.last_error_line == "llm-proxy: 3 cassettes: 3 keyed anew, 2 of them renamed"
+    assert sorted(before) == sorted(cassette.body for cassette in load_cassettes(tmp_path))
+    assert {cassette.meta.rules for cassette in load_cassettes(tmp_path)} == {("uuids@1",)}
+    assert f"{key_of_request(raw_chat_request('plain'))[:16]}-1.jsonl" in file_names(tmp_path)
+    assert await replayed_bodies(tmp_path, OTHER, ONE) == response_bodies(
+        [text_response("1"), text_response("2")]
+    )
+    assert (await run_command("verify", folder=tmp_path)).exit_code == 0
+    again = await run_command("rekey", *UUIDS, folder=tmp_path)
+    assert again.last_error_line == "llm-proxy: 3 cassettes, each of them keyed by these rules"
 
 
 async def test_back_to_no_rules_is_as_it_was(tmp_path: Path) -> None:
-    put(tmp_path, chat(ONE), says("1"), says("2"))
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"), text_response("2"))
     before = {path: path.read_bytes() for path in (tmp_path / "cassettes").rglob("*.jsonl")}
 
-    await run("rekey", *UUIDS, folder=tmp_path)
-    await run("rekey", folder=tmp_path)
+    await run_command("rekey", *UUIDS, folder=tmp_path)
+    await run_command("rekey", folder=tmp_path)
 
     assert {path: path.read_bytes() for path in before} == before
-    assert len(names(tmp_path)) == 2
+    assert len(file_names(tmp_path)) == 2
 
 
-async def test_requests_that_have_one_key_by_a_rule_become_takes_and_that_is_said(
+async def test_requests_that_a_rule_gives_one_key_become_takes_and_are_reported(
     tmp_path: Path,
 ) -> None:
-    [one] = put(tmp_path, chat(ONE), says("1"))
-    [other] = put(tmp_path, chat(OTHER), says("2"))
-    sample_cassettes.rewritten(other, "2026-01-01", "2026-01-02")
+    [one] = write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
+    [other] = write_cassettes(tmp_path, raw_chat_request(OTHER), text_response("2"))
+    sample_cassettes.replace_in_file(other, "2026-01-01", "2026-01-02")
 
-    ran = await run("rekey", *UUIDS, folder=tmp_path)
+    result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
-    assert ran.code == 0
-    [said] = [line for line in ran.out.splitlines() if "have one key" in line]
-    assert said.startswith("2 cassettes of different requests have one key by uuids@1, and answer")
-    assert one.name in said
-    assert other.name in said
-    assert await hears(tmp_path, OTHER, OTHER) == bodies([says("1"), says("2")])
+    assert result.exit_code == 0
+    [collision_line] = [line for line in result.stdout.splitlines() if "have one key" in line]
+    assert collision_line.startswith(
+        "2 cassettes of different requests have one key by uuids@1, and answer"
+    )
+    assert one.name in collision_line
+    assert other.name in collision_line
+    assert await replayed_bodies(tmp_path, OTHER, OTHER) == response_bodies(
+        [text_response("1"), text_response("2")]
+    )
 
 
 async def test_a_replay_by_a_rule_that_files_do_not_have_says_which_of_them_it_joins(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [one] = put(tmp_path, chat(ONE), says("1"))
-    put(tmp_path, chat(OTHER), says("2"))
-    put(tmp_path, chat("plain"), says("3"))
+    [one] = write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
+    write_cassettes(tmp_path, raw_chat_request(OTHER), text_response("2"))
+    write_cassettes(tmp_path, raw_chat_request("plain"), text_response("3"))
 
-    await hears(tmp_path, OTHER, ONE)
+    await replayed_bodies(tmp_path, OTHER, ONE)
 
     [warning] = [record.message for record in caplog.records if "have one key" in record.message]
     assert "2 cassettes of different requests have one key by uuids@1" in warning
@@ -98,109 +112,119 @@ async def test_a_replay_by_a_rule_that_files_do_not_have_says_which_of_them_it_j
 
 
 async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
-    put(tmp_path, chat(ONE), says("1"))
-    before = names(tmp_path)
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
+    before = file_names(tmp_path)
 
-    ran = await run("rekey", *UUIDS, "--dry-run", folder=tmp_path)
-    told = await run("rekey", *UUIDS, "--dry-run", "--json", folder=tmp_path)
+    result = await run_command("rekey", *UUIDS, "--dry-run", folder=tmp_path)
+    json_result = await run_command("rekey", *UUIDS, "--dry-run", "--json", folder=tmp_path)
 
-    assert names(tmp_path) == before
-    assert ran.complaint.endswith(
+    assert file_names(tmp_path) == before
+    assert result.last_error_line.endswith(
         "1 would be keyed anew, 1 of them renamed; nothing was changed (--dry-run)"
     )
-    document = json.loads(told.out)
+    document = json.loads(json_result.stdout)
     assert document["dry_run"] is True
     assert document["keyed"][0]["name"].endswith(before[0])
     assert document["keyed"][0]["new_name"].endswith(document["keyed"][0]["key"][:16] + "-1.jsonl")
 
 
 async def test_the_rules_of_the_settings_file_count(tmp_path: Path) -> None:
-    put(tmp_path, chat(ONE), says("1"))
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
     (tmp_path / "llm-proxy.toml").write_text('normalise = ["uuids"]\n')
 
-    await run("rekey", folder=tmp_path)
+    await run_command("rekey", folder=tmp_path)
 
-    assert await hears(tmp_path, OTHER) == bodies([says("1")])
+    assert await replayed_bodies(tmp_path, OTHER) == response_bodies([text_response("1")])
 
 
 async def test_a_file_without_the_secret_that_its_key_was_made_with_keeps_its_name(
     tmp_path: Path,
 ) -> None:
-    [path] = put(tmp_path, chat(redaction.OF_OPERATOR), says("1"))
+    [path] = write_cassettes(
+        tmp_path, raw_chat_request(redaction.OPERATOR_PLACEHOLDER), text_response("1")
+    )
     before = path.read_bytes()
 
-    ran = await run("rekey", *UUIDS, folder=tmp_path)
+    result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
     assert path.read_bytes() == before
-    assert "keeps its name: its request held a secret of yours" in ran.out
+    assert "keeps its name: its request held a secret of yours" in result.stdout
 
 
 async def test_what_cannot_be_read_is_named_and_stays(tmp_path: Path) -> None:
-    [path] = put(tmp_path, chat(ONE), says("1"))
+    [path] = write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
     path.write_text("{}\n")
 
-    ran = await run("rekey", *UUIDS, folder=tmp_path)
+    result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
-    assert ran.code == 1
-    assert ran.out.startswith("unreadable: ")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("unreadable: ")
     assert path.read_text() == "{}\n"
 
 
-def planned(folder: Path, rules: RuleSet) -> rekeying.RekeyPlan:
-    files = Library(folder / "cassettes")
-    files.refresh()
-    return rekeying.rekey_plan(files, rules, files.files())
+def plan_rekey(folder: Path, rules: RuleSet) -> rekeying.RekeyPlan:
+    cassette_library = Library(folder / "cassettes")
+    cassette_library.refresh()
+    return rekeying.plan_rekey(cassette_library, rules, cassette_library.cassette_paths())
 
 
-def test_what_a_crash_left_of_both_is_one_take_again(
+def test_a_rename_interrupted_by_a_crash_leaves_one_take_after_a_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(tmp_path, chat(ONE), says("1"))
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
     rules = parse_rules(["uuids"])
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.apply_changes(planned(tmp_path, rules).changes))
-    both = len(names(tmp_path))
-    list(rekeying.apply_changes(planned(tmp_path, rules).changes))
+            list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
+    file_count = len(file_names(tmp_path))
+    list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
 
-    assert both == 2
-    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1")])
-    assert planned(tmp_path, rules).changes == ()
+    assert file_count == 2
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+        [text_response("1")]
+    )
+    assert plan_rekey(tmp_path, rules).changes == ()
 
 
-def test_what_a_crash_leaves_over_is_known_to_recover(
+def test_temporary_files_left_by_a_crash_are_recognised_by_recover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(tmp_path, chat(ONE), says("1"))
-    found = planned(tmp_path, parse_rules(["uuids"]))
-    there: list[str] = []
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
+    plan = plan_rekey(tmp_path, parse_rules(["uuids"]))
+    temporary_names: list[str] = []
 
-    def synced(_: int) -> None:
-        there.extend(path.name for path in tmp_path.rglob("*.tmp"))
+    def record_temporary_files(_: int) -> None:
+        temporary_names.extend(path.name for path in tmp_path.rglob("*.tmp"))
 
-    monkeypatch.setattr("os.fsync", synced)
-    list(rekeying.apply_changes(found.changes))
+    monkeypatch.setattr("os.fsync", record_temporary_files)
+    list(rekeying.apply_changes(plan.changes))
 
-    assert [cassette_filer.TEMPORARY.fullmatch(name) is not None for name in there] == [True]
+    assert [
+        cassette_filer.TEMPORARY_FILE_NAME.fullmatch(name) is not None for name in temporary_names
+    ] == [True]
 
 
 def test_takes_keep_their_order_when_a_crash_comes_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second was recorded before the first, as an import of two files may have it."""
-    _, second = put(tmp_path, chat(ONE), says("1"), says("2"))
-    sample_cassettes.rewritten(second, "2026-01-01", "2025-01-01")
+    """The second take has an older date than the first, as an import of two files can give."""
+    _, second = write_cassettes(
+        tmp_path, raw_chat_request(ONE), text_response("1"), text_response("2")
+    )
+    sample_cassettes.replace_in_file(second, "2026-01-01", "2025-01-01")
     rules = parse_rules(["uuids"])
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.apply_changes(planned(tmp_path, rules).changes))
-    list(rekeying.apply_changes(planned(tmp_path, rules).changes))
+            list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
+    list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
 
-    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1"), says("2")])
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+        [text_response("1"), text_response("2")]
+    )
 
 
 def _crash(path: Path, *, missing_ok: bool = False) -> None:
@@ -208,53 +232,64 @@ def _crash(path: Path, *, missing_ok: bool = False) -> None:
         raise KeyboardInterrupt(path)
 
 
-def test_what_is_there_keeps_its_number(tmp_path: Path) -> None:
-    """Part of a library is keyed by the rule, and the rest is brought along."""
-    put(tmp_path, chat(ONE), says("1"))
-    files = Library(tmp_path / "cassettes")
-    files.refresh()
+def test_existing_takes_keep_their_numbers(tmp_path: Path) -> None:
+    """Part of a library has keys by the rule already; `rekey` converts the rest."""
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
+    cassette_library = Library(tmp_path / "cassettes")
+    cassette_library.refresh()
     list(
         rekeying.apply_changes(
-            rekeying.rekey_plan(files, parse_rules(["uuids"]), files.files()).changes
+            rekeying.plan_rekey(
+                cassette_library, parse_rules(["uuids"]), cassette_library.cassette_paths()
+            ).changes
         )
     )
-    put(tmp_path, chat(OTHER), says("2"))
-    files.refresh()
+    write_cassettes(tmp_path, raw_chat_request(OTHER), text_response("2"))
+    cassette_library.refresh()
 
-    found = rekeying.rekey_plan(files, parse_rules(["uuids"]), files.files())
-    list(rekeying.apply_changes(found.changes))
+    plan = rekeying.plan_rekey(
+        cassette_library, parse_rules(["uuids"]), cassette_library.cassette_paths()
+    )
+    list(rekeying.apply_changes(plan.changes))
 
-    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1"), says("2")])
-    assert [collision.rules for collision in found.collisions] == [("uuids@1",)]
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+        [text_response("1"), text_response("2")]
+    )
+    assert [collision.rules for collision in plan.collisions] == [("uuids@1",)]
 
 
 async def test_what_was_played_of_late_is_known_by_its_new_name(tmp_path: Path) -> None:
-    """`prune --unused-since` would take it for unused."""
-    put(tmp_path, chat(ONE), says("1"))
-    put(tmp_path, chat("stale"), says("2"))
+    """Otherwise `prune --unused-since` would treat it as unused."""
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"))
+    write_cassettes(tmp_path, raw_chat_request("stale"), text_response("2"))
     state, root, now = tmp_path / "state" / "llm-proxy", tmp_path / "cassettes", datetime.now(UTC)
-    last_played.record_played(state, root, [], now - timedelta(days=400))
+    last_played.mark_played(state, root, [], now - timedelta(days=400))
     [path] = (
-        str(item.relative_to(root)) for item in root.rglob(f"{key_of(chat(ONE))[:16]}-1.jsonl")
+        str(item.relative_to(root))
+        for item in root.rglob(f"{key_of_request(raw_chat_request(ONE))[:16]}-1.jsonl")
     )
-    last_played.record_played(state, root, [path], now)
+    last_played.mark_played(state, root, [path], now)
 
-    await run("rekey", *UUIDS, folder=tmp_path)
-    await run("prune", "--unused-since", "30d", "--yes", folder=tmp_path)
+    await run_command("rekey", *UUIDS, folder=tmp_path)
+    await run_command("prune", "--unused-since", "30d", "--yes", folder=tmp_path)
 
-    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1")])
-    [name] = names(tmp_path)
-    assert [Path(item).name for item in last_played.read_last_played(state, root).played] == [name]
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+        [text_response("1")]
+    )
+    [name] = file_names(tmp_path)
+    assert [Path(item).name for item in last_played.read_last_played(state, root).played_at] == [
+        name
+    ]
 
 
 @pytest.mark.parametrize("command", ["verify", "doctor"])
 async def test_files_of_other_rules_are_counted(tmp_path: Path, command: str) -> None:
-    put(tmp_path, chat(ONE), says("1"), says("2"))
+    write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"), text_response("2"))
 
-    plain = await run(command, folder=tmp_path)
-    other = await run(command, *UUIDS, folder=tmp_path)
+    without_rules = await run_command(command, folder=tmp_path)
+    with_rules = await run_command(command, *UUIDS, folder=tmp_path)
 
-    told = "2 cassettes were keyed by other rules than those given, and found by reading"
-    assert told not in plain.out + plain.err
-    assert told in other.out + other.err
-    assert other.code == plain.code
+    message = "2 cassettes were keyed by other rules than those given, and found by reading"
+    assert message not in without_rules.stdout + without_rules.stderr
+    assert message in with_rules.stdout + with_rules.stderr
+    assert with_rules.exit_code == without_rules.exit_code

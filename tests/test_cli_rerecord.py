@@ -1,4 +1,4 @@
-"""`llm-proxy rerecord`: recorded requests asked again, and replaced."""
+"""`llm-proxy rerecord`: sends recorded requests again and replaces their cassettes."""
 
 from __future__ import annotations
 
@@ -12,171 +12,208 @@ from typing import Any
 
 import pytest
 
-from cli_process import Ran, run, started
+from cli_process import CommandResult, run_command, running_command
 from in_process_proxy import proxy
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
-from llm_proxy.shell.library.library import Library, cassette_files
+from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.library.replacing import replace_takes
 from llm_proxy.shell.reissuing import rerecording
-from llm_proxy.shell.reissuing.reissuer import ReissueSettings, reissuing
+from llm_proxy.shell.reissuing.reissuer import ReissueSettings, open_reissuer
 from llm_proxy.shell.reissuing.take_group import TakeGroup
 from llm_proxy.shell.upstream.settings import UpstreamSettings
-from raw_http import post
+from raw_http import build_http_request
 from sdk_clients import openai_stream
-from stored_cassettes import Answer, bodies, chat, event, key_of, put, says
-from stub_upstream import Connection, Script, chunked, upstream, whole
+from stored_cassettes import (
+    StoredResponse,
+    chat_event,
+    key_of_request,
+    raw_chat_request,
+    response_bodies,
+    text_response,
+    write_cassettes,
+)
+from stub_upstream import Connection, Script, chunked, fixed_length, upstream
 
-KEY = key_of(chat())[:16]
-SAYING = {text: bodies([says(text)])[0] for text in ("one", "two", "new", "newer")}
+KEY = key_of_request(raw_chat_request())[:16]
+RESPONSE_BODIES = {
+    text: response_bodies([text_response(text)])[0] for text in ("one", "two", "new", "newer")
+}
 
 
-def saying(text: str) -> Script:
-    return chunked([SAYING[text]])
+def respond_with(text: str) -> Script:
+    return chunked([RESPONSE_BODIES[text]])
 
 
-async def broken(connection: Connection) -> None:
+async def truncated_response(connection: Connection) -> None:
     await connection.begin()
-    await connection.chunk(event("half"))
+    await connection.chunk(chat_event("half"))
     connection.fin()
 
 
-def kept(folder: Path) -> dict[str, bytes]:
-    """The bodies of a library, by the names of their files."""
+def cassette_bodies(folder: Path) -> dict[str, bytes]:
+    """The bodies of a library, by file stem."""
     library = Library(folder / "cassettes")
-    return {path.stem: library.load_cassette(path).body for path in cassette_files(library.root)}
+    return {path.stem: library.load_cassette(path).body for path in walk_cassettes(library.root)}
 
 
-async def rerecord(folder: Path, *arguments: str, scripts: tuple[Script, ...]) -> Ran:
-    async with upstream(*scripts) as it:
-        return await run("rerecord", *arguments, "--upstream", f"default={it.url}", folder=folder)
+async def run_rerecord(folder: Path, *arguments: str, scripts: tuple[Script, ...]) -> CommandResult:
+    async with upstream(*scripts) as provider:
+        return await run_command(
+            "rerecord", *arguments, "--upstream", f"default={provider.url}", folder=folder
+        )
 
 
-async def test_an_official_client_hears_the_new_answer(tmp_path: Path) -> None:
-    async with upstream(saying("one")) as live, proxy("record", tmp_path, live.url) as it:
-        await openai_stream(it.url, "hi", 0)
-    ran = await rerecord(tmp_path, "openai-chat", scripts=(saying("new"),))
+async def test_an_official_client_receives_the_new_response(tmp_path: Path) -> None:
+    async with (
+        upstream(respond_with("one")) as provider,
+        proxy("record", tmp_path, provider.url) as server,
+    ):
+        await openai_stream(server.url, "hi", 0)
+    result = await run_rerecord(tmp_path, "openai-chat", scripts=(respond_with("new"),))
 
-    async with proxy("replay", tmp_path) as it:
-        heard = await openai_stream(it.url, "hi", 0)
+    async with proxy("replay", tmp_path) as server:
+        chunks = await openai_stream(server.url, "hi", 0)
 
-    assert ran.code == 0, ran.err
-    assert [item["choices"][0]["delta"]["content"] for item in heard] == ["new"]
+    assert result.exit_code == 0, result.stderr
+    assert [chunk["choices"][0]["delta"]["content"] for chunk in chunks] == ["new"]
 
 
-async def test_all_takes_of_a_request_are_asked_again_in_their_order(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("one"), says("two"))
+async def test_all_takes_of_a_request_are_rerecorded_in_order(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), text_response("two"))
 
-    ran = await rerecord(tmp_path, KEY, scripts=(saying("new"), saying("newer")))
+    result = await run_rerecord(tmp_path, KEY, scripts=(respond_with("new"), respond_with("newer")))
 
-    assert ran.code == 0, ran.err
-    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{KEY}-2": SAYING["newer"]}
-    assert ran.err.endswith("llm-proxy: recorded again: 2 takes\n")
+    assert result.exit_code == 0, result.stderr
+    assert cassette_bodies(tmp_path) == {
+        f"{KEY}-1": RESPONSE_BODIES["new"],
+        f"{KEY}-2": RESPONSE_BODIES["newer"],
+    }
+    assert result.stderr.endswith("llm-proxy: recorded again: 2 takes\n")
     assert [path.name for path in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
 
 
 async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
-    put(tmp_path, chat(path="/@one/v1/chat/completions"), says("one"))
-    [other] = put(tmp_path, chat(), says("two"))
+    write_cassettes(
+        tmp_path, raw_chat_request(path="/@one/v1/chat/completions"), text_response("one")
+    )
+    [other_path] = write_cassettes(tmp_path, raw_chat_request(), text_response("two"))
 
-    ran = await rerecord(tmp_path, "--session", "one", scripts=(saying("new"),))
+    result = await run_rerecord(tmp_path, "--session", "one", scripts=(respond_with("new"),))
 
-    assert ran.code == 0, ran.err
+    assert result.exit_code == 0, result.stderr
     [path] = (tmp_path / "cassettes" / "@one").rglob("*.jsonl")
     assert b'"session":"one"' in path.read_bytes()
-    assert Library(tmp_path).load_cassette(path).body == SAYING["new"]
-    assert "two" in other.read_text()
+    assert Library(tmp_path).load_cassette(path).body == RESPONSE_BODIES["new"]
+    assert "two" in other_path.read_text()
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "reason"),
     [
-        (broken, "the new answer is partial: the upstream closed before the end; this one is kept"),
         (
-            whole(b'{"error":{"message":"Bad key"}}', status="401 Unauthorized"),
+            truncated_response,
+            "the new answer is partial: the upstream closed before the end; this one is kept",
+        ),
+        (
+            fixed_length(b'{"error":{"message":"Bad key"}}', status="401 Unauthorized"),
             "the new answer is an error, 401 Unauthorized: Bad key; it is kept",
         ),
     ],
     ids=["partial", "an error"],
 )
 async def test_old_takes_stay_where_one_of_the_new_ones_is_no_better(
-    tmp_path: Path, script: Script, why: str
+    tmp_path: Path, script: Script, reason: str
 ) -> None:
-    put(tmp_path, chat(), says("one"), says("two"))
-    before = kept(tmp_path)
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), text_response("two"))
+    before = cassette_bodies(tmp_path)
 
-    ran = await rerecord(tmp_path, "--all", scripts=(saying("new"), script))
+    result = await run_rerecord(tmp_path, "--all", scripts=(respond_with("new"), script))
 
-    assert ran.code == 1
-    assert ran.out == f"failed: cassettes/openai-chat/m/{KEY}-2.jsonl: {why}\n"
-    assert ran.err.endswith("llm-proxy: recorded again: 0 takes; 1 request failed\n")
-    assert kept(tmp_path) == before
+    assert result.exit_code == 1
+    assert result.stdout == f"failed: cassettes/openai-chat/m/{KEY}-2.jsonl: {reason}\n"
+    assert result.stderr.endswith("llm-proxy: recorded again: 0 takes; 1 request failed\n")
+    assert cassette_bodies(tmp_path) == before
 
 
 async def test_a_partial_take_is_replaced_by_a_whole_one(tmp_path: Path) -> None:
-    put(tmp_path, chat(), Answer(((1.0, event("half")),), Ending.RST))
-    put(tmp_path, chat("other"), says("two"))
+    write_cassettes(
+        tmp_path, raw_chat_request(), StoredResponse(((1.0, chat_event("half")),), Ending.RST)
+    )
+    write_cassettes(tmp_path, raw_chat_request("other"), text_response("two"))
 
-    ran = await rerecord(tmp_path, "--partial", scripts=(saying("new"),))
+    result = await run_rerecord(tmp_path, "--partial", scripts=(respond_with("new"),))
 
-    assert ran.code == 0, ran.err
-    other = key_of(chat("other"))[:16]
-    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{other}-1": SAYING["two"]}
+    assert result.exit_code == 0, result.stderr
+    other = key_of_request(raw_chat_request("other"))[:16]
+    assert cassette_bodies(tmp_path) == {
+        f"{KEY}-1": RESPONSE_BODIES["new"],
+        f"{other}-1": RESPONSE_BODIES["two"],
+    }
 
 
 async def test_a_file_of_another_name_or_other_rules_gets_the_name_of_its_key(
     tmp_path: Path,
 ) -> None:
-    put(tmp_path, chat(), says("one"), name="by-hand.jsonl")
-    put(tmp_path, chat("other"), says("two"), key_rules=1)
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), name="by-hand.jsonl")
+    write_cassettes(tmp_path, raw_chat_request("other"), text_response("two"), key_rules=1)
 
-    ran = await rerecord(tmp_path, "--all", scripts=(saying("new"),))
+    result = await run_rerecord(tmp_path, "--all", scripts=(respond_with("new"),))
 
-    assert ran.code == 0, ran.err
-    other = key_of(chat("other"))[:16]
-    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{other}-1": SAYING["new"]}
+    assert result.exit_code == 0, result.stderr
+    other = key_of_request(raw_chat_request("other"))[:16]
+    assert cassette_bodies(tmp_path) == {
+        f"{KEY}-1": RESPONSE_BODIES["new"],
+        f"{other}-1": RESPONSE_BODIES["new"],
+    }
 
 
-async def test_several_requests_are_asked_at_once(tmp_path: Path) -> None:
+async def test_several_requests_are_sent_concurrently(tmp_path: Path) -> None:
     for number in range(5):
-        put(tmp_path, chat(str(number)), says("one"))
+        write_cassettes(tmp_path, raw_chat_request(str(number)), text_response("one"))
 
-    ran = await rerecord(tmp_path, "--all", "--jobs", "3", "--json", scripts=(saying("new"),))
+    result = await run_rerecord(
+        tmp_path, "--all", "--jobs", "3", "--json", scripts=(respond_with("new"),)
+    )
 
-    document = json.loads(ran.out)
-    assert ran.code == 0, ran.err
-    assert set(kept(tmp_path).values()) == {SAYING["new"]}
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0, result.stderr
+    assert set(cassette_bodies(tmp_path).values()) == {RESPONSE_BODIES["new"]}
     assert [request["failure"] for request in document["requests"]] == [None] * 5
     assert all(request["new"] == request["old"] for request in document["requests"])
 
 
-async def test_a_dry_run_asks_nothing_and_needs_no_key(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("one"), says("two"))
-    put(tmp_path, post("/v1/messages", b'{"model":"claude"}'), says("three"))
+async def test_a_dry_run_sends_nothing_and_needs_no_key(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), text_response("two"))
+    write_cassettes(
+        tmp_path, build_http_request("/v1/messages", b'{"model":"claude"}'), text_response("three")
+    )
 
-    ran = await run("rerecord", "--dialect", "openai-chat", "--dry-run", folder=tmp_path)
+    result = await run_command("rerecord", "--dialect", "openai-chat", "--dry-run", folder=tmp_path)
 
-    assert (ran.code, ran.out) == (
+    assert (result.exit_code, result.stdout) == (
         0,
         f"openai-chat/m/{KEY}-1.jsonl\nopenai-chat/m/{KEY}-2.jsonl\n",
     )
-    assert ran.err == "llm-proxy: would be asked again: 2 takes\n"
+    assert result.stderr == "llm-proxy: would be asked again: 2 takes\n"
 
 
 async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Path) -> None:
     secret = "sk-secret-secret"
-    put(tmp_path, chat(secret, f"Authorization: Bearer {secret}"), says("one"))
-    put(tmp_path, chat(), says("two"))
+    write_cassettes(
+        tmp_path, raw_chat_request(secret, f"Authorization: Bearer {secret}"), text_response("one")
+    )
+    write_cassettes(tmp_path, raw_chat_request(), text_response("two"))
 
-    ran = await rerecord(tmp_path, "--all", scripts=(saying("new"),))
+    result = await run_rerecord(tmp_path, "--all", scripts=(respond_with("new"),))
 
-    assert ran.code == 1
-    assert ".jsonl:2: a secret was replaced by [redacted] when it was recorded" in ran.out
-    assert kept(tmp_path)[f"{KEY}-1"] == SAYING["new"]
+    assert result.exit_code == 1
+    assert ".jsonl:2: a secret was replaced by [redacted] when it was recorded" in result.stdout
+    assert cassette_bodies(tmp_path)[f"{KEY}-1"] == RESPONSE_BODIES["new"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "reason"),
     [
         ((), "rerecord needs to know which: name cassettes, filter, or give --all"),
         (("--all",), "openai is asked with a key: set OPENAI_API_KEY, or give --upstream op"),
@@ -184,93 +221,108 @@ async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Pa
     ],
     ids=["no choice", "no key", "no such name"],
 )
-async def test_what_cannot_be_meant_is_refused(
-    tmp_path: Path, arguments: tuple[str, ...], why: str
+async def test_unusable_arguments_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], reason: str
 ) -> None:
-    put(tmp_path, chat(), says("one"))
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"))
 
-    ran = await run("rerecord", *arguments, folder=tmp_path)
+    result = await run_command("rerecord", *arguments, folder=tmp_path)
 
-    assert ran.code == 2
-    assert why in ran.complaint
+    assert result.exit_code == 2
+    assert reason in result.last_error_line
 
 
 async def test_a_take_that_somebody_else_put_there_is_never_replaced(tmp_path: Path) -> None:
-    [path] = put(tmp_path, chat(), says("one"))
+    [path] = write_cassettes(tmp_path, raw_chat_request(), text_response("one"))
 
-    async def meanwhile(connection: Connection) -> None:
-        put(tmp_path, chat(), says("two"), first=2)
-        await saying("new")(connection)
+    async def record_other_take(connection: Connection) -> None:
+        write_cassettes(tmp_path, raw_chat_request(), text_response("two"), first_take=2)
+        await respond_with("new")(connection)
 
-    async with upstream(meanwhile) as it:
-        put(tmp_path, chat(), says("one"), name="by-hand.jsonl")
-        ran = await run("rerecord", KEY, "--upstream", f"default={it.url}", folder=tmp_path)
+    async with upstream(record_other_take) as provider:
+        write_cassettes(tmp_path, raw_chat_request(), text_response("one"), name="by-hand.jsonl")
+        result = await run_command(
+            "rerecord", KEY, "--upstream", f"default={provider.url}", folder=tmp_path
+        )
 
-    assert ran.code == 1
-    assert f"{KEY}-2.jsonl is there, and none of those that were asked again" in ran.out
-    assert kept(tmp_path) == {
-        f"{KEY}-1": SAYING["one"], "by-hand": SAYING["one"], f"{KEY}-2": SAYING["two"],
-    }  # fmt: skip
+    assert result.exit_code == 1
+    assert f"{KEY}-2.jsonl is there, and none of those that were asked again" in result.stdout
+    assert cassette_bodies(tmp_path) == {
+        f"{KEY}-1": RESPONSE_BODIES["one"],
+        "by-hand": RESPONSE_BODIES["one"],
+        f"{KEY}-2": RESPONSE_BODIES["two"],
+    }
     assert path.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_who_stops_it_finds_the_library_as_it_was(
+async def test_an_interrupted_run_leaves_the_library_unchanged(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    put(tmp_path, chat(), says("one"))
-    asked = asyncio.Event()
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"))
+    request_received = asyncio.Event()
 
     async def hang(connection: Connection) -> None:
         await connection.begin()
-        asked.set()
+        request_received.set()
         await connection.reader.read()
 
-    async with upstream(hang) as it:
-        arguments = ("rerecord", "--all", "--upstream", f"default={it.url}")
-        async with started(*arguments, folder=tmp_path) as running:
+    async with upstream(hang) as provider:
+        arguments = ("rerecord", "--all", "--upstream", f"default={provider.url}")
+        async with running_command(*arguments, folder=tmp_path) as running:
             async with asyncio.timeout(10):
-                await asked.wait()
+                await request_received.wait()
             running.send(number)
-            ran = await running.ended()
+            result = await running.wait_for_end()
 
-    assert ran.code == 130
-    assert kept(tmp_path) == {f"{KEY}-1": SAYING["one"]}
+    assert result.exit_code == 130
+    assert cassette_bodies(tmp_path) == {f"{KEY}-1": RESPONSE_BODIES["one"]}
     assert [path.name for path in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
 
 
 async def test_takes_that_are_being_replaced_are_replaced_together_when_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = put(tmp_path, chat(), says("one"), says("two"))
-    loop, placing, stopped = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    paths = write_cassettes(
+        tmp_path, raw_chat_request(), text_response("one"), text_response("two")
+    )
+    loop, replacement_started, stopped = (
+        asyncio.get_running_loop(),
+        asyncio.Event(),
+        threading.Event(),
+    )
 
-    def slowly(*given: Any) -> list[Path]:
-        loop.call_soon_threadsafe(placing.set)
+    def slow_replace_takes(*arguments: Any) -> list[Path]:
+        loop.call_soon_threadsafe(replacement_started.set)
         stopped.wait()
-        return replace_takes(*given)
+        return replace_takes(*arguments)
 
-    monkeypatch.setattr(rerecording, "replace_takes", slowly)
-    async with upstream(saying("new"), saying("newer")) as it:
-        asking = ReissueSettings(UpstreamSettings({"default": it.url}))
+    monkeypatch.setattr(rerecording, "replace_takes", slow_replace_takes)
+    async with upstream(respond_with("new"), respond_with("newer")) as provider:
+        reissue_settings = ReissueSettings(UpstreamSettings({"default": provider.url}))
         group = TakeGroup("default", KEY, "openai", tuple(paths))
         library = Library(tmp_path / "cassettes")
-        async with aclosing(rerecording.rerecord(asking, library, [group], 1)) as coming:
-            first = asyncio.ensure_future(anext(coming))
-            await placing.wait()
+        async with aclosing(
+            rerecording.rerecord_groups(reissue_settings, library, [group], 1)
+        ) as results:
+            first = asyncio.ensure_future(anext(results))
+            await replacement_started.wait()
             first.cancel()
-            for _ in range(100):  # in which the folder of the new takes must not go
+            for _ in range(100):  # the folder of the new takes must survive these loop passes
                 await asyncio.sleep(0)
             stopped.set()
             with pytest.raises(asyncio.CancelledError):
                 await first
 
-    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{KEY}-2": SAYING["newer"]}
+    assert cassette_bodies(tmp_path) == {
+        f"{KEY}-1": RESPONSE_BODIES["new"],
+        f"{KEY}-2": RESPONSE_BODIES["newer"],
+    }
 
 
-async def test_a_library_that_cannot_be_written_is_said_before_anything_is_asked(
+async def test_a_read_only_library_is_reported_before_anything_is_sent(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UsageError, match=r"gone cannot be written: .*; nothing was asked"):
-        async with reissuing(ReissueSettings(UpstreamSettings({})), tmp_path / "gone"):
+        async with open_reissuer(ReissueSettings(UpstreamSettings({})), tmp_path / "gone"):
             pass

@@ -1,4 +1,4 @@
-"""`llm-proxy show --review`: two takes of one request, as `git diff` compares them."""
+"""`llm-proxy show --review`: compares two takes of one request through `git diff`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,29 @@ from pathlib import Path
 import pytest
 
 import sample_cassettes
-from cli_process import environment, run
-from stored_cassettes import DONE, Answer, chat, event, put, says
+from cli_process import environment, run_command
+from stored_cassettes import (
+    DONE_EVENT,
+    StoredResponse,
+    chat_event,
+    raw_chat_request,
+    text_response,
+    write_cassettes,
+)
 
 ROOT = Path(__file__).parents[1]
 GIT = shutil.which("git") or ""
 
 
-async def review(folder: Path, path: Path, **env: str) -> str:
-    ran = await run("show", "--review", str(path), folder=folder, env=env)
-    assert (ran.code, ran.err) == (0, "")
-    return ran.out
+async def show_review(folder: Path, path: Path, **env: str) -> str:
+    result = await run_command("show", "--review", str(path), folder=folder, env=env)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
 
 
-async def test_it_shows_what_was_asked_and_said_and_no_time(tmp_path: Path) -> None:
-    text = await review(
-        tmp_path, sample_cassettes.complete(tmp_path, "Hel", "lo", content="Say hello.")
+async def test_it_shows_request_and_response_without_times(tmp_path: Path) -> None:
+    text = await show_review(
+        tmp_path, sample_cassettes.write_complete(tmp_path, "Hel", "lo", content="Say hello.")
     )
     assert '                  "content": "Say hello."\n' in text
     assert "\ntext        Hello\n" in text
@@ -38,33 +45,41 @@ async def test_it_shows_what_was_asked_and_said_and_no_time(tmp_path: Path) -> N
 async def test_where_a_file_lies_and_when_its_bytes_came_makes_no_difference(
     tmp_path: Path,
 ) -> None:
-    [quick] = put(tmp_path, chat(), says("a", "b"))
-    [slow] = put(tmp_path / "elsewhere", chat(), says("a", "b", gap=40))
+    [quick] = write_cassettes(tmp_path, raw_chat_request(), text_response("a", "b"))
+    [slow] = write_cassettes(
+        tmp_path / "elsewhere", raw_chat_request(), text_response("a", "b", gap=40)
+    )
     assert quick.read_bytes() != slow.read_bytes()
-    assert await review(tmp_path, quick) == await review(tmp_path / "elsewhere", slow)
+    assert await show_review(tmp_path, quick) == await show_review(tmp_path / "elsewhere", slow)
 
 
 async def test_the_environment_makes_no_difference(tmp_path: Path) -> None:
-    path = sample_cassettes.complete(tmp_path, "a" * 500)
+    path = sample_cassettes.write_complete(tmp_path, "a" * 500)
     for env in ({"COLUMNS": "40"}, {"TERM": "dumb"}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}):
-        assert await review(tmp_path, path, **env) == await review(tmp_path, path)
+        assert await show_review(tmp_path, path, **env) == await show_review(tmp_path, path)
 
 
 async def test_what_no_dialect_reads_is_shown_as_it_was(tmp_path: Path) -> None:
-    text = await review(tmp_path, sample_cassettes.unproven(tmp_path))
+    text = await show_review(tmp_path, sample_cassettes.write_unproven(tmp_path))
     assert "nothing that the dialect opaque can read" in text
     assert "\ntext\n" in text
 
 
 async def test_a_request_that_is_no_json_is_shown_as_text(tmp_path: Path) -> None:
-    request = chat().replace(b"application/json", b"text/plain").replace(b'{"model"', b'["model"')
-    [path] = put(tmp_path, request, Answer(((1.0, event("a")), (2.0, DONE))))
-    assert '            ["model":"m"' in await review(tmp_path, path)
+    request = (
+        raw_chat_request()
+        .replace(b"application/json", b"text/plain")
+        .replace(b'{"model"', b'["model"')
+    )
+    [path] = write_cassettes(
+        tmp_path, request, StoredResponse(((1.0, chat_event("a")), (2.0, DONE_EVENT)))
+    )
+    assert '            ["model":"m"' in await show_review(tmp_path, path)
 
 
 async def test_a_file_that_is_no_cassette_is_shown_with_the_reason(tmp_path: Path) -> None:
-    path = sample_cassettes.torn(tmp_path)
-    text = await review(tmp_path, path)
+    path = sample_cassettes.write_truncated(tmp_path)
+    text = await show_review(tmp_path, path)
     first, *lines = text.splitlines()
     assert first == "unreadable: line 7: the file is torn: its last line has no end"
     assert len(lines) == 7
@@ -72,22 +87,24 @@ async def test_a_file_that_is_no_cassette_is_shown_with_the_reason(tmp_path: Pat
 
 
 async def test_nothing_steers_a_terminal(tmp_path: Path) -> None:
-    path = sample_cassettes.complete(tmp_path)
+    path = sample_cassettes.write_complete(tmp_path)
     path.write_bytes(b"\x1b]0;owned\x07\n\xff\r\x9b\n")
-    text = await review(tmp_path, path)
+    text = await show_review(tmp_path, path)
     assert "owned" in text
     assert not {"\x1b", "\x07", "\r", "\x9b"} & set(text)
 
 
-def git(folder: Path, *arguments: str) -> str:
-    """What git prints, with nobody's settings but those of the folder."""
-    who = {f"GIT_{role}_{item}": "a@b.example" for role in ("AUTHOR", "COMMITTER")
-           for item in ("NAME", "EMAIL")}  # fmt: skip
-    env = environment(folder, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null", **who)
-    ran = subprocess.run(
+def run_git(folder: Path, *arguments: str) -> str:
+    """The output of git, with only the settings of the folder."""
+    identity = {f"GIT_{role}_{field}": "a@b.example" for role in ("AUTHOR", "COMMITTER")
+           for field in ("NAME", "EMAIL")}  # fmt: skip
+    env = environment(
+        folder, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null", **identity
+    )
+    result = subprocess.run(
         [GIT, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
     )
-    return ran.stdout
+    return result.stdout
 
 
 @pytest.mark.skipif(not GIT, reason="there is no git here")
@@ -96,20 +113,20 @@ def test_git_compares_two_takes_by_what_they_say(tmp_path: Path) -> None:
     attributes, config = page.split("## In review", 1)[1].split("```")[1].strip().splitlines()
     show = config.split(None, 3)[3].strip("'").removeprefix("llm-proxy ")
     subprocess.run(["/bin/sh", "-c", attributes], cwd=tmp_path, check=True)
-    git(tmp_path, "init", "--quiet")
+    run_git(tmp_path, "init", "--quiet")
     command = f"{shlex.quote(sys.executable)} -m llm_proxy {show}"
-    git(tmp_path, "config", config.split()[2], command)
-    [path] = put(tmp_path, chat(), says("Rhine, ", "Elbe", gap=10))
-    git(tmp_path, "add", ".gitattributes", "cassettes")
-    git(tmp_path, "commit", "--quiet", "--message", "a take")
-    [path] = put(tmp_path, chat(), says("Rhine, ", "Oder", gap=11))
+    run_git(tmp_path, "config", config.split()[2], command)
+    [path] = write_cassettes(tmp_path, raw_chat_request(), text_response("Rhine, ", "Elbe", gap=10))
+    run_git(tmp_path, "add", ".gitattributes", "cassettes")
+    run_git(tmp_path, "commit", "--quiet", "--message", "a take")
+    [path] = write_cassettes(tmp_path, raw_chat_request(), text_response("Rhine, ", "Oder", gap=11))
 
     changed = [
-        line for line in git(tmp_path, "diff").splitlines()
+        line for line in run_git(tmp_path, "diff").splitlines()
         if line[:1] in "+-" and line[:3] not in {"+++", "---"}
     ]  # fmt: skip
 
     assert changed[:2] == ["-text        Rhine, Elbe", "+text        Rhine, Oder"]
     assert [line[:7] for line in changed[2:]] == ["-sha256", "+sha256"]
     path.write_bytes(path.read_bytes()[:-9])
-    assert "+unreadable: line 7: the file is torn" in git(tmp_path, "diff")
+    assert "+unreadable: line 7: the file is torn" in run_git(tmp_path, "diff")

@@ -1,4 +1,4 @@
-"""`llm-proxy scenario` and `schema`: scenario files listed, checked, and described."""
+"""`llm-proxy scenario` and `schema`: list, check and describe scenario files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cli_process import run
+from cli_process import run_command
 from llm_proxy.scenario.documents.schema import scenario_schema
 
-GOOD = """
+VALID_SCENARIOS = """
 - id: refund
   description: A refund in two turns.
   turns:
@@ -18,10 +18,12 @@ GOOD = """
     - {turn: 2, response: {kind: text, assistant_text: Bye.}}
 - {id: empty, description: Nothing., turns: []}
 """
-DOUBTFUL = "scenarios/a.yaml:7:38: $[1].turns: there are no turns, so every request fails"
-BAD = "id: bad\ndescription: b\nturnss: []\n"
-WRONG = "scenarios/b.yaml:3:1: $.turnss: there is no such field; did you mean turns?"
-STATUS = """
+NO_TURNS_WARNING = "scenarios/a.yaml:7:38: $[1].turns: there are no turns, so every request fails"
+INVALID_SCENARIO = "id: bad\ndescription: b\nturnss: []\n"
+UNKNOWN_FIELD_MISTAKE = (
+    "scenarios/b.yaml:3:1: $.turnss: there is no such field; did you mean turns?"
+)
+UNKNOWN_STATUS = """
 id: status
 description: c
 turns:
@@ -32,7 +34,7 @@ turns:
 """
 
 
-def files(folder: Path, **texts: str) -> None:
+def write_scenarios(folder: Path, **texts: str) -> None:
     (folder / "scenarios").mkdir()
     for name, text in texts.items():
         (folder / "scenarios" / f"{name}.yaml").write_text(text, "utf-8")
@@ -40,37 +42,39 @@ def files(folder: Path, **texts: str) -> None:
 
 @pytest.mark.shows("000-28")
 async def test_ls_lists_each_scenario_in_a_row(tmp_path: Path) -> None:
-    files(tmp_path, a=GOOD, m="mock: {name: helper}\n")
+    write_scenarios(tmp_path, a=VALID_SCENARIOS, m="mock: {name: helper}\n")
 
-    ran = await run("scenario", "ls", folder=tmp_path)
+    result = await run_command("scenario", "ls", folder=tmp_path)
 
-    assert ran.code == 0
-    assert ran.out.splitlines() == [
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
         "SCENARIO  TURNS  DESCRIPTION             PLACE",
         "refund        2  A refund in two turns.  scenarios/a.yaml:2",
         "empty         0  Nothing.                scenarios/a.yaml:7",
     ]
-    assert ran.err == "llm-proxy: 2 scenarios, the mock helper\n"
+    assert result.stderr == "llm-proxy: 2 scenarios, the mock helper\n"
 
 
-async def test_ls_tells_mistakes_and_lists_the_rest(tmp_path: Path) -> None:
-    files(tmp_path, a=GOOD, b=BAD)
+async def test_ls_reports_mistakes_and_lists_the_rest(tmp_path: Path) -> None:
+    write_scenarios(tmp_path, a=VALID_SCENARIOS, b=INVALID_SCENARIO)
 
-    ran = await run("scenario", "ls", "scenarios/a.yaml", "scenarios/b.yaml", folder=tmp_path)
+    result = await run_command(
+        "scenario", "ls", "scenarios/a.yaml", "scenarios/b.yaml", folder=tmp_path
+    )
 
-    assert ran.code == 1
-    assert ran.out.splitlines()[1].startswith("refund")
-    assert ran.out.splitlines()[-1] == f"mistake: {WRONG}"
-    assert ran.err == "llm-proxy: 2 scenarios, 1 mistake\n"
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1].startswith("refund")
+    assert result.stdout.splitlines()[-1] == f"mistake: {UNKNOWN_FIELD_MISTAKE}"
+    assert result.stderr == "llm-proxy: 2 scenarios, 1 mistake\n"
 
 
 async def test_ls_gives_one_json_document(tmp_path: Path) -> None:
-    files(tmp_path, a=GOOD, b=BAD)
+    write_scenarios(tmp_path, a=VALID_SCENARIOS, b=INVALID_SCENARIO)
 
-    ran = await run("scenario", "ls", "--json", folder=tmp_path)
+    result = await run_command("scenario", "ls", "--json", folder=tmp_path)
 
-    assert (ran.code, ran.err) == (1, "")
-    assert json.loads(ran.out) == {
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert json.loads(result.stdout) == {
         "scenarios": [
             {
                 "id": "refund",
@@ -101,69 +105,76 @@ async def test_ls_gives_one_json_document(tmp_path: Path) -> None:
     }
 
 
-async def test_lint_is_content_with_what_is_right(tmp_path: Path) -> None:
-    files(tmp_path, a=GOOD.rpartition("- {id")[0])
+async def test_lint_accepts_valid_scenarios(tmp_path: Path) -> None:
+    write_scenarios(tmp_path, a=VALID_SCENARIOS.rpartition("- {id")[0])
 
-    ran = await run("scenario", "lint", "--strict", folder=tmp_path)
+    result = await run_command("scenario", "lint", "--strict", folder=tmp_path)
 
-    assert (ran.code, ran.out) == (0, "")
-    assert ran.err == "llm-proxy: 1 scenario checked, nothing is wrong\n"
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "llm-proxy: 1 scenario checked, nothing is wrong\n"
 
 
-async def test_lint_tells_each_mistake_in_a_line(tmp_path: Path) -> None:
-    files(tmp_path, a=GOOD, b=BAD)
+async def test_lint_reports_each_mistake_in_a_line(tmp_path: Path) -> None:
+    write_scenarios(tmp_path, a=VALID_SCENARIOS, b=INVALID_SCENARIO)
 
-    ran = await run("scenario", "lint", folder=tmp_path)
+    result = await run_command("scenario", "lint", folder=tmp_path)
 
-    assert ran.code == 1
-    assert ran.out.splitlines() == [WRONG, f"{DOUBTFUL} (warning)"]
-    assert ran.err == "llm-proxy: 1 mistake and 1 warning; 2 scenarios can be played\n"
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [UNKNOWN_FIELD_MISTAKE, f"{NO_TURNS_WARNING} (warning)"]
+    assert result.stderr == "llm-proxy: 1 mistake and 1 warning; 2 scenarios can be played\n"
 
 
 async def test_lint_fails_over_warnings_where_it_is_strict(tmp_path: Path) -> None:
-    files(tmp_path, a=GOOD)
+    write_scenarios(tmp_path, a=VALID_SCENARIOS)
 
-    assert (await run("scenario", "lint", folder=tmp_path)).code == 0
-    ran = await run("scenario", "lint", "--strict", folder=tmp_path)
+    assert (await run_command("scenario", "lint", folder=tmp_path)).exit_code == 0
+    result = await run_command("scenario", "lint", "--strict", folder=tmp_path)
 
-    assert (ran.code, ran.out) == (1, f"{DOUBTFUL} (warning)\n")
+    assert (result.exit_code, result.stdout) == (1, f"{NO_TURNS_WARNING} (warning)\n")
 
 
 @pytest.mark.shows("000-64")
 async def test_lint_fails_over_an_unknown_status_that_loading_plays(tmp_path: Path) -> None:
-    files(tmp_path, c=STATUS)
+    write_scenarios(tmp_path, c=UNKNOWN_STATUS)
 
-    ran = await run("scenario", "lint", "--json", folder=tmp_path)
-    document = json.loads(ran.out)
+    result = await run_command("scenario", "lint", "--json", folder=tmp_path)
+    document = json.loads(result.stdout)
 
-    assert (ran.code, document["ok"], document["scenarios"]) == (1, False, 1)
+    assert (result.exit_code, document["ok"], document["scenarios"]) == (1, False, 1)
     [problem] = document["problems"]
     assert (problem["path"], problem["severity"]) == ("$.turns[0].failure_status", "mistake")
     assert problem["message"].endswith("did you mean rate_limit?")
 
 
-async def test_where_the_scenarios_are_may_be_set(tmp_path: Path) -> None:
-    files(tmp_path, a=GOOD)
+async def test_the_scenarios_folder_is_configurable(tmp_path: Path) -> None:
+    write_scenarios(tmp_path, a=VALID_SCENARIOS)
     (tmp_path / "scenarios").rename(tmp_path / "scripts")
     missing = "there is no file or folder scenarios: give --scenarios one that there is"
 
-    assert (await run("scenario", "ls", folder=tmp_path)).err == f"llm-proxy: {missing}\n"
-    assert (await run("scenario", "ls", "--scenarios", "scripts", folder=tmp_path)).code == 0
-    named = {"LLM_PROXY_SCENARIOS": "scripts"}
-    assert (await run("scenario", "lint", folder=tmp_path, env=named)).code == 0
+    assert (
+        await run_command("scenario", "ls", folder=tmp_path)
+    ).stderr == f"llm-proxy: {missing}\n"
+    assert (
+        await run_command("scenario", "ls", "--scenarios", "scripts", folder=tmp_path)
+    ).exit_code == 0
+    environment = {"LLM_PROXY_SCENARIOS": "scripts"}
+    assert (await run_command("scenario", "lint", folder=tmp_path, env=environment)).exit_code == 0
     (tmp_path / "llm-proxy.toml").write_text('scenarios = "scripts"\n')
-    assert (await run("scenario", "ls", folder=tmp_path)).code == 0
+    assert (await run_command("scenario", "ls", folder=tmp_path)).exit_code == 0
 
 
-async def test_a_command_that_there_is_not_is_told(tmp_path: Path) -> None:
-    ran = await run("scenario", "lnt", folder=tmp_path)
+async def test_an_unknown_subcommand_is_reported(tmp_path: Path) -> None:
+    result = await run_command("scenario", "lnt", folder=tmp_path)
 
-    assert (ran.code, ran.err) == (2, "llm-proxy: there is no command 'lnt': did you mean lint?\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "llm-proxy: there is no command 'lnt': did you mean lint?\n",
+    )
 
 
 async def test_the_schema_is_printed(tmp_path: Path) -> None:
-    ran = await run("schema", folder=tmp_path)
+    result = await run_command("schema", folder=tmp_path)
 
-    assert (ran.code, ran.err) == (0, "")
-    assert json.loads(ran.out) == json.loads(json.dumps(scenario_schema()))
-    assert (await run("schema", "scenario", folder=tmp_path)).out == ran.out
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == json.loads(json.dumps(scenario_schema()))
+    assert (await run_command("schema", "scenario", folder=tmp_path)).stdout == result.stdout

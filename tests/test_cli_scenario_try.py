@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_process import Ran, run
+from cli_process import CommandResult, run_command
 
 SCENARIOS = """
 - id: refund
@@ -31,26 +31,30 @@ SCENARIOS = """
 """
 
 
-async def tried(folder: Path, body: object, *options: str) -> Ran:
-    """What is said of a request with this body."""
+async def try_request(folder: Path, body: object, *options: str) -> CommandResult:
+    """Run `scenario try` on a request with this body."""
     (folder / "scenarios.yaml").write_text(SCENARIOS)
     (folder / "request.json").write_text(json.dumps(body))
-    return await run("scenario", "try", "scenarios.yaml", "request.json", *options, folder=folder)
+    return await run_command(
+        "scenario", "try", "scenarios.yaml", "request.json", *options, folder=folder
+    )
 
 
-def asking(text: str, model: str = "claude", **more: object) -> dict[str, object]:
-    """A request whose user says this."""
-    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
+def request_body(text: str, model: str = "claude", **extra: object) -> dict[str, object]:
+    """The body of a request with this user message."""
+    return {"model": model, "messages": [{"role": "user", "content": text}], **extra}
 
 
 @pytest.mark.shows("000-24")
 async def test_the_scenario_that_is_named_answers_and_the_others_say_why_not(
     tmp_path: Path,
 ) -> None:
-    ran = await tried(tmp_path, asking("refund", system="support"), "--as", "anthropic")
+    result = await try_request(
+        tmp_path, request_body("refund", system="support"), "--as", "anthropic"
+    )
 
-    assert ran.code == 0, ran.err
-    assert ran.out.splitlines() == [
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines() == [
         "refund  (scenarios.yaml:2)  answers: the first user message is its id",
         "busy  (scenarios.yaml:7)  does not: model is 'claude', not gpt-*",
         "late  (scenarios.yaml:16)  does not: user: /hello/ is not in 'refund'",
@@ -63,87 +67,89 @@ async def test_the_scenario_that_is_named_answers_and_the_others_say_why_not(
     ]
 
 
-async def test_what_is_not_as_expected_is_told_and_fails(tmp_path: Path) -> None:
-    ran = await tried(tmp_path, asking("refund"))
+async def test_an_unmet_expectation_is_reported_and_fails(tmp_path: Path) -> None:
+    result = await try_request(tmp_path, request_body("refund"))
 
-    assert ran.code == 1
-    assert "unsuccessful: System prompt missing: support" in ran.out
+    assert result.exit_code == 1
+    assert "unsuccessful: System prompt missing: support" in result.stdout
 
 
 async def test_the_first_that_matches_answers_with_its_failure(tmp_path: Path) -> None:
-    ran = await tried(tmp_path, asking("hello", "gpt-4o"))
+    result = await try_request(tmp_path, request_body("hello", "gpt-4o"))
 
-    assert ran.code == 0
-    assert "busy  (scenarios.yaml:7)  answers: its match holds" in ran.out
-    assert "does not: its match holds too, but busy comes first" in ran.out
-    assert ran.out.endswith("fails: rate_limit: Slow down\n")
+    assert result.exit_code == 0
+    assert "busy  (scenarios.yaml:7)  answers: its match holds" in result.stdout
+    assert "does not: its match holds too, but busy comes first" in result.stdout
+    assert result.stdout.endswith("fails: rate_limit: Slow down\n")
 
 
 async def test_a_header_names_a_scenario(tmp_path: Path) -> None:
-    ran = await tried(tmp_path, asking("hello", "gpt-4o"), "--scenario", "late")
+    result = await try_request(tmp_path, request_body("hello", "gpt-4o"), "--scenario", "late")
 
-    assert "late  (scenarios.yaml:16)  answers: a header or the session names it" in ran.out
-    assert "Scenario late has no turn 1; its turns: none." in ran.out
-    assert ran.code == 1
+    assert "late  (scenarios.yaml:16)  answers: a header or the session names it" in result.stdout
+    assert "Scenario late has no turn 1; its turns: none." in result.stdout
+    assert result.exit_code == 1
 
 
 @pytest.mark.parametrize(
-    ("body", "options", "why"),
+    ("body", "options", "reason"),
     [
         ([1], (), "request.json holds no JSON object"),
         ({"model": "m"}, ("--as", "gemini", "--path", "/v1/models"), "asks for no turn"),
     ],
     ids=["no object", "no turn"],
 )
-async def test_a_request_that_is_none_is_refused(
-    tmp_path: Path, body: object, options: tuple[str, ...], why: str
+async def test_an_invalid_request_is_refused(
+    tmp_path: Path, body: object, options: tuple[str, ...], reason: str
 ) -> None:
-    ran = await tried(tmp_path, body, *options)
+    result = await try_request(tmp_path, body, *options)
 
-    assert (ran.code, ran.out) == (2, "")
-    assert why in ran.complaint
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert reason in result.last_error_line
 
 
 async def test_a_file_with_mistakes_is_refused_with_them(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("id: a\nturn: []\n")
     (tmp_path / "request.json").write_text("{}")
 
-    ran = await run("scenario", "try", "bad.yaml", "request.json", folder=tmp_path)
+    result = await run_command("scenario", "try", "bad.yaml", "request.json", folder=tmp_path)
 
-    assert ran.code == 2
-    assert "bad.yaml:2:1: $.turn: " in ran.err
+    assert result.exit_code == 2
+    assert "bad.yaml:2:1: $.turn: " in result.stderr
 
 
-async def told(folder: Path, document: str, body: object, *options: str) -> Ran:
-    """What is said of a request by the scenarios of this document."""
+async def try_document(folder: Path, document: str, body: object, *options: str) -> CommandResult:
+    """Run `scenario try` on a request with the scenarios of this document."""
     (folder / "s.yaml").write_text(document)
     (folder / "request.json").write_text(json.dumps(body))
-    return await run("scenario", "try", "s.yaml", "request.json", *options, folder=folder)
+    return await run_command("scenario", "try", "s.yaml", "request.json", *options, folder=folder)
 
 
 async def test_a_mock_of_the_file_answers_what_no_scenario_does(tmp_path: Path) -> None:
     document = f"scenarios:{SCENARIOS}mock: {{name: helper, replies: [First., Second.]}}\n"
-    ran = await told(tmp_path, document, asking("Hi"))
+    result = await try_document(tmp_path, document, request_body("Hi"))
 
-    assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[3:6] == ["", "mock helper, call 1", "text: First."]
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[3:6] == ["", "mock helper, call 1", "text: First."]
 
 
-async def test_a_mock_does_not_answer_for_a_scenario_that_is_named_in_vain(tmp_path: Path) -> None:
-    ran = await told(tmp_path, "mock: {reply: Hi}\n", asking("Hi"), "--scenario", "nothing")
+async def test_a_mock_does_not_answer_for_an_unknown_scenario(tmp_path: Path) -> None:
+    result = await try_document(
+        tmp_path, "mock: {reply: Hi}\n", request_body("Hi"), "--scenario", "nothing"
+    )
 
-    assert ran.code == 1
-    assert "unsuccessful: Scenario not found: nothing." in ran.out
+    assert result.exit_code == 1
+    assert "unsuccessful: Scenario not found: nothing." in result.stdout
 
 
 async def test_a_mock_without_replies_left_fails(tmp_path: Path) -> None:
-    ran = await told(tmp_path, "mock: {replies: []}\n", asking("Hi"))
+    result = await try_document(tmp_path, "mock: {replies: []}\n", request_body("Hi"))
 
-    assert ran.code == 1
-    assert "The mock 'mock' has 0 replies, and this is call 1" in ran.out
+    assert result.exit_code == 1
+    assert "The mock 'mock' has 0 replies, and this is call 1" in result.stdout
 
 
-async def test_reasoning_without_its_seal_is_seen_by_no_match(tmp_path: Path) -> None:
+async def test_reasoning_without_a_signature_is_invisible_to_matches(tmp_path: Path) -> None:
     document = """
 id: thinking
 description: Matches what is stripped before anything is matched.
@@ -154,19 +160,19 @@ turns: [{turn: 2, response: {kind: text, assistant_text: Seen.}}]
         {"type": "thinking", "thinking": "Hm."},
         {"type": "tool_use", "id": "t", "name": "look", "input": {}},
     ]
-    result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    tool_result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
     body = {
         "model": "m",
         "max_tokens": 10,
         "messages": [
             {"role": "user", "content": "Hi"},
             {"role": "assistant", "content": blocks},
-            {"role": "user", "content": [result]},
+            {"role": "user", "content": [tool_result]},
         ],
     }
-    ran = await told(tmp_path, document, body, "--as", "anthropic")
+    result = await try_document(tmp_path, document, body, "--as", "anthropic")
 
-    assert ran.code == 1
-    assert ran.out.splitlines()[0] == (
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == (
         "thinking  (s.yaml:2)  does not: $.messages[1].content[0].thinking is not there"
     )

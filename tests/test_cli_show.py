@@ -1,4 +1,4 @@
-"""`llm-proxy show`: one cassette, as it was said and as it came."""
+"""`llm-proxy show`: one cassette with its contents and its timing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,28 @@ import orjson
 import pytest
 
 import sample_cassettes
-from cli_process import environment, run
+from cli_process import environment, run_command
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.shell.library.library import Library
-from raw_http import post
-from stored_cassettes import DONE, STREAM, Answer, chat, event, key_of, put, says
-from terminal import on_terminal
+from raw_http import build_http_request
+from stored_cassettes import (
+    DONE_EVENT,
+    SSE_HEAD,
+    StoredResponse,
+    chat_event,
+    key_of_request,
+    raw_chat_request,
+    text_response,
+    write_cassettes,
+)
+from terminal import run_on_terminal
 
-KEY = key_of(chat("hi"))
+KEY = key_of_request(raw_chat_request("hi"))
 ARRIVAL = re.compile(r" +\d+ +\d+\.\d\d ")
-"""How the row of a message begins."""
+"""The start of a message's row."""
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
-"""What we colour with; nothing else with an escape in it may reach a terminal."""
+"""The escape sequences of our colours; no other escape sequence may reach a terminal."""
 
 TOOL_CALL = (
     b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","function":'
@@ -40,20 +49,20 @@ END = (
 ERROR = b'data: {"error":{"message":"overloaded","type":"server_error","code":"503"}}\n\n'
 
 
-def stream(folder: Path, *pieces: bytes) -> Path:
-    """A stream of these events, 10 ms apart."""
+def write_stream(folder: Path, *pieces: bytes) -> Path:
+    """Write a cassette with these events, 10 ms apart."""
     reads = tuple((10.0 * number, piece) for number, piece in enumerate(pieces, 1))
-    return put(folder, chat("hi"), Answer(reads))[0]
+    return write_cassettes(folder, raw_chat_request("hi"), StoredResponse(reads))[0]
 
 
-async def shown(folder: Path, *arguments: str) -> str:
-    ran = await run("show", *(arguments or (KEY[:6],)), folder=folder)
-    assert (ran.code, ran.err) == (0, "")
-    return ran.out
+async def show_stdout(folder: Path, *arguments: str) -> str:
+    result = await run_command("show", *(arguments or (KEY[:6],)), folder=folder)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
 
 
-def bytes_of(*arguments: str, folder: Path) -> bytes:
-    """What `llm-proxy` writes to a pipe, undecoded."""
+def stdout_bytes(*arguments: str, folder: Path) -> bytes:
+    """The bytes that `llm-proxy` writes to a pipe."""
     return subprocess.run(
         [sys.executable, "-m", "llm_proxy", *arguments],
         cwd=folder,
@@ -63,25 +72,25 @@ def bytes_of(*arguments: str, folder: Path) -> bytes:
     ).stdout
 
 
-def named(text: str) -> dict[str, str]:
-    """The rows that have a name in front."""
+def named_rows(text: str) -> dict[str, str]:
+    """The rows that begin with a name, by that name."""
     rows = re.findall(r"^(\w[\w ]{0,10}?)  +(\S.*)$", text, re.MULTILINE)
     return dict(rows)
 
 
-async def test_a_cassette_tells_what_was_asked_what_was_said_and_how_it_ended(
+async def test_a_cassette_shows_request_response_and_ending(
     tmp_path: Path,
 ) -> None:
-    path = sample_cassettes.complete(tmp_path, "Hel", "lo", content="Say hello.")
+    path = sample_cassettes.write_complete(tmp_path, "Hel", "lo", content="Say hello.")
 
-    text = await shown(tmp_path, "openai")
+    text = await show_stdout(tmp_path, "openai")
 
-    rows = named(text)
+    rows = named_rows(text)
     assert text.splitlines()[0] == str(path.relative_to(tmp_path))
     assert rows["outcome"] == "complete  ([DONE])"
     assert rows["dialect"] == "openai-chat, provider openai, model m"
     assert rows["session"] == "default"
-    assert rows["key"].startswith(key_of(chat("Say hello.")))
+    assert rows["key"].startswith(key_of_request(raw_chat_request("Say hello.")))
     assert rows["request"] == "POST /v1/chat/completions  (79 bytes)"
     assert rows["response"] == "200 OK  (after 0.00 ms; chunked, sse)"
     assert rows["text"] == "Hello"
@@ -93,9 +102,9 @@ async def test_a_cassette_tells_what_was_asked_what_was_said_and_how_it_ended(
 
 
 async def test_every_part_of_a_turn_is_shown(tmp_path: Path) -> None:
-    stream(tmp_path, REASONING, event("Aha."), TOOL_CALL, REFUSAL, END, DONE)
+    write_stream(tmp_path, REASONING, chat_event("Aha."), TOOL_CALL, REFUSAL, END, DONE_EVENT)
 
-    rows = named(await shown(tmp_path))
+    rows = named_rows(await show_stdout(tmp_path))
 
     assert rows["reasoning"] == "Let me see."
     assert rows["text"] == "Aha."
@@ -106,20 +115,20 @@ async def test_every_part_of_a_turn_is_shown(tmp_path: Path) -> None:
 
 
 async def test_the_arguments_of_a_tool_call_stand_as_the_model_wrote_them(tmp_path: Path) -> None:
-    stream(tmp_path, TOOL_CALL, END, DONE)
-    text = await shown(tmp_path)
+    write_stream(tmp_path, TOOL_CALL, END, DONE_EVENT)
+    text = await show_stdout(tmp_path)
     assert 'tool call   weather call_1\n            {"city":"Bonn"}\n' in text
 
 
 async def test_the_provider_s_own_error_is_shown(tmp_path: Path) -> None:
-    stream(tmp_path, event("Hel"), ERROR)
-    assert named(await shown(tmp_path))["failure"] == "overloaded (server_error, 503)"
+    write_stream(tmp_path, chat_event("Hel"), ERROR)
+    assert named_rows(await show_stdout(tmp_path))["failure"] == "overloaded (server_error, 503)"
 
 
 async def test_several_choices_are_several_turns(tmp_path: Path) -> None:
-    other = event("Two").replace(b'"index":0', b'"index":1')
-    stream(tmp_path, event("One"), other, DONE)
-    text = await shown(tmp_path)
+    other = chat_event("Two").replace(b'"index":0', b'"index":1')
+    write_stream(tmp_path, chat_event("One"), other, DONE_EVENT)
+    text = await show_stdout(tmp_path)
     assert re.findall(r"^turn +(.*)\ntext +(.*)$", text, re.MULTILINE) == [
         ("1 of 2", "One"),
         ("2 of 2", "Two"),
@@ -129,11 +138,11 @@ async def test_several_choices_are_several_turns(tmp_path: Path) -> None:
 async def test_the_timeline_has_the_arrival_the_gap_and_the_share_of_each_message(
     tmp_path: Path,
 ) -> None:
-    first, second = event("Hel"), event("lo")
-    reads = ((5.0, first + second[:10]), (45.0, second[10:]), (50.0, DONE))
-    put(tmp_path, chat("hi"), Answer(reads))
+    first, second = chat_event("Hel"), chat_event("lo")
+    reads = ((5.0, first + second[:10]), (45.0, second[10:]), (50.0, DONE_EVENT))
+    write_cassettes(tmp_path, raw_chat_request("hi"), StoredResponse(reads))
 
-    text = await shown(tmp_path)
+    text = await show_stdout(tmp_path)
 
     rows = [row.split() for row in text.splitlines() if ARRIVAL.match(row)]
     assert [row[:3] for row in rows] == [
@@ -151,9 +160,9 @@ async def test_the_timeline_has_the_arrival_the_gap_and_the_share_of_each_messag
 async def test_a_long_stream_is_cut_unless_all_of_it_is_asked_for(
     tmp_path: Path, full: bool
 ) -> None:
-    sample_cassettes.complete(tmp_path, *[f"line {number}\\n" for number in range(40)])
+    sample_cassettes.write_complete(tmp_path, *[f"line {number}\\n" for number in range(40)])
 
-    text = await shown(tmp_path, KEY[:6], *(["--full"] if full else []))
+    text = await show_stdout(tmp_path, KEY[:6], *(["--full"] if full else []))
 
     messages = [row for row in text.splitlines() if ARRIVAL.match(row)]
     assert len(messages) == (41 if full else 25)
@@ -163,9 +172,9 @@ async def test_a_long_stream_is_cut_unless_all_of_it_is_asked_for(
 
 
 async def test_messages_alone_are_raw_and_whole(tmp_path: Path) -> None:
-    stream(tmp_path, event("x" * 5000), b": ping\n\n", DONE)
-    text = await shown(tmp_path, KEY[:6], "--messages")
-    assert text == (event("x" * 5000) + b": ping\n\n" + DONE).decode()
+    write_stream(tmp_path, chat_event("x" * 5000), b": ping\n\n", DONE_EVENT)
+    text = await show_stdout(tmp_path, KEY[:6], "--messages")
+    assert text == (chat_event("x" * 5000) + b": ping\n\n" + DONE_EVENT).decode()
 
 
 def test_the_body_is_written_byte_for_byte(tmp_path: Path) -> None:
@@ -173,15 +182,19 @@ def test_the_body_is_written_byte_for_byte(tmp_path: Path) -> None:
     head = ResponseHead(
         200, "OK", (("Content-Type", "application/octet-stream"),), "length", len(body)
     )
-    put(tmp_path, chat("hi"), Answer(((1.0, body[:100]), (2.0, body[100:])), head=head))
+    write_cassettes(
+        tmp_path,
+        raw_chat_request("hi"),
+        StoredResponse(((1.0, body[:100]), (2.0, body[100:])), head=head),
+    )
 
-    assert bytes_of("show", KEY[:6], "--body", folder=tmp_path) == body
+    assert stdout_bytes("show", KEY[:6], "--body", folder=tmp_path) == body
 
 
 async def test_json_holds_everything(tmp_path: Path) -> None:
-    stream(tmp_path, REASONING, TOOL_CALL, END, DONE)
+    write_stream(tmp_path, REASONING, TOOL_CALL, END, DONE_EVENT)
 
-    document = json.loads(await shown(tmp_path, KEY[:6], "--json"))
+    document = json.loads(await show_stdout(tmp_path, KEY[:6], "--json"))
 
     assert document["key"] == KEY
     assert document["outcome"]["text"] == "complete"
@@ -209,14 +222,16 @@ async def test_json_holds_everything(tmp_path: Path) -> None:
 
 
 async def test_an_opaque_answer_without_a_body_can_be_shown(tmp_path: Path) -> None:
-    request = post("/v1/things/1", b"", method="DELETE")
-    put(
-        tmp_path, request, Answer((), head=ResponseHead(204, "No Content", (), "none"), head_at=3.0)
+    request = build_http_request("/v1/things/1", b"", method="DELETE")
+    write_cassettes(
+        tmp_path,
+        request,
+        StoredResponse((), head=ResponseHead(204, "No Content", (), "none"), head_at=3.0),
     )
 
-    text = await shown(tmp_path, "opaque")
+    text = await show_stdout(tmp_path, "opaque")
 
-    rows = named(text)
+    rows = named_rows(text)
     assert rows["request"] == "DELETE /v1/things/1  (no body)"
     assert rows["said"] == "nothing that the dialect opaque can read"
     assert rows["timeline"] == "0 messages in 0 reads, 0 bytes"
@@ -228,29 +243,41 @@ async def test_frames_of_an_event_stream_are_shown_as_their_type_and_payload(
     head = ResponseHead(
         200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked"
     )
-    said = encode_frame([(":event-type", "contentBlockDelta")], b'{"delta":{"text":"Hi"}}')
-    thrown = encode_frame([(":exception-type", "throttlingException")], b'{"message":"slow"}')
-    failed = encode_frame([(":error-code", "500"), (":error-message", "lost")], b"")
-    pieces = (said, thrown, failed, b"no frame")
+    delta_frame = encode_frame([(":event-type", "contentBlockDelta")], b'{"delta":{"text":"Hi"}}')
+    exception_frame = encode_frame(
+        [(":exception-type", "throttlingException")], b'{"message":"slow"}'
+    )
+    error_frame = encode_frame([(":error-code", "500"), (":error-message", "lost")], b"")
+    pieces = (delta_frame, exception_frame, error_frame, b"no frame")
     reads = tuple((10.0 * number, piece) for number, piece in enumerate(pieces, 1))
-    put(tmp_path, post("/model/m/converse-stream", b"{}"), Answer(reads, head=head))
+    write_cassettes(
+        tmp_path,
+        build_http_request("/model/m/converse-stream", b"{}"),
+        StoredResponse(reads, head=head),
+    )
 
-    text = await shown(tmp_path, "bedrock", "--full")
+    text = await show_stdout(tmp_path, "bedrock", "--full")
 
     rows = [row for row in text.splitlines() if ARRIVAL.match(row)]
-    ends = ['contentBlockDelta {"delta":{"text":"Hi"}}', 'throttlingException {"message":"slow"}',
-            "500 lost", "no frame"]  # fmt: skip
-    assert [row.endswith(f" {end}") for row, end in zip(rows, ends, strict=True)] == [True] * 4
+    expected_ends = [
+        'contentBlockDelta {"delta":{"text":"Hi"}}',
+        'throttlingException {"message":"slow"}',
+        "500 lost",
+        "no frame",
+    ]
+    assert [row.endswith(f" {end}") for row, end in zip(rows, expected_ends, strict=True)] == [
+        True
+    ] * 4
 
 
-async def test_what_broke_off_says_how(tmp_path: Path) -> None:
-    sample_cassettes.partial(tmp_path)
-    rows = named(await shown(tmp_path, "openai"))
+async def test_a_truncated_recording_shows_how_it_ended(tmp_path: Path) -> None:
+    sample_cassettes.write_partial(tmp_path)
+    rows = named_rows(await show_stdout(tmp_path, "openai"))
     assert rows["outcome"] == "partial: the upstream reset the connection"
     assert rows["ending"].startswith("rst after 9.50 ms")
 
 
-class TestFinding:
+class TestCassetteNames:
     @pytest.mark.parametrize(
         "name",
         [
@@ -263,44 +290,48 @@ class TestFinding:
             "{key}",
             "{key20}",
         ],
-        ids=lambda it: it,
+        ids=lambda value: value,
     )
     async def test_a_cassette_has_many_names(self, tmp_path: Path, name: str) -> None:
-        sample_cassettes.complete(tmp_path)
-        sample_cassettes.partial(tmp_path)
+        sample_cassettes.write_complete(tmp_path)
+        sample_cassettes.write_partial(tmp_path)
         name = name.format(k=KEY[:16], k4=KEY[:4], key=KEY, key20=KEY[:20])
-        assert named(await shown(tmp_path, name))["text"] == "Hello"
+        assert named_rows(await show_stdout(tmp_path, name))["text"] == "Hello"
 
     async def test_a_whole_name_wins_over_names_that_begin_with_it(self, tmp_path: Path) -> None:
-        put(tmp_path, chat("hi"), *(says(str(number)) for number in range(1, 12)))
-        assert named(await shown(tmp_path, f"{KEY[:16]}-1"))["text"] == "1"
+        write_cassettes(
+            tmp_path,
+            raw_chat_request("hi"),
+            *(text_response(str(number)) for number in range(1, 12)),
+        )
+        assert named_rows(await show_stdout(tmp_path, f"{KEY[:16]}-1"))["text"] == "1"
 
     async def test_an_ambiguous_name_says_which_there_are(self, tmp_path: Path) -> None:
-        put(tmp_path, chat("hi"), says("a"), says("b"))
+        write_cassettes(tmp_path, raw_chat_request("hi"), text_response("a"), text_response("b"))
 
-        ran = await run("show", KEY[:4], folder=tmp_path)
+        result = await run_command("show", KEY[:4], folder=tmp_path)
 
-        assert (ran.code, ran.out) == (2, "")
+        assert (result.exit_code, result.stdout) == (2, "")
         name = f"openai-chat/m/{KEY[:16]}"
-        assert ran.err == (
+        assert result.stderr == (
             f"llm-proxy: '{KEY[:4]}' is the beginning of 2 cassettes: {name}-1.jsonl, "
             f"{name}-2.jsonl; give more of the name\n"
         )
 
     async def test_a_wrong_name_says_which_is_nearest(self, tmp_path: Path) -> None:
-        sample_cassettes.complete(tmp_path)
-        ran = await run("show", f"{KEY[:14]}zz-1", folder=tmp_path)
-        assert ran.code == 2
-        assert f"nearest is openai-chat/m/{KEY[:16]}-1.jsonl" in ran.complaint
+        sample_cassettes.write_complete(tmp_path)
+        result = await run_command("show", f"{KEY[:14]}zz-1", folder=tmp_path)
+        assert result.exit_code == 2
+        assert f"nearest is openai-chat/m/{KEY[:16]}-1.jsonl" in result.last_error_line
 
     async def test_a_key_of_another_request_is_not_taken_for_this_one(self, tmp_path: Path) -> None:
-        sample_cassettes.complete(tmp_path)
-        ran = await run("show", KEY[:16] + "0" * 48, folder=tmp_path)
-        assert ran.code == 2
-        assert ran.complaint.startswith("llm-proxy: no cassette")
+        sample_cassettes.write_complete(tmp_path)
+        result = await run_command("show", KEY[:16] + "0" * 48, folder=tmp_path)
+        assert result.exit_code == 2
+        assert result.last_error_line.startswith("llm-proxy: no cassette")
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             (["abc"], "cassettes holds no cassettes: record one with llm-proxy record"),
             (["."], "is a folder: llm-proxy ls --cassettes . lists it"),
@@ -309,67 +340,73 @@ class TestFinding:
         ],
         ids=["empty library", "folder", "nothing", "two forms"],
     )
-    async def test_bad_input_is_answered_in_one_sentence(
-        self, tmp_path: Path, arguments: list[str], words: str
+    async def test_bad_arguments_are_reported_in_one_sentence(
+        self, tmp_path: Path, arguments: list[str], message: str
     ) -> None:
-        ran = await run("show", *arguments, folder=tmp_path)
-        assert (ran.code, ran.out) == (2, "")
-        assert words in ran.err
-        assert len(ran.err.splitlines()) == 1
+        result = await run_command("show", *arguments, folder=tmp_path)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert message in result.stderr
+        assert len(result.stderr.splitlines()) == 1
 
     async def test_a_torn_file_is_refused_with_its_line(self, tmp_path: Path) -> None:
-        path = sample_cassettes.torn(tmp_path)
-        ran = await run("show", str(path), folder=tmp_path)
-        assert (ran.code, ran.out) == (1, "")
-        assert ran.err == f"llm-proxy: {path}:7: the file is torn: its last line has no end\n"
+        path = sample_cassettes.write_truncated(tmp_path)
+        result = await run_command("show", str(path), folder=tmp_path)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == f"llm-proxy: {path}:7: the file is torn: its last line has no end\n"
 
 
 class TestHostileText:
     @pytest.fixture
-    def hostile(self, tmp_path: Path) -> Path:
-        """A cassette whose every free text tries to steer the terminal."""
-        quoted = orjson.dumps(sample_cassettes.ESC + "\u202e\x9b31m").decode()[1:-1]
-        raw = f"event: {sample_cassettes.ESC}\ndata: \x9b31m\u202e\n\n".encode()
-        head = ResponseHead(200, "OK", (*STREAM.headers, ("X-Title", "\x9b31m")), "chunked")
-        request = chat(quoted)
-        reads = ((1.0, event(quoted)), (2.0, raw), (3.0, TOOL_CALL.replace(b"Bonn", b"\\u001b[2J")))
-        return put(tmp_path, request, Answer(reads, Ending.FIN, head=head))[0]
+    def hostile_cassette(self, tmp_path: Path) -> Path:
+        """A cassette in which every free text contains terminal escape sequences."""
+        quoted = orjson.dumps(sample_cassettes.TERMINAL_ESCAPE + "\u202e\x9b31m").decode()[1:-1]
+        raw_event = f"event: {sample_cassettes.TERMINAL_ESCAPE}\ndata: \x9b31m\u202e\n\n".encode()
+        head = ResponseHead(200, "OK", (*SSE_HEAD.headers, ("X-Title", "\x9b31m")), "chunked")
+        request = raw_chat_request(quoted)
+        reads = (
+            (1.0, chat_event(quoted)),
+            (2.0, raw_event),
+            (3.0, TOOL_CALL.replace(b"Bonn", b"\\u001b[2J")),
+        )
+        return write_cassettes(tmp_path, request, StoredResponse(reads, Ending.FIN, head=head))[0]
 
     @pytest.mark.parametrize("options", [[], ["--full"], ["--messages"], ["--json"]], ids=str)
     def test_no_escape_sequence_of_a_recording_reaches_the_terminal(
-        self, tmp_path: Path, hostile: Path, options: list[str]
+        self, tmp_path: Path, hostile_cassette: Path, options: list[str]
     ) -> None:
-        code, text = on_terminal("show", str(hostile), *options, folder=tmp_path)
+        code, text = run_on_terminal("show", str(hostile_cassette), *options, folder=tmp_path)
 
         assert code == 0
-        ours = STYLES.sub("", text)
-        assert "owned" in ours
-        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(ours)
+        plain_text = STYLES.sub("", text)
+        assert "owned" in plain_text
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(plain_text)
 
-    async def test_nor_does_one_reach_a_pipe(self, tmp_path: Path, hostile: Path) -> None:
-        text = await shown(tmp_path, str(hostile))
+    async def test_no_escape_sequence_reaches_a_pipe(
+        self, tmp_path: Path, hostile_cassette: Path
+    ) -> None:
+        text = await show_stdout(tmp_path, str(hostile_cassette))
         assert "\\x1b]0;owned\\x07" in text
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(text)
 
     def test_a_body_that_a_terminal_would_obey_is_refused_there(
-        self, tmp_path: Path, hostile: Path
+        self, tmp_path: Path, hostile_cassette: Path
     ) -> None:
-        code, text = on_terminal("show", str(hostile), "--body", folder=tmp_path)
+        code, text = run_on_terminal("show", str(hostile_cassette), "--body", folder=tmp_path)
         assert code == 2
         assert "\x1b" not in text
         assert "write it to a file or a pipe" in text
 
     def test_a_harmless_body_is_printed_on_a_terminal(self, tmp_path: Path) -> None:
-        path = sample_cassettes.complete(tmp_path)
-        code, text = on_terminal("show", str(path), "--body", folder=tmp_path)
+        path = sample_cassettes.write_complete(tmp_path)
+        code, text = run_on_terminal("show", str(path), "--body", folder=tmp_path)
         assert code == 0
         assert text.endswith("data: [DONE]\r\n\r\n")
 
 
-class TestLooks:
+class TestTerminalOutput:
     def test_a_terminal_gets_colours_and_lines_that_fit(self, tmp_path: Path) -> None:
-        sample_cassettes.complete(tmp_path)
-        code, text = on_terminal("show", KEY[:6], folder=tmp_path, columns=80)
+        sample_cassettes.write_complete(tmp_path)
+        code, text = run_on_terminal("show", KEY[:6], folder=tmp_path, columns=80)
         assert code == 0
         assert "\x1b[32mcomplete" in text
         rows = [row for row in STYLES.sub("", text).splitlines() if ARRIVAL.match(row)]
@@ -381,26 +418,28 @@ class TestLooks:
     def test_colours_can_be_declined(
         self, tmp_path: Path, command: str, env: dict[str, str]
     ) -> None:
-        sample_cassettes.complete(tmp_path)
+        sample_cassettes.write_complete(tmp_path)
         arguments = [KEY[:6]] if command == "show" else []
-        code, text = on_terminal(command, *arguments, folder=tmp_path, columns=120, **env)
+        code, text = run_on_terminal(command, *arguments, folder=tmp_path, columns=120, **env)
         assert code == 0
         assert "complete" in text
         assert "\x1b" not in text
 
     async def test_an_ascii_terminal_gets_ascii(self, tmp_path: Path) -> None:
-        sample_cassettes.complete(tmp_path, "漢字")
-        ran = await run("show", KEY[:6], folder=tmp_path, env={"PYTHONIOENCODING": "ascii"})
-        assert ran.code == 0
-        assert ran.out.isascii()
-        assert "#" * 10 in ran.out
-        assert "\\u6f22\\u5b57" in ran.out
+        sample_cassettes.write_complete(tmp_path, "漢字")
+        result = await run_command(
+            "show", KEY[:6], folder=tmp_path, env={"PYTHONIOENCODING": "ascii"}
+        )
+        assert result.exit_code == 0
+        assert result.stdout.isascii()
+        assert "#" * 10 in result.stdout
+        assert "\\u6f22\\u5b57" in result.stdout
 
-    def test_a_list_on_a_terminal_is_drawn_and_spares_columns(self, tmp_path: Path) -> None:
-        sample_cassettes.complete(tmp_path)
-        code, text = on_terminal("ls", folder=tmp_path, columns=80)
+    def test_a_list_on_a_terminal_is_drawn_and_omits_columns(self, tmp_path: Path) -> None:
+        sample_cassettes.write_complete(tmp_path)
+        code, text = run_on_terminal("ls", folder=tmp_path, columns=80)
         assert code == 0
-        plain = STYLES.sub("", text)
-        assert "status" in plain
-        assert "dialect" not in plain
-        assert f"openai-chat/m/{KEY[:16]}-1.jsonl" in plain
+        plain_text = STYLES.sub("", text)
+        assert "status" in plain_text
+        assert "dialect" not in plain_text
+        assert f"openai-chat/m/{KEY[:16]}-1.jsonl" in plain_text

@@ -1,4 +1,4 @@
-"""`llm-proxy stats`: a library in figures."""
+"""`llm-proxy stats`: statistics of a library."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import json
 from pathlib import Path
 
 import sample_cassettes
-from cli_process import run
-from stored_cassettes import chat, put, says
+from cli_process import run_command
+from stored_cassettes import raw_chat_request, text_response, write_cassettes
 
 
-async def test_a_library_is_told_in_figures(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    sample_cassettes.unproven(tmp_path)
-    sample_cassettes.in_session(tmp_path, "alice")
-    put(tmp_path, chat("twice"), says("1"), says("2"))
+async def test_json_summarises_the_library(tmp_path: Path) -> None:
+    sample_cassettes.write_complete(tmp_path)
+    sample_cassettes.write_unproven(tmp_path)
+    sample_cassettes.write_in_session(tmp_path, "alice")
+    write_cassettes(tmp_path, raw_chat_request("twice"), text_response("1"), text_response("2"))
 
-    document = json.loads((await run("stats", "--json", folder=tmp_path)).out)
+    document = json.loads((await run_command("stats", "--json", folder=tmp_path)).stdout)
 
     assert document["cassettes"] == 5
-    assert document["file_bytes"] == sum(item["file_bytes"] for item in document["by_session"])
-    assert [(item["dialect"], item["cassettes"]) for item in document["by_dialect"]] == [
+    assert document["file_bytes"] == sum(row["file_bytes"] for row in document["by_session"])
+    assert [(row["dialect"], row["cassettes"]) for row in document["by_dialect"]] == [
         ("openai-chat", 4), ("opaque", 1),
     ]  # fmt: skip
-    assert [(item["session"], item["cassettes"]) for item in document["by_session"]] == [
+    assert [(row["session"], row["cassettes"]) for row in document["by_session"]] == [
         ("default", 4), ("alice", 1),
     ]  # fmt: skip
     assert document["takes"] == [{"takes": 1, "keys": 3}, {"takes": 2, "keys": 1}]
@@ -33,50 +33,60 @@ async def test_a_library_is_told_in_figures(tmp_path: Path) -> None:
 
 
 async def test_the_same_answer_to_the_same_request_is_a_duplicate(tmp_path: Path) -> None:
-    put(tmp_path, chat("hi"), says("Hi"), says("Hi"), says("Ho"))
-    sample_cassettes.in_session(tmp_path, "alice")
-    put(tmp_path, chat("another"), says("Hi"))
+    write_cassettes(
+        tmp_path,
+        raw_chat_request("hi"),
+        text_response("Hi"),
+        text_response("Hi"),
+        text_response("Ho"),
+    )
+    sample_cassettes.write_in_session(tmp_path, "alice")
+    write_cassettes(tmp_path, raw_chat_request("another"), text_response("Hi"))
 
-    ran = await run("stats", folder=tmp_path)
-    listed = await run("ls", "--duplicates", "--json", folder=tmp_path)
+    result = await run_command("stats", folder=tmp_path)
+    listing = await run_command("ls", "--duplicates", "--json", folder=tmp_path)
 
-    [told] = [line for line in ran.out.splitlines() if line.startswith("duplicates")]
-    assert told.startswith("duplicates: 1 answer is there more than once, ")
-    [names] = [line for line in ran.out.splitlines() if " = " in line]
+    [duplicates_line] = [
+        line for line in result.stdout.splitlines() if line.startswith("duplicates")
+    ]
+    assert duplicates_line.startswith("duplicates: 1 answer is there more than once, ")
+    [names] = [line for line in result.stdout.splitlines() if " = " in line]
     assert names.count(".jsonl") == 3
-    rows = json.loads(listed.out)["cassettes"]
+    rows = json.loads(listing.stdout)["cassettes"]
     assert sorted(row["session"] for row in rows) == ["alice", "default", "default"]
 
 
 async def test_people_read_tables_and_sentences(tmp_path: Path) -> None:
-    sample_cassettes.complete(tmp_path)
-    put(tmp_path, chat("old rules"), says("x"), key_rules=1)
+    sample_cassettes.write_complete(tmp_path)
+    write_cassettes(tmp_path, raw_chat_request("old rules"), text_response("x"), key_rules=1)
 
-    ran = await run("stats", folder=tmp_path)
+    result = await run_command("stats", folder=tmp_path)
 
-    assert ran.code == 0
-    rows = [line.split() for line in ran.out.splitlines()]
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.stdout.splitlines()]
     assert ["DIALECT", "CASSETTES", "SIZE"] in rows
     assert ["MODEL", "CASSETTES", "SIZE"] in rows
-    assert "takes by key and session: 2 with 1 take" in ran.out
-    assert "1 cassette was keyed by other rules" in ran.out
-    assert ran.complaint.startswith("llm-proxy: 2 cassettes in cassettes, ")
+    assert "takes by key and session: 2 with 1 take" in result.stdout
+    assert "1 cassette was keyed by other rules" in result.stdout
+    assert result.last_error_line.startswith("llm-proxy: 2 cassettes in cassettes, ")
 
 
-async def test_filters_count_and_an_empty_library_has_nothing_to_tell(tmp_path: Path) -> None:
-    empty = await run("stats", folder=tmp_path)
-    sample_cassettes.complete(tmp_path)
-    none = json.loads((await run("stats", "--status", "5xx", "--json", folder=tmp_path)).out)
+async def test_filters_apply_and_an_empty_library_has_no_figures(tmp_path: Path) -> None:
+    empty = await run_command("stats", folder=tmp_path)
+    sample_cassettes.write_complete(tmp_path)
+    filtered = json.loads(
+        (await run_command("stats", "--status", "5xx", "--json", folder=tmp_path)).stdout
+    )
 
-    assert (empty.code, empty.out) == (0, "")
-    assert empty.complaint == "llm-proxy: 0 cassettes in cassettes, 0 B"
-    assert (none["cassettes"], none["age_days"]) == (0, None)
+    assert (empty.exit_code, empty.stdout) == (0, "")
+    assert empty.last_error_line == "llm-proxy: 0 cassettes in cassettes, 0 B"
+    assert (filtered["cassettes"], filtered["age_days"]) == (0, None)
 
 
 async def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    sample_cassettes.torn(tmp_path)
+    sample_cassettes.write_truncated(tmp_path)
 
-    ran = await run("stats", folder=tmp_path)
+    result = await run_command("stats", folder=tmp_path)
 
-    assert ran.code == 1
-    assert "unreadable: " in ran.out
+    assert result.exit_code == 1
+    assert "unreadable: " in result.stdout

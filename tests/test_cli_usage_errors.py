@@ -1,4 +1,4 @@
-"""Every mistake on the command line is one sentence: the place, what was given, what is right."""
+"""Every usage error is one sentence: the place, the given value and what is accepted."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ import click
 import pytest
 
 from llm_proxy.cli import cli
-from llm_proxy.cli.usage_errors import error_sentence
+from llm_proxy.cli.usage_errors import click_error_message
 from llm_proxy.errors import UsageError
 
-NO_PACE = (
+INVALID_PACE = (
     "'3y' is no pace: use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, "
     "profile:NAME, or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
 )
-PORT = "is not a whole number from 0 to 65535"
+INVALID_PORT = "is not a whole number from 0 to 65535"
 
 
 @pytest.fixture(autouse=True)
-def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, and nothing of ours in the environment."""
+def _isolated_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and no variables of llm-proxy in the environment."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("LLM_PROXY_"):
             monkeypatch.delenv(name)
 
 
-def said(*arguments: str) -> str:
-    """What is said of a command line that is wrong."""
+def usage_error(*arguments: str) -> str:
+    """The error message for an invalid command line."""
     with pytest.raises((click.ClickException, UsageError)) as caught:
         cli.main(list(arguments), prog_name="llm-proxy", standalone_mode=False)
     match caught.value:
         case click.ClickException() as error:
             assert error.exit_code == 2
-            return error_sentence(error)
+            return click_error_message(error)
         case error:
             return str(error)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
-        ("record --port abc", f"--port: 'abc' {PORT}"),
-        ("record --port 70000", f"--port: '70000' {PORT}"),
-        ("replay --port -1", f"--port: '-1' {PORT}"),
-        ("replay --pace 3y", f"--pace: {NO_PACE}"),
+        ("record --port abc", f"--port: 'abc' {INVALID_PORT}"),
+        ("record --port 70000", f"--port: '70000' {INVALID_PORT}"),
+        ("replay --port -1", f"--port: '-1' {INVALID_PORT}"),
+        ("replay --pace 3y", f"--pace: {INVALID_PACE}"),
         ("replay --log-format xml", "--log-format: 'xml' is not one of text, json"),
         ("replay --after-last no", "--after-last: 'no' is not one of repeat, cycle, fail"),
         ("replay --max-body 0", "--max-body: '0' is not a whole number of at least 1"),
@@ -96,43 +96,45 @@ def said(*arguments: str) -> str:
             ),
         ),
     ],
-    ids=lambda it: it if " has " not in it and len(it) < 25 else "",
+    ids=lambda value: value if " has " not in value and len(value) < 25 else "",
 )
-def test_a_mistake_names_the_place_the_value_and_what_is_right(arguments: str, words: str) -> None:
-    assert said(*arguments.split()) == words
+def test_a_mistake_names_the_place_the_value_and_what_is_right(
+    arguments: str, expected: str
+) -> None:
+    assert usage_error(*arguments.split()) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "expected"),
     [
-        ("PORT", "abc", f"'abc' {PORT}"),
+        ("PORT", "abc", f"'abc' {INVALID_PORT}"),
         ("STRICT", "maybe", "'maybe' is neither true nor false"),
         ("LOG_FORMAT", "xml", "'xml' is not one of text, json"),
-        ("PACE", "3y", NO_PACE),
+        ("PACE", "3y", INVALID_PACE),
         ("UPSTREAM", "a=http://b c=d", "c: 'd' is no http:// or https:// URL"),
         ("IDLE_TIMEOUT", "nan", "'nan' is not a number of seconds above 0"),
     ],
-    ids=lambda it: it if it.isupper() else "",
+    ids=lambda value: value if value.isupper() else "",
 )
 def test_a_mistake_in_a_variable_names_the_variable(
-    name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+    name: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"LLM_PROXY_{name}", value)
-    assert said("record") == f"LLM_PROXY_{name}: {words}"
+    assert usage_error("record") == f"LLM_PROXY_{name}: {expected}"
 
 
 def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LLM_PROXY_PORT", "80")
-    assert said("record", "--port", "x") == f"--port: 'x' {PORT}"
+    assert usage_error("record", "--port", "x") == f"--port: 'x' {INVALID_PORT}"
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
-        ('port = "abc"', f"port: 'abc' {PORT}"),
-        ('pace = "3y"', f"pace: {NO_PACE}"),
+        ('port = "abc"', f"port: 'abc' {INVALID_PORT}"),
+        ('pace = "3y"', f"pace: {INVALID_PACE}"),
         ('log-format = "xml"', "log_format: 'xml' is not one of text, json"),
         ('strict = "maybe"', "strict: 'maybe' is neither true nor false"),
         ("idle-timeout = nan", "idle_timeout: 'nan' is not a number of seconds above 0"),
@@ -143,13 +145,13 @@ def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
     ids=["port", "pace", "choice", "flag", "seconds", "upstream", "URL", "name"],
 )
 def test_a_mistake_in_a_file_names_the_file_and_the_setting(
-    text: str, words: str, tmp_path: Path
+    text: str, expected: str, tmp_path: Path
 ) -> None:
     (tmp_path / "llm-proxy.toml").write_text(text)
-    assert said("record") == f"{tmp_path / 'llm-proxy.toml'}: {words}"
+    assert usage_error("record") == f"{tmp_path / 'llm-proxy.toml'}: {expected}"
 
 
-def test_a_mistake_that_click_words_itself_still_is_one_sentence() -> None:
-    assert error_sentence(click.ClickException("Something\n  new.")) == (
+def test_a_message_written_by_click_is_one_sentence_too() -> None:
+    assert click_error_message(click.ClickException("Something\n  new.")) == (
         "Something new: llm-proxy --help shows how"
     )

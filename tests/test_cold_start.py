@@ -1,4 +1,4 @@
-"""What only a fresh process shows: the first cassettes are read by several threads at once."""
+"""In a fresh process, several threads read their first cassettes at the same time."""
 
 from __future__ import annotations
 
@@ -34,5 +34,7 @@ print(len(read), len(set(read)))
 def test_sixteen_threads_of_a_fresh_process_read_their_first_cassette_together(trial: int) -> None:
     cassette = next(iter(sorted((ROOT / "cassettes").rglob("*.jsonl"))))
     command = [sys.executable, "-c", READ_AT_ONCE, str(Path(cassette))]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, ran.stdout.strip()) == (0, "16 1"), f"trial {trial}: {ran.stderr}"
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout.strip()) == (0, "16 1"), (
+        f"trial {trial}: {result.stderr}"
+    )

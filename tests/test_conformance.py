@@ -1,4 +1,4 @@
-"""Official clients and frameworks hear what was told, through the proxy, live and replayed."""
+"""Official clients and frameworks decode every case through the proxy, live and replayed."""
 
 from __future__ import annotations
 
@@ -11,77 +11,82 @@ import pytest
 
 import judge_runner
 import response_differences
-from conformance_cases import CALLING, CASES, Told, question
-from in_process_proxy import cassettes, proxy
-from judge_runner import Answer, Ask
-from llm_proxy.outcome import outcome_of
+from conformance_cases import CASES, TOOL_CASES, ConformanceProvider, case_prompt
+from in_process_proxy import load_cassettes, proxy
+from judge_runner import JudgeRequest, JudgeResponse
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.turns import Turn
-from scripted_provider import provider
+from scripted_provider import provider_script
 from stub_upstream import upstream
 
-SPEAKERS = {"mistralai": "mistral"}
-"""Whose client asks at paths that are OpenAI's too."""
+CLIENT_PROVIDERS = {"mistralai": "mistral"}
+"""The provider of clients whose request paths are OpenAI's too."""
 
-BROKEN_OFF = (None, "error", "failed", "other")
-"""What clients say of the finish of an answer that broke off."""
+TRUNCATED_FINISHES = (None, "error", "failed", "other")
+"""The finish reasons that clients report for a truncated response."""
 
 _CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 MODELS = {"bedrock": _CLAUDE, "bedrock-invoke": _CLAUDE}
-"""What some clients know their models by."""
+"""The model names that some clients require."""
 
 DIFFERENCES = Path(__file__).with_name("conformance_differences.json")
-"""What clients hear otherwise, of their own doing: judge, question and field, and the reason."""
+"""Differences caused by the clients themselves: judge, case and field, with the reason."""
 
 WITHOUT_TOOLS = {"openai-completions"}
 
-OPERATOR = {
+OPERATOR_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "AKIA0123456789ABCDEF",
     "AWS_SECRET_ACCESS_KEY": "of-an-operator",
     "AWS_REGION": "us-east-1",
 }
-"""Clients of Bedrock sign what they ask, and the proxy signs it anew."""
+"""Bedrock clients sign their requests, and the proxy signs them again."""
 
 MODES = ("stream", "whole")
-JUDGES = [name for name in judge_runner.judges() if judge_runner.speaks(name)]
+JUDGES = [name for name in judge_runner.judge_names() if judge_runner.follows_protocol(name)]
 
 
-def asks(judge: str) -> list[Ask]:
-    """Every case in every dialect and mode that a judge knows."""
+def judge_requests(judge: str) -> list[JudgeRequest]:
+    """A request for every case in every dialect and mode that the judge supports."""
     return [
-        Ask(
-            said := question(dialect, mode, case),
-            dialect, MODELS.get(dialect, "gpt-5"), said, mode == "stream", case.calls_tools,
+        JudgeRequest(
+            prompt := case_prompt(dialect, mode, case),
+            dialect, MODELS.get(dialect, "gpt-5"), prompt, mode == "stream", case.calls_tools,
         )
-        for dialect, modes in judge_runner.abilities(judge).items()
+        for dialect, modes in judge_runner.load_abilities(judge).items()
         for mode in MODES
         if modes.get(mode)
         for case in CASES
     ]  # fmt: skip
 
 
-def misheard(judge: str, told: Told, answers: list[Answer]) -> list[str]:
-    """What this judge heard otherwise than it was told, but for what it puts in its own words."""
-    found = []
+def answer_differences(
+    judge: str, case_provider: ConformanceProvider, answers: list[JudgeResponse]
+) -> list[str]:
+    """What the judge decoded differently, except in fields that it rewords by itself."""
+    differences = []
     for answer in answers:
-        if answer.id in told.refused:
+        if answer.id in case_provider.errors_by_prompt:
             continue
         dialect, mode, _ = answer.id.strip("[]").split(" ")
-        can = judge_runner.abilities(judge)[dialect]
-        fields = [item for item in can[mode] if item not in can.get("own", {})]
-        turn = told.turns[answer.id]
-        if turn.failure and answer.finish in BROKEN_OFF:
+        capabilities = judge_runner.load_abilities(judge)[dialect]
+        fields = [field for field in capabilities[mode] if field not in capabilities.get("own", {})]
+        turn = case_provider.turns_by_prompt[answer.id]
+        if turn.failure and answer.finish in TRUNCATED_FINISHES:
             fields = [field for field in fields if field != "finish"]
-        found += [
+        differences += [
             f"{answer.id} {difference}"
-            for difference in response_differences.differences(answer, turn, fields)
+            for difference in response_differences.differing_fields(answer, turn, fields)
         ]
         if "error" in fields and answer.error and turn.failure:
-            found += [f"{answer.id} {item}" for item in misjudged(answer, turn, told.statuses)]
-    return found
+            differences += [
+                f"{answer.id} {error}"
+                for error in error_differences(answer, turn, case_provider.statuses_by_prompt)
+            ]
+    return differences
 
 
-def misjudged(answer: Answer, turn: Turn, statuses: dict[str, int]) -> Iterator[str]:
-    """What is wrong with an error: another status than was sent, or other words."""
+def error_differences(answer: JudgeResponse, turn: Turn, statuses: dict[str, int]) -> Iterator[str]:
+    """What differs in an error: its status or its message."""
     assert answer.error is not None
     assert turn.failure is not None
     sent = statuses[answer.id]
@@ -91,9 +96,9 @@ def misjudged(answer: Answer, turn: Turn, statuses: dict[str, int]) -> Iterator[
         yield "message"
 
 
-def plainly(answer: Answer) -> Answer:
-    """An answer without what some clients roll anew, or quote of a request's id."""
-    calls = answer.calls and [{**item, "id": None} for item in answer.calls]
+def without_volatile_fields(answer: JudgeResponse) -> JudgeResponse:
+    """The answer without ids that some clients generate, or messages that may quote them."""
+    calls = answer.calls and [{**call, "id": None} for call in answer.calls]
     error = answer.error and {**answer.error, "message": ""}
     return replace(answer, calls=calls, error=error)
 
@@ -101,26 +106,38 @@ def plainly(answer: Answer) -> Answer:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("judge", JUDGES)
-async def test_a_client_hears_what_was_told_live_and_replayed(
+async def test_a_client_decodes_every_case_live_and_replayed(
     judge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why := judge_runner.missing(judge):
-        pytest.skip(why)
-    for name, value in OPERATOR.items():
+    if reason := judge_runner.missing_reason(judge):
+        pytest.skip(reason)
+    for name, value in OPERATOR_CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    told = Told()
-    async with upstream(provider(told.answer, SPEAKERS.get(judge, ""))) as live:
-        async with proxy("record", tmp_path, live.url, sign="aws") as recording:
-            first = await judge_runner.ask(judge, recording.url, asks(judge))
+    case_provider = ConformanceProvider()
+    async with upstream(
+        provider_script(case_provider.respond, CLIENT_PROVIDERS.get(judge, ""))
+    ) as live_upstream:
+        async with proxy("record", tmp_path, live_upstream.url, sign="aws") as recording:
+            live_answers = await judge_runner.run_judge(judge, recording.url, judge_requests(judge))
     async with proxy("replay", tmp_path) as replaying:
-        again = await judge_runner.ask(judge, replaying.url, asks(judge))
+        replayed_answers = await judge_runner.run_judge(judge, replaying.url, judge_requests(judge))
 
-    listed = json.loads(DIFFERENCES.read_bytes()).get(judge, {})
-    assert sorted(misheard(judge, told, first)) == sorted(listed)
-    assert list(map(plainly, again)) == list(map(plainly, first))
+    expected_differences = json.loads(DIFFERENCES.read_bytes()).get(judge, {})
+    assert sorted(answer_differences(judge, case_provider, live_answers)) == sorted(
+        expected_differences
+    )
+    assert list(map(without_volatile_fields, replayed_answers)) == list(
+        map(without_volatile_fields, live_answers)
+    )
     assert replaying.journal.misses == []
-    assert all(outcome_of(cassette).complete for cassette in cassettes(tmp_path))
-    refused = {tuple(item.strip("[]").split(" ")[::2]) for item in told.refused}
-    spoken = judge_runner.abilities(judge)
-    assert refused == {(item, case) for item in WITHOUT_TOOLS & spoken.keys() for case in CALLING}
-    assert {item.id for item in first} == told.turns.keys() | told.refused.keys()
+    assert all(cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path))
+    refused = {
+        tuple(case_id.strip("[]").split(" ")[::2]) for case_id in case_provider.errors_by_prompt
+    }
+    supported = judge_runner.load_abilities(judge)
+    assert refused == {
+        (dialect, case) for dialect in WITHOUT_TOOLS & supported.keys() for case in TOOL_CASES
+    }
+    assert {
+        answer.id for answer in live_answers
+    } == case_provider.turns_by_prompt.keys() | case_provider.errors_by_prompt.keys()

@@ -1,4 +1,4 @@
-"""Tests that need what is not in the checkout: skipped where it is not, and counted aloud."""
+"""Tests with requirements outside the checkout: skipped where they are missing, and counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import live_missing
+from conftest import missing_live_model
 from scratch_checkout import ROOT
 
 SUITE = """
@@ -43,7 +43,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def closing_lines(suite: Path, *arguments: str, **environ: str) -> list[str]:
-    """What a run of the suite says of the corpus, of the live model, and in all."""
+    """The summary lines of a run of the suite: corpus, live model, and totals."""
     command = (
         sys.executable,
         "-m",
@@ -62,12 +62,14 @@ def closing_lines(suite: Path, *arguments: str, **environ: str) -> list[str]:
         text=True,
         check=False,
     )
-    said = [line for line in result.stdout.splitlines() if line.startswith(("corpus:", "live:"))]
-    return [*said, result.stdout.splitlines()[-1]]
+    summary_lines = [
+        line for line in result.stdout.splitlines() if line.startswith(("corpus:", "live:"))
+    ]
+    return [*summary_lines, result.stdout.splitlines()[-1]]
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
-def test_what_is_here_is_run_and_counted(suite: Path, processes: tuple[str, ...]) -> None:
+def test_met_requirements_are_run_and_counted(suite: Path, processes: tuple[str, ...]) -> None:
     corpus, live, total = closing_lines(
         suite,
         *processes,
@@ -85,7 +87,9 @@ def test_what_is_here_is_run_and_counted(suite: Path, processes: tuple[str, ...]
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
-def test_what_is_not_here_is_skipped_and_said(suite: Path, processes: tuple[str, ...]) -> None:
+def test_missing_requirements_are_skipped_and_reported(
+    suite: Path, processes: tuple[str, ...]
+) -> None:
     corpus, live, total = closing_lines(suite, *processes, LLM_PROXY_CORPUS="/nowhere")
 
     assert corpus.startswith("corpus: 4 skipped: ")
@@ -94,7 +98,7 @@ def test_what_is_not_here_is_skipped_and_said(suite: Path, processes: tuple[str,
     assert "1 passed, 5 skipped" in total
 
 
-def test_what_was_not_chosen_is_said_too(suite: Path) -> None:
+def test_deselected_tests_are_reported_too(suite: Path) -> None:
     corpus, live, _ = closing_lines(suite, "-k", "plain")
 
     assert (corpus, live) == ("corpus: none chosen", "live: none chosen")
@@ -103,6 +107,6 @@ def test_what_was_not_chosen_is_said_too(suite: Path) -> None:
 def test_a_live_model_is_two_files(suite: Path) -> None:
     server, model, nothing = (str(suite / name) for name in ("server", "model", "nothing"))
 
-    assert live_missing((server, model)) == ""
-    assert live_missing((server, None)) == "set LLM_PROXY_LIVE_MODEL to a file"
-    assert live_missing((nothing, model)) == f"LLM_PROXY_LIVE_SERVER names no file: {nothing}"
+    assert missing_live_model((server, model)) == ""
+    assert missing_live_model((server, None)) == "set LLM_PROXY_LIVE_MODEL to a file"
+    assert missing_live_model((nothing, model)) == f"LLM_PROXY_LIVE_SERVER names no file: {nothing}"

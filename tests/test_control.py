@@ -1,4 +1,4 @@
-"""Our own pages under `/_proxy/`."""
+"""The control API under `/_proxy/`."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Any
 
 import pytest
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.miss_report import MissReport
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import control
 from llm_proxy.version import __version__
-from raw_http import Raw, ask, post
-from stored_cassettes import bodies, chat, put, says
+from raw_http import RawResponse, build_http_request, send_request
+from stored_cassettes import raw_chat_request, response_bodies, text_response, write_cassettes
 from stub_upstream import chunked, upstream
 
 INSTANT = InstantPace()
 
 
-async def _get(url: str, page: str) -> Any:
-    raw = await ask(url, post(f"/_proxy/{page}", b"", method="GET"))
-    assert raw.status == 200
-    assert raw.header("content-type") == "application/json"
-    assert raw.header("cache-control") == "no-store"
-    return json.loads(raw.body)
+async def _get_page(url: str, page: str) -> Any:
+    response = await send_request(url, build_http_request(f"/_proxy/{page}", b"", method="GET"))
+    assert response.status == 200
+    assert response.header("content-type") == "application/json"
+    assert response.header("cache-control") == "no-store"
+    return json.loads(response.body)
 
 
-async def _reset(url: str, session: str) -> Raw:
-    return await ask(url, post(f"/_proxy/sessions/{session}/reset", b""))
+async def _reset_session(url: str, session: str) -> RawResponse:
+    return await send_request(url, build_http_request(f"/_proxy/sessions/{session}/reset", b""))
 
 
 @pytest.mark.parametrize("mode", ["record", "replay", "auto"])
 async def test_health_names_the_mode_and_the_version(tmp_path: Path, mode: ModeName) -> None:
-    async with proxy(mode, tmp_path) as it:
-        health = await _get(it.url, "health")
+    async with proxy(mode, tmp_path) as server:
+        health = await _get_page(server.url, "health")
     assert health == {"ok": True, "mode": mode, "version": __version__}
 
 
-async def test_the_journal_tells_the_requests_in_their_order(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("hello"))
-    async with proxy("replay", tmp_path, pace=INSTANT) as it:
-        for request in (chat(), chat("missing")):
-            await ask(it.url, request)
-        journal = await _get(it.url, "journal")
+async def test_the_journal_lists_the_requests_in_order(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
+    async with proxy("replay", tmp_path, pace=INSTANT) as server:
+        for request in (raw_chat_request(), raw_chat_request("missing")):
+            await send_request(server.url, request)
+        journal = await _get_page(server.url, "journal")
     assert journal["requests"] == 2
     hit, miss = journal["entries"]
     assert (hit["number"], hit["status"], hit["ending"]) == (1, 200, "sent")
@@ -57,20 +57,20 @@ async def test_the_journal_tells_the_requests_in_their_order(tmp_path: Path) -> 
 
 
 async def test_looking_at_our_pages_leaves_no_trace_in_the_journal(tmp_path: Path) -> None:
-    async with proxy("replay", tmp_path) as it:
+    async with proxy("replay", tmp_path) as server:
         for page in ("health", "journal", "misses"):
-            await _get(it.url, page)
-        assert (await _get(it.url, "journal")) == {
+            await _get_page(server.url, page)
+        assert (await _get_page(server.url, "journal")) == {
             "requests": 0, "entries": [], "faults": [], "misses": [],
             "library": {"played": [], "recorded": [], "unused": [], "too_old": []},
         }  # fmt: skip
 
 
-async def test_misses_are_told_at_length(tmp_path: Path) -> None:
-    put(tmp_path, chat("recorded"), says("hello"))
-    async with proxy("replay", tmp_path) as it:
-        await ask(it.url, chat("asked"))
-        [miss] = (await _get(it.url, "misses"))["misses"]
+async def test_misses_are_described_in_full(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request("recorded"), text_response("hello"))
+    async with proxy("replay", tmp_path) as server:
+        await send_request(server.url, raw_chat_request("asked"))
+        [miss] = (await _get_page(server.url, "misses"))["misses"]
     assert "no cassette for POST /v1/chat/completions" in miss["text"]
     assert '$.messages[0].content: "asked", cassette has "recorded"' in miss["text"]
 
@@ -90,73 +90,76 @@ async def test_misses_are_told_at_length(tmp_path: Path) -> None:
 async def test_there_is_nothing_else_and_it_is_never_passed_on(
     tmp_path: Path, method: str, path: str
 ) -> None:
-    async with upstream(chunked([b"from the provider"])) as live:
-        async with proxy("record", tmp_path, live.url) as it:
-            raw = await ask(it.url, post(path, b"", method=method))
-    assert raw.status == 404
-    assert f"there is no {method} {path}" in json.loads(raw.body)["error"]
-    assert live.requests == []
-    assert cassettes(tmp_path) == []
+    async with upstream(chunked([b"from the provider"])) as provider:
+        async with proxy("record", tmp_path, provider.url) as server:
+            response = await send_request(server.url, build_http_request(path, b"", method=method))
+    assert response.status == 404
+    assert f"there is no {method} {path}" in json.loads(response.body)["error"]
+    assert provider.requests == []
+    assert load_cassettes(tmp_path) == []
 
 
 async def test_reset_rewinds_a_replay(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("one"), says("two"))
-    async with proxy("replay", tmp_path, pace=INSTANT) as it:
-        before = [(await ask(it.url, chat())).body for _ in range(2)]
-        raw = await _reset(it.url, "default")
-        after = [(await ask(it.url, chat())).body for _ in range(2)]
-    assert json.loads(raw.body) == {"session": "default", "reset": True}
-    assert before == after == bodies([says("one"), says("two")])
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), text_response("two"))
+    async with proxy("replay", tmp_path, pace=INSTANT) as server:
+        before = [(await send_request(server.url, raw_chat_request())).body for _ in range(2)]
+        response = await _reset_session(server.url, "default")
+        after = [(await send_request(server.url, raw_chat_request())).body for _ in range(2)]
+    assert json.loads(response.body) == {"session": "default", "reset": True}
+    assert before == after == response_bodies([text_response("one"), text_response("two")])
 
 
 async def test_reset_rewinds_that_session_alone(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("one"), says("two"))
-    scoped = {name: chat(path=f"/@{name}/v1/chat/completions") for name in "ab"}
-    async with proxy("replay", tmp_path, pace=INSTANT) as it:
+    write_cassettes(tmp_path, raw_chat_request(), text_response("one"), text_response("two"))
+    scoped = {name: raw_chat_request(path=f"/@{name}/v1/chat/completions") for name in "ab"}
+    async with proxy("replay", tmp_path, pace=INSTANT) as server:
         for name in "ab":
-            await ask(it.url, scoped[name])
-        await _reset(it.url, "a")
-        got = [(await ask(it.url, scoped[name])).body for name in "ab"]
-    assert got == bodies([says("one"), says("two")])
+            await send_request(server.url, scoped[name])
+        await _reset_session(server.url, "a")
+        received = [(await send_request(server.url, scoped[name])).body for name in "ab"]
+    assert received == response_bodies([text_response("one"), text_response("two")])
 
 
-async def test_reset_lets_auto_begin_with_the_first_take_again(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("on disk"))
-    async with proxy("auto", tmp_path, pace=INSTANT) as it:
-        first = await ask(it.url, chat())
-        await _reset(it.url, "default")
-        again = await ask(it.url, chat())
-    assert first.body == again.body == bodies([says("on disk")])[0]
+async def test_reset_restarts_auto_at_the_first_take(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request(), text_response("on disk"))
+    async with proxy("auto", tmp_path, pace=INSTANT) as server:
+        first = await send_request(server.url, raw_chat_request())
+        await _reset_session(server.url, "default")
+        again = await send_request(server.url, raw_chat_request())
+    assert first.body == again.body == response_bodies([text_response("on disk")])[0]
 
 
 async def test_reset_destroys_nothing_that_a_recording_run_has_kept(tmp_path: Path) -> None:
     texts = ["one", "two", "three"]
-    scripts = [chunked(bodies([says(text)])) for text in texts]
-    async with upstream(*scripts) as live, proxy("record", tmp_path, live.url) as it:
+    scripts = [chunked(response_bodies([text_response(text)])) for text in texts]
+    async with upstream(*scripts) as provider, proxy("record", tmp_path, provider.url) as server:
         for _ in texts:
-            await ask(it.url, chat())
-            await _reset(it.url, "default")
-    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies(
-        [says(text) for text in texts]
+            await send_request(server.url, raw_chat_request())
+            await _reset_session(server.url, "default")
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+        [text_response(text) for text in texts]
     )
 
 
 async def test_a_long_journal_is_written_by_a_thread_and_keeps_the_latest_of_each_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dump = control._serialize_lists
+    serialize = control._serialize_document
     threads: list[int] = []
 
-    def seen(document: Mapping[str, Any]) -> bytes:
+    def record_thread(document: Mapping[str, Any]) -> bytes:
         threads.append(threading.get_ident())
-        return dump(document)
+        return serialize(document)
 
-    monkeypatch.setattr(control, "_serialize_lists", seen)
-    async with proxy("replay", tmp_path) as it:
+    monkeypatch.setattr(control, "_serialize_document", record_thread)
+    async with proxy("replay", tmp_path) as server:
         for number in range(10_001):
-            it.journal.open_entry("s", "POST", f"/{number}").status = 200
-            it.journal.add_miss(MissReport(text=f"miss {number}"))
-        journal, misses = await _get(it.url, "journal"), await _get(it.url, "misses")
+            server.journal.open_entry("s", "POST", f"/{number}").status = 200
+            server.journal.add_miss(MissReport(text=f"miss {number}"))
+        journal, misses = (
+            await _get_page(server.url, "journal"),
+            await _get_page(server.url, "misses"),
+        )
     assert len(threads) == 2
     assert threading.get_ident() not in threads
     assert journal["requests"] == 10_001
@@ -166,18 +169,18 @@ async def test_a_long_journal_is_written_by_a_thread_and_keeps_the_latest_of_eac
     ]
 
 
-async def test_what_a_thread_writes_of_the_journal_does_not_change_under_its_hands(
+async def test_the_journal_snapshot_does_not_change_while_a_thread_serializes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dump = control._serialize_lists
+    serialize = control._serialize_document
 
-    async with proxy("replay", tmp_path) as it:
-        entry = it.journal.open_entry("s", "POST", "/asked")
+    async with proxy("replay", tmp_path) as server:
+        entry = server.journal.open_entry("s", "POST", "/asked")
 
-        def later(document: Mapping[str, Any]) -> bytes:
+        def serialize_later(document: Mapping[str, Any]) -> bytes:
             entry.path, entry.status = "/changed", 200
-            return dump(document)
+            return serialize(document)
 
-        monkeypatch.setattr(control, "_serialize_lists", later)
-        [told] = (await _get(it.url, "journal"))["entries"]
-    assert (told["path"], told["status"]) == ("/asked", 0)
+        monkeypatch.setattr(control, "_serialize_document", serialize_later)
+        [entry_json] = (await _get_page(server.url, "journal"))["entries"]
+    assert (entry_json["path"], entry_json["status"]) == ("/asked", 0)

@@ -1,4 +1,4 @@
-"""What a request asks, read from every dialect: the same conversation, as far as it has words."""
+"""Requests decoded from every dialect: the same conversation, as far as the dialect can say it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conversation_requests import (
-    ANSWER,
+    ANSWER_SCHEMA,
     ARGUMENTS,
-    CHAT,
-    CITY,
-    SAID,
-    SEAL,
-    SYSTEM,
-    TOLD,
-    WRAPPED,
-    chat,
-    claude,
-    cohere,
-    converse,
-    gemini,
-    generate,
-    interaction,
-    invoke,
-    ollama,
-    responses,
+    CHAT_BODY,
+    CHAT_TOOLS,
+    CITY_SCHEMA,
+    CONVERSATION_CASES,
+    SIGNATURE,
+    SYSTEM_MESSAGE,
+    TOOL_DESCRIPTION,
+    anthropic_request,
+    chat_request,
+    cohere_request,
+    converse_request,
+    gemini_request,
+    generate_request,
+    interaction_request,
+    invoke_request,
+    ollama_request,
+    responses_request,
 )
-from dialect_manners import MANNERS, asking
+from dialect_manners import MANNERS, json_request
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.dialects import find_dialect
@@ -41,71 +41,76 @@ from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Media, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 
-def said(request: Request) -> Conversation:
-    """What the request asks."""
+def decode_conversation(request: Request) -> Conversation:
+    """The conversation that the request holds."""
     conversation = find_dialect(request).decode_request(request)
     assert conversation is not None
     return conversation
 
 
-def apart(conversation: Conversation) -> Conversation:
-    """The conversation with its system prompt where it is kept by itself."""
-    spoken = tuple(message for message in conversation.messages if message.role != "system")
-    return replace(conversation, messages=spoken)
+def without_system_messages(conversation: Conversation) -> Conversation:
+    """The conversation without system messages; `system` keeps the system prompt."""
+    messages = tuple(message for message in conversation.messages if message.role != "system")
+    return replace(conversation, messages=messages)
 
 
 @pytest.mark.shows("000-24", "000-29", "000-31", "000-42")
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", CONVERSATION_CASES)
 def test_the_same_is_read_from_every_dialect(name: str) -> None:
-    request, told = SAID[name]
+    request, expected = CONVERSATION_CASES[name]
 
     assert name.startswith(find_dialect(request).name) or name == "vertex"
-    assert replace(apart(said(request)), is_stored_by_provider=False) == told
+    assert (
+        replace(without_system_messages(decode_conversation(request)), is_stored_by_provider=False)
+        == expected
+    )
 
 
-def test_every_dialect_that_says_turns_is_asked_for_them() -> None:
-    asked = {find_dialect(request).name for request, _ in SAID.values()}
+def test_every_chat_dialect_has_a_case() -> None:
+    dialect_names = {find_dialect(request).name for request, _ in CONVERSATION_CASES.values()}
 
-    assert asked | {"openai-completions"} == set(dialects.chat_dialects())
+    assert dialect_names | {"openai-completions"} == set(dialects.chat_dialects())
 
 
-def test_a_conversation_counts_its_turns_and_knows_what_was_said() -> None:
-    told = said(chat(**CHAT))
+def test_a_conversation_counts_its_turns_and_gives_texts_and_results() -> None:
+    conversation = decode_conversation(chat_request(**CHAT_BODY))
 
-    assert told.messages[0] == RequestMessage("system", (Text("Be brief."),))
-    assert (told.turn, told.first_user_text, told.last_user_text) == (
+    assert conversation.messages[0] == RequestMessage("system", (Text("Be brief."),))
+    assert (conversation.turn, conversation.first_user_text, conversation.last_user_text) == (
         2, "Weather in Rome?\nPlease.", "Warm?",
     )  # fmt: skip
-    assert told.results == (ToolResult("call_1", "21 °C", "weather"),)
+    assert conversation.results == (ToolResult("call_1", "21 °C", "weather"),)
 
 
-PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
+PROMPT_CASES: Final[Mapping[str, tuple[Request, Conversation]]] = {
     "openai-completions": (
-        asking("/v1/completions", prompt="Once", suffix="end", temperature=0, top_p=1),
+        json_request("/v1/completions", prompt="Once", suffix="end", temperature=0, top_p=1),
         Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0, top_p=1),
     ),
     "openai-completions, several": (
-        asking("/v1/completions", prompt=["Once", "upon"]),
+        json_request("/v1/completions", prompt=["Once", "upon"]),
         Conversation((RequestMessage("user", (Text("Once"), Text("upon"))),)),
     ),
     "openai-completions, tokens": (
-        asking("/v1/completions", prompt=[1, 2]),
+        json_request("/v1/completions", prompt=[1, 2]),
         Conversation((RequestMessage("user", ()),)),
     ),
     "openai-responses": (
-        responses(input="Once"),
+        responses_request(input="Once"),
         Conversation((RequestMessage("user", (Text("Once"),)),)),
     ),
     "gemini-interactions": (
-        interaction(input=[{"type": "text", "text": "Once"}, {"type": "text", "text": "upon"}]),
+        interaction_request(
+            input=[{"type": "text", "text": "Once"}, {"type": "text", "text": "upon"}]
+        ),
         Conversation((RequestMessage("user", (Text("Once"), Text("upon"))),)),
     ),
     "anthropic": (
-        asking("/v1/complete", prompt="Once"),
+        json_request("/v1/complete", prompt="Once"),
         Conversation((RequestMessage("user", (Text("Once"),)),)),
     ),
     "anthropic, speakers": (
-        asking(
+        json_request(
             "/v1/complete",
             prompt="Be brief.\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: Who?\n\nAssistant:",
         ),
@@ -119,7 +124,9 @@ PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
         ),
     ),
     "ollama": (
-        generate(prompt="Once", system="Be brief.", images=["aGk="], options={"temperature": 1}),
+        generate_request(
+            prompt="Once", system="Be brief.", images=["aGk="], options={"temperature": 1}
+        ),
         Conversation(
             (RequestMessage("user", (Text("Once"), Media("image/*", base64="aGk="))),),
             system="Be brief.",
@@ -127,11 +134,11 @@ PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
         ),
     ),
     "cohere": (
-        asking("/v1/generate", prompt="Once", p=0.5, num_generations=2),
+        json_request("/v1/generate", prompt="Once", p=0.5, num_generations=2),
         Conversation((RequestMessage("user", (Text("Once"),)),), top_p=0.5),
     ),
     "titan": (
-        invoke(
+        invoke_request(
             "amazon.titan-text-lite-v1",
             inputText="Once",
             textGenerationConfig={"temperature": 0, "topP": 0.9},
@@ -139,21 +146,23 @@ PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
         Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0, top_p=0.9),
     ),
     "llama": (
-        invoke("meta.llama3-1-8b-instruct-v1%3A0", prompt="Once", temperature=0.5, top_p=0.9),
+        invoke_request(
+            "meta.llama3-1-8b-instruct-v1%3A0", prompt="Once", temperature=0.5, top_p=0.9
+        ),
         Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0.5, top_p=0.9),
     ),
 }
 
 
-@pytest.mark.parametrize("name", PROMPTS)
-def test_a_prompt_is_what_a_user_says(name: str) -> None:
-    request, told = PROMPTS[name]
+@pytest.mark.parametrize("name", PROMPT_CASES)
+def test_a_prompt_is_a_user_message(name: str) -> None:
+    request, expected = PROMPT_CASES[name]
 
-    assert replace(said(request), is_stored_by_provider=False) == told
+    assert replace(decode_conversation(request), is_stored_by_provider=False) == expected
 
 
-def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
-    request = asking(
+def test_version_1_of_cohere_has_a_history_beside_the_current_message() -> None:
+    request = json_request(
         "/v1/chat",
         preamble="Be brief.",
         chat_history=[
@@ -169,14 +178,14 @@ def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
         tools=[
             {
                 "name": "weather",
-                "description": TOLD,
+                "description": TOOL_DESCRIPTION,
                 "parameter_definitions": {"city": {"type": "str", "required": True}},
             }
         ],
         conversation_id="c1",
     )
 
-    assert said(request) == Conversation(
+    assert decode_conversation(request) == Conversation(
         (
             RequestMessage("user", (Text("Weather?"),)),
             RequestMessage("assistant", (Text("One moment."), ToolCall("", "weather", ARGUMENTS))),
@@ -186,7 +195,7 @@ def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
         tools=(
             ToolDefinition(
                 "weather",
-                TOLD,
+                TOOL_DESCRIPTION,
                 {
                     "type": "object",
                     "properties": {"city": {"type": "string", "description": ""}},
@@ -199,8 +208,8 @@ def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
 
 
 @pytest.mark.shows("000-29")
-def test_all_that_the_model_made_at_once_is_one_turn_of_a_response() -> None:
-    request = responses(
+def test_consecutive_items_of_the_model_are_one_turn_of_a_response() -> None:
+    request = responses_request(
         input=[
             {"role": "user", "content": "Hi"},
             {"type": "item_reference", "id": "rs_1"},
@@ -215,20 +224,24 @@ def test_all_that_the_model_made_at_once_is_one_turn_of_a_response() -> None:
         ]
     )
 
-    assert said(request).messages == (
+    assert decode_conversation(request).messages == (
         RequestMessage("user", (Text("Hi"),)),
         RequestMessage("assistant", (ToolCall("ws_1", "web_search", ""), Refusal("No."))),
         RequestMessage("user", (Text("Why?"),)),
         RequestMessage("assistant", (ToolCall("c1", "sh", "ls"), ToolCall("c2", "sh", "cd"))),
         RequestMessage("tool", (ToolResult("c1", "a", "sh"), ToolResult("c2", "", "sh"))),
     )
-    assert said(request).turn == 3
+    assert decode_conversation(request).turn == 3
 
 
 @pytest.mark.shows("000-29")
-@pytest.mark.parametrize("two", [chat, ollama, cohere, claude])
-def test_two_messages_of_the_model_are_two_turns_where_messages_have_roles(two: Any) -> None:
-    request = two(
+@pytest.mark.parametrize(
+    "build_request", [chat_request, ollama_request, cohere_request, anthropic_request]
+)
+def test_two_messages_of_the_model_are_two_turns_where_messages_have_roles(
+    build_request: Any,
+) -> None:
+    request = build_request(
         messages=[
             {"role": "user", "content": "Hi"},
             {"role": "assistant", "content": "a"},
@@ -236,180 +249,211 @@ def test_two_messages_of_the_model_are_two_turns_where_messages_have_roles(two: 
         ]
     )
 
-    assert said(request).turn == 3
+    assert decode_conversation(request).turn == 3
 
 
 def test_results_of_one_turn_stand_in_one_message_however_they_are_sent() -> None:
-    each = [{"role": "tool", "tool_call_id": item, "content": item} for item in ("a", "b")]
-    blocks = [{"type": "tool_result", "tool_use_id": item, "content": item} for item in ("a", "b")]
-    told = (RequestMessage("tool", (ToolResult("a", "a"), ToolResult("b", "b"))),)
+    each = [{"role": "tool", "tool_call_id": call_id, "content": call_id} for call_id in ("a", "b")]
+    blocks = [
+        {"type": "tool_result", "tool_use_id": call_id, "content": call_id}
+        for call_id in ("a", "b")
+    ]
+    expected = (RequestMessage("tool", (ToolResult("a", "a"), ToolResult("b", "b"))),)
 
-    assert said(chat(messages=each)).messages == told
-    assert said(claude(messages=[{"role": "user", "content": blocks}])).messages == told
+    assert decode_conversation(chat_request(messages=each)).messages == expected
+    assert (
+        decode_conversation(
+            anthropic_request(messages=[{"role": "user", "content": blocks}])
+        ).messages
+        == expected
+    )
 
 
-def test_results_beside_words_are_said_by_the_user() -> None:
+def test_results_beside_text_form_a_user_message() -> None:
     blocks = [
         {"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": True},
         {"type": "text", "text": "Go on."},
     ]
 
-    assert said(claude(messages=[{"role": "user", "content": blocks}])).messages == (
-        RequestMessage("user", (ToolResult("a", "no", failed=True), Text("Go on."))),
-    )
+    assert decode_conversation(
+        anthropic_request(messages=[{"role": "user", "content": blocks}])
+    ).messages == (RequestMessage("user", (ToolResult("a", "no", failed=True), Text("Go on."))),)
 
 
 @pytest.mark.shows("000-89")
-def test_sealed_thoughts_keep_their_seals() -> None:
-    thoughts = [
+def test_signed_reasoning_keeps_its_signatures() -> None:
+    thinking_blocks = [
         {"type": "thinking", "thinking": "a", "signature": ""},
-        {"type": "thinking", "thinking": "b", "signature": SEAL},
+        {"type": "thinking", "thinking": "b", "signature": SIGNATURE},
         {"type": "redacted_thinking", "data": "xyz"},
     ]
 
-    assert said(claude(messages=[{"role": "assistant", "content": thoughts}])).messages == (
+    assert decode_conversation(
+        anthropic_request(messages=[{"role": "assistant", "content": thinking_blocks}])
+    ).messages == (
         RequestMessage(
-            "assistant", (Reasoning("a"), Reasoning("b", SEAL), Reasoning(redacted="xyz"))
+            "assistant", (Reasoning("a"), Reasoning("b", SIGNATURE), Reasoning(redacted="xyz"))
         ),
     )
 
 
-def test_images_are_media_and_say_nothing() -> None:
+def test_images_are_media_without_text() -> None:
     address, data = "https://example.com/a.png", "data:image/png;base64,aGk="
     inline = (Media("image/png", base64="aGk="), Text("What?"))
     source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
-    words, user = {"type": "text", "text": "What?"}, {"role": "user"}
-    request = chat(
+    text_block, user = {"type": "text", "text": "What?"}, {"role": "user"}
+    request = chat_request(
         messages=[
-            {"content": [{"type": "image_url", "image_url": {"url": item}}, words], **user}
-            for item in (address, data)
+            {"content": [{"type": "image_url", "image_url": {"url": url}}, text_block], **user}
+            for url in (address, data)
         ]
     )
 
-    assert said(request).messages == (
+    assert decode_conversation(request).messages == (
         RequestMessage("user", (Media("image/*", url=address), Text("What?"))),
         RequestMessage("user", inline),
     )
-    assert said(request).first_user_text == "What?"
-    for other in (
-        claude(messages=[{"content": [{"type": "image", "source": source}, words], **user}]),
-        responses(
-            input=[{"content": [{"type": "input_image", "image_url": data}, words], **user}]
+    assert decode_conversation(request).first_user_text == "What?"
+    for other_request in (
+        anthropic_request(
+            messages=[{"content": [{"type": "image", "source": source}, text_block], **user}]
         ),
-        gemini(
+        responses_request(
+            input=[{"content": [{"type": "input_image", "image_url": data}, text_block], **user}]
+        ),
+        gemini_request(
             contents=[
-                {"parts": [{"inlineData": {"mimeType": "image/png", "data": "aGk="}},
-                           {"text": "What?"}]}
+                {
+                    "parts": [
+                        {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+                        {"text": "What?"},
+                    ]
+                }
             ]
         ),
-    ):  # fmt: skip
-        assert said(other).messages == (RequestMessage("user", inline),)
+    ):
+        assert decode_conversation(other_request).messages == (RequestMessage("user", inline),)
 
 
-REASONS: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
+REASONING_SWITCHES: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
     "openai-chat": (
         [
-            chat(reasoning_effort="minimal"),
-            chat(reasoning={"effort": "high"}),
-            chat(reasoning={"max_tokens": 9}),
-            chat(thinking={"type": "enabled"}),
-            chat(enable_thinking=True),
+            chat_request(reasoning_effort="minimal"),
+            chat_request(reasoning={"effort": "high"}),
+            chat_request(reasoning={"max_tokens": 9}),
+            chat_request(thinking={"type": "enabled"}),
+            chat_request(enable_thinking=True),
         ],
         [
-            chat(reasoning_effort="none"),
-            chat(reasoning_effort=None),
-            chat(reasoning={"effort": "none"}),
-            chat(reasoning={"enabled": False}),
-            chat(thinking={"type": "disabled"}),
-            chat(enable_thinking=False),
+            chat_request(reasoning_effort="none"),
+            chat_request(reasoning_effort=None),
+            chat_request(reasoning={"effort": "none"}),
+            chat_request(reasoning={"enabled": False}),
+            chat_request(thinking={"type": "disabled"}),
+            chat_request(enable_thinking=False),
         ],
     ),
     "openai-responses": (
-        [responses(reasoning={"effort": "low"})],
+        [responses_request(reasoning={"effort": "low"})],
         [
-            responses(reasoning={"effort": "none"}),
-            responses(reasoning={"effort": None, "summary": "auto"}),
-            responses(reasoning=None),
+            responses_request(reasoning={"effort": "none"}),
+            responses_request(reasoning={"effort": None, "summary": "auto"}),
+            responses_request(reasoning=None),
         ],
     ),
     "anthropic": (
-        [claude(thinking={"type": "enabled", "budget_tokens": 1024})],
-        [claude(thinking={"type": "disabled"}), claude(thinking=None)],
+        [anthropic_request(thinking={"type": "enabled", "budget_tokens": 1024})],
+        [anthropic_request(thinking={"type": "disabled"}), anthropic_request(thinking=None)],
     ),
     "gemini": (
         [
-            gemini(generationConfig={"thinkingConfig": item})
-            for item in ({"thinkingBudget": -1}, {"thinkingLevel": "LOW"}, {"thinkingBudget": None})
+            gemini_request(generationConfig={"thinkingConfig": thinking_config})
+            for thinking_config in (
+                {"thinkingBudget": -1},
+                {"thinkingLevel": "LOW"},
+                {"thinkingBudget": None},
+            )
         ],
         [
-            gemini(generationConfig={"thinkingConfig": item})
-            for item in ({"thinkingBudget": 0}, None)
+            gemini_request(generationConfig={"thinkingConfig": thinking_config})
+            for thinking_config in ({"thinkingBudget": 0}, None)
         ],
     ),
     "gemini-interactions": (
-        [interaction(generation_config={"thinking_level": "minimal"})],
-        [interaction(generation_config={"thinking_summaries": "auto"})],
+        [interaction_request(generation_config={"thinking_level": "minimal"})],
+        [interaction_request(generation_config={"thinking_summaries": "auto"})],
     ),
     "ollama": (
-        [generate(think=True), generate(think="high")],
-        [generate(think=False), generate(think=None), generate()],
+        [generate_request(think=True), generate_request(think="high")],
+        [generate_request(think=False), generate_request(think=None), generate_request()],
     ),
-    "cohere": ([cohere(thinking={"type": "enabled"})], [cohere(thinking={"type": "disabled"})]),
+    "cohere": (
+        [cohere_request(thinking={"type": "enabled"})],
+        [cohere_request(thinking={"type": "disabled"})],
+    ),
     "bedrock": (
         [
-            converse(additionalModelRequestFields={"reasoning_config": {"type": "enabled"}}),
-            invoke("us.amazon.nova-2-lite-v1%3A0", reasoningConfig={"type": "enabled"}),
-            invoke("openai.gpt-oss-120b-1%3A0", reasoning_effort="low"),
+            converse_request(
+                additionalModelRequestFields={"reasoning_config": {"type": "enabled"}}
+            ),
+            invoke_request("us.amazon.nova-2-lite-v1%3A0", reasoningConfig={"type": "enabled"}),
+            invoke_request("openai.gpt-oss-120b-1%3A0", reasoning_effort="low"),
         ],
-        [converse(additionalModelRequestFields={"thinking": {"type": "disabled"}})],
+        [converse_request(additionalModelRequestFields={"thinking": {"type": "disabled"}})],
     ),
 }
 
 
 @pytest.mark.shows("000-49")
-@pytest.mark.parametrize("name", REASONS)
+@pytest.mark.parametrize("name", REASONING_SWITCHES)
 def test_reasoning_is_on_where_its_switch_is_there_and_not_off(name: str) -> None:
-    on, off = REASONS[name]
+    on, off = REASONING_SWITCHES[name]
 
-    assert {find_dialect(item).name for item in (*on, *off)} == {name}
-    assert [said(item).reasoning_enabled for item in on] == [True] * len(on)
-    assert [said(item).reasoning_enabled for item in off] == [False] * len(off)
+    assert {find_dialect(request).name for request in (*on, *off)} == {name}
+    assert [decode_conversation(request).reasoning_enabled for request in on] == [True] * len(on)
+    assert [decode_conversation(request).reasoning_enabled for request in off] == [False] * len(off)
 
 
 @pytest.mark.shows("000-45")
 @pytest.mark.parametrize(
-    ("sent", "told"), [(1, 1), (1.0, 1.0), (0, 0), (True, None), ("1", None), (None, None)]
+    ("sent", "expected"), [(1, 1), (1.0, 1.0), (0, 0), (True, None), ("1", None), (None, None)]
 )
-def test_numbers_are_told_as_they_were_sent(sent: Json, told: float | None) -> None:
-    heat = said(chat(temperature=sent)).temperature
+def test_numbers_are_decoded_as_sent(sent: Json, expected: float | None) -> None:
+    temperature = decode_conversation(chat_request(temperature=sent)).temperature
 
-    assert (heat, type(heat)) == (told, type(told))
+    assert (temperature, type(temperature)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "expected"),
     [
-        (chat(response_format={"type": "json_object"}), {}),
-        (chat(response_format={"type": "json_object", "schema": ANSWER}), ANSWER),
-        (chat(response_format={"type": "text"}), None),
-        (chat(response_format={"type": "json_schema", "json_schema": {"schema": "?"}}), {}),
-        (responses(text={"format": {"type": "json_object"}}), {}),
-        (responses(text={"format": {"type": "text"}}), None),
-        (claude(output_format={"type": "json_schema", "schema": ANSWER}), ANSWER),
-        (gemini(generationConfig={"responseMimeType": "application/json"}), {}),
-        (gemini(generationConfig={"responseMimeType": "text/plain"}), None),
-        (interaction(response_mime_type="application/json"), {}),
-        (interaction(response_format=ANSWER), ANSWER),
-        (interaction(response_format=[{"type": "audio"}]), None),
-        (generate(format="json"), {}),
-        (generate(format=""), None),
-        (cohere(response_format={"type": "json_object"}), {}),
-        (converse(outputConfig={"effort": "low"}), None),
+        (chat_request(response_format={"type": "json_object"}), {}),
+        (
+            chat_request(response_format={"type": "json_object", "schema": ANSWER_SCHEMA}),
+            ANSWER_SCHEMA,
+        ),
+        (chat_request(response_format={"type": "text"}), None),
+        (chat_request(response_format={"type": "json_schema", "json_schema": {"schema": "?"}}), {}),
+        (responses_request(text={"format": {"type": "json_object"}}), {}),
+        (responses_request(text={"format": {"type": "text"}}), None),
+        (
+            anthropic_request(output_format={"type": "json_schema", "schema": ANSWER_SCHEMA}),
+            ANSWER_SCHEMA,
+        ),
+        (gemini_request(generationConfig={"responseMimeType": "application/json"}), {}),
+        (gemini_request(generationConfig={"responseMimeType": "text/plain"}), None),
+        (interaction_request(response_mime_type="application/json"), {}),
+        (interaction_request(response_format=ANSWER_SCHEMA), ANSWER_SCHEMA),
+        (interaction_request(response_format=[{"type": "audio"}]), None),
+        (generate_request(format="json"), {}),
+        (generate_request(format=""), None),
+        (cohere_request(response_format={"type": "json_object"}), {}),
+        (converse_request(outputConfig={"effort": "low"}), None),
     ],
-    ids=lambda it: it.body.decode() if isinstance(it, Request) else "",
+    ids=lambda value: value.body.decode() if isinstance(value, Request) else "",
 )
-def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> None:
-    assert said(request_).response_schema == told
+def test_the_response_format_is_decoded_as_a_schema(request_: Request, expected: Json) -> None:
+    assert decode_conversation(request_).response_schema == expected
 
 
 @pytest.mark.shows("000-42")
@@ -417,9 +461,9 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
     ("request_", "names"),
     [
         (
-            chat(
+            chat_request(
                 tools=[
-                    *WRAPPED,
+                    *CHAT_TOOLS,
                     {"type": "custom", "custom": {"name": "sh"}},
                     {"type": "browser_search"},
                     {"type": "function", "function": {}},
@@ -429,7 +473,7 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
             ["weather", "sh", "browser_search", "old"],
         ),
         (
-            responses(
+            responses_request(
                 input=[
                     {
                         "type": "additional_tools",
@@ -452,9 +496,9 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
             ["weather", "sh", "web_search", "mcp", "find", "late"],
         ),
         (
-            claude(
+            anthropic_request(
                 tools=[
-                    {"name": "weather", "input_schema": CITY},
+                    {"name": "weather", "input_schema": CITY_SCHEMA},
                     {"type": "web_search_20260318", "name": "web_search"},
                     {"type": "mcp_toolset", "mcp_server_name": "s"},
                 ]
@@ -462,7 +506,7 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
             ["weather", "web_search", "mcp_toolset"],
         ),
         (
-            gemini(
+            gemini_request(
                 tools=[
                     {"functionDeclarations": [{"name": "a"}, {"name": "b"}]},
                     {"google_search": {}, "functionDeclarations": [{"name": "c"}]},
@@ -471,7 +515,7 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
             ["a", "b", "c", "googleSearch"],
         ),
         (
-            converse(
+            converse_request(
                 toolConfig={
                     "tools": [
                         {"toolSpec": {"name": "weather"}},
@@ -483,15 +527,15 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
             ["weather", "nova_grounding"],
         ),
     ],
-    ids=lambda it: find_dialect(it).name if isinstance(it, Request) else "",
+    ids=lambda value: find_dialect(value).name if isinstance(value, Request) else "",
 )
 def test_tools_are_known_by_their_names_and_built_in_ones_by_their_types(
     request_: Request, names: list[str]
 ) -> None:
-    assert [tool.name for tool in said(request_).tools] == names
+    assert [tool.name for tool in decode_conversation(request_).tools] == names
 
 
-def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
+def test_a_schema_in_googles_own_notation_is_decoded_as_json_schema() -> None:
     schema = {
         "type": "ARRAY",
         "min_items": "1",
@@ -502,7 +546,9 @@ def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
         },
     }
 
-    assert said(gemini(generationConfig={"responseSchema": schema})).response_schema == {
+    assert decode_conversation(
+        gemini_request(generationConfig={"responseSchema": schema})
+    ).response_schema == {
         "type": "array",
         "minItems": 1,
         "items": {
@@ -514,86 +560,93 @@ def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "is_kept"),
+    ("request_", "is_stored"),
     [
-        (responses(input=""), True),
-        (responses(input="", store=False), False),
-        (interaction(input=""), True),
-        (interaction(input="", store=False), False),
-        (chat(), False),
+        (responses_request(input=""), True),
+        (responses_request(input="", store=False), False),
+        (interaction_request(input=""), True),
+        (interaction_request(input="", store=False), False),
+        (chat_request(), False),
     ],
 )
-def test_some_providers_keep_answers_unless_they_are_told_not_to(
-    request_: Request, is_kept: bool
-) -> None:
-    assert said(request_).is_stored_by_provider is is_kept
+def test_some_providers_store_responses_by_default(request_: Request, is_stored: bool) -> None:
+    assert decode_conversation(request_).is_stored_by_provider is is_stored
 
 
 @pytest.mark.shows("000-29")
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "expected"),
     [
-        (responses(input="", previous_response_id="resp_1"), ("resp_1", "")),
-        (responses(input="", conversation="conv_1"), ("", "conv_1")),
-        (responses(input="", conversation={"id": "conv_1"}), ("", "conv_1")),
-        (interaction(input="", previous_interaction_id="int_1"), ("int_1", "")),
-        (chat(), ("", "")),
+        (responses_request(input="", previous_response_id="resp_1"), ("resp_1", "")),
+        (responses_request(input="", conversation="conv_1"), ("", "conv_1")),
+        (responses_request(input="", conversation={"id": "conv_1"}), ("", "conv_1")),
+        (interaction_request(input="", previous_interaction_id="int_1"), ("int_1", "")),
+        (chat_request(), ("", "")),
     ],
 )
-def test_what_goes_on_is_named(request_: Request, told: tuple[str, str]) -> None:
-    assert (said(request_).previous_response_id, said(request_).stored_conversation_id) == told
+def test_the_continued_response_or_conversation_is_decoded(
+    request_: Request, expected: tuple[str, str]
+) -> None:
+    assert (
+        decode_conversation(request_).previous_response_id,
+        decode_conversation(request_).stored_conversation_id,
+    ) == expected
 
 
 @pytest.mark.shows("000-31")
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "expected"),
     [
-        (chat(messages=[{"role": "developer", "content": "a"}, SYSTEM]), "a"),
-        (responses(input=[{"role": "developer", "content": "a"}]), "a"),
-        (responses(instructions="a", input=[{"role": "system", "content": "b"}]), "a"),
-        (claude(system="a"), "a"),
+        (chat_request(messages=[{"role": "developer", "content": "a"}, SYSTEM_MESSAGE]), "a"),
+        (responses_request(input=[{"role": "developer", "content": "a"}]), "a"),
+        (responses_request(instructions="a", input=[{"role": "system", "content": "b"}]), "a"),
+        (anthropic_request(system="a"), "a"),
         (
-            claude(system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+            anthropic_request(
+                system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+            ),
             "a\nb",
         ),
-        (gemini(systemInstruction="a"), "a"),
-        (gemini(contents=[]), ""),
+        (gemini_request(systemInstruction="a"), "a"),
+        (gemini_request(contents=[]), ""),
     ],
 )
-def test_the_system_prompt_is_the_first_one(request_: Request, told: str) -> None:
-    assert said(request_).system == told
+def test_the_system_prompt_is_the_first_one(request_: Request, expected: str) -> None:
+    assert decode_conversation(request_).system == expected
 
 
-NO_TURN: Final = (
-    asking("/v1/chat/completions"),
+NON_TURN_REQUESTS: Final = (
+    json_request("/v1/chat/completions"),
     Request("POST", "/v1/chat/completions", "", (), b"no JSON"),
     Request("GET", "/v1/responses/r", "", (), b""),
-    asking("/v1/responses/input_tokens", input="Hi"),
-    asking("/v1/responses/r/cancel", input="Hi"),
-    asking("/v1/messages/count_tokens", messages=[]),
+    json_request("/v1/responses/input_tokens", input="Hi"),
+    json_request("/v1/responses/r/cancel", input="Hi"),
+    json_request("/v1/messages/count_tokens", messages=[]),
     Request("GET", "/v1/models", "", (("anthropic-version", "2026-10-21"),), b"{}"),
-    asking("/v1beta/models/m:countTokens", contents=[]),
-    asking("/v1beta/models/m:embedContent", content={}),
-    asking("/v1beta/interactions/i/cancel", input="Hi"),
-    asking("/api/chat", model="m", messages=[]),
-    asking("/api/generate", model="m"),
-    asking("/api/embed", model="m", input="Hi"),
-    asking("/v2/embed", texts=["Hi"]),
-    asking("/model/m/count-tokens", input={}),
-    asking("/model/amazon.titan-embed-text-v2/invoke", inputText="Hi"),
-    asking("/v1/embeddings", input="Hi"),
-    asking("/anything", messages=[{"role": "user", "content": "Hi"}]),
+    json_request("/v1beta/models/m:countTokens", contents=[]),
+    json_request("/v1beta/models/m:embedContent", content={}),
+    json_request("/v1beta/interactions/i/cancel", input="Hi"),
+    json_request("/api/chat", model="m", messages=[]),
+    json_request("/api/generate", model="m"),
+    json_request("/api/embed", model="m", input="Hi"),
+    json_request("/v2/embed", texts=["Hi"]),
+    json_request("/model/m/count-tokens", input={}),
+    json_request("/model/amazon.titan-embed-text-v2/invoke", inputText="Hi"),
+    json_request("/v1/embeddings", input="Hi"),
+    json_request("/anything", messages=[{"role": "user", "content": "Hi"}]),
 )
 
 
-@pytest.mark.parametrize("request_", NO_TURN, ids=lambda it: f"{it.method} {it.path}")
-def test_nothing_is_read_where_no_turn_is_asked_for(request_: Request) -> None:
+@pytest.mark.parametrize(
+    "request_", NON_TURN_REQUESTS, ids=lambda request: f"{request.method} {request.path}"
+)
+def test_a_request_for_no_turn_is_not_decoded(request_: Request) -> None:
     assert find_dialect(request_).decode_request(request_) is None
 
 
 @pytest.mark.parametrize("name", dialects.chat_dialects())
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_typical_request_asks_for_a_turn(name: str, stream: bool) -> None:
+def test_a_sample_request_asks_for_the_first_turn(name: str, stream: bool) -> None:
     dialect = dialects.dialect_named(name)
 
     conversation = dialect.decode_request(dialect.sample_request("m", stream=stream))
@@ -602,7 +655,7 @@ def test_a_typical_request_asks_for_a_turn(name: str, stream: bool) -> None:
     assert conversation.turn == 1
 
 
-NAMES: Final = sorted(
+FIELD_NAMES: Final = sorted(
     {
         *("messages", "input", "contents", "prompt", "role", "content", "parts", "system", "type"),
         *("text", "image_url", "url", "source", "data", "input_audio", "file", "file_data"),
@@ -616,15 +669,19 @@ NAMES: Final = sorted(
         *("reasoning_details", "thinking_blocks", "toolUse", "document", "guardContent", "request"),
     }
 )
-VALUES: Final = (
+FIELD_VALUES: Final = (
     *("user", "assistant", "model", "system", "tool", "text", "tool_result", "tool_use", "image"),
     *("function_call", "function_call_output", "reasoning", "thinking", "refusal", "json_schema"),
     *("input_image", "web_search_call", "user_input", "function_result", "namespace", "\ud83c"),
 )
 JSON: Final[st.SearchStrategy[Json]] = st.recursive(
-    st.none() | st.booleans() | st.sampled_from(VALUES) | st.sampled_from([0, 2.5, 10**400, ""]),
+    st.none()
+    | st.booleans()
+    | st.sampled_from(FIELD_VALUES)
+    | st.sampled_from([0, 2.5, 10**400, ""]),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(FIELD_NAMES), inner, max_size=4)
     ),
     max_leaves=25,
 )
@@ -637,19 +694,19 @@ REQUESTS: Final = {
 
 @settings(max_examples=100)
 @given(
-    request=st.sampled_from([*REQUESTS.values(), *NO_TURN]),
-    body=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6),
+    request=st.sampled_from([*REQUESTS.values(), *NON_TURN_REQUESTS]),
+    body=st.dictionaries(st.sampled_from(FIELD_NAMES), JSON, max_size=6),
 )
-def test_any_body_is_read_without_a_word_of_complaint_and_can_be_written(
+def test_any_body_is_decoded_without_an_error_and_can_be_serialised(
     request: Request, body: dict[str, Json]
 ) -> None:
-    sent = replace(request, body=json.dumps(body).encode())
+    sent_request = replace(request, body=json.dumps(body).encode())
 
-    conversation = find_dialect(request).decode_request(sent)
+    conversation = find_dialect(request).decode_request(sent_request)
 
     if conversation is not None:
-        told = (conversation.messages, conversation.system, conversation.turn)
-        assert orjson.dumps(told)
+        expected = (conversation.messages, conversation.system, conversation.turn)
+        assert orjson.dumps(expected)
         assert all(tool.name for tool in conversation.tools)
 
 

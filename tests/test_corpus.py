@@ -1,7 +1,7 @@
-"""Every exchange of the corpus: recorded from an upstream that cuts it anywhere, and replayed.
+"""Every exchange of the corpus: recorded from an upstream that splits it anywhere, and replayed.
 
-Nothing of a recording may depend on where the network cut the bytes, so the upstream cuts inside
-events, inside characters, and wherever the seed of a row says.
+A recording must not depend on where the network splits the bytes, so the upstream splits inside
+events, inside characters, and at positions from the seed of the row.
 """
 
 from __future__ import annotations
@@ -16,169 +16,208 @@ from typing import Final
 import pytest
 
 from corpus import read_timings, rows
-from corpus_exchanges import Exchange, ask_all, exchanges, serving
-from in_process_proxy import cassettes, proxy
+from corpus_exchanges import Exchange, build_exchanges, send_all, upstream_script
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, header_value
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.shell.library.library import Library
-from raw_http import Raw
+from raw_http import RawResponse
 from stub_upstream import upstream
 from thoroughness import is_thorough
 
 pytestmark = pytest.mark.corpus
 
 EXPECTED: Final = Path(__file__).with_name("corpus_partial.json")
-"""Which exchanges are not complete, and why: wire, then id, then reason."""
+"""Which exchanges are incomplete, and why: wire, then id, then reason."""
 
-EXCHANGES: Final = 1449
-"""Rows of the corpus."""
+EXCHANGE_COUNT: Final = 1449
+"""The number of rows in the corpus."""
 
-EARLY: Final = 0.5
-"""ms that a replayed read may be early, which is what timers and roundings make of it."""
+EARLY_TOLERANCE_MS: Final = 0.5
+"""How early a replayed read may be, because of timers and rounding."""
 
-SPREAD: Final = 100.0
-"""ms over which a recording must stretch for its times to say anything."""
+MIN_SPREAD_MS: Final = 100.0
+"""The minimum duration of a recording for its times to be meaningful."""
 
-_UNSPLIT: Final = 32 * 1024
-"""Bytes: the socket buffers take a body of this size whole, so no chunk is cut on its way."""
+_UNSPLIT_BYTES: Final = 32 * 1024
+"""The socket buffers take a body of this size whole, so no chunk is split in transit."""
 
 
-def answered(it: Exchange, answer: Raw) -> Iterator[str]:
-    """What is wrong with an answer that a client got."""
-    content_type = header_value(it.row.head.headers, "content-type")
-    if answer.status != it.row.status:
-        yield f"status {answer.status}, not {it.row.status}"
-    if answer.body != it.row.body:
-        yield f"body of {len(answer.body)} bytes, not the {len(it.row.body)} of the row"
-    if answer.header("content-type") != content_type:
-        yield f"content type {answer.header('content-type')}, not {content_type}"
-    if answer.how != "clean":
-        yield f"ended by {answer.how}"
-    if (answer.header("transfer-encoding") == "chunked") is not it.chunked:
+def response_errors(exchange: Exchange, response: RawResponse) -> Iterator[str]:
+    """What is wrong with the response that a client received."""
+    content_type = header_value(exchange.row.head.headers, "content-type")
+    if response.status != exchange.row.status:
+        yield f"status {response.status}, not {exchange.row.status}"
+    if response.body != exchange.row.body:
+        yield f"body of {len(response.body)} bytes, not the {len(exchange.row.body)} of the row"
+    if response.header("content-type") != content_type:
+        yield f"content type {response.header('content-type')}, not {content_type}"
+    if response.ending != "clean":
+        yield f"ended by {response.ending}"
+    if (response.header("transfer-encoding") == "chunked") is not exchange.is_chunked:
         yield "framed otherwise"
 
 
-def recorded(it: Exchange, passed_on: Raw, cassette: Cassette) -> Iterator[str]:
+def cassette_errors(
+    exchange: Exchange, passed_on: RawResponse, cassette: Cassette
+) -> Iterator[str]:
     """What is wrong with the cassette."""
     reads = tuple(read.data for read in cassette.reads)
-    if cassette.body != it.row.body:
+    if cassette.body != exchange.row.body:
         yield "another body"
     if cassette.end.ending is not Ending.CLEAN:
         yield f"ending {cassette.end.ending}"
-    if it.chunked and (why := _boundaries(it.pieces, reads, len(it.row.body))):
-        yield why
-    if it.chunked and tuple(passed_on.chunks) != reads:
+    if exchange.is_chunked and (
+        reason := _boundary_error(exchange.pieces, reads, len(exchange.row.body))
+    ):
+        yield reason
+    if exchange.is_chunked and tuple(passed_on.chunks) != reads:
         yield "the client's chunks are not the reads"
     if matching.request_key(cassette.meta.provider, cassette.request) != cassette.meta.key:
         yield "the stored request does not give the key"
-    if (cassette.meta.key, cassette.meta.session) != (it.key, it.session):
+    if (cassette.meta.key, cassette.meta.session) != (exchange.key, exchange.session):
         yield "another key or session"
 
 
-def _boundaries(pieces: Sequence[bytes], reads: Sequence[bytes], size: int) -> str:
-    """Reads are pieces, but for a long body, of which the network may cut a piece in two."""
-    if size <= _UNSPLIT:
+def _boundary_error(pieces: Sequence[bytes], reads: Sequence[bytes], size: int) -> str:
+    """Reads equal pieces, except for a long body, where the network may split a piece."""
+    if size <= _UNSPLIT_BYTES:
         return "" if tuple(pieces) == tuple(reads) else f"{len(reads)} reads, {len(pieces)} pieces"
     lost = set(accumulate(map(len, pieces))) - set(accumulate(map(len, reads)))
     return f"{len(lost)} boundaries lost" if lost else ""
 
 
-def replayed(it: Exchange, answer: Raw, cassette: Cassette) -> Iterator[str]:
-    """What is wrong with the pieces of a replay."""
-    if it.chunked and answer.chunks != [read.data for read in cassette.reads]:
-        yield f"{len(answer.chunks)} chunks replayed, {len(cassette.reads)} reads recorded"
+def replay_errors(exchange: Exchange, response: RawResponse, cassette: Cassette) -> Iterator[str]:
+    """What is wrong with the chunks of a replay."""
+    if exchange.is_chunked and response.chunks != [read.data for read in cassette.reads]:
+        yield f"{len(response.chunks)} chunks replayed, {len(cassette.reads)} reads recorded"
 
 
-def partial(of: Iterable[Exchange], tapes: Iterable[Cassette]) -> dict[str, dict[str, str]]:
-    """What is not complete, and why: wire, then id, then reason."""
-    found: dict[str, dict[str, str]] = {}
-    for it, cassette in zip(of, tapes, strict=True):
-        judged = outcome_of(cassette)
-        if not judged.complete:
-            found.setdefault(it.row.wire, {})[it.row.id] = judged.reason
-    return {wire: dict(sorted(found[wire].items())) for wire in sorted(found)}
+def incomplete_exchanges(
+    selected: Iterable[Exchange], recorded: Iterable[Cassette]
+) -> dict[str, dict[str, str]]:
+    """The incomplete exchanges: wire, then id, then reason."""
+    reasons: dict[str, dict[str, str]] = {}
+    for exchange, cassette in zip(selected, recorded, strict=True):
+        outcome = cassette_outcome(cassette)
+        if not outcome.is_complete:
+            reasons.setdefault(exchange.row.wire, {})[exchange.row.id] = outcome.reason
+    return {wire: dict(sorted(reasons[wire].items())) for wire in sorted(reasons)}
 
 
-def complaints(
-    of: Iterable[Exchange], check: Callable[[int, Exchange], Iterator[str]]
+def describe_errors(
+    selected: Iterable[Exchange], check: Callable[[int, Exchange], Iterator[str]]
 ) -> list[str]:
-    """What `check` finds, with the row's wire and id in front."""
+    """The errors that `check` finds, each with the row's wire and id in front."""
     return [
-        f"{it.row.wire} {it.row.id}: {wrong}"
-        for number, it in enumerate(of)
-        for wrong in check(number, it)
+        f"{exchange.row.wire} {exchange.row.id}: {error}"
+        for number, exchange in enumerate(selected)
+        for error in check(number, exchange)
     ]
 
 
-async def record_all(folder: Path, of: Sequence[Exchange], gaps: Sequence[float]) -> list[Raw]:
-    """What the clients got while these were recorded below `folder`."""
-    async with upstream(serving(of, gaps)) as live:
-        async with proxy("record", folder, live.url) as recording:
-            answers = await ask_all(recording.url, of)
+async def record_all(
+    folder: Path, selected: Sequence[Exchange], gaps: Sequence[float]
+) -> list[RawResponse]:
+    """The responses that the clients received while these were recorded below `folder`."""
+    async with upstream(upstream_script(selected, gaps)) as provider:
+        async with proxy("record", folder, provider.url) as recording:
+            responses = await send_all(recording.url, selected)
 
-    assert recording.journal.failures == []
-    return answers
+    assert recording.journal.recording_failures == []
+    return responses
 
 
-async def replay_all(folder: Path, of: Sequence[Exchange], pace: Pace) -> list[Raw]:
-    """What the clients get when these are replayed."""
+async def replay_all(folder: Path, selected: Sequence[Exchange], pace: Pace) -> list[RawResponse]:
+    """The responses that the clients receive when these are replayed."""
     async with proxy("replay", folder, pace=pace, allow_partial=True) as replaying:
-        answers = await ask_all(replaying.url, of)
+        responses = await send_all(replaying.url, selected)
 
     assert list(replaying.journal.misses) == []
-    return answers
+    return responses
 
 
-def kept(folder: Path, of: Iterable[Exchange]) -> list[Cassette]:
-    """The cassette of each, found by its session, key and take alone."""
+def recorded_takes(folder: Path, selected: Iterable[Exchange]) -> list[Cassette]:
+    """The cassette of each exchange, found by session, key and take only."""
     library = Library(folder / "cassettes")
     library.refresh()
     return [
-        library.load_cassette(library.take(item.session, item.key, item.take).path) for item in of
+        library.load_cassette(library.take(exchange.session, exchange.key, exchange.take).path)
+        for exchange in selected
     ]
 
 
-def some(of: list[Exchange]) -> list[Exchange]:
-    """Those of every third session, or all of them where all is wanted."""
-    assert len(of) == EXCHANGES
-    return [item for item in of if is_thorough() or int(item.session, 16) % 3 == 0]
+def sampled_exchanges(selected: list[Exchange]) -> list[Exchange]:
+    """Those of every third session, or all in a thorough run."""
+    assert len(selected) == EXCHANGE_COUNT
+    return [
+        exchange for exchange in selected if is_thorough() or int(exchange.session, 16) % 3 == 0
+    ]
 
 
 @pytest.mark.long
 async def test_every_exchange_is_recorded_and_replayed_byte_for_byte_and_read_for_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)  # thousands of times, and no crash is tried
-    asked = some(exchanges(rows()))
-    live = await record_all(tmp_path, asked, [0])
-    played = await replay_all(tmp_path, asked, InstantPace())
-    tapes = kept(tmp_path, asked)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # thousands of calls; no crash is tested
+    selected = sampled_exchanges(build_exchanges(rows()))
+    live_responses = await record_all(tmp_path, selected, [0])
+    replayed_responses = await replay_all(tmp_path, selected, InstantPace())
+    recorded = recorded_takes(tmp_path, selected)
 
-    assert complaints(asked, lambda n, it: answered(it, live[n])) == []
-    assert complaints(asked, lambda n, it: recorded(it, live[n], tapes[n])) == []
-    assert complaints(asked, lambda n, it: answered(it, played[n])) == []
-    assert complaints(asked, lambda n, it: replayed(it, played[n], tapes[n])) == []
+    assert (
+        describe_errors(
+            selected, lambda index, exchange: response_errors(exchange, live_responses[index])
+        )
+        == []
+    )
+    assert (
+        describe_errors(
+            selected,
+            lambda index, exchange: cassette_errors(
+                exchange, live_responses[index], recorded[index]
+            ),
+        )
+        == []
+    )
+    assert (
+        describe_errors(
+            selected, lambda index, exchange: response_errors(exchange, replayed_responses[index])
+        )
+        == []
+    )
+    assert (
+        describe_errors(
+            selected,
+            lambda index, exchange: replay_errors(
+                exchange, replayed_responses[index], recorded[index]
+            ),
+        )
+        == []
+    )
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {cassette.file for cassette in cassettes(tmp_path)} == set(map(str, files))
-    assert len(files) == len(asked)
+    assert {cassette.file for cassette in load_cassettes(tmp_path)} == set(map(str, files))
+    assert len(files) == len(selected)
 
-    found = tmp_path / "corpus_partial.json"
-    found.write_text(json.dumps(partial(asked, tapes), indent=1, ensure_ascii=False) + "\n")
+    found_file = tmp_path / "corpus_partial.json"
+    found_file.write_text(
+        json.dumps(incomplete_exchanges(selected, recorded), indent=1, ensure_ascii=False) + "\n"
+    )
     expected = json.loads(EXPECTED.read_bytes())
-    rows_asked = {item.row.id for item in asked}
-    assert json.loads(found.read_bytes()) == {
-        wire: {row: why for row, why in of.items() if row in rows_asked}
-        for wire, of in expected.items()
-        if of.keys() & rows_asked
-    }, f"if it is right, and LLM_PROXY_THOROUGH is set, copy {found} to {EXPECTED}"
+    rows_asked = {exchange.row.id for exchange in selected}
+    assert json.loads(found_file.read_bytes()) == {
+        wire: {row: reason for row, reason in reasons.items() if row in rows_asked}
+        for wire, reasons in expected.items()
+        if reasons.keys() & rows_asked
+    }, f"if it is right, and LLM_PROXY_THOROUGH is set, copy {found_file} to {EXPECTED}"
 
 
 def test_the_upstream_cuts_inside_characters_and_inside_the_ends_of_events() -> None:
-    cuts = [piece[:1] for exchange in exchanges(rows()) for piece in exchange.pieces[1:]]
+    cuts = [piece[:1] for exchange in build_exchanges(rows()) for piece in exchange.pieces[1:]]
 
     assert sum(b"\x80" <= first < b"\xc0" for first in cuts) > 100
     assert sum(first == b"\n" for first in cuts) > 500
@@ -187,24 +226,37 @@ def test_the_upstream_cuts_inside_characters_and_inside_the_ends_of_events() -> 
 async def test_no_read_of_a_real_stream_is_replayed_before_its_time(
     tmp_path: Path,
 ) -> None:
-    of_a_wire = {
+    first_by_wire = {
         exchange.row.wire: exchange
-        for exchange in exchanges(rows())
+        for exchange in build_exchanges(rows())
         if exchange.row.streaming and exchange.take == 1
     }
-    asked = list(of_a_wire.values())
+    selected = list(first_by_wire.values())
     gaps = [min(gap, 100) / 1000 for timing in read_timings() for gap in timing]
-    await record_all(tmp_path, asked, gaps)
-    played = await replay_all(tmp_path, asked, RecordedPace())
-    tapes = kept(tmp_path, asked)
+    await record_all(tmp_path, selected, gaps)
+    replayed_responses = await replay_all(tmp_path, selected, RecordedPace())
+    recorded = recorded_takes(tmp_path, selected)
 
-    assert complaints(asked, lambda n, it: answered(it, played[n])) == []
-    assert complaints(asked, lambda n, it: replayed(it, played[n], tapes[n])) == []
-    # How late they are is a matter of the machine, and `scripts/bench` tells: here is no limit.
+    assert (
+        describe_errors(
+            selected, lambda index, exchange: response_errors(exchange, replayed_responses[index])
+        )
+        == []
+    )
+    assert (
+        describe_errors(
+            selected,
+            lambda index, exchange: replay_errors(
+                exchange, replayed_responses[index], recorded[index]
+            ),
+        )
+        == []
+    )
+    # How late they are depends on the machine, and `scripts/bench` measures it: no limit here.
     early = [
         read.at_ms - at
-        for answer, tape in zip(played, tapes, strict=True)
-        for at, read in zip(answer.times, tape.reads, strict=True)
+        for response, cassette in zip(replayed_responses, recorded, strict=True)
+        for at, read in zip(response.times_ms, cassette.reads, strict=True)
     ]
-    assert max(early) < EARLY
-    assert max(read.at_ms for tape in tapes for read in tape.reads) > SPREAD
+    assert max(early) < EARLY_TOLERANCE_MS
+    assert max(read.at_ms for cassette in recorded for read in cassette.reads) > MIN_SPREAD_MS

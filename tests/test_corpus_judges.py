@@ -1,4 +1,4 @@
-"""The whole corpus, judged: the official clients read what we read, and little is left out."""
+"""The official clients read the whole corpus as we do, and few events are left out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import corpus_comparison
 import corpus_ignored_events
 import corpus_tables
 import judge_runner
-from corpus_comparison import Compared, Reading, compare
-from judge_runner import Answer
+from corpus_comparison import ClientReading, Comparison, compare
+from judge_runner import JudgeResponse
 from llm_proxy.turns import Text, ToolCall, Turn, Usage
 
-ROWS: Final = {
+ROW_COUNTS: Final = {
     ("openai", "openai-chat"): 450,
     ("openai", "openai-completions"): 47,
     ("openai", "openai-responses"): 224,
@@ -33,75 +33,81 @@ ROWS: Final = {
 }
 """How many rows each client reads."""
 
-STREAMS: Final = 663
-"""Streams of the corpus."""
+STREAM_COUNT: Final = 663
+"""The number of streams in the corpus."""
 
-UNFINISHED: Final = {
-    "29cf02695c801610": "candidate 0 unfinished",  # a mock made by hand
-    "cfa932f776026cc0": "no [DONE], no choice",  # Writer's: values, and no end of any kind
+INCOMPLETE_STREAMS: Final = {
+    "29cf02695c801610": "candidate 0 unfinished",  # a mock written by hand
+    "cfa932f776026cc0": "no [DONE], no choice",  # Writer's: values, and no end marker of any kind
 }
-"""Streams that are not complete, however they are framed."""
+"""Streams that are incomplete in any framing."""
 
-MOST_LOST: Final = 0.01
-"""Of all events: as many may be left out that say something."""
+MAX_LOST_SHARE: Final = 0.01
+"""The maximum share of events with content that may be left out."""
 
 
 @pytest.mark.long
 @pytest.mark.corpus
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "reading", corpus_comparison.READINGS, ids=lambda it: f"{it.judge} {it.dialect}"
+    "reading", corpus_comparison.READINGS, ids=lambda reading: f"{reading.judge} {reading.dialect}"
 )
 async def test_an_official_client_reads_every_row_as_we_do_but_for_those_listed(
-    reading: Reading,
+    reading: ClientReading,
 ) -> None:
-    if why := judge_runner.missing(reading.judge):
-        pytest.skip(why)
-    listed = json.loads(corpus_comparison.DIFFERENCES.read_bytes()).get(reading.judge, {})
-    compared = await compare(reading)
+    if reason := judge_runner.missing_reason(reading.judge):
+        pytest.skip(reason)
+    expected_differences = json.loads(corpus_comparison.DIFFERENCES.read_bytes()).get(
+        reading.judge, {}
+    )
+    comparisons = await compare(reading)
 
-    assert len(compared) == ROWS[reading.judge, reading.dialect]
-    assert corpus_comparison.apart(reading, compared) == {
-        (wire, row): why
-        for wire, rows in listed.items()
+    assert len(comparisons) == ROW_COUNTS[reading.judge, reading.dialect]
+    assert corpus_comparison.differing_rows(reading, comparisons) == {
+        (wire, row): reason
+        for wire, rows in expected_differences.items()
         if wire in reading.wires
-        for row, why in rows.items()
+        for row, reason in rows.items()
     }
 
 
 @pytest.mark.long
 @pytest.mark.corpus
 @pytest.mark.timeout(300)
-def test_every_event_that_is_left_out_is_listed_and_few_of_them_said_anything() -> None:
-    seen, left_out = corpus_ignored_events.count()
+def test_every_event_that_is_left_out_is_listed_and_few_of_them_had_content() -> None:
+    seen, left_out = corpus_ignored_events.count_events()
     empty, lost = corpus_ignored_events.reasons("empty"), corpus_ignored_events.reasons("lost")
 
     assert left_out.keys() == empty.keys() | lost.keys()
     assert not empty.keys() & lost.keys()
     assert seen.total() > 29_000
-    assert sum(left_out[item] for item in lost) <= MOST_LOST * seen.total()
+    assert sum(left_out[kind] for kind in lost) <= MAX_LOST_SHARE * seen.total()
 
 
 @pytest.mark.corpus
 def test_every_real_stream_is_complete_as_it_was_sent_but_for_two() -> None:
-    verdicts = corpus_tables.verdicts()
+    outcomes = corpus_tables.stream_outcomes()
 
-    assert len(verdicts) == STREAMS
+    assert len(outcomes) == STREAM_COUNT
     assert {
-        verdict.row.id: verdict.sent.reason for verdict in verdicts if not verdict.sent.is_complete
-    } == UNFINISHED
-    kept = json.loads((corpus_comparison.DIFFERENCES.with_name("corpus_partial.json")).read_bytes())
-    assert {verdict.row.id for verdict in verdicts if not verdict.kept.is_complete} <= {
-        row for rows in kept.values() for row in rows
+        outcome.row.id: outcome.reframed.reason
+        for outcome in outcomes
+        if not outcome.reframed.is_complete
+    } == INCOMPLETE_STREAMS
+    expected_partial = json.loads(
+        (corpus_comparison.DIFFERENCES.with_name("corpus_partial.json")).read_bytes()
+    )
+    assert {outcome.row.id for outcome in outcomes if not outcome.recorded.is_complete} <= {
+        row for rows in expected_partial.values() for row in rows
     }
 
 
-SAID: Final = Turn(
+EXPECTED_TURN: Final = Turn(
     (Text("It rains."), ToolCall("call_1", "get_weather", '{"city":"Rome"}')),
     finish_raw="stop",
     usage=Usage(9, 2),
 )
-HEARD: Final[dict[str, Any]] = {
+CLIENT_ANSWER: Final[dict[str, Any]] = {
     "id": "1",
     "text": "It rains.",
     "reasoning": "",
@@ -116,7 +122,7 @@ FIELDS: Final = ("text", "reasoning", "calls", "finish", "usage", "error")
 
 @pytest.mark.corpus
 @pytest.mark.parametrize(
-    ("field", "otherwise"),
+    ("field", "changed_value"),
     [
         ("text", "It rains"),
         ("reasoning", "Hm."),
@@ -129,26 +135,28 @@ FIELDS: Final = ("text", "reasoning", "calls", "finish", "usage", "error")
         ("error", {"type": "APIError", "status": None, "message": "no"}),
     ],
 )
-def test_what_is_heard_otherwise_is_a_difference(field: str, otherwise: object) -> None:
+def test_a_changed_field_is_a_difference(field: str, changed_value: object) -> None:
     row = corpus_comparison.READINGS[0].rows()[0]
-    alike = Compared(row, Answer(**HEARD), SAID, FIELDS)
-    unlike = Compared(row, Answer(**{**HEARD, field: otherwise}), SAID, FIELDS)
+    same = Comparison(row, JudgeResponse(**CLIENT_ANSWER), EXPECTED_TURN, FIELDS)
+    different = Comparison(
+        row, JudgeResponse(**{**CLIENT_ANSWER, field: changed_value}), EXPECTED_TURN, FIELDS
+    )
 
-    assert alike.differences() == []
-    assert unlike.differences() == [field]
+    assert same.differences() == []
+    assert different.differences() == [field]
 
 
-def test_every_judge_in_python_says_what_it_can_tell() -> None:
+def test_every_judge_in_python_lists_the_fields_that_it_reports() -> None:
     fields = {
         dataclass_field
-        for dataclass_field in Answer.__dataclass_fields__
+        for dataclass_field in JudgeResponse.__dataclass_fields__
         if dataclass_field != "id"
     }
     for name in {reading.judge for reading in corpus_comparison.READINGS}:
-        assert name in judge_runner.judges()
-        for told in judge_runner.abilities(name).values():
-            assert told.keys() == {"stream", "whole"}
-            assert set(told["stream"]) | set(told["whole"]) <= fields
+        assert name in judge_runner.judge_names()
+        for ability in judge_runner.load_abilities(name).values():
+            assert ability.keys() == {"stream", "whole"}
+            assert set(ability["stream"]) | set(ability["whole"]) <= fields
 
 
 def test_a_judge_that_is_not_installed_says_how_to_install_it(
@@ -161,7 +169,7 @@ def test_a_judge_that_is_not_installed_says_how_to_install_it(
     (folder / "requirements.txt").write_text("somebody==1\n")
     (folder / ".venv" / judge_runner.STAMP).write_text("another lock")
 
-    assert judge_runner.missing.__wrapped__("somebody") == (
+    assert judge_runner.missing_reason.__wrapped__("somebody") == (
         "judge somebody is not installed: scripts/judges somebody"
     )
-    assert judge_runner.judges() == ("somebody",)
+    assert judge_runner.judge_names() == ("somebody",)

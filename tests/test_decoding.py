@@ -1,4 +1,4 @@
-"""Content codings are undone whatever the reads that they arrive in, and never guessed."""
+"""Content decoding: independent of read boundaries, and only as declared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import chain, islice
 from random import Random
 
-import brotli  # type: ignore[import-untyped] # it comes without types
+import brotli  # type: ignore[import-untyped] # untyped package
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,103 +24,103 @@ from llm_proxy.shell.content_decoders import (
 )
 
 MIB = 1024 * 1024
-Pack = Callable[[bytes], bytes]
+Compress = Callable[[bytes], bytes]
 
 
-def _bare(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
+def _raw_deflate(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
 
 
-def _members(data: bytes) -> bytes:
+def _gzip_members(data: bytes) -> bytes:
     return gzip.compress(data[:5]) + gzip.compress(data[5:])
 
 
-CODINGS: dict[str, tuple[str, Pack]] = {
+CODINGS: dict[str, tuple[str, Compress]] = {
     "gzip": ("gzip", gzip.compress),
-    "gzip in members": ("x-gzip", _members),
+    "gzip in members": ("x-gzip", _gzip_members),
     "deflate": ("deflate", zlib.compress),
-    "bare deflate": ("deflate", _bare),
+    "bare deflate": ("deflate", _raw_deflate),
     "br": ("br", brotli.compress),
 }
 each_coding = pytest.mark.parametrize("name", CODINGS)
 
 
 def _decoder(coding: str) -> ContentDecoder:
-    undo = new_decoder(coding)
-    assert undo is not None
-    return undo
+    decoder = new_decoder(coding)
+    assert decoder is not None
+    return decoder
 
 
 def _decoded(coding: str, pieces: list[bytes]) -> bytes:
-    undo = _decoder(coding)
-    decoded = b"".join(chain.from_iterable(map(undo.decode, pieces)))
-    undo.close()
+    decoder = _decoder(coding)
+    decoded = b"".join(chain.from_iterable(map(decoder.decode, pieces)))
+    decoder.close()
     return decoded
 
 
 @each_coding
 @given(data=st.binary(max_size=300), seed=st.integers())
 def test_every_split_decodes_to_the_same_bytes(name: str, data: bytes, seed: int) -> None:
-    coding, pack = CODINGS[name]
-    packed = pack(data)
-    roll = Random(seed)
-    cuts = sorted(roll.choices(range(len(packed) + 1), k=roll.randrange(8)))
-    pieces = [packed[a:b] for a, b in zip([0, *cuts], [*cuts, len(packed)], strict=True)]
+    coding, compress = CODINGS[name]
+    compressed = compress(data)
+    rng = Random(seed)
+    cuts = sorted(rng.choices(range(len(compressed) + 1), k=rng.randrange(8)))
+    pieces = [compressed[a:b] for a, b in zip([0, *cuts], [*cuts, len(compressed)], strict=True)]
     assert _decoded(coding, pieces) == data
-    assert _decoded(coding, [packed[at : at + 1] for at in range(len(packed))]) == data
+    assert _decoded(coding, [compressed[at : at + 1] for at in range(len(compressed))]) == data
 
 
 @each_coding
-def test_what_unpacks_to_much_more_comes_in_full(name: str) -> None:
-    coding, pack = CODINGS[name]
+def test_highly_compressed_data_decodes_in_full(name: str) -> None:
+    coding, compress = CODINGS[name]
     data = bytes(5 * 1024 * 1024 + 7)
-    assert _decoded(coding, [pack(data)]) == data
+    assert _decoded(coding, [compress(data)]) == data
 
 
 @each_coding
-def test_a_body_that_is_cut_short_is_told_at_its_end(name: str) -> None:
-    coding, pack = CODINGS[name]
-    packed = pack(b"hello, hello, hello")
-    for size in range(1, len(packed)):
-        undo = _decoder(coding)
+def test_a_truncated_body_is_reported_at_its_end(name: str) -> None:
+    coding, compress = CODINGS[name]
+    compressed = compress(b"hello, hello, hello")
+    for size in range(1, len(compressed)):
+        decoder = _decoder(coding)
         if name == "gzip in members" and size == len(gzip.compress(b"hello")):
-            continue  # the first member is whole, and nothing says that there is another
-        list(undo.decode(packed[:size]))
+            continue  # the first member is complete, and nothing announces a second
+        list(decoder.decode(compressed[:size]))
         with pytest.raises(InvalidContentCoding, match="cut short"):
-            undo.close()
+            decoder.close()
 
 
 @each_coding
-def test_a_body_that_is_something_else_is_told(name: str) -> None:
+def test_a_body_without_the_declared_coding_is_refused(name: str) -> None:
     with pytest.raises(InvalidContentCoding):
         _decoded(CODINGS[name][0], [b"\xff\xfe this is not packed at all"])
 
 
 @each_coding
-def test_a_bomb_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content_decoders, "LARGEST", 1024 * 1024)
-    coding, pack = CODINGS[name]
+def test_a_decompression_bomb_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content_decoders, "MAX_DECODED_BYTES", 1024 * 1024)
+    coding, compress = CODINGS[name]
     with pytest.raises(InvalidContentCoding, match="more than 1048576 bytes"):
-        list(_decoder(coding).decode(pack(bytes(3 * 1024 * 1024))))
+        list(_decoder(coding).decode(compress(bytes(3 * 1024 * 1024))))
 
 
 @each_coding
-def test_what_unpacks_to_much_more_is_unpacked_as_it_is_taken(name: str) -> None:
-    coding, pack = CODINGS[name]
-    packed = pack(bytes(64 * MIB))
+def test_highly_compressed_data_is_decoded_lazily(name: str) -> None:
+    coding, compress = CODINGS[name]
+    compressed = compress(bytes(64 * MIB))
     tracemalloc.start()
     try:
-        size = sum(map(len, islice(_decoder(coding).decode(packed), 16)))
-        _, most = tracemalloc.get_traced_memory()
+        size = sum(map(len, islice(_decoder(coding).decode(compressed), 16)))
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert 8 * MIB < size < 48 * MIB
-    assert most < 8 * MIB
+    assert peak < 8 * MIB
 
 
 @each_coding
-def test_no_body_is_a_whole_one(name: str) -> None:
+def test_an_empty_body_is_complete(name: str) -> None:
     assert _decoded(CODINGS[name][0], []) == b""
 
 
@@ -129,18 +129,18 @@ def _head(coding: str) -> ResponseHead:
     return ResponseHead(200, "OK", headers, "chunked")
 
 
-def test_the_stored_head_says_nothing_of_a_coding_that_was_taken_off() -> None:
-    head, coding, undo = decode_head(_head(" GZIP "))
+def test_the_stored_head_omits_a_decoded_content_encoding() -> None:
+    head, coding, decoder = decode_head(_head(" GZIP "))
     assert head.headers == (("Content-Type", "text/event-stream"),)
     assert coding == "gzip"
-    assert undo is not None
+    assert decoder is not None
 
 
 @pytest.mark.parametrize("coding", ["exi", "identity", "gzip, br", ""])
-def test_a_coding_that_cannot_be_taken_off_stays(coding: str) -> None:
+def test_an_unsupported_coding_is_kept(coding: str) -> None:
     assert decode_head(_head(coding)) == (_head(coding), "", None)
 
 
-def test_an_answer_without_a_body_keeps_the_header_of_the_one_that_it_stands_for() -> None:
+def test_a_response_without_a_body_keeps_its_content_encoding() -> None:
     head = ResponseHead(200, "OK", (("Content-Encoding", "gzip"),), "none", 100)
     assert decode_head(head) == (head, "", None)

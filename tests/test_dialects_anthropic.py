@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anthropic_events import (
-    COMPLETION,
+    COMPLETION_STREAM,
     DIALECT,
-    ERROR,
-    TEXT,
-    TOOLS,
-    VERSION,
-    asked,
-    begins,
-    document,
-    ends,
-    event,
-    head,
-    says,
-    streamed,
-    whole,
+    ERROR_EVENT,
+    TEXT_STREAM,
+    TOOLS_STREAM,
+    VERSION_HEADERS,
+    anthropic_request,
+    block_start,
+    json_response,
+    message_delta,
+    response_head,
+    sse_event,
+    sse_response,
+    text_delta,
+    whole_response,
 )
 from llm_proxy import dialects
 from llm_proxy.dialects import DialectResponse
@@ -59,8 +59,8 @@ from llm_proxy.turns import (
         pytest.param("/v1/complete", id="legacy completions"),
     ],
 )
-def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
-    assert DIALECT.matches(asked(path))
+def test_every_form_of_the_path_is_matched(path: str) -> None:
+    assert DIALECT.matches(anthropic_request(path))
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,17 @@ def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
         pytest.param("GET", "/models", id="models without a version in the path"),
     ],
 )
-def test_on_paths_of_others_the_header_tells(method: str, path: str) -> None:
-    assert not DIALECT.matches(asked(path, method))
-    assert DIALECT.matches(asked(path, method, VERSION))
+def test_on_shared_paths_the_version_header_decides(method: str, path: str) -> None:
+    assert not DIALECT.matches(anthropic_request(path, method))
+    assert DIALECT.matches(anthropic_request(path, method, VERSION_HEADERS))
 
 
 def test_models_are_found_by_the_header_alone() -> None:
-    assert dialects.find_dialect(asked("/v1/models", "GET", VERSION)).name == DIALECT.name
-    assert dialects.find_dialect(asked("/v1/models", "GET")).name != DIALECT.name
+    assert (
+        dialects.find_dialect(anthropic_request("/v1/models", "GET", VERSION_HEADERS)).name
+        == DIALECT.name
+    )
+    assert dialects.find_dialect(anthropic_request("/v1/models", "GET")).name != DIALECT.name
 
 
 @pytest.mark.parametrize(
@@ -95,8 +98,8 @@ def test_models_are_found_by_the_header_alone() -> None:
         pytest.param("POST", "/model/anthropic.claude-x/invoke", id="Bedrock"),
     ],
 )
-def test_what_is_no_message_is_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.matches(asked(path, method, VERSION))
+def test_other_requests_are_not_matched(method: str, path: str) -> None:
+    assert not DIALECT.matches(anthropic_request(path, method, VERSION_HEADERS))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ def test_what_is_no_message_is_left_to_others(method: str, path: str) -> None:
     ],
 )
 def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) -> None:
-    request = asked(path)
+    request = anthropic_request(path)
     claimed = [dialect.name for dialect in dialects.DIALECTS if dialect.matches(request)]
     if name == "opaque":
         assert DIALECT.name not in claimed
@@ -131,22 +134,30 @@ def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) ->
 @pytest.mark.parametrize(
     ("request_", "model"),
     [
-        pytest.param(asked(model="claude-sonnet-5"), "claude-sonnet-5", id="in the body"),
         pytest.param(
-            asked("/publishers/anthropic/models/claude-3-7%40x:rawPredict"),
+            anthropic_request(model="claude-sonnet-5"), "claude-sonnet-5", id="in the body"
+        ),
+        pytest.param(
+            anthropic_request("/publishers/anthropic/models/claude-3-7%40x:rawPredict"),
             "claude-3-7@x",
             id="in Vertex's path",
         ),
         pytest.param(
-            asked("/publishers/anthropic/models/claude:streamRawPredict"), "claude", id="streaming"
+            anthropic_request("/publishers/anthropic/models/claude:streamRawPredict"),
+            "claude",
+            id="streaming",
         ),
         pytest.param(
-            asked("/publishers/anthropic/models/count-tokens:rawPredict", model="claude"),
+            anthropic_request(
+                "/publishers/anthropic/models/count-tokens:rawPredict", model="claude"
+            ),
             "claude",
             id="body before path",
         ),
-        pytest.param(asked("/v1/models/claude", "GET"), "claude", id="a model asked about"),
-        pytest.param(asked("/v1/models", "GET"), "", id="the list of models"),
+        pytest.param(
+            anthropic_request("/v1/models/claude", "GET"), "claude", id="a model asked about"
+        ),
+        pytest.param(anthropic_request("/v1/models", "GET"), "", id="the list of models"),
         pytest.param(Request("POST", "/v1/messages", "", (), b"\xff"), "", id="unreadable"),
     ],
 )
@@ -157,62 +168,74 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "streams"),
     [
-        (asked(stream=True), True),
-        (asked(stream=False), False),
-        (asked(stream="true"), False),
-        (asked(), False),
-        (asked("/publishers/anthropic/models/m:streamRawPredict"), True),
-        (asked("/publishers/anthropic/models/m:rawPredict"), False),
+        (anthropic_request(stream=True), True),
+        (anthropic_request(stream=False), False),
+        (anthropic_request(stream="true"), False),
+        (anthropic_request(), False),
+        (anthropic_request("/publishers/anthropic/models/m:streamRawPredict"), True),
+        (anthropic_request("/publishers/anthropic/models/m:rawPredict"), False),
     ],
     ids=["true", "false", "a string", "absent", "Vertex's path", "Vertex's other path"],
 )
-def test_streams_are_asked_for(request_: Request, streams: bool) -> None:
+def test_streaming_is_read_from_the_request(request_: Request, streams: bool) -> None:
     assert DIALECT.streams(request_) is streams
 
 
 @pytest.mark.parametrize(
-    ("answer", "stream", "name"),
+    ("response", "stream", "name"),
     [
-        pytest.param(head(), True, "sse", id="a stream"),
-        pytest.param(head(content_type="application/json"), False, "whole", id="a document"),
-        pytest.param(head(content_type="application/json"), True, "whole", id="a document instead"),
-        pytest.param(head(content_type=""), True, "sse", id="unlabelled stream"),
-        pytest.param(head(content_type=""), False, "whole", id="unlabelled document"),
-        pytest.param(head(529), True, "whole", id="an error labelled as a stream"),
+        pytest.param(response_head(), True, "sse", id="a stream"),
+        pytest.param(
+            response_head(content_type="application/json"), False, "whole", id="a document"
+        ),
+        pytest.param(
+            response_head(content_type="application/json"), True, "whole", id="a document instead"
+        ),
+        pytest.param(response_head(content_type=""), True, "sse", id="unlabelled stream"),
+        pytest.param(response_head(content_type=""), False, "whole", id="unlabelled document"),
+        pytest.param(response_head(529), True, "whole", id="an error labelled as a stream"),
     ],
 )
 def test_the_codec_goes_by_content_type_and_status(
-    answer: ResponseHead, stream: bool, name: str
+    response: ResponseHead, stream: bool, name: str
 ) -> None:
-    assert DIALECT.codec(asked(stream=stream), answer) == name
+    assert DIALECT.codec(anthropic_request(stream=stream), response) == name
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        pytest.param(TEXT, "message_stop", id="text"),
-        pytest.param(TOOLS, "message_stop", id="thinking and tools"),
-        pytest.param(TEXT.replace(b"\n", b"\r\n"), "message_stop", id="CRLF"),
+        pytest.param(TEXT_STREAM, "message_stop", id="text"),
+        pytest.param(TOOLS_STREAM, "message_stop", id="thinking and tools"),
+        pytest.param(TEXT_STREAM.replace(b"\n", b"\r\n"), "message_stop", id="CRLF"),
         pytest.param(
-            TEXT.replace(b"event: ", b": "), "message_stop", id="event names left out by a gateway"
-        ),
-        pytest.param(TEXT + b"data: [DONE]\n\n", "message_stop", id="a gateway's [DONE] behind"),
-        pytest.param(TEXT + event("ping"), "message_stop", id="a ping behind"),
-        pytest.param(
-            says("Hi") + b"event: message_stop\ndata: {}\n\n", "message_stop", id="the name alone"
+            TEXT_STREAM.replace(b"event: ", b": "),
+            "message_stop",
+            id="event names left out by a gateway",
         ),
         pytest.param(
-            says("Hi") + ends("end_turn"), "stop_reason: end_turn", id="a server without stop"
+            TEXT_STREAM + b"data: [DONE]\n\n", "message_stop", id="a gateway's [DONE] behind"
+        ),
+        pytest.param(TEXT_STREAM + sse_event("ping"), "message_stop", id="a ping behind"),
+        pytest.param(
+            text_delta("Hi") + b"event: message_stop\ndata: {}\n\n",
+            "message_stop",
+            id="the name alone",
+        ),
+        pytest.param(
+            text_delta("Hi") + message_delta("end_turn"),
+            "stop_reason: end_turn",
+            id="a server without stop",
         ),
         pytest.param(
             b'{"type":"message","content":[],"stop_reason":"end_turn"}',
             "stop_reason: end_turn",
             id="a document labelled as a stream",
         ),
-        pytest.param(COMPLETION, "stop_reason: stop_sequence", id="a legacy completion"),
-        pytest.param(says("Hi") + ERROR, "in-band error: Overloaded", id="overloaded"),
+        pytest.param(COMPLETION_STREAM, "stop_reason: stop_sequence", id="a legacy completion"),
+        pytest.param(text_delta("Hi") + ERROR_EVENT, "in-band error: Overloaded", id="overloaded"),
         pytest.param(
-            says("Hi") + b"event: error\ndata: upstream gone\n\n",
+            text_delta("Hi") + b"event: error\ndata: upstream gone\n\n",
             "in-band error: upstream gone",
             id="an error in words",
         ),
@@ -226,16 +249,24 @@ def test_the_codec_goes_by_content_type_and_status(
             b'data: {"type":"error","message":"bad"}\n\n', "in-band error: bad", id="by its type"
         ),
         pytest.param(
-            says("Hi") + b'data: {"error":{"message":"bad"}}\n\n',
+            text_delta("Hi") + b'data: {"error":{"message":"bad"}}\n\n',
             "in-band error: bad",
             id="an error in OpenAI's shape",
         ),
-        pytest.param(COMPLETION[:150] + b"\r\n\r\n" + ERROR, "in-band error: Overloaded", id="old"),
+        pytest.param(
+            COMPLETION_STREAM[:150] + b"\r\n\r\n" + ERROR_EVENT,
+            "in-band error: Overloaded",
+            id="old",
+        ),
     ],
 )
-def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason, judgement.is_proven) == (True, reason, True)
+def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(sse_response(body))
+    assert (completeness.is_complete, completeness.reason, completeness.is_proven) == (
+        True,
+        reason,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,84 +274,98 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
     [
         pytest.param(b"", "empty stream", id="nothing"),
         pytest.param(b"\n\n", "empty stream", id="blank lines"),
-        pytest.param(event("ping"), "no message_stop", id="a ping only"),
+        pytest.param(sse_event("ping"), "no message_stop", id="a ping only"),
         pytest.param(b": message_stop\n\n", "no message_stop", id="the stop as a comment"),
         pytest.param(b"event: message_stop\n\n", "no message_stop", id="the stop without data"),
         pytest.param(b"<html>busy</html>", "no message_stop", id="a page"),
         pytest.param(
             b'data: {"stop_reason":"end_turn"}\n\n', "no message_stop", id="nothing of Anthropic's"
         ),
-        pytest.param(says("Hi"), "no message_stop after content_block_delta", id="cut"),
+        pytest.param(text_delta("Hi"), "no message_stop after content_block_delta", id="cut"),
         pytest.param(
-            says("message_stop"), "no message_stop after content_block_delta", id="stop as text"
+            text_delta("message_stop"),
+            "no message_stop after content_block_delta",
+            id="stop as text",
         ),
         pytest.param(
-            begins({"type": "text", "text": ""}) + event("content_block_stop", index=0),
+            block_start({"type": "text", "text": ""}) + sse_event("content_block_stop", index=0),
             "no message_stop after content_block_stop",
             id="cut between blocks",
         ),
         pytest.param(
-            says("Hi") + ends(None), "no message_stop after message_delta", id="no reason"
+            text_delta("Hi") + message_delta(None),
+            "no message_stop after message_delta",
+            id="no reason",
         ),
         pytest.param(
-            says("Hi") + ends(""), "no message_stop after message_delta", id="an empty reason"
+            text_delta("Hi") + message_delta(""),
+            "no message_stop after message_delta",
+            id="an empty reason",
         ),
         pytest.param(
-            event("message_start", message={"stop_reason": "tool_use"}),
+            sse_event("message_start", message={"stop_reason": "tool_use"}),
             "no message_stop after message_start",
             id="a reason before the end",
         ),
         pytest.param(
-            TEXT + event("message_start", message={}),
+            TEXT_STREAM + sse_event("message_start", message={}),
             "no message_stop after message_start",
             id="a second message, cut",
         ),
         pytest.param(
-            COMPLETION[: COMPLETION.index(b"event: ping")], "no stop_reason", id="a completion, cut"
+            COMPLETION_STREAM[: COMPLETION_STREAM.index(b"event: ping")],
+            "no stop_reason",
+            id="a completion, cut",
         ),
     ],
 )
-def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason) == (False, reason)
+def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(sse_response(body))
+    assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
 @pytest.mark.parametrize(
     ("body", "last"),
     [
-        (TEXT, b"event: message_stop"),
-        (TOOLS, b"event: message_stop"),
-        (COMPLETION, b""),
-        (says("Hi") + ERROR, b""),
+        (TEXT_STREAM, b"event: message_stop"),
+        (TOOLS_STREAM, b"event: message_stop"),
+        (COMPLETION_STREAM, b""),
+        (text_delta("Hi") + ERROR_EVENT, b""),
     ],
     ids=["text", "tools", "completion", "error"],
 )
 @given(share=st.floats(0, 1))
-def test_no_cut_before_the_stop_reason_is_called_whole(
+def test_a_stream_cut_before_its_stop_reason_is_incomplete(
     body: bytes, last: bytes, share: float
 ) -> None:
-    said_all = len((body[: body.index(last)] if last else body).rstrip())
+    complete_length = len((body[: body.index(last)] if last else body).rstrip())
     cut = int(share * len(body))
-    assert DIALECT.completeness(streamed(body[:cut])).is_complete is (cut >= said_all)
+    assert DIALECT.completeness(sse_response(body[:cut])).is_complete is (cut >= complete_length)
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        pytest.param(document(type="message", content=[]), True, "JSON body", id="a message"),
-        pytest.param(document(input_tokens=9), True, "JSON body", id="a token count"),
-        pytest.param(document(data=[], has_more=False), True, "JSON body", id="models"),
-        pytest.param(whole(b'{"type":"mess'), False, "body is not JSON", id="a cut document"),
-        pytest.param(whole(b""), False, "empty body", id="nothing"),
-        pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
-        pytest.param(DialectResponse(head(529), "sse", []), True, "HTTP 529", id="a cut error"),
+        pytest.param(json_response(type="message", content=[]), True, "JSON body", id="a message"),
+        pytest.param(json_response(input_tokens=9), True, "JSON body", id="a token count"),
+        pytest.param(json_response(data=[], has_more=False), True, "JSON body", id="models"),
+        pytest.param(
+            whole_response(b'{"type":"mess'), False, "body is not JSON", id="a cut document"
+        ),
+        pytest.param(whole_response(b""), False, "empty body", id="nothing"),
+        pytest.param(
+            whole_response(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"
+        ),
+        pytest.param(
+            DialectResponse(response_head(529), "sse", []), True, "HTTP 529", id="a cut error"
+        ),
     ],
 )
-def test_a_body_is_judged_as_of_any_json_api(
-    answer: DialectResponse, is_whole: bool, reason: str
+def test_completeness_of_a_json_body(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
 @pytest.mark.parametrize(
@@ -346,11 +391,11 @@ def test_a_body_is_judged_as_of_any_json_api(
     ],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.decode(whole(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
 def test_the_request_id_of_an_error_is_kept() -> None:
-    (turn,) = DIALECT.decode(whole(b'{"error":{"message":"m"},"request_id":"req_1"}', 400))
+    (turn,) = DIALECT.decode(whole_response(b'{"error":{"message":"m"},"request_id":"req_1"}', 400))
     assert turn.metadata == (("request_id", "req_1"),)
 
 
@@ -359,9 +404,9 @@ def test_the_request_id_of_an_error_is_kept() -> None:
     [b"", b"null", b"[]", b"<", b'{"input_tokens":9}', b'{"data":[{"type":"model"}]}'],
     ids=["nothing", "null", "a list", "a page", "a token count", "models"],
 )
-def test_where_nothing_is_said_there_is_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == ()
-    assert DIALECT.decode(streamed(body)) == ()
+def test_a_response_without_content_has_no_turn(body: bytes) -> None:
+    assert DIALECT.decode(whole_response(body)) == ()
+    assert DIALECT.decode(sse_response(body)) == ()
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -408,18 +453,18 @@ DOCUMENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=4), st.sampled_from([200, 400]))
-def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_documents_of_any_shape_decode_to_serialisable_turns(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(item).encode() for item in documents]
-    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
-    for answer in (streamed(events), whole(spelled[0], status)):
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer))
+    encoded = [json.dumps(item).encode() for item in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
+    for response in (sse_response(events), whole_response(encoded[0], status)):
+        assert DIALECT.completeness(response).reason
+        assert orjson.dumps(DIALECT.decode(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(response_head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))

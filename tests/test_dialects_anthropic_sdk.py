@@ -1,4 +1,4 @@
-"""The official SDK as a judge, of golden streams and of every real one."""
+"""Compare decoding with the official SDK, on golden streams and on every recorded one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 import corpus
 from anthropic_events import (
     DIALECT,
-    TEXT,
-    TOOLS,
-    event,
-    streamed,
+    TEXT_STREAM,
+    TOOLS_STREAM,
+    sse_event,
+    sse_response,
 )
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
-    Finish,
+    FinishReason,
     Reasoning,
     Text,
     ToolCall,
@@ -33,14 +33,14 @@ from llm_proxy.turns import (
 
 
 def _client(status: int, content_type: str, body: bytes) -> anthropic.Anthropic:
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(status, headers={"content-type": content_type}, content=body)
 
     return anthropic.Anthropic(
         api_key="none",
         base_url="http://127.0.0.1",
         max_retries=0,
-        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+        http_client=httpx2.Client(transport=httpx2.MockTransport(respond)),
     )
 
 
@@ -60,11 +60,11 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
     assert (raised.value.status_code, raised.value.body) == (424, json.loads(body))
 
 
-Said = dict[str, object]
-"""What a turn and the SDK's message can be compared by."""
+ComparableMessage = dict[str, object]
+"""The properties by which a turn is compared with a message of the SDK."""
 
 
-def _of_turn(turn: Turn) -> Said:
+def _comparable_turn(turn: Turn) -> ComparableMessage:
     texts = [part for part in turn.parts if isinstance(part, Text)]
     calls = [part for part in turn.parts if isinstance(part, ToolCall)]
     thoughts = [part for part in turn.parts if isinstance(part, Reasoning)]
@@ -81,7 +81,7 @@ def _of_turn(turn: Turn) -> Said:
     }
 
 
-def _of_sdk(message: dict[str, Any]) -> Said:
+def _comparable_sdk_message(message: dict[str, Any]) -> ComparableMessage:
     blocks: list[dict[str, Any]] = message["content"]
     thoughts = [block for block in blocks if block["type"].endswith("thinking")]
     compacted = [block for block in blocks if block["type"] == "compaction"]
@@ -104,12 +104,12 @@ def _of_sdk(message: dict[str, Any]) -> Said:
             block["tool_use_id"] for block in blocks if block["type"].endswith("_tool_result")
         ],
         "finish": message["stop_reason"],
-        "usage": _usage_of_sdk(message["usage"]),
+        "usage": _sdk_usage(message["usage"]),
         "message": (message["id"], message["model"]),
     }
 
 
-def _usage_of_sdk(usage: dict[str, Any]) -> Usage:
+def _sdk_usage(usage: dict[str, Any]) -> Usage:
     return Usage(
         input=usage["input_tokens"],
         output=usage["output_tokens"],
@@ -119,20 +119,20 @@ def _usage_of_sdk(usage: dict[str, Any]) -> Usage:
     )
 
 
-def _read_by_sdk(body: bytes, *, stream: bool) -> dict[str, Any]:
-    """The message that the SDK's own accumulation makes of it."""
+def _sdk_message(body: bytes, *, stream: bool) -> dict[str, Any]:
+    """Return the message that the SDK accumulates from the body."""
     with _client(200, "text/event-stream" if stream else "application/json", body) as client:
-        messages = client.beta.messages
+        messages_api = client.beta.messages
         if not stream:
-            return messages.create(model="m", max_tokens=1, messages=[]).to_dict()
-        with messages.stream(model="m", max_tokens=1, messages=[]) as events:
-            return events.get_final_message().to_dict()
+            return messages_api.create(model="m", max_tokens=1, messages=[]).to_dict()
+        with messages_api.stream(model="m", max_tokens=1, messages=[]) as message_stream:
+            return message_stream.get_final_message().to_dict()
 
 
-@pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
-def test_the_sdk_reads_the_golden_streams_alike(body: bytes) -> None:
-    (turn,) = DIALECT.decode(streamed(body))
-    assert _of_turn(turn) == _of_sdk(_read_by_sdk(body, stream=True))
+@pytest.mark.parametrize("body", [TEXT_STREAM, TOOLS_STREAM], ids=["text", "tools"])
+def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
+    (turn,) = DIALECT.decode(sse_response(body))
+    assert _comparable_turn(turn) == _comparable_sdk_message(_sdk_message(body, stream=True))
 
 
 MESSAGES = ("anthropic.messages.sse", "anthropic.messages.json", "anthropic.messages.payload")
@@ -144,43 +144,43 @@ def _rows() -> list[corpus.Row]:
     return [row for row in corpus.rows() if row.wire.startswith("anthropic.")]
 
 
-def _body(row: corpus.Row) -> bytes:
-    """The body as it came: recordings of payloads have lost their framing."""
+def _wire_body(row: corpus.Row) -> bytes:
+    """Return the body with its framing, which recordings of payloads lack."""
     if row.wire != "anthropic.messages.payload":
         return row.body
     payloads = [line for line in row.body.splitlines() if line.strip()]
-    return b"".join(event(**_arguments(json.loads(payload))) for payload in payloads)
+    return b"".join(sse_event(**_event_arguments(json.loads(payload))) for payload in payloads)
 
 
-def _arguments(payload: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": payload.pop("type"), **payload}
+def _event_arguments(payload: dict[str, Any]) -> dict[str, Any]:
+    return {"event_type": payload.pop("type"), **payload}
 
 
-def _answer(row: corpus.Row) -> DialectResponse:
+def _response(row: corpus.Row) -> DialectResponse:
     is_payload = row.wire == "anthropic.messages.payload"
     name = "sse" if is_payload else DIALECT.codec(row.request, row.head)
-    return DialectResponse(row.head, name, framing.split_messages(name, _body(row)))
+    return DialectResponse(row.head, name, framing.split_messages(name, _wire_body(row)))
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_claimed_and_judged_whole() -> None:
+def test_every_recorded_response_is_matched_and_complete() -> None:
     rows = _rows()
     assert len(rows) == 232
     for row in rows:
         assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        answer = _answer(row)
-        assert answer.codec == ("sse" if row.wire in STREAMS else "whole"), row.id
-        assert DIALECT.completeness(answer).is_complete, row.id
+        response = _response(row)
+        assert response.codec == ("sse" if row.wire in STREAMS else "whole"), row.id
+        assert DIALECT.completeness(response).is_complete, row.id
         assert DIALECT.model(row.request) or not row.request_body, row.id
-        assert DIALECT.streams(row.request) or not row.request_body or answer.codec == "whole"
+        assert DIALECT.streams(row.request) or not row.request_body or response.codec == "whole"
 
 
 @pytest.mark.corpus
 @needs_corpus
 def test_real_streams_end_in_message_stop_and_legacy_ones_in_a_stop_reason() -> None:
     reasons = {
-        (row.wire, DIALECT.completeness(_answer(row)).reason)
+        (row.wire, DIALECT.completeness(_response(row)).reason)
         for row in _rows()
         if row.wire in STREAMS
     }
@@ -193,24 +193,24 @@ def test_real_streams_end_in_message_stop_and_legacy_ones_in_a_stop_reason() -> 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_no_real_stream_is_whole_before_it_says_why_it_stops() -> None:
+def test_no_recorded_stream_is_complete_before_its_stop_reason() -> None:
     for row in _rows():
         if row.wire in STREAMS:
-            answer = _answer(row)
-            *said, last = answer.messages
-            while not _stops(last):
-                *said, last = said
+            response = _response(row)
+            *messages, last = response.messages
+            while not _has_stop_reason(last):
+                *messages, last = messages
             assert not DIALECT.completeness(
-                DialectResponse(answer.head, "sse", said)
+                DialectResponse(response.head, "sse", messages)
             ).is_complete, row.id
 
 
-def _stops(message: bytes) -> bool:
-    said = json.loads(parse_event(message).data or b"{}")
-    return bool(said.get("delta", said).get("stop_reason"))
+def _has_stop_reason(message: bytes) -> bool:
+    payload = json.loads(parse_event(message).data or b"{}")
+    return bool(payload.get("delta", payload).get("stop_reason"))
 
 
-KNOWN = {
+KNOWN_TYPES = {
     "message_start",
     "message_delta",
     "message_stop",
@@ -231,77 +231,77 @@ KNOWN = {
 @pytest.mark.corpus
 @needs_corpus
 def test_no_event_or_delta_or_block_of_a_real_answer_is_unknown() -> None:
-    events = 0
+    event_count = 0
     for row in _rows():
-        answer = _answer(row)
-        assert not any("other_blocks" in dict(turn.metadata) for turn in DIALECT.decode(answer))
+        response = _response(row)
+        assert not any("other_blocks" in dict(turn.metadata) for turn in DIALECT.decode(response))
         if row.wire in STREAMS:
-            events += len(answer.messages)
-            assert set(_types(answer)) <= KNOWN, row.id
-    assert events > 4500
+            event_count += len(response.messages)
+            assert set(_event_types(response)) <= KNOWN_TYPES, row.id
+    assert event_count > 4500
 
 
-def _types(answer: DialectResponse) -> Iterator[str]:
-    for message in answer.messages:
-        said = json.loads(parse_event(message).data or b"{}")
-        yield said["type"]
-        if said["type"] == "content_block_delta":
-            yield said["delta"]["type"]
+def _event_types(response: DialectResponse) -> Iterator[str]:
+    for message in response.messages:
+        payload = json.loads(parse_event(message).data or b"{}")
+        yield payload["type"]
+        if payload["type"] == "content_block_delta":
+            yield payload["delta"]["type"]
 
 
 SEVERAL_MESSAGES = {
-    "4e98d3417e7c108f": 15,  # answers to one question, recorded one after the other
-    "ab068f9420ec7f19": 2,  # a stream that begins anew in the middle of a call
+    "4e98d3417e7c108f": 15,  # responses to one question, recorded one after the other
+    "ab068f9420ec7f19": 2,  # a stream that starts again in the middle of a call
 }
-"""Rows of more than one message, which the SDK runs together or loses."""
+"""Rows of more than one message, which the SDK joins or drops."""
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_the_sdk_understands_every_real_message_as_we_do() -> None:
+def test_the_sdk_decodes_every_recorded_message_identically() -> None:
     compared = 0
-    several = {}
+    multi_message_rows = {}
     for row in _rows():
         if row.wire not in MESSAGES or row.status != 200:
             continue
-        answer = _answer(row)
-        turns = DIALECT.decode(answer)
+        response = _response(row)
+        turns = DIALECT.decode(response)
         if len(turns) > 1:
-            several[row.id] = len(turns)
+            multi_message_rows[row.id] = len(turns)
             continue
-        theirs = _read_by_sdk(_body(row), stream=answer.codec == "sse")
-        assert _of_turn(turns[0]) == _of_sdk(theirs), row.id
+        sdk_message = _sdk_message(_wire_body(row), stream=response.codec == "sse")
+        assert _comparable_turn(turns[0]) == _comparable_sdk_message(sdk_message), row.id
         compared += 1
-    assert several == SEVERAL_MESSAGES
+    assert multi_message_rows == SEVERAL_MESSAGES
     assert compared == 188
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_what_the_sdk_cannot_read_is_read_here() -> None:
+def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
     rows = {row.id: row for row in _rows()}
-    cut, spliced = DIALECT.decode(_answer(rows["ab068f9420ec7f19"]))
+    cut, spliced = DIALECT.decode(_response(rows["ab068f9420ec7f19"]))
     assert cut.parts[-1] == ToolCall("toolu_first", "test-tool", '{"value":"Spark')
     assert spliced.parts[-1] == ToolCall("toolu_second", "test-tool", '{"value":"Sparkle Day"}')
-    assert (cut.finish, spliced.finish) == (None, Finish.TOOL_CALLS)
-    rolls = DIALECT.decode(_answer(rows["4e98d3417e7c108f"]))
-    assert [roll.finish for roll in rolls] == [Finish.TOOL_CALLS] * 14 + [Finish.STOP]
+    assert (cut.finish, spliced.finish) == (None, FinishReason.TOOL_CALLS)
+    turns = DIALECT.decode(_response(rows["4e98d3417e7c108f"]))
+    assert [turn.finish for turn in turns] == [FinishReason.TOOL_CALLS] * 14 + [FinishReason.STOP]
     assert {
-        part.name for turn in rolls[1:14] for part in turn.parts if isinstance(part, ToolCall)
+        part.name for turn in turns[1:14] for part in turn.parts if isinstance(part, ToolCall)
     } == {"rollDie"}
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_error_says_what_it_is() -> None:
-    failures = [DIALECT.decode(_answer(row))[0] for row in _rows() if row.status != 200]
-    assert len(failures) == 25
-    assert all(failure.failure and failure.failure.type.endswith("_error") for failure in failures)
-    assert all(dict(failure.metadata)["request_id"] for failure in failures)
+def test_every_recorded_error_has_a_type() -> None:
+    error_turns = [DIALECT.decode(_response(row))[0] for row in _rows() if row.status != 200]
+    assert len(error_turns) == 25
+    assert all(turn.failure and turn.failure.type.endswith("_error") for turn in error_turns)
+    assert all(dict(turn.metadata)["request_id"] for turn in error_turns)
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_token_counts_say_nothing() -> None:
+def test_token_counts_have_no_turn() -> None:
     counts = [row for row in _rows() if "count_tokens" in row.wire and row.status == 200]
-    assert [DIALECT.decode(_answer(row)) for row in counts] == [()] * 8
+    assert [DIALECT.decode(_response(row)) for row in counts] == [()] * 8

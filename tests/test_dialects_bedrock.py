@@ -19,7 +19,7 @@ from llm_proxy.framing.eventstream import encode_frame, parse_frame
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Reasoning,
@@ -43,30 +43,30 @@ def event(name: str, payload: Any) -> bytes:
     return encode_frame(headers, orjson.dumps(payload))
 
 
-def converse(*events: Event) -> bytes:
-    """A stream of ConverseStream, padded as the real ones are."""
+def converse_stream(*events: Event) -> bytes:
+    """Build a body of ConverseStream, padded like real ones."""
     return b"".join(event(name, {**payload, "p": "abcd"}) for name, payload in events)
 
 
-def chunks(*events: Any) -> bytes:
-    """A stream of InvokeModelWithResponseStream."""
+def invoke_stream(*events: Any) -> bytes:
+    """Build a body of InvokeModelWithResponseStream."""
     return b"".join(
         event("chunk", {"bytes": base64.b64encode(orjson.dumps(item)).decode(), "p": "abc"})
         for item in events
     )
 
 
-def raised(name: str, **payload: object) -> bytes:
+def exception_frame(name: str, **payload: object) -> bytes:
     headers = [(":exception-type", name), (":message-type", "exception")]
     return encode_frame(headers, orjson.dumps(payload))
 
 
-def delta(index: int, **said: object) -> Event:
-    return "contentBlockDelta", {"contentBlockIndex": index, "delta": said}
+def delta(index: int, **fields: object) -> Event:
+    return "contentBlockDelta", {"contentBlockIndex": index, "delta": fields}
 
 
-def start(index: int, **said: object) -> Event:
-    return "contentBlockStart", {"contentBlockIndex": index, "start": said}
+def start(index: int, **fields: object) -> Event:
+    return "contentBlockStart", {"contentBlockIndex": index, "start": fields}
 
 
 def stop(index: int) -> Event:
@@ -75,14 +75,14 @@ def stop(index: int) -> Event:
 
 BEGIN: Final[Event] = ("messageStart", {"role": "assistant"})
 END: Final[Event] = ("messageStop", {"stopReason": "end_turn"})
-COUNTS: Final[Event] = (
+USAGE_EVENT: Final[Event] = (
     "metadata",
     {
         "usage": {"inputTokens": 9, "outputTokens": 20, "totalTokens": 29},
         "metrics": {"latencyMs": 120},
     },
 )
-TOOLS: Final = converse(
+TOOLS: Final = converse_stream(
     BEGIN,
     delta(0, reasoningContent={"text": "Two "}),
     delta(0, reasoningContent={"text": "cities."}),
@@ -96,16 +96,16 @@ TOOLS: Final = converse(
     delta(2, toolUse={"input": '"Rome"}'}),
     stop(2),
     ("messageStop", {"stopReason": "tool_use"}),
-    COUNTS,
+    USAGE_EVENT,
 )
-CHAT: Final = converse(BEGIN, delta(0, text="Hello"), stop(0), END, COUNTS)
+CHAT: Final = converse_stream(BEGIN, delta(0, text="Hello"), stop(0), END, USAGE_EVENT)
 METRICS: Final[dict[str, Json]] = {
     "inputTokenCount": 9,
     "outputTokenCount": 2,
     "invocationLatency": 120,
     "firstByteLatency": 60,
 }
-CLAUDE: Final = chunks(
+CLAUDE: Final = invoke_stream(
     {
         "type": "message_start",
         "message": {"id": "msg_1", "model": "claude", "content": [], "usage": {"input_tokens": 9}},
@@ -116,7 +116,7 @@ CLAUDE: Final = chunks(
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
     {"type": "message_stop", "amazon-bedrock-invocationMetrics": METRICS},
 )
-NOVA: Final = chunks(
+NOVA: Final = invoke_stream(
     {"messageStart": {"role": "assistant"}},
     {"contentBlockDelta": {"delta": {"text": "Hel"}, "contentBlockIndex": 0}},
     {"contentBlockStop": {"contentBlockIndex": 0}},
@@ -129,10 +129,10 @@ NOVA: Final = chunks(
     },
 )
 STREAMS: Final = {"converse": CHAT, "tools": TOOLS, "claude": CLAUDE, "nova": NOVA}
-each_stream = pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS.keys())
+for_each_stream = pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS.keys())
 
 
-def asked(path: str, method: str = "POST") -> Request:
+def make_request(path: str, method: str = "POST") -> Request:
     return Request(method, path, "", (), b"{}")
 
 
@@ -140,11 +140,11 @@ def head(status: int = 200, headers: Headers = ()) -> ResponseHead:
     return ResponseHead(status, "", headers, "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
+def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "eventstream", framing.split_messages("eventstream", body))
 
 
-def whole(document: object, status: int = 200, headers: Headers = ()) -> DialectResponse:
+def whole_response(document: object, status: int = 200, headers: Headers = ()) -> DialectResponse:
     body = document if isinstance(document, bytes) else orjson.dumps(document)
     return DialectResponse(head(status, headers), "whole", framing.split_messages("whole", body))
 
@@ -168,7 +168,7 @@ ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profi
 def test_the_path_says_the_model_and_whether_it_streams(
     path: str, model: str, streams: bool
 ) -> None:
-    request = asked(path)
+    request = make_request(path)
     assert dialects.find_dialect(request).name == DIALECT.name
     assert DIALECT.matches(request)
     assert (DIALECT.model(request), DIALECT.streams(request)) == (model, streams)
@@ -189,8 +189,8 @@ def test_the_path_says_the_model_and_whether_it_streams(
         ("POST", ""),
     ],
 )
-def test_other_requests_are_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.matches(asked(path, method))
+def test_other_requests_are_not_matched(method: str, path: str) -> None:
+    assert not DIALECT.matches(make_request(path, method))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_other_requests_are_left_to_others(method: str, path: str) -> None:
     ],
 )
 def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) -> None:
-    claimed = [dialect.name for dialect in dialects.DIALECTS if dialect.matches(asked(path))]
+    claimed = [dialect.name for dialect in dialects.DIALECTS if dialect.matches(make_request(path))]
     assert claimed == ([] if name == "opaque" else [name])
 
 
@@ -227,7 +227,7 @@ def test_the_content_type_chooses_the_framing(
     operation: str, status: int, content_type: str | None, expected: str
 ) -> None:
     headers = () if content_type is None else (("Content-Type", content_type),)
-    assert DIALECT.codec(asked(f"/model/m/{operation}"), head(status, headers)) == expected
+    assert DIALECT.codec(make_request(f"/model/m/{operation}"), head(status, headers)) == expected
 
 
 TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
@@ -240,14 +240,15 @@ TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
         pytest.param(TOOLS, "messageStop: tool_use", id="converse with tools"),
         pytest.param(CLAUDE, "message_stop", id="claude"),
         pytest.param(NOVA, "messageStop: end_turn", id="nova"),
-        pytest.param(chunks(TITAN), "every choice finished", id="titan"),
+        pytest.param(invoke_stream(TITAN), "every choice finished", id="titan"),
         pytest.param(
-            chunks({"event_type": "odd", "amazon-bedrock-invocationMetrics": METRICS}),
+            invoke_stream({"event_type": "odd", "amazon-bedrock-invocationMetrics": METRICS}),
             "invocation metrics",
             id="a model that nobody knows",
         ),
         pytest.param(
-            converse(BEGIN) + raised("throttlingException", message="Too many requests"),
+            converse_stream(BEGIN)
+            + exception_frame("throttlingException", message="Too many requests"),
             "in-band error: Too many requests",
             id="an exception",
         ),
@@ -257,15 +258,17 @@ TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
             id="an error that has no name",
         ),
         pytest.param(
-            chunks({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}),
+            invoke_stream(
+                {"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}
+            ),
             "in-band error: Busy",
             id="an error of the model",
         ),
     ],
 )
-def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason) == (True, reason)
+def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason) == (True, reason)
 
 
 @pytest.mark.parametrize(
@@ -273,76 +276,80 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
     [
         pytest.param(b"", "empty stream", id="nothing"),
         pytest.param(b"<html>", "bytes that are no frame", id="a page"),
-        pytest.param(converse(BEGIN, delta(0, text="H")), "no event ends it", id="cut"),
-        pytest.param(converse(BEGIN, COUNTS), "no event ends it", id="counts alone"),
+        pytest.param(converse_stream(BEGIN, delta(0, text="H")), "no event ends it", id="cut"),
+        pytest.param(converse_stream(BEGIN, USAGE_EVENT), "no event ends it", id="counts alone"),
         pytest.param(CHAT[:-1], "bytes that are no frame", id="cut inside the last frame"),
         pytest.param(
-            converse(BEGIN)[:-1] + b"?" + CHAT, "bytes that are no frame", id="a broken checksum"
+            converse_stream(BEGIN)[:-1] + b"?" + CHAT,
+            "bytes that are no frame",
+            id="a broken checksum",
         ),
-        pytest.param(chunks({"outputText": "Hi", "index": 0}), "no event ends it", id="titan"),
-        pytest.param(chunks({"type": "ping"}), "no event ends it", id="a ping"),
+        pytest.param(
+            invoke_stream({"outputText": "Hi", "index": 0}), "no event ends it", id="titan"
+        ),
+        pytest.param(invoke_stream({"type": "ping"}), "no event ends it", id="a ping"),
         pytest.param(
             event("chunk", {"bytes": "*"}) + event("chunk", []), "no event ends it", id="no base64"
         ),
         pytest.param(
-            raised("throttlingException", message="no")[:-1] + b"?",
+            exception_frame("throttlingException", message="no")[:-1] + b"?",
             "bytes that are no frame",
             id="a broken exception",
         ),
     ],
 )
-def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason) == (False, reason)
+def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
-@each_stream
-def test_no_cut_before_the_message_ends_is_called_whole(body: bytes) -> None:
+@for_each_stream
+def test_a_stream_cut_before_its_end_is_incomplete(body: bytes) -> None:
     boundaries = [0]
     for message in framing.split_messages("eventstream", body):
         boundaries.append(boundaries[-1] + len(message))
     for at in range(len(body) + 1):
-        expected = at in boundaries and at >= boundaries[-2]  # the last holds counts
-        assert DIALECT.completeness(streamed(body[:at])).is_complete is expected, at
+        expected = at in boundaries and at >= boundaries[-2]  # the last message holds the usage
+        assert DIALECT.completeness(stream_response(body[:at])).is_complete is expected, at
 
 
-@each_stream
-def test_a_frame_that_was_cut_at_the_limit_is_put_together_again(body: bytes) -> None:
-    answer = DialectResponse(
+@for_each_stream
+def test_a_frame_split_at_the_message_limit_is_reassembled(body: bytes) -> None:
+    response = DialectResponse(
         head(), "eventstream", [body[at : at + 7] for at in range(0, len(body), 7)]
     )
-    assert DIALECT.decode(answer) == DIALECT.decode(streamed(body))
-    assert DIALECT.completeness(answer).is_complete
+    assert DIALECT.decode(response) == DIALECT.decode(stream_response(body))
+    assert DIALECT.completeness(response).is_complete
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        pytest.param(whole({"output": {}}), True, "JSON body", id="a document"),
-        pytest.param(whole(b'{"output'), False, "body is not JSON", id="a cut document"),
-        pytest.param(whole({"message": "no"}, 429), True, "HTTP 429", id="an error"),
+        pytest.param(whole_response({"output": {}}), True, "JSON body", id="a document"),
+        pytest.param(whole_response(b'{"output'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole_response({"message": "no"}, 429), True, "HTTP 429", id="an error"),
     ],
 )
-def test_a_body_is_judged_as_of_any_json_api(
-    answer: DialectResponse, is_whole: bool, reason: str
+def test_completeness_of_a_json_body(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
-def test_an_http_error_is_whole_however_it_was_cut() -> None:
+def test_an_http_error_is_always_complete() -> None:
     assert DIALECT.completeness(DialectResponse(head(500), "eventstream", [])).reason == "HTTP 500"
 
 
 def test_a_converse_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(TOOLS)) == (
+    assert DIALECT.decode(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 Reasoning("Two cities.", signature="c2ln"),
                 Text("Checking."),
                 ToolCall("tooluse_a", "get_weather", '{"city":"Rome"}'),
             ),
-            finish=Finish.TOOL_CALLS,
+            finish=FinishReason.TOOL_CALLS,
             finish_raw="tool_use",
             usage=Usage(input=9, output=20, total=29),
             metadata=(("metrics", {"latencyMs": 120}),),
@@ -377,7 +384,7 @@ def test_a_converse_document_becomes_the_same_turn() -> None:
         "serviceTier": {"type": "flex"},
         "trace": {"promptRouter": {"invokedModelId": "arn:aws:x"}},
     }
-    assert DIALECT.decode(whole(document)) == (
+    assert DIALECT.decode(whole_response(document)) == (
         Turn(
             parts=(
                 Reasoning("Two cities."),
@@ -385,7 +392,7 @@ def test_a_converse_document_becomes_the_same_turn() -> None:
                 Text("Checking."),
                 ToolCall("a", "f", "{}"),
             ),
-            finish=Finish.TOOL_CALLS,
+            finish=FinishReason.TOOL_CALLS,
             finish_raw="tool_use",
             usage=Usage(input=9, output=20, total=29, cache_read=4, cache_write=5),
             model="arn:aws:x",
@@ -400,90 +407,105 @@ def test_a_converse_document_becomes_the_same_turn() -> None:
 
 
 SEARCH: Final = {"toolUseId": "a", "name": "search", "type": "server_tool_use"}
-FOUND: Final = {"toolUseId": "a", "status": "error", "type": "search_result"}
+SEARCH_RESULT: Final = {"toolUseId": "a", "status": "error", "type": "search_result"}
 SERVER_TOOL: Final = (
     ToolCall("a", "search", '{"q":1}', (("type", "server_tool_use"),)),
     ToolResult("a", 'x{"n":1}', "search", failed=True, metadata=(("type", "search_result"),)),
 )
 
 
-def test_a_tool_that_the_provider_ran_has_its_result() -> None:
-    found = [{"text": "x"}, {"json": {"n": 1}}]
-    stream = converse(
+def test_a_server_tool_call_has_its_result() -> None:
+    result_content = [{"text": "x"}, {"json": {"n": 1}}]
+    stream = converse_stream(
         start(0, toolUse=SEARCH),
         delta(0, toolUse={"input": '{"q":1}'}),
-        start(1, toolResult=FOUND),
-        delta(1, toolResult=found),
+        start(1, toolResult=SEARCH_RESULT),
+        delta(1, toolResult=result_content),
     )
     content = [
         {"toolUse": {**SEARCH, "input": {"q": 1}}},
-        {"toolResult": {**FOUND, "content": found}},
+        {"toolResult": {**SEARCH_RESULT, "content": result_content}},
     ]
     document = {"output": {"message": {"content": content}}}
-    assert DIALECT.decode(streamed(stream))[0].parts == SERVER_TOOL
-    assert DIALECT.decode(whole(document))[0].parts == SERVER_TOOL
+    assert DIALECT.decode(stream_response(stream))[0].parts == SERVER_TOOL
+    assert DIALECT.decode(whole_response(document))[0].parts == SERVER_TOOL
 
 
-CITED: Final[dict[str, Json]] = {
+RAW_CITATION: Final[dict[str, Json]] = {
     "title": "sample",
     "location": {"web": {"url": "https://example.com/", "domain": "example.com"}},
     "sourceContent": [{"text": "Fun "}, {"text": "fun"}],
 }
 CITATION: Final = Citation(
-    "https://example.com/", "sample", "Fun fun", metadata=(("location", CITED["location"]),)
+    "https://example.com/", "sample", "Fun fun", metadata=(("location", RAW_CITATION["location"]),)
 )
 
 
 def test_a_citation_belongs_to_its_text() -> None:
-    stream = converse(delta(0, text="It is "), delta(0, citation=CITED), delta(0, text="fun"))
-    content = [{"citationsContent": {"content": [{"text": "It is fun"}], "citations": [CITED]}}]
+    stream = converse_stream(
+        delta(0, text="It is "), delta(0, citation=RAW_CITATION), delta(0, text="fun")
+    )
+    content = [
+        {"citationsContent": {"content": [{"text": "It is fun"}], "citations": [RAW_CITATION]}}
+    ]
     document = {"output": {"message": {"content": content}}}
     expected = (Text("It is fun", (CITATION,)),)
-    assert DIALECT.decode(streamed(stream))[0].parts == expected
-    assert DIALECT.decode(whole(document))[0].parts == expected
+    assert DIALECT.decode(stream_response(stream))[0].parts == expected
+    assert DIALECT.decode(whole_response(document))[0].parts == expected
 
 
-def test_a_picture_is_put_together() -> None:
-    stream = converse(
+def test_image_fragments_are_joined() -> None:
+    stream = converse_stream(
         start(0, image={"format": "png"}),
         delta(0, image={"source": {"bytes": "iVBO"}}),
         delta(0, image={"source": {"bytes": "Rw0K"}}),
     )
-    assert DIALECT.decode(streamed(stream))[0].parts == (Media("image/png", base64="iVBORw0K"),)
-    there = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b"}}}}
-    document = {"output": {"message": {"content": [there]}}}
-    assert DIALECT.decode(whole(document))[0].parts == (Media("image/png", url="s3://a/b"),)
+    assert DIALECT.decode(stream_response(stream))[0].parts == (
+        Media("image/png", base64="iVBORw0K"),
+    )
+    image_block = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b"}}}}
+    document = {"output": {"message": {"content": [image_block]}}}
+    assert DIALECT.decode(whole_response(document))[0].parts == (
+        Media("image/png", url="s3://a/b"),
+    )
 
 
-def test_what_was_sealed_is_kept() -> None:
-    stream = converse(delta(0, reasoningContent={"redactedContent": "c2Vj"}), delta(1, text="Hi"))
-    assert DIALECT.decode(streamed(stream))[0].parts == (Reasoning(redacted="c2Vj"), Text("Hi"))
+def test_redacted_reasoning_is_kept() -> None:
+    stream = converse_stream(
+        delta(0, reasoningContent={"redactedContent": "c2Vj"}), delta(1, text="Hi")
+    )
+    assert DIALECT.decode(stream_response(stream))[0].parts == (
+        Reasoning(redacted="c2Vj"),
+        Text("Hi"),
+    )
 
 
 @pytest.mark.parametrize(
     ("reason", "finish"),
     [
-        ("end_turn", Finish.STOP),
-        ("stop_sequence", Finish.STOP_SEQUENCE),
-        ("max_tokens", Finish.LENGTH),
-        ("guardrail_intervened", Finish.CONTENT_FILTER),
-        ("content_filtered", Finish.CONTENT_FILTER),
-        ("model_context_window_exceeded", Finish.CONTEXT_FULL),
-        ("malformed_tool_use", Finish.ERROR),
-        ("malformed_model_output", Finish.ERROR),
-        ("brand_new", Finish.OTHER),
+        ("end_turn", FinishReason.STOP),
+        ("stop_sequence", FinishReason.STOP_SEQUENCE),
+        ("max_tokens", FinishReason.LENGTH),
+        ("guardrail_intervened", FinishReason.CONTENT_FILTER),
+        ("content_filtered", FinishReason.CONTENT_FILTER),
+        ("model_context_window_exceeded", FinishReason.CONTEXT_FULL),
+        ("malformed_tool_use", FinishReason.ERROR),
+        ("malformed_model_output", FinishReason.ERROR),
+        ("brand_new", FinishReason.OTHER),
     ],
 )
-def test_a_stop_reason_has_a_word(reason: str, finish: Finish) -> None:
-    (turn,) = DIALECT.decode(streamed(converse(("messageStop", {"stopReason": reason}))))
+def test_stop_reasons_map_to_finish_values(reason: str, finish: FinishReason) -> None:
+    (turn,) = DIALECT.decode(
+        stream_response(converse_stream(("messageStop", {"stopReason": reason})))
+    )
     assert (turn.finish, turn.finish_raw) == (finish, reason)
 
 
 def test_a_stream_of_claude_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(CLAUDE)) == (
+    assert DIALECT.decode(stream_response(CLAUDE)) == (
         Turn(
             parts=(Text("Hello"),),
-            finish=Finish.STOP,
+            finish=FinishReason.STOP,
             finish_raw="end_turn",
             usage=Usage(input=9, output=2),
             id="msg_1",
@@ -493,16 +515,16 @@ def test_a_stream_of_claude_becomes_a_turn() -> None:
     )
 
 
-def test_pieces_of_nova_are_one_text() -> None:
-    (turn,) = DIALECT.decode(streamed(NOVA))
+def test_text_fragments_of_nova_are_joined() -> None:
+    (turn,) = DIALECT.decode(stream_response(NOVA))
     assert turn.parts == (Text("Hello"),)
-    assert (turn.finish, turn.usage) == (Finish.STOP, Usage(input=9, output=2))
+    assert (turn.finish, turn.usage) == (FinishReason.STOP, Usage(input=9, output=2))
 
 
-COMPLETIONS: Final[dict[str, tuple[dict[str, Any], Finish, Usage | None]]] = {
+COMPLETIONS: Final[dict[str, tuple[dict[str, Any], FinishReason, Usage | None]]] = {
     "titan, a piece": (
         {"outputText": "Hi", "completionReason": "LENGTH", "totalOutputTextTokenCount": 2.0},
-        Finish.LENGTH,
+        FinishReason.LENGTH,
         Usage(output=2),
     ),
     "titan": (
@@ -510,7 +532,7 @@ COMPLETIONS: Final[dict[str, tuple[dict[str, Any], Finish, Usage | None]]] = {
             "inputTextTokenCount": 9,
             "results": [{"tokenCount": 2, "outputText": "Hi", "completionReason": "FINISH"}],
         },
-        Finish.STOP,
+        FinishReason.STOP,
         Usage(input=9, output=2),
     ),
     "llama": (
@@ -520,18 +542,18 @@ COMPLETIONS: Final[dict[str, tuple[dict[str, Any], Finish, Usage | None]]] = {
             "generation_token_count": 2,
             "stop_reason": "stop",
         },
-        Finish.STOP,
+        FinishReason.STOP,
         Usage(input=9, output=2),
     ),
-    "mistral": ({"outputs": [{"text": "Hi", "stop_reason": "length"}]}, Finish.LENGTH, None),
+    "mistral": ({"outputs": [{"text": "Hi", "stop_reason": "length"}]}, FinishReason.LENGTH, None),
     "cohere": (
         {"generations": [{"text": "Hi", "finish_reason": "COMPLETE"}]},
-        Finish.STOP,
+        FinishReason.STOP,
         None,
     ),
     "cohere, a piece": (
         {"text": "Hi", "is_finished": True, "finish_reason": "MAX_TOKENS"},
-        Finish.LENGTH,
+        FinishReason.LENGTH,
         None,
     ),
     "as of OpenAI": (
@@ -539,64 +561,79 @@ COMPLETIONS: Final[dict[str, tuple[dict[str, Any], Finish, Usage | None]]] = {
             "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
         },
-        Finish.STOP,
+        FinishReason.STOP,
         Usage(input=9, output=2, total=11),
     ),
     "as of OpenAI, a piece": (
         {"choices": [{"index": 0, "delta": {"content": "Hi"}, "stop_reason": "odd"}]},
-        Finish.OTHER,
+        FinishReason.OTHER,
         None,
     ),
-    "claude 2": ({"completion": "Hi", "stop_reason": "stop_sequence"}, Finish.STOP_SEQUENCE, None),
+    "claude 2": (
+        {"completion": "Hi", "stop_reason": "stop_sequence"},
+        FinishReason.STOP_SEQUENCE,
+        None,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", COMPLETIONS.values(), ids=COMPLETIONS.keys())
-def test_completions_of_each_maker_become_turns(
-    case: tuple[dict[str, Any], Finish, Usage | None],
+def test_completions_of_each_vendor_become_turns(
+    case: tuple[dict[str, Any], FinishReason, Usage | None],
 ) -> None:
     document, finish, usage = case
-    for answer in (whole(document), streamed(chunks(document))):
-        (turn,) = DIALECT.decode(answer)
+    for response in (whole_response(document), stream_response(invoke_stream(document))):
+        (turn,) = DIALECT.decode(response)
         assert (turn.text, turn.finish, turn.usage) == ("Hi", finish, usage)
-    assert DIALECT.completeness(streamed(chunks(document))).is_complete
+    assert DIALECT.completeness(stream_response(invoke_stream(document))).is_complete
 
 
 def test_pieces_of_a_completion_are_joined() -> None:
-    pieces = chunks(
+    body = invoke_stream(
         {"generation": "Hel", "prompt_token_count": 9, "stop_reason": None},
         {"generation": "lo", "stop_reason": None},
         {"generation": "", "stop_reason": "stop", "amazon-bedrock-invocationMetrics": METRICS},
     )
-    (turn,) = DIALECT.decode(streamed(pieces))
-    assert (turn.parts, turn.finish, turn.usage) == ((Text("Hello"),), Finish.STOP, Usage(input=9))
+    (turn,) = DIALECT.decode(stream_response(body))
+    assert (turn.parts, turn.finish, turn.usage) == (
+        (Text("Hello"),),
+        FinishReason.STOP,
+        Usage(input=9),
+    )
 
 
-def test_half_a_character_of_a_reason_is_a_whole_unknown_one() -> None:
-    (turn,) = DIALECT.decode(whole(rb'{"generation":"Hi","stop_reason":"st\ud83d"}'))
-    assert (turn.finish, turn.finish_raw) == (Finish.OTHER, "st\N{REPLACEMENT CHARACTER}")
+def test_a_lone_surrogate_in_a_stop_reason_is_replaced() -> None:
+    (turn,) = DIALECT.decode(whole_response(rb'{"generation":"Hi","stop_reason":"st\ud83d"}'))
+    assert (turn.finish, turn.finish_raw) == (FinishReason.OTHER, "st\N{REPLACEMENT CHARACTER}")
 
 
 def test_several_choices_are_several_turns() -> None:
-    many = {"generations": [{"text": "a", "finish_reason": "COMPLETE"}, {"text": "b"}]}
-    first, second = DIALECT.decode(whole(many))
-    assert (first.text, first.finish, second.text, second.finish) == ("a", Finish.STOP, "b", None)
-    assert not DIALECT.completeness(streamed(chunks(many))).is_complete
+    choices_document = {"generations": [{"text": "a", "finish_reason": "COMPLETE"}, {"text": "b"}]}
+    first, second = DIALECT.decode(whole_response(choices_document))
+    assert (first.text, first.finish, second.text, second.finish) == (
+        "a",
+        FinishReason.STOP,
+        "b",
+        None,
+    )
+    assert not DIALECT.completeness(stream_response(invoke_stream(choices_document))).is_complete
 
 
-def test_bedrocks_own_counts_stand_in_where_the_model_has_none() -> None:
-    said = {"outputs": [{"text": "Hi"}], "amazon-bedrock-invocationMetrics": METRICS}
-    assert DIALECT.decode(streamed(chunks(said)))[0].usage == Usage(input=9, output=2)
+def test_invocation_metrics_are_the_fallback_for_usage() -> None:
+    document = {"outputs": [{"text": "Hi"}], "amazon-bedrock-invocationMetrics": METRICS}
+    assert DIALECT.decode(stream_response(invoke_stream(document)))[0].usage == Usage(
+        input=9, output=2
+    )
 
 
-def test_an_exception_keeps_what_was_said_before() -> None:
-    body = converse(BEGIN, delta(0, text="Hel")) + raised(
+def test_an_exception_keeps_the_preceding_content() -> None:
+    body = converse_stream(BEGIN, delta(0, text="Hel")) + exception_frame(
         "modelStreamErrorException",
         message="The model failed",
         originalStatusCode=500,
         originalMessage="out of memory",
     )
-    (turn,) = DIALECT.decode(streamed(body))
+    (turn,) = DIALECT.decode(stream_response(body))
     assert (turn.text, turn.finish) == ("Hel", None)
     assert turn.failure == Failure(
         "The model failed (out of memory)", type="modelStreamErrorException", code="500"
@@ -604,15 +641,15 @@ def test_an_exception_keeps_what_was_said_before() -> None:
 
 
 def test_an_exception_alone_is_a_turn() -> None:
-    body = raised("validationException", message="no")
-    assert DIALECT.decode(streamed(body)) == (
+    body = exception_frame("validationException", message="no")
+    assert DIALECT.decode(stream_response(body)) == (
         Turn((), failure=Failure("no", type="validationException")),
     )
 
 
 def test_an_error_without_a_name_is_a_turn() -> None:
     headers = [(":message-type", "error"), (":error-code", "500"), (":error-message", "no")]
-    assert DIALECT.decode(streamed(encode_frame(headers, b""))) == (
+    assert DIALECT.decode(stream_response(encode_frame(headers, b""))) == (
         Turn((), failure=Failure("no", type="500")),
     )
 
@@ -637,14 +674,14 @@ def test_an_error_without_a_name_is_a_turn() -> None:
 def test_an_http_error_is_one_turn_with_a_failure(
     document: object, headers: Headers, failure: Failure
 ) -> None:
-    assert DIALECT.decode(whole(document, 403, headers)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole_response(document, 403, headers)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize(
     "document", [b"", b"[]", b"<html>", {"embedding": [0.5]}, {"inputTokens": 3}, {"images": []}]
 )
-def test_what_says_nothing_has_no_turn(document: object) -> None:
-    assert DIALECT.decode(whole(document)) == ()
+def test_a_response_without_content_has_no_turn(document: object) -> None:
+    assert DIALECT.decode(whole_response(document)) == ()
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
@@ -683,59 +720,72 @@ NAMES = st.sampled_from(
     st.lists(DOCUMENTS, max_size=4),
     st.sampled_from([200, 500]),
 )
-def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
-    events: list[Event], natives: list[dict[str, Any]], status: int
+def test_documents_of_any_shape_decode_to_serialisable_turns(
+    events: list[Event], documents: list[dict[str, Any]], status: int
 ) -> None:
     stream = b"".join(
         encode_frame([(":event-type", name)], json.dumps(payload).encode())
         for name, payload in events
     )
-    for native in natives:
-        encoded = base64.b64encode(json.dumps(native).encode()).decode()
+    for document in documents:
+        encoded = base64.b64encode(json.dumps(document).encode()).decode()
         stream += encode_frame([(":event-type", "chunk")], orjson.dumps({"bytes": encoded}))
-    answers = [streamed(stream), *(whole(json.dumps(item).encode(), status) for item in natives)]
-    for answer in answers:
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer)) is not None
+    responses = [
+        stream_response(stream),
+        *(whole_response(json.dumps(item).encode(), status) for item in documents),
+    ]
+    for response in responses:
+        assert DIALECT.completeness(response).reason
+        assert orjson.dumps(DIALECT.decode(response)) is not None
 
 
 @given(st.lists(st.binary()), st.sampled_from(["eventstream", "whole", "sse"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
 
 
 @given(st.sampled_from([CHAT, TOOLS, CLAUDE, NOVA]), st.data())
-def test_a_damaged_stream_is_never_called_whole(body: bytes, chosen: st.DataObject) -> None:
-    at = chosen.draw(st.integers(0, len(body) - 1))
-    bit = chosen.draw(st.integers(0, 7))
+def test_a_damaged_stream_is_never_complete(body: bytes, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(body) - 1))
+    bit = data.draw(st.integers(0, 7))
     damaged = body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :]
-    assert not DIALECT.completeness(streamed(damaged)).is_complete
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(streamed(damaged)))
+    assert not DIALECT.completeness(stream_response(damaged)).is_complete
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(stream_response(damaged)))
 
 
 @pytest.mark.timeout(30)
 def test_time_is_linear_however_many_choices_are_open() -> None:
-    many = chunks({"choices": [{"index": index, "delta": {}} for index in range(20_000)]})
-    one = chunks({"outputText": "a", "index": 0})
-    answer = streamed(many + one * 20_000)  # each against each would take minutes
-    assert not DIALECT.completeness(answer).is_complete
-    assert DIALECT.decode(answer)[0].text == "a" * 20_000
+    open_choices = invoke_stream(
+        {"choices": [{"index": index, "delta": {}} for index in range(20_000)]}
+    )
+    text_chunk = invoke_stream({"outputText": "a", "index": 0})
+    response = stream_response(
+        open_choices + text_chunk * 20_000
+    )  # a quadratic decoder would take minutes
+    assert not DIALECT.completeness(response).is_complete
+    assert DIALECT.decode(response)[0].text == "a" * 20_000
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-WITHOUT_TURN: Final = {"b200bbadd58864ec"}
-"""An embedding, which InvokeModel gives as well."""
-PARTS: Final = {"text", "toolUse", "toolResult", "reasoningContent"}
-EMPTY: Final = {"messageStart", "contentBlockStop"}
-NATIVE: Final = ("type", "outputText", "messageStart", "contentBlockStart", "contentBlockDelta")
-NATIVE_ENDS: Final = ("contentBlockStop", "messageStop", "metadata")
+ROWS_WITHOUT_TURN: Final = {"b200bbadd58864ec"}
+"""An embedding, which InvokeModel also returns."""
+KNOWN_PARTS: Final = {"text", "toolUse", "toolResult", "reasoningContent"}
+EVENTS_WITHOUT_CONTENT: Final = {"messageStart", "contentBlockStop"}
+NATIVE_KEYS: Final = (
+    "type",
+    "outputText",
+    "messageStart",
+    "contentBlockStart",
+    "contentBlockDelta",
+)
+NATIVE_END_KEYS: Final = ("contentBlockStop", "messageStop", "metadata")
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_claimed_whole_and_read() -> None:
+def test_every_recorded_response_is_matched_complete_and_decoded() -> None:
     rows = [
         row
         for row in corpus.rows()
@@ -747,10 +797,10 @@ def test_every_real_answer_is_claimed_whole_and_read() -> None:
         assert DIALECT.model(row.request), row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == ("eventstream" if "eventstream" in row.wire else "whole"), row.id
-        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
-        assert DIALECT.completeness(answer).is_complete, row.id
-        turns = DIALECT.decode(answer)
-        assert len(turns) == (0 if row.id in WITHOUT_TURN else 1), row.id
+        response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        assert DIALECT.completeness(response).is_complete, row.id
+        turns = DIALECT.decode(response)
+        assert len(turns) == (0 if row.id in ROWS_WITHOUT_TURN else 1), row.id
         for turn in turns:
             assert (turn.failure is not None) == (row.status >= 400), row.id
             assert row.status >= 400 or (turn.parts and turn.finish and turn.usage), row.id
@@ -758,7 +808,7 @@ def test_every_real_answer_is_claimed_whole_and_read() -> None:
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_event_is_understood() -> None:
+def test_every_recorded_event_is_known() -> None:
     unknown: Counter[str] = Counter()
     count = 0
     for row in corpus.rows():
@@ -766,30 +816,34 @@ def test_every_real_event_is_understood() -> None:
             continue
         for message in framing.split_messages("eventstream", row.body):
             count += 1
-            read = parse_frame(message)
-            assert read is not None, row.id
-            payload = orjson.loads(read.payload)
-            name = read.header(":event-type")
+            frame = parse_frame(message)
+            assert frame is not None, row.id
+            payload = orjson.loads(frame.payload)
+            name = frame.header(":event-type")
             if name == "chunk":
                 native = orjson.loads(base64.b64decode(payload["bytes"]))
-                unknown[str(native)] += not any(item in native for item in (*NATIVE, *NATIVE_ENDS))
+                unknown[str(native)] += not any(
+                    item in native for item in (*NATIVE_KEYS, *NATIVE_END_KEYS)
+                )
             elif name in ("contentBlockStart", "contentBlockDelta"):
-                unknown[name] += not PARTS.issuperset(payload.get("start") or payload["delta"])
+                unknown[name] += not KNOWN_PARTS.issuperset(
+                    payload.get("start") or payload["delta"]
+                )
             else:
-                unknown[name] += name not in (*EMPTY, "messageStop", "metadata")
+                unknown[name] += name not in (*EVENTS_WITHOUT_CONTENT, "messageStop", "metadata")
     assert count == 1338
     assert unknown.total() == 0, +unknown
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_events_that_were_recorded_without_frames_are_whole_once_framed() -> None:
+def test_events_recorded_without_frames_are_complete_once_framed() -> None:
     rows = [row for row in corpus.rows() if row.wire == "bedrock.converse.payload"]
     assert len(rows) == 4
     for row in rows:
-        wrapped = [orjson.loads(line) for line in row.body.splitlines() if line]
-        stream = converse(*(pair for item in wrapped for pair in item.items()))
-        assert DIALECT.completeness(streamed(stream)).is_complete, row.id
-        (turn,) = DIALECT.decode(streamed(stream))
+        events = [orjson.loads(line) for line in row.body.splitlines() if line]
+        stream = converse_stream(*(pair for item in events for pair in item.items()))
+        assert DIALECT.completeness(stream_response(stream)).is_complete, row.id
+        (turn,) = DIALECT.decode(stream_response(stream))
         assert turn.parts, row.id
-        assert turn.finish in (Finish.STOP, Finish.TOOL_CALLS), row.id
+        assert turn.finish in (FinishReason.STOP, FinishReason.TOOL_CALLS), row.id

@@ -4,9 +4,19 @@ from typing import Any
 
 import pytest
 
-from cohere_streams import CHAT, answer, document, lines
+from cohere_streams import V1_STREAM, framed_response, json_response, ndjson_body
 from llm_proxy.dialects.cohere.dialect import Cohere
-from llm_proxy.turns import Citation, Failure, Finish, Json, Metadata, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import (
+    Citation,
+    Failure,
+    FinishReason,
+    Json,
+    Metadata,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
 DIALECT = Cohere()
 META = {"billed_units": {"input_tokens": 4, "output_tokens": 2}}
@@ -15,18 +25,18 @@ CALLS = [{"name": "f", "parameters": {"city": "Rome"}}, {"name": "g", "parameter
 DOCUMENTS = [
     {"id": "d0", "title": "Facts", "snippet": "Ruby is a gem.", "url": "https://a.example"}
 ]
-CITED = {"start": 0, "end": 5, "text": "Hello", "document_ids": ["d0", "d1"]}
+RAW_CITATION = {"start": 0, "end": 5, "text": "Hello", "document_ids": ["d0", "d1"]}
 
 
-def streamed(*events: dict[str, Any]) -> tuple[Turn, ...]:
-    return DIALECT.decode(answer("ndjson", lines(*events)))
+def decode_events(*events: dict[str, Any]) -> tuple[Turn, ...]:
+    return DIALECT.decode(framed_response("ndjson", ndjson_body(*events)))
 
 
-def text(said: str, **more: Any) -> dict[str, Any]:
-    return {"event_type": "text-generation", "text": said, "is_finished": False, **more}
+def text_event(content: str, **more: Any) -> dict[str, Any]:
+    return {"event_type": "text-generation", "text": content, "is_finished": False, **more}
 
 
-def end(reason: str = "COMPLETE", **response: Any) -> dict[str, Any]:
+def end_event(reason: str = "COMPLETE", **response: Any) -> dict[str, Any]:
     return {
         "event_type": "stream-end",
         "is_finished": True,
@@ -36,10 +46,10 @@ def end(reason: str = "COMPLETE", **response: Any) -> dict[str, Any]:
 
 
 def test_a_chat_becomes_a_turn() -> None:
-    assert DIALECT.decode(answer("ndjson", CHAT)) == (
+    assert DIALECT.decode(framed_response("ndjson", V1_STREAM)) == (
         Turn(
             parts=(Text("Hello"),),
-            finish=Finish.STOP,
+            finish=FinishReason.STOP,
             finish_raw="COMPLETE",
             usage=Usage(input=69, output=2),
             id="g-1",
@@ -49,12 +59,14 @@ def test_a_chat_becomes_a_turn() -> None:
 
 
 def test_a_chat_that_was_cut_has_no_finish() -> None:
-    (turn,) = DIALECT.decode(answer("ndjson", CHAT[: CHAT.rindex(b'{"is_finished":true')]))
+    (turn,) = DIALECT.decode(
+        framed_response("ndjson", V1_STREAM[: V1_STREAM.rindex(b'{"is_finished":true')])
+    )
     assert (turn.text, turn.finish, turn.usage, turn.id) == ("Hello", None, None, "g-1")
 
 
-def test_a_document_tells_the_same() -> None:
-    said = {
+def test_a_document_decodes_like_its_stream() -> None:
+    body = {
         "response_id": "r-1",
         "generation_id": "g-1",
         "text": "Hello",
@@ -62,22 +74,28 @@ def test_a_document_tells_the_same() -> None:
         "finish_reason": "COMPLETE",
         "meta": {**META, "tokens": {"input_tokens": 69, "output_tokens": 2}},
     }
-    assert DIALECT.decode(document(said)) == DIALECT.decode(answer("ndjson", CHAT))
+    assert DIALECT.decode(json_response(body)) == DIALECT.decode(
+        framed_response("ndjson", V1_STREAM)
+    )
 
 
 def test_the_last_event_fills_in_what_was_left_out() -> None:
-    (turn,) = streamed(end(text="Hello", citations=[CITED], documents=DOCUMENTS, tool_calls=CALLS))
+    (turn,) = decode_events(
+        end_event(text="Hello", citations=[RAW_CITATION], documents=DOCUMENTS, tool_calls=CALLS)
+    )
     assert [type(part) for part in turn.parts] == [Text, ToolCall, ToolCall]
     assert turn.text == "Hello"
 
 
-def test_what_the_last_event_repeats_is_told_once() -> None:
-    told = [
+def test_content_repeated_in_the_last_event_is_not_duplicated() -> None:
+    events = [
         {"event_type": "search-results", "documents": DOCUMENTS},
-        text("Hello"),
-        {"event_type": "citation-generation", "citations": [CITED]},
+        text_event("Hello"),
+        {"event_type": "citation-generation", "citations": [RAW_CITATION]},
     ]
-    (turn,) = streamed(*told, end(text="Hello", citations=[CITED], documents=DOCUMENTS))
+    (turn,) = decode_events(
+        *events, end_event(text="Hello", citations=[RAW_CITATION], documents=DOCUMENTS)
+    )
     assert turn.parts == (
         Text(
             "Hello",
@@ -106,8 +124,8 @@ CHUNKS = (
 )
 
 
-def test_calls_that_were_cut_stand_as_far_as_they_were_written() -> None:
-    (turn,) = streamed(*CHUNKS)
+def test_truncated_calls_keep_what_was_received() -> None:
+    (turn,) = decode_events(*CHUNKS)
     assert turn.parts == (
         Text("I will look."),
         ToolCall("", "f", '{"city": "Rome"}'),
@@ -117,34 +135,42 @@ def test_calls_that_were_cut_stand_as_far_as_they_were_written() -> None:
 
 
 def test_whole_calls_take_the_place_of_their_chunks() -> None:
-    whole = {"event_type": "tool-calls-generation", "text": "I will look.", "tool_calls": CALLS}
-    (turn,) = streamed(*CHUNKS, whole, end(text="I will look.", tool_calls=CALLS))
+    calls_event = {
+        "event_type": "tool-calls-generation",
+        "text": "I will look.",
+        "tool_calls": CALLS,
+    }
+    (turn,) = decode_events(*CHUNKS, calls_event, end_event(text="I will look.", tool_calls=CALLS))
     assert turn.parts == (
         Text("I will look."),
         ToolCall("", "f", '{"city":"Rome"}'),
         ToolCall("", "g", "{}"),
     )
-    assert (turn.finish, turn.finish_raw) == (Finish.TOOL_CALLS, "COMPLETE")
+    assert (turn.finish, turn.finish_raw) == (FinishReason.TOOL_CALLS, "COMPLETE")
 
 
 def test_a_plan_may_come_with_its_calls_alone() -> None:
-    whole = {"event_type": "tool-calls-generation", "text": "I will look.", "tool_calls": CALLS}
-    (turn,) = streamed(whole, end(text="I will look.", tool_calls=CALLS))
+    calls_event = {
+        "event_type": "tool-calls-generation",
+        "text": "I will look.",
+        "tool_calls": CALLS,
+    }
+    (turn,) = decode_events(calls_event, end_event(text="I will look.", tool_calls=CALLS))
     assert turn.text == "I will look."
 
 
 def test_calls_that_ran_out_of_tokens_end_by_length() -> None:
-    (turn,) = streamed(end("MAX_TOKENS", tool_calls=CALLS))
-    assert turn.finish is Finish.LENGTH
+    (turn,) = decode_events(end_event("MAX_TOKENS", tool_calls=CALLS))
+    assert turn.finish is FinishReason.LENGTH
 
 
-def test_searches_are_kept_beside() -> None:
+def test_searches_are_kept_as_metadata() -> None:
     queries = [{"text": "ruby", "generation_id": "g"}]
     results = [{"search_query": queries[0], "document_ids": ["d0"], "connector": {"id": "web"}}]
-    (turn,) = streamed(
+    (turn,) = decode_events(
         {"event_type": "search-queries-generation", "search_queries": queries},
         {"event_type": "search-results", "search_results": results, "documents": []},
-        end(text="a", is_search_required=True),
+        end_event(text="a", is_search_required=True),
     )
     assert dict(turn.metadata) == {
         "search_queries": queries,
@@ -159,39 +185,39 @@ def test_completions_are_a_turn_each() -> None:
         {"id": "g-2", "text": " Ho", "finish_reason": "MAX_TOKENS"},
     ]
     meta = {**META, "warnings": ["deprecated"]}
-    beside: Metadata = (BILLED, ("warnings", ["deprecated"]))
+    metadata: Metadata = (BILLED, ("warnings", ["deprecated"]))
     usage = Usage(input=4, output=2)
-    said = {"id": "c", "generations": generations, "prompt": "Hello", "meta": meta}
-    assert DIALECT.decode(document(said)) == (
-        Turn((Text(" Hi"),), Finish.STOP, "COMPLETE", usage, id="g-1", metadata=beside),
-        Turn((Text(" Ho"),), Finish.LENGTH, "MAX_TOKENS", usage, id="g-2", metadata=beside),
+    body = {"id": "c", "generations": generations, "prompt": "Hello", "meta": meta}
+    assert DIALECT.decode(json_response(body)) == (
+        Turn((Text(" Hi"),), FinishReason.STOP, "COMPLETE", usage, id="g-1", metadata=metadata),
+        Turn((Text(" Ho"),), FinishReason.LENGTH, "MAX_TOKENS", usage, id="g-2", metadata=metadata),
     )
 
 
-def test_streamed_completions_are_told_apart_by_index() -> None:
+def test_streamed_completions_are_separated_by_index() -> None:
     generations = [
         {"id": "g-1", "index": 0, "text": "ab", "finish_reason": "COMPLETE"},
         {"id": "g-2", "index": 1, "text": "xy", "finish_reason": "MAX_TOKENS"},
     ]
-    turns = streamed(
-        text("a", index=0),
-        text("x", index=1),
-        text("b", index=0),
-        text("y", index=1),
-        end(id="c", generations=generations),
+    turns = decode_events(
+        text_event("a", index=0),
+        text_event("x", index=1),
+        text_event("b", index=0),
+        text_event("y", index=1),
+        end_event(id="c", generations=generations),
     )
     assert [(turn.text, turn.finish, turn.id) for turn in turns] == [
-        ("ab", Finish.STOP, "g-1"),
-        ("xy", Finish.LENGTH, "g-2"),
+        ("ab", FinishReason.STOP, "g-1"),
+        ("xy", FinishReason.LENGTH, "g-2"),
     ]
 
 
 def test_lines_of_old_servers_have_no_event_type() -> None:
-    (turn,) = streamed(
+    (turn,) = decode_events(
         {"text": " Hi", "is_finished": False},
         {"is_finished": True, "finish_reason": "COMPLETE"},
     )
-    assert (turn.text, turn.finish) == (" Hi", Finish.STOP)
+    assert (turn.text, turn.finish) == (" Hi", FinishReason.STOP)
 
 
 @pytest.mark.parametrize(
@@ -200,19 +226,19 @@ def test_lines_of_old_servers_have_no_event_type() -> None:
         (
             {"event_type": "stream-error", "finish_reason": "ERROR_LIMIT", "err": "too long"},
             Failure("too long"),
-            Finish.CONTEXT_FULL,
+            FinishReason.CONTEXT_FULL,
         ),
         ({"message": "busy"}, Failure("busy"), None),
-        (end("ERROR_TOXIC", text="Hi"), None, Finish.CONTENT_FILTER),
+        (end_event("ERROR_TOXIC", text="Hi"), None, FinishReason.CONTENT_FILTER),
     ],
     ids=["an event", "a bare error", "a finish"],
 )
-def test_an_error_keeps_what_was_said_before(
-    last: dict[str, Any], failure: Failure | None, finish: Finish | None
+def test_an_error_keeps_the_preceding_content(
+    last: dict[str, Any], failure: Failure | None, finish: FinishReason | None
 ) -> None:
-    (turn,) = streamed(text("Hi"), last)
+    (turn,) = decode_events(text_event("Hi"), last)
     assert (turn.text, turn.failure, turn.finish) == ("Hi", failure, finish)
 
 
 def test_no_generation_is_no_turn() -> None:
-    assert DIALECT.decode(document({"id": "c", "generations": []})) == ()
+    assert DIALECT.decode(json_response({"id": "c", "generations": []})) == ()

@@ -5,12 +5,22 @@ from typing import Any
 
 import pytest
 
-from cohere_streams import FAILED, TEXT, TOOLS, answer, content, document, ending, event, sse
+from cohere_streams import (
+    FAILED_STREAM,
+    TEXT_STREAM,
+    TOOLS_STREAM,
+    content_event,
+    framed_response,
+    json_response,
+    message_end_event,
+    sse_body,
+    v2_event,
+)
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Metadata,
     Part,
@@ -27,13 +37,13 @@ PLAN = (("type", "tool_plan"),)
 DOCUMENT = {"id": "doc:0", "title": "Facts", "text": "Ruby is a gem.", "url": "https://example.com"}
 
 
-def turn_of(body: bytes) -> Turn:
-    (turn,) = DIALECT.decode(answer("sse", body))
+def stream_turn(body: bytes) -> Turn:
+    (turn,) = DIALECT.decode(framed_response("sse", body))
     return turn
 
 
-def told(message: Any, **fields: Any) -> Turn:
-    (turn,) = DIALECT.decode(document({"id": "co-3", "message": message, **fields}))
+def document_turn(message: Any, **fields: Any) -> Turn:
+    (turn,) = DIALECT.decode(json_response({"id": "co-3", "message": message, **fields}))
     return turn
 
 
@@ -43,9 +53,9 @@ def citation(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_stream_becomes_a_turn() -> None:
-    assert turn_of(TEXT) == Turn(
+    assert stream_turn(TEXT_STREAM) == Turn(
         parts=(Reasoning("I should greet."), Text("Hello")),
-        finish=Finish.STOP,
+        finish=FinishReason.STOP,
         finish_raw="COMPLETE",
         usage=Usage(input=9, output=5),
         id="co-1",
@@ -54,28 +64,28 @@ def test_a_stream_becomes_a_turn() -> None:
 
 
 def test_the_plan_comes_before_the_calls() -> None:
-    turn = turn_of(TOOLS)
+    turn = stream_turn(TOOLS_STREAM)
     assert turn.parts == (
         Reasoning("I will check.", metadata=PLAN),
         ToolCall("a", "weather", '{"city":"Rome"}'),
         ToolCall("b", "clock", ""),
     )
-    assert (turn.finish, turn.finish_raw) == (Finish.TOOL_CALLS, "TOOL_CALL")
+    assert (turn.finish, turn.finish_raw) == (FinishReason.TOOL_CALLS, "TOOL_CALL")
 
 
-def test_an_error_at_the_end_keeps_what_was_said_before() -> None:
-    turn = turn_of(FAILED)
+def test_an_error_at_the_end_keeps_the_preceding_content() -> None:
+    turn = stream_turn(FAILED_STREAM)
     assert turn.parts == (Reasoning("I will", metadata=PLAN),)
-    assert (turn.finish, turn.usage) == (Finish.ERROR, None)
+    assert (turn.finish, turn.usage) == (FinishReason.ERROR, None)
     assert turn.failure == Failure("invalid tool generation", type="INVALID_TOOLS")
 
 
 def test_a_stream_that_was_cut_has_no_finish() -> None:
-    turn = turn_of(TEXT[: TEXT.index(b"event: message-end")])
+    turn = stream_turn(TEXT_STREAM[: TEXT_STREAM.index(b"event: message-end")])
     assert (turn.text, turn.finish, turn.finish_raw) == ("Hello", None, "")
 
 
-def test_a_document_and_a_stream_tell_the_same() -> None:
+def test_a_document_and_a_stream_decode_alike() -> None:
     counts = {"input_tokens": 9, "output_tokens": 5}
     calls = [("a", "weather", '{"city":"Rome"}'), ("b", "clock", "")]
     message = {
@@ -87,7 +97,7 @@ def test_a_document_and_a_stream_tell_the_same() -> None:
         ],
     }
     (turn,) = DIALECT.decode(
-        document(
+        json_response(
             {
                 "id": "co-1",
                 "message": message,
@@ -96,11 +106,11 @@ def test_a_document_and_a_stream_tell_the_same() -> None:
             }
         )
     )
-    assert turn == turn_of(TOOLS)
+    assert turn == stream_turn(TOOLS_STREAM)
 
 
 @pytest.mark.parametrize(
-    ("said", "parts"),
+    ("blocks", "parts"),
     [
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], (Text("a"), Text("b"))),
         (
@@ -114,24 +124,24 @@ def test_a_document_and_a_stream_tell_the_same() -> None:
     ],
     ids=["two blocks", "thoughts", "a string", "blocks of other kinds", "no block", "null"],
 )
-def test_content_is_read_block_by_block(said: Json, parts: tuple[Part, ...]) -> None:
-    assert told({"content": said}).parts == parts
+def test_content_is_read_block_by_block(blocks: Json, parts: tuple[Part, ...]) -> None:
+    assert document_turn({"content": blocks}).parts == parts
 
 
 def test_arguments_that_are_an_object_are_spelled_out() -> None:
     call = {"id": "a", "function": {"name": "f", "arguments": {"city": "Rome"}}}
-    assert told({"tool_calls": [call]}).parts == (ToolCall("a", "f", '{"city":"Rome"}'),)
+    assert document_turn({"tool_calls": [call]}).parts == (ToolCall("a", "f", '{"city":"Rome"}'),)
 
 
 def test_a_citation_in_the_midst_of_a_text_does_not_cut_it() -> None:
-    turn = turn_of(
-        sse(
-            content("start", 0, type="thinking", thinking="Hm"),
-            content("delta", 1, text="Hello"),
-            event("citation-start", 0, {"citations": citation(content_index=1)}),
-            event("citation-end", 0),
-            content("delta", 1, text=" you"),
-            ending("COMPLETE"),
+    turn = stream_turn(
+        sse_body(
+            content_event("start", 0, type="thinking", thinking="Hm"),
+            content_event("delta", 1, text="Hello"),
+            v2_event("citation-start", 0, {"citations": citation(content_index=1)}),
+            v2_event("citation-end", 0),
+            content_event("delta", 1, text=" you"),
+            message_end_event("COMPLETE"),
         )
     )
     cited = Citation(
@@ -155,7 +165,7 @@ def test_a_citation_without_a_content_index_is_of_the_first_block() -> None:
         "content": [{"type": "text", "text": "Hello"}],
         "citations": [citation(sources=[tool, tool]), citation(sources=[], start=5)],
     }
-    (part,) = told(message).parts
+    (part,) = document_turn(message).parts
     assert isinstance(part, Text)
     assert [(item.quoted, item.span) for item in part.citations] == [
         ("15 °C", (0, 5)),
@@ -164,10 +174,10 @@ def test_a_citation_without_a_content_index_is_of_the_first_block() -> None:
     ]
 
 
-def test_citations_of_the_plan_are_kept_beside() -> None:
-    of_plan = citation(type="PLAN", sources=[])
-    turn = told({"tool_plan": "Hello", "citations": [of_plan]})
-    kept = {name: value for name, value in of_plan.items() if value != []}
+def test_citations_of_the_plan_are_kept_as_metadata() -> None:
+    plan_citation = citation(type="PLAN", sources=[])
+    turn = document_turn({"tool_plan": "Hello", "citations": [plan_citation]})
+    kept = {name: value for name, value in plan_citation.items() if value != []}
     assert turn.metadata == (("citations", [{**kept, "start": 0}]),)
     assert turn.parts == (Reasoning("Hello", metadata=PLAN),)
 
@@ -175,25 +185,25 @@ def test_citations_of_the_plan_are_kept_beside() -> None:
 @pytest.mark.parametrize(
     ("raw", "finish"),
     [
-        ("COMPLETE", Finish.STOP),
-        ("STOP_SEQUENCE", Finish.STOP_SEQUENCE),
-        ("MAX_TOKENS", Finish.LENGTH),
-        ("TOOL_CALL", Finish.TOOL_CALLS),
-        ("ERROR", Finish.ERROR),
-        ("TIMEOUT", Finish.ERROR),
-        ("ERROR_LIMIT", Finish.CONTEXT_FULL),
-        ("ERROR_TOXIC", Finish.CONTENT_FILTER),
-        ("USER_CANCEL", Finish.OTHER),
+        ("COMPLETE", FinishReason.STOP),
+        ("STOP_SEQUENCE", FinishReason.STOP_SEQUENCE),
+        ("MAX_TOKENS", FinishReason.LENGTH),
+        ("TOOL_CALL", FinishReason.TOOL_CALLS),
+        ("ERROR", FinishReason.ERROR),
+        ("TIMEOUT", FinishReason.ERROR),
+        ("ERROR_LIMIT", FinishReason.CONTEXT_FULL),
+        ("ERROR_TOXIC", FinishReason.CONTENT_FILTER),
+        ("USER_CANCEL", FinishReason.OTHER),
         (None, None),
     ],
 )
-def test_a_finish_has_a_shared_word(raw: str | None, finish: Finish | None) -> None:
-    turn = told({"content": "a"}, finish_reason=raw)
+def test_finish_reasons_map_to_finish_values(raw: str | None, finish: FinishReason | None) -> None:
+    turn = document_turn({"content": "a"}, finish_reason=raw)
     assert (turn.finish, turn.finish_raw) == (finish, raw or "")
 
 
 @pytest.mark.parametrize(
-    ("counts", "usage", "beside"),
+    ("counts", "usage", "metadata"),
     [
         pytest.param(
             {
@@ -222,15 +232,16 @@ def test_a_finish_has_a_shared_word(raw: str | None, finish: Finish | None) -> N
     ],
 )
 def test_counts_are_what_the_model_read_and_wrote(
-    counts: Json, usage: Usage | None, beside: tuple[tuple[str, Json], ...]
+    counts: Json, usage: Usage | None, metadata: tuple[tuple[str, Json], ...]
 ) -> None:
-    turn = told({"content": "a"}, usage=counts)
-    assert (turn.usage, turn.metadata) == (usage, beside)
+    turn = document_turn({"content": "a"}, usage=counts)
+    assert (turn.usage, turn.metadata) == (usage, metadata)
 
 
-def test_a_character_that_two_pieces_share_is_whole() -> None:
+def test_a_character_split_across_two_events_is_joined() -> None:
     high, low = (
-        json.dumps(content("delta", 0, text=half)).encode() for half in ("\ud83c", "\udf0a")
+        json.dumps(content_event("delta", 0, text=surrogate)).encode()
+        for surrogate in ("\ud83c", "\udf0a")
     )
     body = b"data: %s\n\ndata: %s\n\n" % (high, low)
-    assert turn_of(body).text == "\N{WATER WAVE}"
+    assert stream_turn(body).text == "\N{WATER WAVE}"

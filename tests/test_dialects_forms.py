@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.dialects.forms import form_field
+from llm_proxy.dialects.forms import form_field_value
 from llm_proxy.exchange import Request
 
 FORM = (
@@ -16,7 +16,7 @@ FORM = (
 )
 
 
-def sent(body: bytes, content_type: str = "multipart/form-data; boundary=xyz") -> Request:
+def form_request(body: bytes, content_type: str = "multipart/form-data; boundary=xyz") -> Request:
     return Request("POST", "/", "", (("content-type", content_type),), body)
 
 
@@ -25,7 +25,7 @@ def sent(body: bytes, content_type: str = "multipart/form-data; boundary=xyz") -
     [("model", "whisper-1"), ("stream", "true"), ("nothing", ""), ("", "")],
 )
 def test_a_field_is_found_by_its_name(name: str, value: str) -> None:
-    assert form_field(sent(FORM), name) == value
+    assert form_field_value(form_request(FORM), name) == value
 
 
 @pytest.mark.parametrize(
@@ -37,32 +37,34 @@ def test_a_field_is_found_by_its_name(name: str, value: str) -> None:
     ],
 )
 def test_a_boundary_may_be_written_in_several_ways(content_type: str) -> None:
-    assert form_field(sent(FORM, content_type), "model") == "whisper-1"
+    assert form_field_value(form_request(FORM, content_type), "model") == "whisper-1"
 
 
 @pytest.mark.parametrize(
     "content_type",
     ["", "application/json", "multipart/form-data", "multipart/form-data; boundary=abc"],
 )
-def test_what_is_no_such_form_has_no_fields(content_type: str) -> None:
-    assert form_field(sent(FORM, content_type), "model") == ""
+def test_other_content_types_have_no_fields(content_type: str) -> None:
+    assert form_field_value(form_request(FORM, content_type), "model") == ""
 
 
 def test_a_file_is_not_read_for_a_field() -> None:
     long = FORM.replace(b"whisper-1", b"w" * 5000)
-    assert form_field(sent(long), "model") == "other"
+    assert form_field_value(form_request(long), "model") == "other"
 
 
 @given(rest=st.binary(max_size=100), cut=st.integers(0, 100))
-def test_of_any_bytes_a_field_is_what_stands_in_them(rest: bytes, cut: int) -> None:
+def test_a_field_of_any_bytes_occurs_in_the_body(rest: bytes, cut: int) -> None:
     opening = b'--xyz\r\nContent-Disposition: form-data; name="a"\r\n\r\n'
     body = opening[:cut] + rest
-    assert form_field(sent(body), "a") in body.decode("utf-8", "replace")
+    assert form_field_value(form_request(body), "a") in body.decode("utf-8", "replace")
 
 
 @given(
-    value=st.text(st.characters(codec="utf-8"), max_size=50).filter(lambda it: "--xyz" not in it)
+    value=st.text(st.characters(codec="utf-8"), max_size=50).filter(
+        lambda text: "--xyz" not in text
+    )
 )
-def test_a_value_comes_back_as_it_was_sent(value: str) -> None:
+def test_a_value_is_returned_as_it_was_sent(value: str) -> None:
     form = b'--xyz\r\nContent-Disposition: form-data; name="a"\r\n\r\n%b\r\n--xyz--\r\n'
-    assert form_field(sent(form % value.encode()), "a") == value
+    assert form_field_value(form_request(form % value.encode()), "a") == value

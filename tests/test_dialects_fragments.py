@@ -19,11 +19,11 @@ from llm_proxy.turns import (
 )
 
 
-def joined(*fragments: Part) -> tuple[Part, ...]:
-    collected = FragmentJoiner()
+def join(*fragments: Part) -> tuple[Part, ...]:
+    joiner = FragmentJoiner()
     for fragment in fragments:
-        collected.add(fragment)
-    return collected.joined_parts()
+        joiner.add(fragment)
+    return joiner.joined_parts()
 
 
 @pytest.mark.parametrize(
@@ -59,36 +59,36 @@ def joined(*fragments: Part) -> tuple[Part, ...]:
     ],
 )
 def test_fragments_of_a_kind_are_one_part(fragments: list[Part], part: Part) -> None:
-    assert joined(*fragments) == (part,)
+    assert join(*fragments) == (part,)
 
 
 def test_text_after_another_part_is_a_new_part() -> None:
-    said = (Text("a"), ToolCall("i", "f", "{}"), Text("b"))
-    assert joined(*said) == said
+    parts = (Text("a"), ToolCall("i", "f", "{}"), Text("b"))
+    assert join(*parts) == parts
 
 
-def test_what_is_not_readable_finds_its_part_wherever_that_stands() -> None:
-    cited = Citation("https://example.com")
-    said = joined(
+def test_signatures_citations_and_arguments_join_their_part_out_of_order() -> None:
+    citation = Citation("https://example.com")
+    parts = join(
         Reasoning("a"),
         Text("b"),
         ToolCall("i", "f", "{"),
         Reasoning(signature="s"),
-        Text("", citations=(cited,)),
+        Text("", citations=(citation,)),
         ToolCall("", "", "}"),
     )
-    assert said == (
+    assert parts == (
         Reasoning("a", signature="s"),
-        Text("b", citations=(cited,)),
+        Text("b", citations=(citation,)),
         ToolCall("i", "f", "{}"),
     )
 
 
-def test_keys_tell_parts_apart_and_none_joins_nothing() -> None:
-    collected = FragmentJoiner()
+def test_keys_separate_parts_and_no_key_joins_nothing() -> None:
+    joiner = FragmentJoiner()
     for key, text in [(0, "a"), (1, "b"), (0, "c"), (None, "d"), (None, "e")]:
-        collected.add(ToolCall("", "", text), key)
-    assert [part.arguments for part in collected.joined_parts() if isinstance(part, ToolCall)] == [
+        joiner.add(ToolCall("", "", text), key)
+    assert [part.arguments for part in joiner.joined_parts() if isinstance(part, ToolCall)] == [
         "ac",
         "b",
         "d",
@@ -97,37 +97,41 @@ def test_keys_tell_parts_apart_and_none_joins_nothing() -> None:
 
 
 def test_a_citation_may_come_before_its_text() -> None:
-    cited = Text("", citations=(Citation("https://example.com"),))
-    assert joined(cited, Text("a"), Text("b")) == (Text("ab", citations=cited.citations),)
+    citation_fragment = Text("", citations=(Citation("https://example.com"),))
+    assert join(citation_fragment, Text("a"), Text("b")) == (
+        Text("ab", citations=citation_fragment.citations),
+    )
 
 
-def test_metadata_keeps_what_was_said_last_of_each_name() -> None:
-    said = joined(
+def test_metadata_keeps_the_last_value_of_each_name() -> None:
+    parts = join(
         Text("a", metadata=(("x", 1), ("y", 1))),
         Text("b", metadata=(("y", 2), ("z", 3))),
     )
-    assert said == (Text("ab", metadata=(("x", 1), ("y", 2), ("z", 3))),)
+    assert parts == (Text("ab", metadata=(("x", 1), ("y", 2), ("z", 3))),)
 
 
-def test_a_character_that_two_fragments_share_becomes_whole() -> None:
-    assert joined(Text("\ud83d"), Text("\ude00"), Text("\ud83d")) == (Text("😀\ufffd"),)
+def test_a_character_split_across_two_fragments_is_joined() -> None:
+    assert join(Text("\ud83d"), Text("\ude00"), Text("\ud83d")) == (Text("😀\ufffd"),)
 
 
 @given(st.lists(st.binary()))
 def test_base64_pieces_with_padding_of_their_own_become_one(pieces: list[bytes]) -> None:
-    sounds = [Media("audio/*", base64=base64.b64encode(piece).decode()) for piece in pieces]
-    said = joined(Media("audio/*"), *sounds)
-    whole = base64.b64encode(b"".join(pieces)).decode()
-    assert said == (Media("audio/*", base64=whole),)
+    audio_fragments = [
+        Media("audio/*", base64=base64.b64encode(piece).decode()) for piece in pieces
+    ]
+    parts = join(Media("audio/*"), *audio_fragments)
+    expected = base64.b64encode(b"".join(pieces)).decode()
+    assert parts == (Media("audio/*", base64=expected),)
 
 
 def test_pieces_that_are_not_base64_are_kept_as_they_came() -> None:
-    said = joined(Media("audio/*", base64="?YQ=="), Media("audio/*", base64="YQ=="))
-    assert said == (Media("audio/*", base64="?YQ==YQ=="),)
+    parts = join(Media("audio/*", base64="?YQ=="), Media("audio/*", base64="YQ=="))
+    assert parts == (Media("audio/*", base64="?YQ==YQ=="),)
 
 
 @given(st.lists(st.text(st.characters(), min_size=1)))
 def test_text_is_kept_however_it_was_cut(pieces: list[str]) -> None:
-    mended = "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    said = joined(*(Text(piece) for piece in pieces))
-    assert said == ((Text(mended),) if pieces else ())
+    expected_text = "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    parts = join(*(Text(piece) for piece in pieces))
+    assert parts == ((Text(expected_text),) if pieces else ())

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.google.content_decoder import KNOWN
+from llm_proxy.dialects.google.content_decoder import PART_KINDS
 from llm_proxy.dialects.google.gemini import Gemini
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Reasoning,
@@ -43,7 +43,7 @@ data: {"candidates": [{"content": {"parts": [{"text": "lo"}],"role": "model"},\
 "finishReason": "STOP","index": 0}],"usageMetadata": {"promptTokenCount": 9,\
 "candidatesTokenCount": 2,"totalTokenCount": 14,"thoughtsTokenCount": 3,\
 "cachedContentTokenCount": 4},"modelVersion": "gemini-3-flash","responseId": "r-1"}\r\n\r\n"""
-"""The minimal text stream."""
+"""A minimal text stream."""
 
 TOOLS = b"""\
 data: {"candidates": [{"content": {"parts": [{"functionCall": {"name": "get_weather","args": \
@@ -52,11 +52,11 @@ data: {"candidates": [{"content": {"parts": [{"functionCall": {"name": "get_weat
 "modelVersion": "gemini-3-flash","responseId": "r-2"}\r\n\r\n\
 data: {"candidates": [{"content": {"parts": [{"text": ""}],"role": "model"},\
 "finishReason": "STOP","index": 0}],"modelVersion": "gemini-3-flash","responseId": "r-2"}\r\n\r\n"""
-"""The minimal stream of two parallel calls."""
+"""A minimal stream of two parallel calls."""
 
 HELLO = Turn(
     parts=(Reasoning("I should greet."), Text("Hello")),
-    finish=Finish.STOP,
+    finish=FinishReason.STOP,
     finish_raw="STOP",
     usage=Usage(input=9, output=2, total=14, cache_read=4, reasoning=3),
     id="r-1",
@@ -66,7 +66,7 @@ GENERATE = "/v1beta/models/gemini-3-flash:generateContent"
 STREAM = "/v1beta/models/gemini-3-flash:streamGenerateContent"
 
 
-def asked(
+def make_request(
     path: str = STREAM,
     query: str = "alt=sse",
     method: str = "POST",
@@ -81,11 +81,11 @@ def head(status: int = 200, content_type: str = "text/event-stream") -> Response
     return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
+def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def listed(body: bytes) -> DialectResponse:
+def array_response(body: bytes) -> DialectResponse:
     return DialectResponse(
         head(content_type="application/json"),
         "json-array",
@@ -93,7 +93,7 @@ def listed(body: bytes) -> DialectResponse:
     )
 
 
-def whole(body: bytes, status: int = 200) -> DialectResponse:
+def whole_response(body: bytes, status: int = 200) -> DialectResponse:
     return DialectResponse(
         head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
@@ -103,18 +103,18 @@ def chunk(*candidates: dict[str, Any], **fields: object) -> bytes:
     return b"data: " + json.dumps({"candidates": candidates, **fields}).encode() + b"\r\n\r\n"
 
 
-def says(*parts: dict[str, Any], finish: str | None = None, **fields: object) -> bytes:
-    about = {"finishReason": finish} if finish else {}
-    return chunk({"content": {"parts": list(parts)}, **about, **fields})
+def parts_chunk(*parts: dict[str, Any], finish: str | None = None, **fields: object) -> bytes:
+    finish_fields = {"finishReason": finish} if finish else {}
+    return chunk({"content": {"parts": list(parts)}, **finish_fields, **fields})
 
 
 def turn_of(*chunks: bytes) -> Turn:
-    (turn,) = DIALECT.decode(streamed(b"".join(chunks)))
+    (turn,) = DIALECT.decode(stream_response(b"".join(chunks)))
     return turn
 
 
 def as_array(stream: bytes) -> bytes:
-    """The chunks of a stream, as they come without `alt=sse`."""
+    """Return the chunks of a stream as the JSON array that is sent without `alt=sse`."""
     chunks = [parse_event(event).data or b"" for event in re.split(rb"\r\n\r\n", stream) if event]
     return b"[" + b"\r\n,\r\n".join(chunks) + b"\r\n]\r\n"
 
@@ -123,81 +123,91 @@ def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("gemini").name == "gemini"
 
 
-GOOGLE = (("X-Goog-Api-Key", "k"),)
+API_KEY_HEADER = (("X-Goog-Api-Key", "k"),)
 
 
 @pytest.mark.parametrize(
     ("request_", "name"),
     [
-        (asked(STREAM), "gemini"),
-        (asked(GENERATE, ""), "gemini"),
-        (asked("/v1/models/gemini-3-flash:generateContent", ""), "gemini"),
-        (asked("/v1alpha/models/gemini-3-flash%3AgenerateContent", ""), "gemini"),
-        (asked("/v1beta/tunedModels/mine-1:generateContent", ""), "gemini"),
-        (asked("/models/gemini-3-flash:generateContent", ""), "gemini"),
-        (asked("/google-vertex/v1beta1/publishers/google/models/m:generateContent"), "gemini"),
+        (make_request(STREAM), "gemini"),
+        (make_request(GENERATE, ""), "gemini"),
+        (make_request("/v1/models/gemini-3-flash:generateContent", ""), "gemini"),
+        (make_request("/v1alpha/models/gemini-3-flash%3AgenerateContent", ""), "gemini"),
+        (make_request("/v1beta/tunedModels/mine-1:generateContent", ""), "gemini"),
+        (make_request("/models/gemini-3-flash:generateContent", ""), "gemini"),
         (
-            asked("/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent"),
+            make_request("/google-vertex/v1beta1/publishers/google/models/m:generateContent"),
             "gemini",
         ),
-        (asked("/v1/projects/p/locations/l/publishers/google/models/m:predict"), "gemini"),
-        (asked("/v1/projects/p/locations/l/endpoints/7:generateContent"), "gemini"),
-        (asked("/v1internal:streamGenerateContent"), "gemini"),
-        (asked("/v1beta/models/m:countTokens"), "gemini"),
-        (asked("/v1beta/models/m:embedContent"), "gemini"),
-        (asked("/v1beta/models/m:batchEmbedContents"), "gemini"),
-        (asked("/v1beta/models/imagen-4:predict"), "gemini"),
-        (asked("/v1beta/models", "", "GET"), "gemini"),
-        (asked("/v1beta/models/gemini-3-flash", "", "GET"), "gemini"),
-        (asked("/v1beta1/publishers/google/models", "", "GET"), "gemini"),
-        (asked("/v1/models", "", "GET", GOOGLE), "gemini"),
-        (asked("/v1/models", "key=k", "GET"), "gemini"),
-        (asked("/v1beta/interactions", ""), "gemini-interactions"),
-        (asked("/v1beta/interactions/i1", "stream=true", "GET"), "gemini-interactions"),
-        (asked("/v1beta/openai/chat/completions", ""), "openai-chat"),
-        (asked("/v1/chat/completions", ""), "openai-chat"),
-        (asked("/api/chat", ""), "ollama"),
+        (
+            make_request(
+                "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent"
+            ),
+            "gemini",
+        ),
+        (make_request("/v1/projects/p/locations/l/publishers/google/models/m:predict"), "gemini"),
+        (make_request("/v1/projects/p/locations/l/endpoints/7:generateContent"), "gemini"),
+        (make_request("/v1internal:streamGenerateContent"), "gemini"),
+        (make_request("/v1beta/models/m:countTokens"), "gemini"),
+        (make_request("/v1beta/models/m:embedContent"), "gemini"),
+        (make_request("/v1beta/models/m:batchEmbedContents"), "gemini"),
+        (make_request("/v1beta/models/imagen-4:predict"), "gemini"),
+        (make_request("/v1beta/models", "", "GET"), "gemini"),
+        (make_request("/v1beta/models/gemini-3-flash", "", "GET"), "gemini"),
+        (make_request("/v1beta1/publishers/google/models", "", "GET"), "gemini"),
+        (make_request("/v1/models", "", "GET", API_KEY_HEADER), "gemini"),
+        (make_request("/v1/models", "key=k", "GET"), "gemini"),
+        (make_request("/v1beta/interactions", ""), "gemini-interactions"),
+        (make_request("/v1beta/interactions/i1", "stream=true", "GET"), "gemini-interactions"),
+        (make_request("/v1beta/openai/chat/completions", ""), "openai-chat"),
+        (make_request("/v1/chat/completions", ""), "openai-chat"),
+        (make_request("/api/chat", ""), "ollama"),
     ],
 )
-def test_among_all_dialects_each_request_finds_its_own(request_: Request, name: str) -> None:
+def test_each_request_is_matched_by_its_own_dialect(request_: Request, name: str) -> None:
     assert dialects.find_dialect(request_).name == name
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        pytest.param(asked("/v1/models", "", "GET"), id="OpenAI's models"),
-        pytest.param(asked("/v1beta/openai/models", "", "GET", GOOGLE), id="OpenAI's, at Google"),
-        pytest.param(asked(GENERATE, "", "GET"), id="an operation that is only read"),
-        pytest.param(asked("/v1/models/m:predict"), id="a KServe model"),
-        pytest.param(asked("/v1beta/files", "", "GET"), id="files"),
-        pytest.param(asked("/v1beta/models/m:generateContent/x"), id="below an operation"),
+        pytest.param(make_request("/v1/models", "", "GET"), id="OpenAI's models"),
         pytest.param(
-            asked("/v1/projects/p/locations/l/publishers/anthropic/models/m:streamRawPredict"),
+            make_request("/v1beta/openai/models", "", "GET", API_KEY_HEADER),
+            id="OpenAI's, at Google",
+        ),
+        pytest.param(make_request(GENERATE, "", "GET"), id="an operation that is only read"),
+        pytest.param(make_request("/v1/models/m:predict"), id="a KServe model"),
+        pytest.param(make_request("/v1beta/files", "", "GET"), id="files"),
+        pytest.param(make_request("/v1beta/models/m:generateContent/x"), id="below an operation"),
+        pytest.param(
+            make_request(
+                "/v1/projects/p/locations/l/publishers/anthropic/models/m:streamRawPredict"
+            ),
             id="another publisher",
         ),
         pytest.param(
-            asked("/v1/projects/p/locations/l/publishers/x/models/m:generateContent"),
+            make_request("/v1/projects/p/locations/l/publishers/x/models/m:generateContent"),
             id="another publisher's operation of this name",
         ),
     ],
 )
-def test_what_is_not_geminis_is_left_to_others(request_: Request) -> None:
+def test_other_requests_are_not_matched(request_: Request) -> None:
     assert not DIALECT.matches(request_)
 
 
 @pytest.mark.parametrize(
     ("request_", "model"),
     [
-        (asked(GENERATE), "gemini-3-flash"),
-        (asked("/v1beta/models/my%20model%3AgenerateContent"), "my model"),
-        (asked("/v1beta/models/qwen3:8b:generateContent"), "qwen3:8b"),
-        (asked("/models/google/gemini-3:generateContent"), "google/gemini-3"),
-        (asked("/v1beta/models/imagen-4:predict"), "imagen-4"),
-        (asked("/v1beta/models/gemini-3-flash", "", "GET"), "gemini-3-flash"),
-        (asked("/v1beta/models", "", "GET"), ""),
-        (asked("/v1internal:generateContent", "", model="models/gemini-3"), "gemini-3"),
-        (asked("/elsewhere", "", "PUT"), ""),
+        (make_request(GENERATE), "gemini-3-flash"),
+        (make_request("/v1beta/models/my%20model%3AgenerateContent"), "my model"),
+        (make_request("/v1beta/models/qwen3:8b:generateContent"), "qwen3:8b"),
+        (make_request("/models/google/gemini-3:generateContent"), "google/gemini-3"),
+        (make_request("/v1beta/models/imagen-4:predict"), "imagen-4"),
+        (make_request("/v1beta/models/gemini-3-flash", "", "GET"), "gemini-3-flash"),
+        (make_request("/v1beta/models", "", "GET"), ""),
+        (make_request("/v1internal:generateContent", "", model="models/gemini-3"), "gemini-3"),
+        (make_request("/elsewhere", "", "PUT"), ""),
     ],
 )
 def test_the_model_is_found_in_the_path(request_: Request, model: str) -> None:
@@ -226,122 +236,144 @@ def test_the_model_is_found_in_the_path(request_: Request, model: str) -> None:
 def test_path_query_status_and_type_choose_the_framing(
     path: str, query: str, status: int, content_type: str, expected: str
 ) -> None:
-    request = asked(path, query)
+    request = make_request(path, query)
     assert DIALECT.codec(request, head(status, content_type)) == expected
     assert DIALECT.streams(request) is (path == STREAM)
 
 
 ERROR = b'{"error": {"code": 503,"message": "The model is overloaded.","status": "UNAVAILABLE"}}'
-PRETTY = b'{\n  "error": {\n    "code": 499,\n    "message": "Cancelled."\n  }\n}\n'
+PRETTY_ERROR = b'{\n  "error": {\n    "code": 499,\n    "message": "Cancelled."\n  }\n}\n'
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("response", "reason"),
     [
-        pytest.param(streamed(TEXT), "every candidate finished", id="text"),
-        pytest.param(streamed(TEXT.rstrip()), "every candidate finished", id="no blank line"),
+        pytest.param(stream_response(TEXT), "every candidate finished", id="text"),
         pytest.param(
-            streamed(TEXT + b": keepalive\r\n\r\n"), "every candidate finished", id="a comment"
+            stream_response(TEXT.rstrip()), "every candidate finished", id="no blank line"
         ),
         pytest.param(
-            streamed(TEXT + b"data: [DONE]\n\n"), "every candidate finished", id="a gateway's DONE"
+            stream_response(TEXT + b": keepalive\r\n\r\n"),
+            "every candidate finished",
+            id="a comment",
         ),
         pytest.param(
-            streamed(chunk(promptFeedback={"blockReason": "SAFETY"})),
+            stream_response(TEXT + b"data: [DONE]\n\n"),
+            "every candidate finished",
+            id="a gateway's DONE",
+        ),
+        pytest.param(
+            stream_response(chunk(promptFeedback={"blockReason": "SAFETY"})),
             "prompt blocked: SAFETY",
             id="a blocked prompt",
         ),
         pytest.param(
-            streamed(says({"text": "Hi"}) + b"data: " + ERROR + b"\n\n"),
+            stream_response(parts_chunk({"text": "Hi"}) + b"data: " + ERROR + b"\n\n"),
             "in-band error: The model is overloaded.",
             id="an error event",
         ),
         pytest.param(
-            streamed(says({"text": "Hi"}) + PRETTY), "in-band error: Cancelled.", id="no event"
+            stream_response(parts_chunk({"text": "Hi"}) + PRETTY_ERROR),
+            "in-band error: Cancelled.",
+            id="no event",
         ),
-        pytest.param(listed(as_array(TEXT)), "JSON body", id="an array"),
+        pytest.param(array_response(as_array(TEXT)), "JSON body", id="an array"),
         pytest.param(
-            listed(b'[{"candidates":[]}\r\n,\r\n' + ERROR + b"]"),
+            array_response(b'[{"candidates":[]}\r\n,\r\n' + ERROR + b"]"),
             "in-band error: The model is overloaded.",
             id="an error in an array",
         ),
-        pytest.param(listed(b'{"candidates":[]}'), "JSON body", id="a document for an array"),
-        pytest.param(whole(b'{"totalTokens":7}'), "JSON body", id="counted tokens"),
-        pytest.param(whole(b"<html>", 502), "HTTP 502", id="a gateway's page"),
+        pytest.param(
+            array_response(b'{"candidates":[]}'), "JSON body", id="a document for an array"
+        ),
+        pytest.param(whole_response(b'{"totalTokens":7}'), "JSON body", id="counted tokens"),
+        pytest.param(whole_response(b"<html>", 502), "HTTP 502", id="a gateway's page"),
     ],
 )
-def test_a_response_is_whole_by_its_own_words(answer: DialectResponse, reason: str) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (True, reason)
+def test_a_response_with_an_end_marker_is_complete(response: DialectResponse, reason: str) -> None:
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (True, reason)
 
 
-FINISHED = says({"text": "a"}, finish="STOP")
+FINISHED = parts_chunk({"text": "a"}, finish="STOP")
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("response", "reason"),
     [
-        pytest.param(streamed(b""), "empty stream", id="nothing"),
-        pytest.param(streamed(b": hi\n\n"), "no candidate", id="comments only"),
-        pytest.param(streamed(b"<html></html>"), "cut inside an event", id="a page"),
-        pytest.param(streamed(says({"text": "Hi"})), "candidate 0 unfinished", id="cut"),
+        pytest.param(stream_response(b""), "empty stream", id="nothing"),
+        pytest.param(stream_response(b": hi\n\n"), "no candidate", id="comments only"),
+        pytest.param(stream_response(b"<html></html>"), "cut inside an event", id="a page"),
         pytest.param(
-            streamed(says({"text": "Hi"}, finish="FINISH_REASON_UNSPECIFIED")),
+            stream_response(parts_chunk({"text": "Hi"})), "candidate 0 unfinished", id="cut"
+        ),
+        pytest.param(
+            stream_response(parts_chunk({"text": "Hi"}, finish="FINISH_REASON_UNSPECIFIED")),
             "candidate 0 unfinished",
             id="unspecified",
         ),
         pytest.param(
-            streamed(FINISHED + chunk({"index": 1}, {"index": 2})),
+            stream_response(FINISHED + chunk({"index": 1}, {"index": 2})),
             "candidate 1, 2 unfinished",
             id="one of three finished",
         ),
         pytest.param(
-            streamed(FINISHED + b'data: {"usageMe'), "cut inside an event", id="cut after a finish"
+            stream_response(FINISHED + b'data: {"usageMe'),
+            "cut inside an event",
+            id="cut after a finish",
         ),
-        pytest.param(streamed(FINISHED + b"dat"), "cut inside an event", id="half a field name"),
-        pytest.param(listed(as_array(TEXT)[:-3]), "array not closed", id="an open array"),
-        pytest.param(listed(b""), "empty stream", id="no array"),
-        pytest.param(whole(b'{"candid'), "body is not JSON", id="a cut document"),
+        pytest.param(
+            stream_response(FINISHED + b"dat"), "cut inside an event", id="half a field name"
+        ),
+        pytest.param(array_response(as_array(TEXT)[:-3]), "array not closed", id="an open array"),
+        pytest.param(array_response(b""), "empty stream", id="no array"),
+        pytest.param(whole_response(b'{"candid'), "body is not JSON", id="a cut document"),
     ],
 )
-def test_a_response_without_an_end_is_not_whole(answer: DialectResponse, reason: str) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (False, reason)
+def test_a_response_without_an_end_marker_is_incomplete(
+    response: DialectResponse, reason: str
+) -> None:
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
-def test_no_cut_before_the_last_event_is_called_whole(cut: int) -> None:
-    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= len(TEXT.rstrip()))
+def test_a_stream_cut_before_its_last_event_is_incomplete(cut: int) -> None:
+    assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (
+        cut >= len(TEXT.rstrip())
+    )
 
 
 @given(st.integers(0, len(as_array(TEXT)) - 1))
-def test_no_cut_before_the_arrays_end_is_called_whole(cut: int) -> None:
+def test_an_array_cut_before_its_end_is_incomplete(cut: int) -> None:
     body = as_array(TEXT)
-    assert DIALECT.completeness(listed(body[:cut])).is_complete is (cut >= len(body.rstrip()))
+    assert DIALECT.completeness(array_response(body[:cut])).is_complete is (
+        cut >= len(body.rstrip())
+    )
 
 
-def test_text_becomes_a_turn_however_it_comes() -> None:
-    assert DIALECT.decode(streamed(TEXT)) == (HELLO,)
-    assert DIALECT.decode(listed(as_array(TEXT))) == (HELLO,)
-    assert DIALECT.decode(whole(as_array(TEXT))) == (HELLO,)
+def test_text_becomes_a_turn_in_each_framing() -> None:
+    assert DIALECT.decode(stream_response(TEXT)) == (HELLO,)
+    assert DIALECT.decode(array_response(as_array(TEXT))) == (HELLO,)
+    assert DIALECT.decode(whole_response(as_array(TEXT))) == (HELLO,)
 
 
-def test_parallel_calls_become_a_turn_that_waits_for_tools() -> None:
+def test_parallel_calls_become_a_turn_that_finishes_with_tool_calls() -> None:
     turn = turn_of(TOOLS)
     assert turn.parts == (
         ToolCall("", "get_weather", '{"city":"Rome"}', (("thoughtSignature", "c2lnbmF0dXJl"),)),
         ToolCall("a1", "get_weather", '{"city":"Oslo"}'),
     )
-    assert (turn.finish, turn.finish_raw) == (Finish.TOOL_CALLS, "STOP")
+    assert (turn.finish, turn.finish_raw) == (FinishReason.TOOL_CALLS, "STOP")
 
 
-def test_arguments_that_are_streamed_grow_into_an_object() -> None:
+def test_streamed_arguments_are_assembled_into_an_object() -> None:
     def call(*partial: dict[str, Any], more: bool = True, **fields: str) -> bytes:
-        called = fields | ({"partialArgs": partial} if partial else {})
-        return says({"functionCall": called | ({"willContinue": True} if more else {})})
+        call_fields = fields | ({"partialArgs": partial} if partial else {})
+        return parts_chunk({"functionCall": call_fields | ({"willContinue": True} if more else {})})
 
     turn = turn_of(
-        says({"functionCall": {"name": "now"}}),
+        parts_chunk({"functionCall": {"name": "now"}}),
         call(name="plan", id="c1"),
         call({"jsonPath": "$.city", "stringValue": "Ro", "willContinue": True}),
         call({"jsonPath": "$.city", "stringValue": "me"}),
@@ -364,27 +396,27 @@ def test_arguments_that_are_streamed_grow_into_an_object() -> None:
 @pytest.mark.parametrize(
     "path", ["$" + "[0]" * 101, "$" + ".a" * 200_000, "$[9999999999]", "$", ""]
 )
-def test_a_path_that_leads_too_far_is_not_followed(path: str) -> None:
+def test_a_too_deep_path_is_ignored(path: str) -> None:
     partial = [{"jsonPath": path, "stringValue": "x"}]
-    (call,) = turn_of(says({"functionCall": {"name": "f", "partialArgs": partial}})).parts
+    (call,) = turn_of(parts_chunk({"functionCall": {"name": "f", "partialArgs": partial}})).parts
     assert call == ToolCall("", "f", "{}")
 
 
-def test_a_far_index_takes_no_room() -> None:
+def test_a_large_index_allocates_no_memory() -> None:
     partial = [{"jsonPath": "$.a[999999999]", "stringValue": "x"}]
-    (call,) = turn_of(says({"functionCall": {"name": "f", "partialArgs": partial}})).parts
+    (call,) = turn_of(parts_chunk({"functionCall": {"name": "f", "partialArgs": partial}})).parts
     assert call == ToolCall("", "f", '{"a":["x"]}')
 
 
-def test_a_signature_ends_the_part_that_it_seals() -> None:
+def test_a_signature_ends_the_part_that_it_signs() -> None:
     turn = turn_of(
-        says({"text": "a"}),
-        says({"text": "b", "thoughtSignature": "s1"}),
-        says({"text": "c"}),
-        says({"functionCall": {"name": "f", "args": {}}}),
-        says({"text": "", "thoughtSignature": "s2"}),
-        says({"text": "mm", "thought": True, "thoughtSignature": "s3"}),
-        says({"text": ""}),
+        parts_chunk({"text": "a"}),
+        parts_chunk({"text": "b", "thoughtSignature": "s1"}),
+        parts_chunk({"text": "c"}),
+        parts_chunk({"functionCall": {"name": "f", "args": {}}}),
+        parts_chunk({"text": "", "thoughtSignature": "s2"}),
+        parts_chunk({"text": "mm", "thought": True, "thoughtSignature": "s3"}),
+        parts_chunk({"text": ""}),
     )
     assert turn.parts == (
         Text("ab", metadata=(("thoughtSignature", "s1"),)),
@@ -397,11 +429,15 @@ def test_a_signature_ends_the_part_that_it_seals() -> None:
 
 def test_tools_that_google_runs_are_calls_and_results() -> None:
     turn = turn_of(
-        says({"executableCode": {"id": "x", "language": "PYTHON", "code": "1/0"}}),
-        says({"codeExecutionResult": {"id": "x", "outcome": "OUTCOME_FAILED", "output": "no"}}),
-        says({"toolCall": {"id": "y", "toolType": "FILE_SEARCH", "args": {"q": 1}}}),
-        says({"toolResponse": {"id": "y", "toolType": "FILE_SEARCH", "response": {"r": 2}}}),
-        says({"functionResponse": {"id": "z", "name": "f", "response": {"r": 3}}}, finish="STOP"),
+        parts_chunk({"executableCode": {"id": "x", "language": "PYTHON", "code": "1/0"}}),
+        parts_chunk(
+            {"codeExecutionResult": {"id": "x", "outcome": "OUTCOME_FAILED", "output": "no"}}
+        ),
+        parts_chunk({"toolCall": {"id": "y", "toolType": "FILE_SEARCH", "args": {"q": 1}}}),
+        parts_chunk({"toolResponse": {"id": "y", "toolType": "FILE_SEARCH", "response": {"r": 2}}}),
+        parts_chunk(
+            {"functionResponse": {"id": "z", "name": "f", "response": {"r": 3}}}, finish="STOP"
+        ),
     )
     outcome = (("type", "codeExecutionResult"), ("outcome", "OUTCOME_FAILED"))
     code = '{"language":"PYTHON","code":"1/0"}'
@@ -412,37 +448,37 @@ def test_tools_that_google_runs_are_calls_and_results() -> None:
         ToolResult("y", '{"r":2}', "FILE_SEARCH", metadata=(("type", "toolResponse"),)),
         ToolResult("z", '{"r":3}', "f", metadata=(("type", "functionResponse"),)),
     )
-    assert turn.finish is Finish.STOP
+    assert turn.finish is FinishReason.STOP
 
 
 def test_images_are_whole_and_sound_is_joined() -> None:
-    sound = "audio/L16;rate=24000"
+    audio_type = "audio/L16;rate=24000"
     turn = turn_of(
-        says({"inlineData": {"mimeType": "image/png", "data": "AAA="}, "thought": True}),
-        says({"inlineData": {"mimeType": "image/png", "data": "BBB="}}),
-        says({"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/v"}}),
-        says({"inlineData": {"mimeType": sound, "data": "AAE="}}),
-        says({"inlineData": {"mimeType": sound, "data": "AgM="}}),
+        parts_chunk({"inlineData": {"mimeType": "image/png", "data": "AAA="}, "thought": True}),
+        parts_chunk({"inlineData": {"mimeType": "image/png", "data": "BBB="}}),
+        parts_chunk({"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/v"}}),
+        parts_chunk({"inlineData": {"mimeType": audio_type, "data": "AAE="}}),
+        parts_chunk({"inlineData": {"mimeType": audio_type, "data": "AgM="}}),
     )
     assert turn.parts == (
         Media("image/png", base64="AAA=", metadata=(("thought", True),)),
         Media("image/png", base64="BBB="),
         Media("video/mp4", url="gs://b/v"),
-        Media(sound, base64="AAECAw=="),
+        Media(audio_type, base64="AAECAw=="),
     )
 
 
 def test_an_image_longer_than_a_message_may_be_is_read() -> None:
-    data = "A" * (framing.MESSAGE_LIMIT + 4)
-    image = says({"inlineData": {"mimeType": "image/png", "data": data}}, finish="STOP")
-    for answer in (streamed(image), listed(as_array(image))):
-        assert len(answer.messages) > 1
-        assert DIALECT.completeness(answer).is_complete
-        (turn,) = DIALECT.decode(answer)
+    data = "A" * (framing.MAX_MESSAGE_BYTES + 4)
+    image = parts_chunk({"inlineData": {"mimeType": "image/png", "data": data}}, finish="STOP")
+    for response in (stream_response(image), array_response(as_array(image))):
+        assert len(response.messages) > 1
+        assert DIALECT.completeness(response).is_complete
+        (turn,) = DIALECT.decode(response)
         assert turn.parts == (Media("image/png", base64=data),)
 
 
-def test_grounding_becomes_citations_with_places_in_characters() -> None:
+def test_grounding_becomes_citations_with_character_spans() -> None:
     grounding = {
         "groundingChunks": [
             {"web": {"uri": "https://a", "title": "A", "domain": "a"}},
@@ -457,21 +493,21 @@ def test_grounding_becomes_citations_with_places_in_characters() -> None:
         "webSearchQueries": ["greeting"],
     }
     turn = turn_of(
-        says({"text": "Grüß"}),
-        says({"executableCode": {"code": "1"}}),
-        says({"text": " du!"}, finish="STOP", groundingMetadata=grounding),
+        parts_chunk({"text": "Grüß"}),
+        parts_chunk({"executableCode": {"code": "1"}}),
+        parts_chunk({"text": " du!"}, finish="STOP", groundingMetadata=grounding),
         chunk({"groundingMetadata": grounding}),
     )
     a = Citation("https://a", "A", metadata=(("domain", "a"),))
     b = Citation("https://b", "B", "the passage", metadata=(("type", "retrievedContext"),))
     first, _, last = turn.parts
-    assert first == Text("Grüß", (_at(a, 0, 4), _at(b, 0, 4)))
-    assert last == Text(" du!", (_at(a, 1, 3), b, Citation("https://c")))
+    assert first == Text("Grüß", (_with_span(a, 0, 4), _with_span(b, 0, 4)))
+    assert last == Text(" du!", (_with_span(a, 1, 3), b, Citation("https://c")))
     assert dict(turn.metadata)["groundingMetadata"] == {"webSearchQueries": ["greeting"]}
 
 
-def _at(it: Citation, start: int, end: int) -> Citation:
-    return Citation(it.url, it.title, it.quoted, (start, end), it.metadata)
+def _with_span(citation: Citation, start: int, end: int) -> Citation:
+    return Citation(citation.url, citation.title, citation.quoted, (start, end), citation.metadata)
 
 
 def test_passages_name_sources_that_came_in_an_earlier_chunk() -> None:
@@ -480,7 +516,7 @@ def test_passages_name_sources_that_came_in_an_earlier_chunk() -> None:
 
     support = {"segment": {"endIndex": 2}, "groundingChunkIndices": [1]}
     turn = turn_of(
-        says({"text": "Hi"}),
+        parts_chunk({"text": "Hi"}),
         grounded(groundingChunks=[{"web": {"uri": "https://a"}}, {"web": {"uri": "https://b"}}]),
         grounded(groundingSupports=[support]),
     )
@@ -493,54 +529,54 @@ def test_time_is_linear_in_what_is_cited() -> None:
     chunks = [{"web": {"uri": f"https://{at}"}} for at in range(count)]
     support = {"segment": {"endIndex": 2}, "groundingChunkIndices": [count - 1]}
     turn = turn_of(
-        says({"text": "Hi"}, groundingMetadata={"groundingChunks": chunks}),
+        parts_chunk({"text": "Hi"}, groundingMetadata={"groundingChunks": chunks}),
         chunk({"groundingMetadata": {"groundingSupports": [support]}}) * count,
-    )  # a reader that went over all sources for each passage would take minutes
+    )  # scanning all sources for each passage would take minutes
     (text,) = turn.parts
     assert isinstance(text, Text)
     assert len(text.citations) == count
 
 
 @pytest.mark.parametrize("key", ["citationSources", "citations"])
-def test_text_that_repeats_a_source_cites_it(key: str) -> None:
+def test_citation_metadata_becomes_one_citation_per_source(key: str) -> None:
     source = {"startIndex": 1, "endIndex": 3, "uri": "https://a", "license": "mit"}
-    turn = turn_of(says({"text": "abcd"}, citationMetadata={key: [source, source]}))
-    cited = Citation("https://a", span=(1, 3), metadata=(("license", "mit"),))
-    assert turn.parts == (Text("abcd", (cited,)),)
+    turn = turn_of(parts_chunk({"text": "abcd"}, citationMetadata={key: [source, source]}))
+    citation = Citation("https://a", span=(1, 3), metadata=(("license", "mit"),))
+    assert turn.parts == (Text("abcd", (citation,)),)
 
 
 def test_sources_without_any_text_are_kept() -> None:
     grounding = {"groundingChunks": [{"maps": {"uri": "https://m", "placeId": "p"}}]}
     turn = turn_of(chunk({"groundingMetadata": grounding}))
-    about = (("type", "maps"), ("placeId", "p"))
-    assert turn.parts == (Text("", (Citation("https://m", metadata=about),)),)
+    metadata = (("type", "maps"), ("placeId", "p"))
+    assert turn.parts == (Text("", (Citation("https://m", metadata=metadata),)),)
 
 
 @pytest.mark.parametrize(
     ("raw", "finish"),
     [
-        ("STOP", Finish.STOP),
-        ("MAX_TOKENS", Finish.LENGTH),
-        ("SAFETY", Finish.CONTENT_FILTER),
-        ("RECITATION", Finish.CONTENT_FILTER),
-        ("IMAGE_SAFETY", Finish.CONTENT_FILTER),
-        ("MALFORMED_FUNCTION_CALL", Finish.ERROR),
-        ("UNEXPECTED_TOOL_CALL", Finish.ERROR),
-        ("CONTINUATION", Finish.PAUSED),
-        ("LANGUAGE", Finish.OTHER),
-        (1, Finish.STOP),
-        (2, Finish.LENGTH),
-        (3, Finish.CONTENT_FILTER),
+        ("STOP", FinishReason.STOP),
+        ("MAX_TOKENS", FinishReason.LENGTH),
+        ("SAFETY", FinishReason.CONTENT_FILTER),
+        ("RECITATION", FinishReason.CONTENT_FILTER),
+        ("IMAGE_SAFETY", FinishReason.CONTENT_FILTER),
+        ("MALFORMED_FUNCTION_CALL", FinishReason.ERROR),
+        ("UNEXPECTED_TOOL_CALL", FinishReason.ERROR),
+        ("CONTINUATION", FinishReason.PAUSED),
+        ("LANGUAGE", FinishReason.OTHER),
+        (1, FinishReason.STOP),
+        (2, FinishReason.LENGTH),
+        (3, FinishReason.CONTENT_FILTER),
     ],
 )
-def test_finish_reasons_have_common_words(raw: str | int, finish: Finish) -> None:
+def test_finish_reasons_map_to_finish_values(raw: str | int, finish: FinishReason) -> None:
     turn = turn_of(chunk({"finishReason": raw}))
     assert (turn.finish, turn.finish_raw) == (finish, str(raw))
 
 
 def test_the_last_finish_reason_counts_where_every_chunk_has_one() -> None:
-    turn = turn_of(says({"text": "a"}, finish="STOP"), chunk({"finishReason": "RECITATION"}))
-    assert turn.finish is Finish.CONTENT_FILTER
+    turn = turn_of(parts_chunk({"text": "a"}, finish="STOP"), chunk({"finishReason": "RECITATION"}))
+    assert turn.finish is FinishReason.CONTENT_FILTER
 
 
 def test_a_blocked_prompt_is_a_turn_of_its_own() -> None:
@@ -548,11 +584,11 @@ def test_a_blocked_prompt_is_a_turn_of_its_own() -> None:
         "blockReason": "SAFETY",
         "safetyRatings": [{"probability": "HIGH"}],
     }
-    said = {"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 9}}
-    assert DIALECT.decode(whole(json.dumps(said).encode())) == (
+    document = {"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 9}}
+    assert DIALECT.decode(whole_response(json.dumps(document).encode())) == (
         Turn(
             (),
-            finish=Finish.CONTENT_FILTER,
+            finish=FinishReason.CONTENT_FILTER,
             finish_raw="SAFETY",
             usage=Usage(input=9),
             metadata=(("promptFeedback", feedback),),
@@ -567,17 +603,17 @@ def test_each_candidate_is_a_turn() -> None:
     body = chunk(candidate(1, "b"), candidate(0, "a")) + chunk(
         candidate(0, "a", finishReason="STOP"), candidate(1, "b", finishReason="MAX_TOKENS")
     )
-    assert [(item.text, item.finish) for item in DIALECT.decode(streamed(body))] == [
-        ("aa", Finish.STOP),
-        ("bb", Finish.LENGTH),
+    assert [(item.text, item.finish) for item in DIALECT.decode(stream_response(body))] == [
+        ("aa", FinishReason.STOP),
+        ("bb", FinishReason.LENGTH),
     ]
 
 
-def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
-    about = {"finishMessage": "m", "avgLogprobs": -0.5, "safetyRatings": [{"blocked": True}]}
+def test_unmapped_fields_are_kept_as_metadata() -> None:
+    metadata = {"finishMessage": "m", "avgLogprobs": -0.5, "safetyRatings": [{"blocked": True}]}
     usage = {"trafficType": "ON_DEMAND", "toolUsePromptTokenCount": 3}
-    turn = turn_of(chunk(about, createTime="t", usageMetadata=usage))
-    assert dict(turn.metadata) == about | usage | {"createTime": "t"}
+    turn = turn_of(chunk(metadata, createTime="t", usageMetadata=usage))
+    assert dict(turn.metadata) == metadata | usage | {"createTime": "t"}
     assert turn.usage is None
 
 
@@ -585,19 +621,19 @@ def test_code_assist_wraps_each_chunk() -> None:
     inner = {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}
     body = b"data: " + json.dumps({"response": inner, "traceId": "t"}).encode() + b"\n\n"
     assert turn_of(body).text == "Hi"
-    assert DIALECT.completeness(streamed(body)).is_complete
+    assert DIALECT.completeness(stream_response(body)).is_complete
 
 
 def test_images_of_imagen_are_turns() -> None:
-    said = {
+    document = {
         "predictions": [
             {"mimeType": "image/png", "bytesBase64Encoded": "AAA="},
             {"raiFilteredReason": "Filtered out."},
         ]
     }
-    image, filtered = DIALECT.decode(whole(json.dumps(said).encode()))
+    image, filtered = DIALECT.decode(whole_response(json.dumps(document).encode()))
     assert image.parts == (Media("image/png", base64="AAA="),)
-    assert (filtered.parts, filtered.finish) == ((), Finish.CONTENT_FILTER)
+    assert (filtered.parts, filtered.finish) == ((), FinishReason.CONTENT_FILTER)
     assert filtered.metadata == (("raiFilteredReason", "Filtered out."),)
 
 
@@ -612,16 +648,18 @@ def test_images_of_imagen_are_turns() -> None:
         b"<",
     ],
 )
-def test_an_answer_in_which_nothing_is_said_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == ()
+def test_a_response_without_content_has_no_turn(body: bytes) -> None:
+    assert DIALECT.decode(whole_response(body)) == ()
 
 
-def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
+def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
     overloaded = Failure("The model is overloaded.", "UNAVAILABLE", "503")
-    turn = turn_of(says({"text": "Hi"}), b"data: " + ERROR + b"\n\n")
+    turn = turn_of(parts_chunk({"text": "Hi"}), b"data: " + ERROR + b"\n\n")
     assert (turn.text, turn.finish, turn.failure) == ("Hi", None, overloaded)
     assert turn_of(b"data: " + ERROR + b"\n\n") == Turn((), failure=overloaded)
-    assert turn_of(says({"text": "Hi"}), PRETTY).failure == Failure("Cancelled.", code="499")
+    assert turn_of(parts_chunk({"text": "Hi"}), PRETTY_ERROR).failure == Failure(
+        "Cancelled.", code="499"
+    )
 
 
 @pytest.mark.parametrize(
@@ -635,7 +673,7 @@ def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
     ids=["a document", "in an array", "a page", "nothing"],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.decode(whole(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
 def test_an_error_has_googles_shape() -> None:
@@ -646,7 +684,7 @@ def test_an_error_has_googles_shape() -> None:
 
 KEYS = st.sampled_from(
     [
-        *(*KNOWN, "thought", "thoughtSignature", "name", "args", "id", "willContinue", "data"),
+        *(*PART_KINDS, "thought", "thoughtSignature", "name", "args", "id", "willContinue", "data"),
         *("partialArgs", "jsonPath", "stringValue", "numberValue", "mimeType", "outcome", "web"),
         *("segment", "startIndex", "endIndex", "groundingChunkIndices", "uri", "parts", "\ud800"),
     ]
@@ -684,72 +722,77 @@ DOCUMENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=3), st.sampled_from([200, 400]))
-def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_documents_of_any_shape_decode_to_serialisable_turns(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(document).encode() for document in documents]
-    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
-    array = b"[" + b",".join(spelled) + b"]"
-    for answer in (streamed(events), listed(array), whole(array, status), whole(spelled[0])):
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer))
+    encoded = [json.dumps(document).encode() for document in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
+    array = b"[" + b",".join(encoded) + b"]"
+    for response in (
+        stream_response(events),
+        array_response(array),
+        whole_response(array, status),
+        whole_response(encoded[0]),
+    ):
+        assert DIALECT.completeness(response).reason
+        assert orjson.dumps(DIALECT.decode(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "json-array", "whole", "ndjson"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
 
 
-NOT_WHOLE = {"29cf02695c801610": "a hand-made mock without a finishReason"}
-SAYS_NOTHING = {"aa3a5fc1b8d663cf": "a batch that has begun"}
+INCOMPLETE_ROWS = {"29cf02695c801610": "a hand-made mock without a finishReason"}
+ROWS_WITHOUT_TURN = {"aa3a5fc1b8d663cf": "a batch that has begun"}
 REASONS = ("every candidate finished", "prompt blocked", "in-band error", "JSON body", "HTTP")
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_answer_is_claimed_judged_and_read() -> None:
+def test_every_recorded_response_is_matched_complete_and_decoded() -> None:
     codecs = {"gemini.sse": "sse", "gemini.json": "whole", "gemini.json-array": "json-array"}
     rows = [row for row in corpus.rows() if row.wire in codecs]
     assert len(rows) == 185
-    partial, silent = set(), set()
+    incomplete, without_turn = set(), set()
     for row in rows:
         assert dialects.find_dialect(row.request).name == "gemini", row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == codecs[row.wire], row.id
-        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
-        judgement = DIALECT.completeness(answer)
-        if not judgement.is_complete:
-            partial.add(row.id)
+        response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        completeness = DIALECT.completeness(response)
+        if not completeness.is_complete:
+            incomplete.add(row.id)
         else:
-            assert judgement.reason.startswith(REASONS), row.id
-        if not DIALECT.decode(answer):
-            silent.add(row.id)
+            assert completeness.reason.startswith(REASONS), row.id
+        if not DIALECT.decode(response):
+            without_turn.add(row.id)
         assert DIALECT.model(row.request), row.id
-    assert partial == NOT_WHOLE.keys()
-    assert silent == SAYS_NOTHING.keys()
+    assert incomplete == INCOMPLETE_ROWS.keys()
+    assert without_turn == ROWS_WITHOUT_TURN.keys()
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_no_real_part_is_of_an_unknown_kind() -> None:
+def test_no_recorded_part_is_of_an_unknown_kind() -> None:
     kinds: set[str] = set()
     for row in corpus.rows():
         if row.wire in ("gemini.sse", "gemini.payload"):
             for message in row.body.splitlines():
-                said = message.removeprefix(b"data: ")
-                if said.startswith(b"{") and len(said) > 1:
-                    for candidate in json.loads(said).get("candidates", ()):
+                payload = message.removeprefix(b"data: ")
+                if payload.startswith(b"{") and len(payload) > 1:
+                    for candidate in json.loads(payload).get("candidates", ()):
                         for part in candidate.get("content", {}).get("parts", ()):
-                            assert any(name in KNOWN for name in part), (row.id, part)
+                            assert any(name in PART_KINDS for name in part), (row.id, part)
                             kinds.update(part)
     assert {"text", "functionCall", "executableCode", "toolCall"} < kinds
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_arguments_that_real_models_stream_are_joined() -> None:
+def test_arguments_streamed_in_recordings_are_joined() -> None:
     (row,) = (row for row in corpus.rows() if row.id == "d0afc7200cbb0ce6")
     turn = turn_of(*(b"data: " + line + b"\n\n" for line in row.body.splitlines()))
     assert [part.arguments for part in turn.parts if isinstance(part, ToolCall)] == [

@@ -16,7 +16,7 @@ from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Media,
     Part,
     Reasoning,
@@ -49,11 +49,11 @@ data: {"event_type":"interaction.completed","interaction":{"id":"int_1","status"
 data: [DONE]
 
 """
-"""The minimal stream."""
+"""A minimal stream."""
 
 HELLO = Turn(
     (Text("Hello"),),
-    finish=Finish.STOP,
+    finish=FinishReason.STOP,
     finish_raw="completed",
     usage=Usage(input=9, output=2, total=11),
     id="int_1",
@@ -63,7 +63,7 @@ ERROR = (
 )
 
 
-def asked(
+def make_request(
     path: str = "/v1beta/interactions", method: str = "POST", query: str = "", **body: object
 ) -> Request:
     return Request(method, path, query, (), json.dumps(body).encode())
@@ -74,40 +74,40 @@ def head(status: int = 200, content_type: str = "text/event-stream") -> Response
     return ResponseHead(status, "", headers, "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
+def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> DialectResponse:
+def whole_response(body: bytes, status: int = 200) -> DialectResponse:
     return DialectResponse(
         head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
 
 
 def event(kind: str, **fields: object) -> bytes:
-    said = json.dumps({"event_type": kind, **fields})
-    return f"event: {kind}\ndata: {said}\n\n".encode()
+    data = json.dumps({"event_type": kind, **fields})
+    return f"event: {kind}\ndata: {data}\n\n".encode()
 
 
-def starts(index: int, kind: str, **fields: object) -> bytes:
+def step_start(index: int, kind: str, **fields: object) -> bytes:
     return event("step.start", index=index, step={"type": kind, **fields})
 
 
-def grows(index: int, kind: str, **fields: object) -> bytes:
+def step_delta(index: int, kind: str, **fields: object) -> bytes:
     return event("step.delta", index=index, delta={"type": kind, **fields})
 
 
 def parts_of(*events: bytes) -> tuple[Part, ...]:
-    (turn,) = DIALECT.decode(streamed(b"".join(events)))
+    (turn,) = DIALECT.decode(stream_response(b"".join(events)))
     return turn.parts
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("gemini-interactions").name == "gemini-interactions"
-    assert dialects.find_dialect(asked()).name == "gemini-interactions"
+    assert dialects.find_dialect(make_request()).name == "gemini-interactions"
 
 
-BELOW = "/v1beta1/projects/p/locations/global/interactions"
+VERTEX_PATH = "/v1beta1/projects/p/locations/global/interactions"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ BELOW = "/v1beta1/projects/p/locations/global/interactions"
     [
         ("POST", "/v1beta/interactions", True),
         ("POST", "/v1/interactions", True),
-        ("POST", BELOW, True),
-        ("GET", f"{BELOW}/i1", True),
+        ("POST", VERTEX_PATH, True),
+        ("GET", f"{VERTEX_PATH}/i1", True),
         ("GET", "/v1beta/interactions/i1", True),
         ("DELETE", "/v1beta/interactions/i1", True),
         ("POST", "/v1beta/interactions/i1/cancel", True),
@@ -126,8 +126,8 @@ BELOW = "/v1beta1/projects/p/locations/global/interactions"
         ("POST", "/v1beta/interactions/i1/other", False),
     ],
 )
-def test_the_paths_of_interactions_are_claimed(method: str, path: str, claimed: bool) -> None:
-    assert DIALECT.matches(asked(path, method)) is claimed
+def test_the_paths_of_interactions_are_matched(method: str, path: str, claimed: bool) -> None:
+    assert DIALECT.matches(make_request(path, method)) is claimed
 
 
 @pytest.mark.parametrize(
@@ -139,23 +139,28 @@ def test_the_paths_of_interactions_are_claimed(method: str, path: str, claimed: 
     ],
 )
 def test_the_model_or_the_agent_is_found(body: dict[str, Any], model: str) -> None:
-    assert DIALECT.model(asked(**body)) == model
+    assert DIALECT.model(make_request(**body)) == model
 
 
 @pytest.mark.parametrize(
     ("request_", "content_type", "streams", "codec"),
     [
-        pytest.param(asked(stream=True), "text/event-stream", True, "sse", id="a stream"),
-        pytest.param(asked(stream=True), "", True, "sse", id="a stream without a type"),
-        pytest.param(asked(stream=True), "application/json", True, "whole", id="an answer at once"),
-        pytest.param(asked(), "application/json", False, "whole", id="a document"),
-        pytest.param(asked(), "", False, "whole", id="a document without a type"),
+        pytest.param(make_request(stream=True), "text/event-stream", True, "sse", id="a stream"),
+        pytest.param(make_request(stream=True), "", True, "sse", id="a stream without a type"),
         pytest.param(
-            asked("/v1beta/interactions/i", "GET", "stream=true&last_event_id=7"),
-            "text/event-stream", True, "sse", id="taken up again",
+            make_request(stream=True), "application/json", True, "whole", id="an answer at once"
+        ),
+        pytest.param(make_request(), "application/json", False, "whole", id="a document"),
+        pytest.param(make_request(), "", False, "whole", id="a document without a type"),
+        pytest.param(
+            make_request("/v1beta/interactions/i", "GET", "stream=true&last_event_id=7"),
+            "text/event-stream",
+            True,
+            "sse",
+            id="taken up again",
         ),
     ],
-)  # fmt: skip
+)
 def test_request_and_type_choose_the_framing(
     request_: Request, content_type: str, streams: bool, codec: str
 ) -> None:
@@ -164,47 +169,54 @@ def test_request_and_type_choose_the_framing(
     assert DIALECT.codec(request_, head(429, content_type)) == "whole"
 
 
-COMPLETED = TEXT.removesuffix(b"data: [DONE]\n\n")
+TEXT_WITHOUT_DONE = TEXT.removesuffix(b"data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        pytest.param(streamed(TEXT), True, "[DONE]", id="the usual end"),
-        pytest.param(streamed(COMPLETED), True, "interaction completed", id="no DONE"),
+        pytest.param(stream_response(TEXT), True, "[DONE]", id="the usual end"),
         pytest.param(
-            streamed(event("interaction.created") + ERROR), True, "in-band error: No.", id="error"
+            stream_response(TEXT_WITHOUT_DONE), True, "interaction completed", id="no DONE"
         ),
         pytest.param(
-            streamed(event("step.stop", index=0)),
-            False, "no [DONE], interaction not completed", id="cut",
+            stream_response(event("interaction.created") + ERROR),
+            True,
+            "in-band error: No.",
+            id="error",
         ),
-        pytest.param(streamed(b""), False, "empty stream", id="nothing"),
-        pytest.param(whole(b'{"id":"i"}'), True, "JSON body", id="a document"),
-        pytest.param(whole(b"", 404), True, "HTTP 404", id="an error"),
+        pytest.param(
+            stream_response(event("step.stop", index=0)),
+            False,
+            "no [DONE], interaction not completed",
+            id="cut",
+        ),
+        pytest.param(stream_response(b""), False, "empty stream", id="nothing"),
+        pytest.param(whole_response(b'{"id":"i"}'), True, "JSON body", id="a document"),
+        pytest.param(whole_response(b"", 404), True, "HTTP 404", id="an error"),
     ],
-)  # fmt: skip
-def test_a_response_is_judged_by_its_own_words(
-    answer: DialectResponse, is_whole: bool, reason: str
+)
+def test_completeness_of_a_response(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
-def test_no_cut_before_the_completing_event_is_called_whole(cut: int) -> None:
-    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (
-        cut >= len(COMPLETED.rstrip())
+def test_a_stream_cut_before_its_completed_event_is_incomplete(cut: int) -> None:
+    assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (
+        cut >= len(TEXT_WITHOUT_DONE.rstrip())
     )
 
 
 def test_a_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(TEXT)) == (HELLO,)
+    assert DIALECT.decode(stream_response(TEXT)) == (HELLO,)
 
 
 def test_a_document_becomes_the_same_turn() -> None:
     content = [{"type": "text", "text": "Hello"}]
-    said = {
+    document = {
         "id": "int_1",
         "status": "completed",
         "steps": [
@@ -213,52 +225,52 @@ def test_a_document_becomes_the_same_turn() -> None:
         ],
         "usage": {"total_input_tokens": 9, "total_output_tokens": 2, "total_tokens": 11},
     }
-    assert DIALECT.decode(whole(json.dumps(said).encode())) == (HELLO,)
-    said["outputs"] = content
-    del said["steps"]
-    assert DIALECT.decode(whole(json.dumps(said).encode())) == (HELLO,)
+    assert DIALECT.decode(whole_response(json.dumps(document).encode())) == (HELLO,)
+    document["outputs"] = content
+    del document["steps"]
+    assert DIALECT.decode(whole_response(json.dumps(document).encode())) == (HELLO,)
 
 
-def test_thoughts_are_summaries_and_a_seal() -> None:
+def test_thoughts_have_summaries_and_a_signature() -> None:
     summary = {"type": "text", "text": "mm"}
     assert parts_of(
-        starts(0, "thought"),
-        grows(0, "thought_summary", content=summary),
-        grows(0, "thought_signature", signature="s"),
-        starts(1, "thought", summary=[summary, summary], signature="t"),
+        step_start(0, "thought"),
+        step_delta(0, "thought_summary", content=summary),
+        step_delta(0, "thought_signature", signature="s"),
+        step_start(1, "thought", summary=[summary, summary], signature="t"),
     ) == (Reasoning("mm", "s"), Reasoning("mmmm", "t"))
 
 
-def test_calls_come_whole_or_grow() -> None:
+def test_calls_come_whole_or_in_deltas() -> None:
     assert parts_of(
-        starts(0, "function_call", id="a", name="f", arguments={}),
-        grows(0, "arguments_delta", arguments='{"x"'),
-        grows(0, "arguments_delta", arguments=":1}"),
-        starts(1, "function_call", id="b", name="g", arguments={"y": 2}),
-        starts(2, "function_call", id="c", name="h"),
+        step_start(0, "function_call", id="a", name="f", arguments={}),
+        step_delta(0, "arguments_delta", arguments='{"x"'),
+        step_delta(0, "arguments_delta", arguments=":1}"),
+        step_start(1, "function_call", id="b", name="g", arguments={"y": 2}),
+        step_start(2, "function_call", id="c", name="h"),
     ) == (ToolCall("a", "f", '{"x":1}'), ToolCall("b", "g", '{"y":2}'), ToolCall("c", "h", "{}"))
 
 
 def test_tools_that_google_runs_are_calls_and_results() -> None:
     call, result = parts_of(
-        starts(0, "google_search_call", id="a", signature=""),
-        grows(0, "google_search_call", arguments={"queries": ["q"]}),
-        starts(1, "code_execution_result", call_id="a"),
-        grows(1, "code_execution_result", result="no", is_error=True, signature="s"),
+        step_start(0, "google_search_call", id="a", signature=""),
+        step_delta(0, "google_search_call", arguments={"queries": ["q"]}),
+        step_start(1, "code_execution_result", call_id="a"),
+        step_delta(1, "code_execution_result", result="no", is_error=True, signature="s"),
     )
     kind = ("type", "google_search_call")
     assert call == ToolCall("a", "google_search", '{"queries":["q"]}', (kind,))
-    about = (("type", "code_execution_result"), ("signature", "s"))
-    assert result == ToolResult("a", "no", "code_execution", failed=True, metadata=about)
+    metadata = (("type", "code_execution_result"), ("signature", "s"))
+    assert result == ToolResult("a", "no", "code_execution", failed=True, metadata=metadata)
 
 
-def test_annotations_become_citations_with_places_in_characters() -> None:
+def test_annotations_become_citations_with_character_spans() -> None:
     page = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0}
     file = {"type": "file_citation", "document_uri": "f", "file_name": "F", "source": "said"}
     (text,) = parts_of(
-        starts(0, "model_output"),
-        grows(0, "text", text="Grüße"),
-        grows(0, "text_annotation_delta", annotations=[page | {"end_index": 7}, file]),
+        step_start(0, "model_output"),
+        step_delta(0, "text", text="Grüße"),
+        step_delta(0, "text_annotation_delta", annotations=[page | {"end_index": 7}, file]),
     )
     assert text == Text(
         "Grüße",
@@ -271,11 +283,11 @@ def test_annotations_become_citations_with_places_in_characters() -> None:
 
 def test_media_come_inline_or_by_reference() -> None:
     assert parts_of(
-        starts(0, "model_output"),
-        grows(0, "image", data="AAA=", mime_type="image/png"),
-        grows(0, "audio", data="AAE=", mime_type="audio/l16", sample_rate=24000),
-        grows(0, "audio", data="AgM="),
-        grows(0, "video", uri="https://v"),
+        step_start(0, "model_output"),
+        step_delta(0, "image", data="AAA=", mime_type="image/png"),
+        step_delta(0, "audio", data="AAE=", mime_type="audio/l16", sample_rate=24000),
+        step_delta(0, "audio", data="AgM="),
+        step_delta(0, "video", uri="https://v"),
     ) == (
         Media("image/png", base64="AAA="),
         Media("audio/l16", base64="AAECAw==", metadata=(("sample_rate", 24000),)),
@@ -286,46 +298,46 @@ def test_media_come_inline_or_by_reference() -> None:
 @pytest.mark.parametrize(
     ("status", "finish"),
     [
-        ("completed", Finish.STOP),
-        ("requires_action", Finish.TOOL_CALLS),
-        ("incomplete", Finish.LENGTH),
-        ("budget_exceeded", Finish.LENGTH),
-        ("requires_continuation", Finish.PAUSED),
-        ("failed", Finish.ERROR),
-        ("cancelled", Finish.OTHER),
+        ("completed", FinishReason.STOP),
+        ("requires_action", FinishReason.TOOL_CALLS),
+        ("incomplete", FinishReason.LENGTH),
+        ("budget_exceeded", FinishReason.LENGTH),
+        ("requires_continuation", FinishReason.PAUSED),
+        ("failed", FinishReason.ERROR),
+        ("cancelled", FinishReason.OTHER),
     ],
 )
-def test_statuses_have_common_words(status: str, finish: Finish) -> None:
+def test_statuses_map_to_finish_values(status: str, finish: FinishReason) -> None:
     (turn,) = DIALECT.decode(
-        streamed(event("interaction.completed", interaction={"status": status}))
+        stream_response(event("interaction.completed", interaction={"status": status}))
     )
     assert (turn.finish, turn.finish_raw) == (finish, status)
 
 
 def test_an_interaction_that_runs_has_not_finished() -> None:
     update = event("interaction.status_update", interaction_id="i", status="in_progress")
-    (turn,) = DIALECT.decode(streamed(update))
+    (turn,) = DIALECT.decode(stream_response(update))
     assert (turn.id, turn.finish, turn.finish_raw) == ("i", None, "")
 
 
-def test_errors_keep_what_was_said_before() -> None:
-    said = starts(0, "model_output") + grows(0, "text", text="Hi") + ERROR
-    (turn,) = DIALECT.decode(streamed(said))
+def test_errors_keep_the_preceding_content() -> None:
+    body = step_start(0, "model_output") + step_delta(0, "text", text="Hi") + ERROR
+    (turn,) = DIALECT.decode(stream_response(body))
     assert (turn.text, turn.failure) == ("Hi", Failure("No.", code="internal"))
     failed = {"status": "failed", "errors": [{"code": "internal", "message": "No."}]}
-    (turn,) = DIALECT.decode(whole(json.dumps(failed).encode()))
-    assert (turn.finish, turn.failure) == (Finish.ERROR, Failure("No.", code="internal"))
+    (turn,) = DIALECT.decode(whole_response(json.dumps(failed).encode()))
+    assert (turn.finish, turn.failure) == (FinishReason.ERROR, Failure("No.", code="internal"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = DIALECT.error_body(424, "cassette_not_found", "text")
     failure = Failure("text", "cassette_not_found", "424")
-    assert DIALECT.decode(whole(body, 424)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole_response(body, 424)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"{}", b"<"])
 def test_a_body_that_is_no_interaction_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == ()
+    assert DIALECT.decode(whole_response(body)) == ()
 
 
 KINDS = st.sampled_from(
@@ -359,24 +371,24 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from([200, 400]))
-def test_events_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_events_of_any_shape_decode_to_serialisable_turns(
     events: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(item).encode() for item in events]
-    body = b"".join(b"data: " + item + b"\n\n" for item in spelled)
-    for answer in (streamed(body), whole(spelled[0], status)):
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer))
+    encoded = [json.dumps(item).encode() for item in events]
+    body = b"".join(b"data: " + item + b"\n\n" for item in encoded)
+    for response in (stream_response(body), whole_response(encoded[0], status)):
+        assert DIALECT.completeness(response).reason
+        assert orjson.dumps(DIALECT.decode(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "json-array"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
 
 
-UNDERSTOOD = (
+KNOWN_EVENTS = (
     *("interaction.created", "interaction.status_update", "interaction.completed"),
     *("step.start", "step.delta", "step.stop"),
 )
@@ -384,19 +396,21 @@ UNDERSTOOD = (
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_interaction_is_claimed_whole_and_read() -> None:
+def test_every_recorded_interaction_is_matched_complete_and_decoded() -> None:
     rows = [row for row in corpus.rows() if row.wire == "gemini.interactions.payload"]
     assert len(rows) == 8
     for row in rows:
         assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        said = [json.loads(line) for line in row.body.splitlines()]
-        assert {item["event_type"] for item in said} <= set(UNDERSTOOD), row.id
-        answer = streamed(b"".join(event(item.pop("event_type"), **item) for item in said))
-        assert DIALECT.completeness(answer).is_complete, row.id
-        (turn,) = DIALECT.decode(answer)
+        events = [json.loads(line) for line in row.body.splitlines()]
+        assert {item["event_type"] for item in events} <= set(KNOWN_EVENTS), row.id
+        response = stream_response(
+            b"".join(event(item.pop("event_type"), **item) for item in events)
+        )
+        assert DIALECT.completeness(response).is_complete, row.id
+        (turn,) = DIALECT.decode(response)
         texts = [
-            item["delta"]["text"] for item in said if item.get("delta", {}).get("type") == "text"
+            item["delta"]["text"] for item in events if item.get("delta", {}).get("type") == "text"
         ]
         assert turn.text == "".join(texts), row.id
-        assert turn.finish in (Finish.STOP, Finish.TOOL_CALLS), row.id
+        assert turn.finish in (FinishReason.STOP, FinishReason.TOOL_CALLS), row.id
         assert turn.usage is not None, row.id

@@ -7,7 +7,7 @@ from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, Json
 
 
-def answered(status: int, *pieces: bytes) -> DialectResponse:
+def json_response(status: int, *pieces: bytes) -> DialectResponse:
     return DialectResponse(ResponseHead(status, "", (), "length"), "whole", pieces)
 
 
@@ -15,36 +15,36 @@ def answered(status: int, *pieces: bytes) -> DialectResponse:
     ("status", "succeeded"), [(199, False), (200, True), (299, True), (300, False), (404, False)]
 )
 def test_the_statuses_of_success_are_the_two_hundreds(status: int, succeeded: bool) -> None:
-    assert json_api.succeeded(answered(status).head) is succeeded
+    assert json_api.succeeded(json_response(status).head) is succeeded
 
 
 def test_a_document_in_pieces_is_one_document() -> None:
-    judgement = json_api.completeness(answered(200, b'{"a":"', b'b"}'))
-    assert (judgement.is_complete, judgement.reason) == (True, "JSON body")
+    completeness = json_api.completeness(json_response(200, b'{"a":"', b'b"}'))
+    assert (completeness.is_complete, completeness.reason) == (True, "JSON body")
 
 
 @pytest.mark.parametrize(
-    ("answer", "whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        (answered(200, b"<html>"), False, "body is not JSON"),
-        (answered(200, b" \n"), False, "empty body"),
-        (answered(200), False, "empty body"),
-        (answered(503, b"<html>"), True, "HTTP 503"),
-        (answered(302), True, "HTTP 302"),
+        (json_response(200, b"<html>"), False, "body is not JSON"),
+        (json_response(200, b" \n"), False, "empty body"),
+        (json_response(200), False, "empty body"),
+        (json_response(503, b"<html>"), True, "HTTP 503"),
+        (json_response(302), True, "HTTP 302"),
     ],
 )
-def test_a_body_is_judged_by_its_status_and_its_syntax(
-    answer: DialectResponse, whole: bool, reason: str
+def test_completeness_depends_on_status_and_syntax(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = json_api.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (whole, reason)
+    completeness = json_api.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
-def test_an_error_that_fits_is_not_cut() -> None:
+def test_a_short_error_is_not_truncated() -> None:
     assert json_api.completeness_by_error(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
 
 
-def test_a_long_error_is_cut_to_fit_a_table() -> None:
+def test_a_long_error_is_truncated() -> None:
     reason = json_api.completeness_by_error(Failure("no\n\n  " + "x" * 1000)).reason
     assert reason == "in-band error: no " + "x" * 56 + "…"
 
@@ -70,7 +70,7 @@ def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, r
         (["a"], Failure('["a"]')),
     ],
 )
-def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -> None:
+def test_an_error_is_decoded_in_each_of_its_shapes(error: Json, failure: Failure) -> None:
     assert json_api.decode_failure(error) == failure
 
 
@@ -88,5 +88,5 @@ def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -
         (b"<html>", Failure("HTTP 404")),
     ],
 )
-def test_an_http_error_is_read_in_the_shapes_of_gateways(body: bytes, failure: Failure) -> None:
-    assert json_api.decode_http_error(answered(404, body)) == failure
+def test_an_http_error_is_decoded_in_the_shapes_of_gateways(body: bytes, failure: Failure) -> None:
+    assert json_api.decode_http_error(json_response(404, body)) == failure

@@ -52,14 +52,14 @@ def test_a_value_that_is_no_object_has_no_fields(data: bytes) -> None:
 
 def test_values_of_another_kind_count_as_absent() -> None:
     assert lenient_json.object_fields([1]) == {}
-    assert lenient_json.object_items({"a": 1}) == []
-    assert lenient_json.object_items([{"a": 1}, 2, None, {"b": 2}]) == [{"a": 1}, {"b": 2}]
+    assert lenient_json.array_objects({"a": 1}) == []
+    assert lenient_json.array_objects([{"a": 1}, 2, None, {"b": 2}]) == [{"a": 1}, {"b": 2}]
     assert lenient_json.array_items("abc") == []
     assert lenient_json.str_or_empty(1) == ""
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "text"),
     [
         (None, ""),
         ("a b", "a b"),
@@ -69,8 +69,8 @@ def test_values_of_another_kind_count_as_absent() -> None:
         ({"a": [1]}, '{"a":[1]}'),
     ],
 )
-def test_any_value_can_be_put_in_words(value: Json, words: str) -> None:
-    assert lenient_json.printable_text(value) == words
+def test_any_value_has_a_printable_text(value: Json, text: str) -> None:
+    assert lenient_json.printable_text(value) == text
 
 
 @pytest.mark.parametrize(
@@ -85,27 +85,27 @@ def test_any_value_can_be_put_in_words(value: Json, words: str) -> None:
     ],
 )
 def test_the_first_whole_number_counts(values: list[Json], count: int | None) -> None:
-    assert lenient_json.first_count(*values) == count
+    assert lenient_json.first_integer(*values) == count
 
 
-def test_what_orjson_cannot_write_is_written_all_the_same() -> None:
+def test_values_that_orjson_rejects_are_still_serialised() -> None:
     assert json.loads(lenient_json.compact_json({"a": "\ud83d"})) == {"a": "\ud83d"}
     assert lenient_json.compact_json([2**70, {"a": 1}]) == f'[{2**70},{{"a":1}}]'
 
 
-def test_what_is_nested_too_deeply_is_written_as_nothing() -> None:
+def test_too_deeply_nested_values_serialise_to_nothing() -> None:
     value: Json = []
     for _ in range(100_000):
         value = [value]
     assert lenient_json.compact_json(value) == ""
 
 
-def test_metadata_is_what_says_something_and_can_be_written() -> None:
+def test_metadata_omits_empty_and_unserialisable_values() -> None:
     source: dict[str, Json] = {
         "a": 0, "b": "", "c": None, "d": [], "e": {}, "f": False, "g": "x", "h": 2**70,
         "i": "\ud83d", "\ud83d": "x", "j": "not asked for",
     }  # fmt: skip
     names = [name for name in source if name != "j"]
-    kept = lenient_json.named_metadata(source, [*names, "missing"])
-    assert kept == (("a", 0), ("f", False), ("g", "x"))
-    assert orjson.dumps(kept)
+    metadata = lenient_json.named_metadata(source, [*names, "missing"])
+    assert metadata == (("a", 0), ("f", False), ("g", "x"))
+    assert orjson.dumps(metadata)

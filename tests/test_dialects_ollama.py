@@ -16,7 +16,7 @@ from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
 from llm_proxy.exchange import Request, ResponseHead
-from llm_proxy.turns import Failure, Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Media, Reasoning, Text, ToolCall, Turn, Usage
 
 DIALECT = Ollama()
 
@@ -60,7 +60,7 @@ PULL = b"""\
 ERROR = b'{"error":"an error was encountered while running the model: unexpected EOF"}\n'
 
 
-def asked(path: str = "/api/chat", method: str = "POST", **body: object) -> Request:
+def make_request(path: str = "/api/chat", method: str = "POST", **body: object) -> Request:
     return Request(method, path, "", (), json.dumps(body).encode())
 
 
@@ -68,28 +68,28 @@ def head(status: int = 200, content_type: str = "application/x-ndjson") -> Respo
     return ResponseHead(status, "", (("Content-Type", content_type),), "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
+def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "ndjson", framing.split_messages("ndjson", body))
 
 
-def whole(body: bytes, status: int = 200) -> DialectResponse:
+def whole_response(body: bytes, status: int = 200) -> DialectResponse:
     return DialectResponse(
         head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
 
 
-def declared_empty(codec: str, status: int = 200, *headers: tuple[str, str]) -> DialectResponse:
+def empty_response(codec: str, status: int = 200, *headers: tuple[str, str]) -> DialectResponse:
     return DialectResponse(ResponseHead(status, "", headers, "length", 0), codec, [])
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("ollama").name == "ollama"
-    assert dialects.find_dialect(asked()).name == "ollama"
+    assert dialects.find_dialect(make_request()).name == "ollama"
 
 
 @pytest.mark.parametrize("path", ["chat", "generate", "pull", "push", "create"])
-def test_the_paths_that_stream_are_claimed(path: str) -> None:
-    assert DIALECT.matches(asked(f"/api/{path}"))
+def test_the_paths_that_stream_are_matched(path: str) -> None:
+    assert DIALECT.matches(make_request(f"/api/{path}"))
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_the_paths_that_stream_are_claimed(path: str) -> None:
         ("GET", "/api/version"),
     ],
 )
-def test_the_paths_of_one_document_are_claimed(method: str, path: str) -> None:
-    request = asked(path, method)
+def test_the_paths_of_one_document_are_matched(method: str, path: str) -> None:
+    request = make_request(path, method)
     assert dialects.find_dialect(request).name == "ollama"
     assert not DIALECT.streams(request)
     assert DIALECT.codec(request, head(200, "application/json")) == "whole"
@@ -127,8 +127,8 @@ def test_the_paths_of_one_document_are_claimed(method: str, path: str) -> None:
         ("POST", "/api/chat/1"),
     ],
 )
-def test_other_paths_are_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.matches(asked(path, method))
+def test_other_paths_are_not_matched(method: str, path: str) -> None:
+    assert not DIALECT.matches(make_request(path, method))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_other_paths_are_left_to_others(method: str, path: str) -> None:
     ids=["model", "the name of old clients", "the source of a copy", "none"],
 )
 def test_the_model_is_found(body: dict[str, str], model: str) -> None:
-    assert DIALECT.model(asked(**body)) == model
+    assert DIALECT.model(make_request(**body)) == model
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_request_streams_unless_it_says_no(body: bytes, streams: bool) -> None
 def test_the_request_and_the_status_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(asked(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_the_request_and_the_status_choose_the_framing(
         ),
     ],
 )
-def test_a_stream_is_whole_by_its_last_line(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason) == (True, reason)
+def test_a_stream_with_its_last_line_is_complete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason) == (True, reason)
 
 
 @pytest.mark.parametrize(
@@ -213,52 +213,56 @@ def test_a_stream_is_whole_by_its_last_line(body: bytes, reason: str) -> None:
         ),
     ],
 )
-def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason) == (False, reason)
+def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
 @given(st.integers(0, len(CHAT)))
-def test_no_cut_of_a_chat_is_called_whole(cut: int) -> None:
-    assert DIALECT.completeness(streamed(CHAT[:cut])).is_complete is (cut >= len(CHAT) - 1)
+def test_a_truncated_chat_is_incomplete(cut: int) -> None:
+    assert DIALECT.completeness(stream_response(CHAT[:cut])).is_complete is (cut >= len(CHAT) - 1)
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        pytest.param(whole(CHAT.splitlines()[-1]), True, "JSON body", id="a document"),
-        pytest.param(whole(b'{"model":"q'), False, "body is not JSON", id="a cut document"),
-        pytest.param(whole(b""), False, "empty body", id="nothing"),
-        pytest.param(declared_empty("whole"), True, "empty, as declared", id="a deleted model"),
+        pytest.param(whole_response(CHAT.splitlines()[-1]), True, "JSON body", id="a document"),
         pytest.param(
-            declared_empty("whole", 200, ("Content-Type", "application/json")),
+            whole_response(b'{"model":"q'), False, "body is not JSON", id="a cut document"
+        ),
+        pytest.param(whole_response(b""), False, "empty body", id="nothing"),
+        pytest.param(empty_response("whole"), True, "empty, as declared", id="a deleted model"),
+        pytest.param(
+            empty_response("whole", 200, ("Content-Type", "application/json")),
             False,
             "empty body",
             id="a chat of nothing",
         ),
-        pytest.param(whole(b"<html>", 404), True, "HTTP 404", id="a page in place of a deletion"),
-        pytest.param(declared_empty("ndjson"), False, "empty body", id="a stream of nothing"),
-        pytest.param(declared_empty("whole", 404), True, "HTTP 404", id="an error of nothing"),
-        pytest.param(whole(b'{"error":"busy"}', 503), True, "HTTP 503", id="an error"),
-        pytest.param(whole(b"<html>", 502), True, "HTTP 502", id="a gateway's page"),
+        pytest.param(
+            whole_response(b"<html>", 404), True, "HTTP 404", id="a page in place of a deletion"
+        ),
+        pytest.param(empty_response("ndjson"), False, "empty body", id="a stream of nothing"),
+        pytest.param(empty_response("whole", 404), True, "HTTP 404", id="an error of nothing"),
+        pytest.param(whole_response(b'{"error":"busy"}', 503), True, "HTTP 503", id="an error"),
+        pytest.param(whole_response(b"<html>", 502), True, "HTTP 502", id="a gateway's page"),
     ],
 )
-def test_a_body_is_judged_as_of_any_json_api(
-    answer: DialectResponse, is_whole: bool, reason: str
+def test_completeness_of_a_json_body(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
-def test_an_http_error_is_whole_however_it_was_cut() -> None:
+def test_an_http_error_is_always_complete() -> None:
     assert DIALECT.completeness(DialectResponse(head(500), "ndjson", [])).reason == "HTTP 500"
 
 
 def test_a_chat_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(CHAT)) == (
+    assert DIALECT.decode(stream_response(CHAT)) == (
         Turn(
             parts=(Reasoning("I should greet."), Text("Hello")),
-            finish=Finish.STOP,
+            finish=FinishReason.STOP,
             finish_raw="stop",
             usage=Usage(input=9, output=5),
             model="qwen3",
@@ -268,13 +272,13 @@ def test_a_chat_becomes_a_turn() -> None:
 
 
 def test_tool_calls_come_whole_and_end_the_turn() -> None:
-    assert DIALECT.decode(streamed(TOOLS)) == (
+    assert DIALECT.decode(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
                 ToolCall("call_b", "get_weather", '{"city":"Oslo"}'),
             ),
-            finish=Finish.TOOL_CALLS,
+            finish=FinishReason.TOOL_CALLS,
             finish_raw="stop",
             model="qwen3",
         ),
@@ -282,26 +286,26 @@ def test_tool_calls_come_whole_and_end_the_turn() -> None:
 
 
 def test_calls_that_were_cut_short_end_by_length() -> None:
-    (turn,) = DIALECT.decode(streamed(TOOLS.replace(b'"stop"', b'"length"')))
-    assert (turn.finish, len(turn.parts)) == (Finish.LENGTH, 2)
+    (turn,) = DIALECT.decode(stream_response(TOOLS.replace(b'"stop"', b'"length"')))
+    assert (turn.finish, len(turn.parts)) == (FinishReason.LENGTH, 2)
 
 
 def test_a_completion_becomes_a_turn() -> None:
-    (turn,) = DIALECT.decode(streamed(GENERATE))
+    (turn,) = DIALECT.decode(stream_response(GENERATE))
     assert turn.parts == (Text("Hello"),)
-    assert (turn.finish, turn.usage) == (Finish.LENGTH, Usage(input=9, output=2))
+    assert (turn.finish, turn.usage) == (FinishReason.LENGTH, Usage(input=9, output=2))
 
 
 def test_a_document_becomes_a_turn() -> None:
     body = b'{"model":"m","response":"Hi","thinking":"Hm","done":true,"done_reason":"stop"}'
-    (turn,) = DIALECT.decode(whole(body))
+    (turn,) = DIALECT.decode(whole_response(body))
     assert turn == Turn(
-        (Reasoning("Hm"), Text("Hi")), finish=Finish.STOP, finish_raw="stop", model="m"
+        (Reasoning("Hm"), Text("Hi")), finish=FinishReason.STOP, finish_raw="stop", model="m"
     )
 
 
 def test_where_a_model_ran_and_how_long_it_took_is_kept() -> None:
-    about = {
+    fields = {
         "remote_model": "qwen3:235b",
         "remote_host": "https://example.com",
         "total_duration": 4,
@@ -309,12 +313,14 @@ def test_where_a_model_ran_and_how_long_it_took_is_kept() -> None:
         "prompt_eval_duration": 2,
         "eval_duration": 1,
     }
-    body = json.dumps({"message": {}, "done": True, "context": [1, 2], **about}).encode()
-    assert DIALECT.decode(streamed(body))[0].metadata == tuple(about.items())
+    body = json.dumps({"message": {}, "done": True, "context": [1, 2], **fields}).encode()
+    assert DIALECT.decode(stream_response(body))[0].metadata == tuple(fields.items())
 
 
-def test_a_transfer_is_a_turn_without_words() -> None:
-    assert DIALECT.decode(streamed(PULL)) == (Turn((), finish=Finish.STOP, finish_raw="success"),)
+def test_a_transfer_is_a_turn_without_parts() -> None:
+    assert DIALECT.decode(stream_response(PULL)) == (
+        Turn((), finish=FinishReason.STOP, finish_raw="success"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -330,7 +336,7 @@ def test_a_transfer_is_a_turn_without_words() -> None:
     ids=["embeddings", "an old embedding", "models", "a model", "a version", "a deletion"],
 )
 def test_embeddings_and_models_are_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == ()
+    assert DIALECT.decode(whole_response(body)) == ()
 
 
 def test_a_drawn_image_is_a_part() -> None:
@@ -338,14 +344,14 @@ def test_a_drawn_image_is_a_part() -> None:
         b'{"model":"m","completed":1,"total":2,"done":false}\n'
         b'{"model":"m","image":"iVBORw0K","done":true,"done_reason":"stop"}\n'
     )
-    (turn,) = DIALECT.decode(streamed(lines))
+    (turn,) = DIALECT.decode(stream_response(lines))
     assert turn.parts == (Media("image/*", base64="iVBORw0K"),)
-    assert turn.finish is Finish.STOP
+    assert turn.finish is FinishReason.STOP
 
 
 def test_images_of_a_message_are_parts_of_their_own() -> None:
     body = b'{"message":{"content":"Look:","images":["AAAA","BBBB",7]},"done":true}'
-    (turn,) = DIALECT.decode(whole(body))
+    (turn,) = DIALECT.decode(whole_response(body))
     assert turn.parts == (
         Text("Look:"),
         Media("image/*", base64="AAAA"),
@@ -354,18 +360,20 @@ def test_images_of_a_message_are_parts_of_their_own() -> None:
 
 
 def test_an_error_of_the_cloud_keeps_its_status() -> None:
-    (turn,) = DIALECT.decode(streamed(b'{"error":"unauthorized","status":401,"signin_url":"x"}\n'))
+    (turn,) = DIALECT.decode(
+        stream_response(b'{"error":"unauthorized","status":401,"signin_url":"x"}\n')
+    )
     assert turn.failure == Failure("unauthorized", code="401")
 
 
 def test_a_document_in_pieces_is_one_document() -> None:
-    answer = DialectResponse(head(), "whole", [b'{"response":"H', b'i","done":true}'])
-    assert [turn.text for turn in DIALECT.decode(answer)] == ["Hi"]
+    response = DialectResponse(head(), "whole", [b'{"response":"H', b'i","done":true}'])
+    assert [turn.text for turn in DIALECT.decode(response)] == ["Hi"]
 
 
-def test_an_error_after_the_end_takes_nothing_back() -> None:
-    (turn,) = DIALECT.decode(streamed(GENERATE + ERROR))
-    assert (turn.text, turn.finish, turn.usage) == ("Hello", Finish.LENGTH, Usage(9, 2))
+def test_an_error_after_the_end_keeps_the_turn() -> None:
+    (turn,) = DIALECT.decode(stream_response(GENERATE + ERROR))
+    assert (turn.text, turn.finish, turn.usage) == ("Hello", FinishReason.LENGTH, Usage(9, 2))
     assert turn.failure is not None
 
 
@@ -379,40 +387,44 @@ def test_an_error_after_the_end_takes_nothing_back() -> None:
     ids=["the prompt was cached", "a model that said nothing", "none"],
 )
 def test_counts_may_be_absent(counts: dict[str, int], usage: Usage | None) -> None:
-    (turn,) = DIALECT.decode(streamed(json.dumps({"done": True, **counts}).encode()))
+    (turn,) = DIALECT.decode(stream_response(json.dumps({"done": True, **counts}).encode()))
     assert turn.usage == usage
 
 
 @pytest.mark.parametrize(
-    ("end", "finish", "raw"),
+    ("document", "finish", "raw"),
     [
-        ({"done": True, "done_reason": "load"}, Finish.OTHER, "load"),
-        ({"done": True}, Finish.OTHER, ""),
+        ({"done": True, "done_reason": "load"}, FinishReason.OTHER, "load"),
+        ({"done": True}, FinishReason.OTHER, ""),
         ({"done": False}, None, ""),
         ({"message": {"content": "a"}}, None, ""),
         ({"response": "a"}, None, ""),
     ],
     ids=["a model was loaded", "an old server", "cut", "a bare message", "a bare response"],
 )
-def test_a_finish_is_never_made_up(end: dict[str, Any], finish: Finish | None, raw: str) -> None:
-    (turn,) = DIALECT.decode(streamed(json.dumps(end).encode()))
+def test_a_finish_is_never_made_up(
+    document: dict[str, Any], finish: FinishReason | None, raw: str
+) -> None:
+    (turn,) = DIALECT.decode(stream_response(json.dumps(document).encode()))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
-def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
-    (turn,) = DIALECT.decode(streamed(GENERATE[: GENERATE.index(b"\n") + 1] + ERROR))
+def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
+    (turn,) = DIALECT.decode(stream_response(GENERATE[: GENERATE.index(b"\n") + 1] + ERROR))
     assert (turn.text, turn.finish) == ("Hel", None)
     assert turn.failure == Failure(json.loads(ERROR)["error"])
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     error = b'{"error":"model \'x\' not found"}'
-    assert DIALECT.decode(whole(error, 404)) == (Turn((), failure=Failure("model 'x' not found")),)
+    assert DIALECT.decode(whole_response(error, 404)) == (
+        Turn((), failure=Failure("model 'x' not found")),
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"hello":1}', b"<html>"])
-def test_what_is_not_ollamas_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == DIALECT.decode(streamed(body)) == ()
+def test_other_responses_have_no_turn(body: bytes) -> None:
+    assert DIALECT.decode(whole_response(body)) == DIALECT.decode(stream_response(body)) == ()
 
 
 VALUES = st.recursive(
@@ -434,27 +446,27 @@ LINES = st.dictionaries(KEYS, VALUES)
 
 
 @given(st.lists(LINES, min_size=1), st.sampled_from([200, 500]))
-def test_lines_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_lines_of_any_shape_decode_to_serialisable_turns(
     lines: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(line).encode() + b"\n" for line in lines]
-    for answer in (streamed(b"".join(spelled)), whole(spelled[0], status)):
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer))
+    encoded = [json.dumps(line).encode() + b"\n" for line in lines]
+    for response in (stream_response(b"".join(encoded)), whole_response(encoded[0], status)):
+        assert DIALECT.completeness(response).reason
+        assert orjson.dumps(DIALECT.decode(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
 
 
 def _client(status: int, body: bytes) -> ollama.Client:
-    def answer(_: httpx.Request) -> httpx.Response:
+    def respond(_: httpx.Request) -> httpx.Response:
         return httpx.Response(status, content=body)
 
-    return ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(answer))
+    return ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(respond))
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
@@ -466,43 +478,46 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 
 
 @pytest.mark.parametrize("body", [CHAT, TOOLS], ids=["text", "tools"])
-def test_the_sdk_reads_the_golden_chats_alike(body: bytes) -> None:
+def test_the_sdk_decodes_the_golden_chats_identically(body: bytes) -> None:
     lines = list(_client(200, body).chat(model="m", messages=[], stream=True))
-    (turn,) = DIALECT.decode(streamed(body))
+    (turn,) = DIALECT.decode(stream_response(body))
     assert turn.text == "".join(line.message.content or "" for line in lines)
-    theirs = [call.function for line in lines for call in line.message.tool_calls or ()]
-    ours = [part for part in turn.parts if isinstance(part, ToolCall)]
-    assert [(our.name, json.loads(our.arguments)) for our in ours] == [
-        (their.name, their.arguments) for their in theirs
+    sdk_calls = [call.function for line in lines for call in line.message.tool_calls or ()]
+    calls = [part for part in turn.parts if isinstance(part, ToolCall)]
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == [
+        (sdk_call.name, sdk_call.arguments) for sdk_call in sdk_calls
     ]
 
 
 @pytest.mark.parametrize(
-    ("body", "ask"),
+    ("body", "operation"),
     [
-        (b'{"model":"m","embeddings":[[0.5]]}', lambda it: it.embed("m", "a").embeddings[0][0]),
-        (b'{"embedding":[0.5]}', lambda it: it.embeddings("m", "a").embedding[0]),
-        (b"", lambda it: it.copy("m", "n").status),
-        (b"", lambda it: it.delete("m").status),
-        (b'{"models":[{"model":"m"}]}', lambda it: it.list().models[0].model),
-        (b'{"models":[{"model":"m"}]}', lambda it: it.ps().models[0].model),
-        (b'{"model_info":{},"template":"{{ .Prompt }}"}', lambda it: it.show("m").template),
-        (b'{"status":"success"}', lambda it: it.create("m", from_="n").status),
+        (
+            b'{"model":"m","embeddings":[[0.5]]}',
+            lambda client: client.embed("m", "a").embeddings[0][0],
+        ),
+        (b'{"embedding":[0.5]}', lambda client: client.embeddings("m", "a").embedding[0]),
+        (b"", lambda client: client.copy("m", "n").status),
+        (b"", lambda client: client.delete("m").status),
+        (b'{"models":[{"model":"m"}]}', lambda client: client.list().models[0].model),
+        (b'{"models":[{"model":"m"}]}', lambda client: client.ps().models[0].model),
+        (b'{"model_info":{},"template":"{{ .Prompt }}"}', lambda client: client.show("m").template),
+        (b'{"status":"success"}', lambda client: client.create("m", from_="n").status),
     ],
     ids=["embed", "embeddings", "copy", "delete", "tags", "ps", "show", "create"],
 )
-def test_the_sdk_asks_for_one_document_on_paths_that_are_claimed(
-    body: bytes, ask: Callable[[ollama.Client], object]
+def test_the_sdks_document_requests_are_matched(
+    body: bytes, operation: Callable[[ollama.Client], object]
 ) -> None:
-    seen: list[Request] = []
+    requests: list[Request] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
-        seen.append(Request(request.method, request.url.path, "", (), request.read()))
+        requests.append(Request(request.method, request.url.path, "", (), request.read()))
         return httpx.Response(200, content=body)
 
     client = ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(respond))
-    assert ask(client)
-    assert [DIALECT.matches(item) and not DIALECT.streams(item) for item in seen] == [True]
+    assert operation(client)
+    assert [DIALECT.matches(item) and not DIALECT.streams(item) for item in requests] == [True]
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
@@ -510,16 +525,16 @@ needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_whole_and_read_as_the_sdk_reads_it() -> None:
+def test_every_recorded_response_is_complete_and_decoded_like_the_sdk() -> None:
     rows = [row for row in corpus.rows() if row.wire.startswith("ollama.")]
     assert len(rows) == 17
     for row in rows:
         assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == ("ndjson" if "ndjson" in row.wire else "whole"), row.id
-        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
-        assert DIALECT.completeness(answer).is_complete, row.id
-        (turn,) = DIALECT.decode(answer)
+        response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        assert DIALECT.completeness(response).is_complete, row.id
+        (turn,) = DIALECT.decode(response)
         assert turn.text == _read_by_sdk(row), row.id
 
 

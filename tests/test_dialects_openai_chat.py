@@ -16,7 +16,7 @@ from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.exchange import Request, ResponseHead, header_value
-from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"
 data: [DONE]
 
 """
-"""The minimal text stream, with every count that OpenAI gives."""
+"""A minimal text stream, with every usage count of OpenAI."""
 
 TOOLS = b"""\
 data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
@@ -81,12 +81,14 @@ data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"
 data: [DONE]
 
 """
-"""The minimal stream of two parallel calls."""
+"""A minimal stream of two parallel calls."""
 
 DONE = b"data: [DONE]\n\n"
 
 
-def asked(path: str = "/v1/chat/completions", method: str = "POST", **body: object) -> Request:
+def make_request(
+    path: str = "/v1/chat/completions", method: str = "POST", **body: object
+) -> Request:
     return Request(method, path, "", (), json.dumps(body).encode())
 
 
@@ -95,31 +97,31 @@ def head(status: int = 200, content_type: str = "text/event-stream") -> Response
     return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
+def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> DialectResponse:
+def whole_response(body: bytes, status: int = 200) -> DialectResponse:
     return DialectResponse(
         head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
 
 
 def document(**fields: object) -> DialectResponse:
-    return whole(json.dumps(fields).encode())
+    return whole_response(json.dumps(fields).encode())
 
 
 def chunk(*choices: dict[str, Any], **fields: object) -> bytes:
     return b"data: " + json.dumps({"choices": choices, **fields}).encode() + b"\n\n"
 
 
-def says(text: str, finish: str | None = None, index: int = 0) -> bytes:
+def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
     return chunk({"index": index, "delta": {"content": text}, "finish_reason": finish})
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("openai-chat").name == "openai-chat"
-    assert dialects.find_dialect(asked()).name == "openai-chat"
+    assert dialects.find_dialect(make_request()).name == "openai-chat"
 
 
 @pytest.mark.parametrize(
@@ -137,8 +139,8 @@ def test_the_dialect_is_found_under_its_name() -> None:
         "/v1/prompts/pp-1/completions",
     ],
 )
-def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
-    assert DIALECT.matches(asked(path))
+def test_every_form_of_the_path_is_matched(path: str) -> None:
+    assert DIALECT.matches(make_request(path))
 
 
 @pytest.mark.parametrize(
@@ -150,21 +152,25 @@ def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
         pytest.param("POST", "/v1/responses", id="responses"),
     ],
 )
-def test_what_is_not_a_chat_is_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.matches(asked(path, method))
+def test_other_requests_are_not_matched(method: str, path: str) -> None:
+    assert not DIALECT.matches(make_request(path, method))
 
 
 @pytest.mark.parametrize(
     ("request_", "model"),
     [
-        pytest.param(asked(model="gpt-5"), "gpt-5", id="in the body"),
+        pytest.param(make_request(model="gpt-5"), "gpt-5", id="in the body"),
         pytest.param(
-            asked("/openai/deployments/my%20gpt/chat/completions"), "my gpt", id="Azure deployment"
+            make_request("/openai/deployments/my%20gpt/chat/completions"),
+            "my gpt",
+            id="Azure deployment",
         ),
         pytest.param(
-            asked("/openai/deployments/a/chat/completions", model="b"), "b", id="body before path"
+            make_request("/openai/deployments/a/chat/completions", model="b"),
+            "b",
+            id="body before path",
         ),
-        pytest.param(asked(), "", id="none"),
+        pytest.param(make_request(), "", id="none"),
         pytest.param(Request("POST", "/", "", (), b"\xff not JSON"), "", id="unreadable"),
     ],
 )
@@ -177,7 +183,7 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
     [({"stream": True}, True), ({"stream": False}, False), ({}, False), ({"stream": "yes"}, False)],
 )
 def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: bool) -> None:
-    assert DIALECT.streams(asked(**body)) is streams
+    assert DIALECT.streams(make_request(**body)) is streams
 
 
 @pytest.mark.parametrize(
@@ -196,7 +202,7 @@ def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: b
 def test_status_and_content_type_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(asked(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -205,52 +211,55 @@ def test_status_and_content_type_choose_the_framing(
         pytest.param(TEXT, "[DONE]", id="the usual end"),
         pytest.param(TEXT.rstrip(), "[DONE]", id="DONE without a line end"),
         pytest.param(TEXT.replace(b"\n", b"\r\n"), "[DONE]", id="CRLF"),
-        pytest.param(says("Hi", "stop"), "every choice finished", id="no DONE, one choice"),
+        pytest.param(text_chunk("Hi", "stop"), "every choice finished", id="no DONE, one choice"),
         pytest.param(
-            says("a", index=1) + says("b", "stop") + says("c", "length", index=1),
+            text_chunk("a", index=1) + text_chunk("b", "stop") + text_chunk("c", "length", index=1),
             "every choice finished",
             id="no DONE, two choices",
         ),
         pytest.param(
-            says("Hi", "stop") + says(""), "every choice finished", id="a delta after the finish"
+            text_chunk("Hi", "stop") + text_chunk(""),
+            "every choice finished",
+            id="a delta after the finish",
         ),
         pytest.param(
-            says("Hi") + b'data: {"error":{"message":"Overloaded","type":"server_error"}}\n\n',
+            text_chunk("Hi")
+            + b'data: {"error":{"message":"Overloaded","type":"server_error"}}\n\n',
             "in-band error: Overloaded",
             id="an error in place of a chunk",
         ),
         pytest.param(
-            says("Hi") + chunk(error={"code": 400, "message": "Token limit\nreached"}),
+            text_chunk("Hi") + chunk(error={"code": 400, "message": "Token limit\nreached"}),
             "in-band error: Token limit reached",
             id="an error beside empty choices",
         ),
         pytest.param(
-            says("Hi") + b'event: error\ndata: {"message":"no tool call"}\n\n',
+            text_chunk("Hi") + b'event: error\ndata: {"message":"no tool call"}\n\n',
             "in-band error: no tool call",
             id="an event named error",
         ),
         pytest.param(
-            says("Hi") + b'event: error\ndata: {"error":{"message":"no tool call"}}\n\n',
+            text_chunk("Hi") + b'event: error\ndata: {"error":{"message":"no tool call"}}\n\n',
             "in-band error: no tool call",
             id="Groq's event",
         ),
         pytest.param(
-            says("Hi") + b'data: {"object":"error","error":{"message":"bad"}}\n\n',
+            text_chunk("Hi") + b'data: {"object":"error","error":{"message":"bad"}}\n\n',
             "in-band error: bad",
             id="an error object that holds an error",
         ),
         pytest.param(
-            says("Hi") + b"event: error\ndata: upstream gone\n\n",
+            text_chunk("Hi") + b"event: error\ndata: upstream gone\n\n",
             "in-band error: upstream gone",
             id="an event named error that is not JSON",
         ),
         pytest.param(
-            says("Hi") + b'error: {"detail":"x","error":{"message":"failed to decode"}}\n\n',
+            text_chunk("Hi") + b'error: {"detail":"x","error":{"message":"failed to decode"}}\n\n',
             "in-band error: failed to decode",
             id="an error line that is no SSE",
         ),
         pytest.param(
-            says("Hi") + b"error: out of memory\n\n",
+            text_chunk("Hi") + b"error: out of memory\n\n",
             "in-band error: out of memory",
             id="an error line in words",
         ),
@@ -261,7 +270,7 @@ def test_status_and_content_type_choose_the_framing(
             b"event: error\ndata: \xff\n\n", "in-band error: \ufffd", id="an error event not UTF-8"
         ),
         pytest.param(
-            says("Hi") + b'data: {"object":"error","message":"bad","code":400}\n\n',
+            text_chunk("Hi") + b'data: {"object":"error","message":"bad","code":400}\n\n',
             "in-band error: bad",
             id="vLLM's flat error",
         ),
@@ -270,9 +279,13 @@ def test_status_and_content_type_choose_the_framing(
         ),
     ],
 )
-def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason, judgement.is_proven) == (True, reason, True)
+def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason, completeness.is_proven) == (
+        True,
+        reason,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,64 +297,70 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
         pytest.param(b": [DONE]\n\n", "no [DONE], no choice", id="DONE as a comment"),
         pytest.param(b"data: [DON", "no [DONE], no choice", id="half a DONE"),
         pytest.param(b"<html>busy</html>", "no [DONE], no choice", id="a page"),
-        pytest.param(says("Hi"), "no [DONE], choice 0 unfinished", id="cut"),
-        pytest.param(says("[DONE]"), "no [DONE], choice 0 unfinished", id="DONE as text"),
-        pytest.param(says("Hi", ""), "no [DONE], choice 0 unfinished", id="empty finish_reason"),
+        pytest.param(text_chunk("Hi"), "no [DONE], choice 0 unfinished", id="cut"),
+        pytest.param(text_chunk("[DONE]"), "no [DONE], choice 0 unfinished", id="DONE as text"),
         pytest.param(
-            says("Hi") + chunk(error=None), "no [DONE], choice 0 unfinished", id="error: null"
+            text_chunk("Hi", ""), "no [DONE], choice 0 unfinished", id="empty finish_reason"
         ),
         pytest.param(
-            says("Hi") + says("", "stop")[:-9],
+            text_chunk("Hi") + chunk(error=None), "no [DONE], choice 0 unfinished", id="error: null"
+        ),
+        pytest.param(
+            text_chunk("Hi") + text_chunk("", "stop")[:-9],
             "no [DONE], choice 0 unfinished",
             id="cut inside the finish",
         ),
         pytest.param(
-            says("a", "stop") + says("b", index=1) + says("c", index=2),
+            text_chunk("a", "stop") + text_chunk("b", index=1) + text_chunk("c", index=2),
             "no [DONE], choice 1, 2 unfinished",
             id="one of three finished",
         ),
     ],
 )
-def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason) == (False, reason)
+def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
-def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
-    said_all = TEXT.index(b'"finish_reason":"stop"}],"usage":null}') + len(
+def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
+    finish_end = TEXT.index(b'"finish_reason":"stop"}],"usage":null}') + len(
         b'"finish_reason":"stop"}],"usage":null}'
     )
-    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= said_all)
+    assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (cut >= finish_end)
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        pytest.param(whole(b'\n\n {"choices":[]}'), True, "JSON body", id="a document"),
-        pytest.param(whole(b'{"choices":[{"mess'), False, "body is not JSON", id="a cut document"),
-        pytest.param(whole(b"<html></html>"), False, "body is not JSON", id="a page"),
-        pytest.param(whole(b""), False, "empty body", id="nothing"),
-        pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
-        pytest.param(whole(b"", 401), True, "HTTP 401", id="an error without a body"),
+        pytest.param(whole_response(b'\n\n {"choices":[]}'), True, "JSON body", id="a document"),
+        pytest.param(
+            whole_response(b'{"choices":[{"mess'), False, "body is not JSON", id="a cut document"
+        ),
+        pytest.param(whole_response(b"<html></html>"), False, "body is not JSON", id="a page"),
+        pytest.param(whole_response(b""), False, "empty body", id="nothing"),
+        pytest.param(
+            whole_response(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"
+        ),
+        pytest.param(whole_response(b"", 401), True, "HTTP 401", id="an error without a body"),
     ],
 )
-def test_a_body_is_whole_when_it_parses_or_reports_an_error(
-    answer: DialectResponse, is_whole: bool, reason: str
+def test_a_body_that_parses_or_reports_an_error_is_complete(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
-def test_an_http_error_is_whole_however_it_was_cut() -> None:
+def test_an_http_error_is_always_complete() -> None:
     assert DIALECT.completeness(DialectResponse(head(500), "sse", [])).reason == "HTTP 500"
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(TEXT)) == (
+    assert DIALECT.decode(stream_response(TEXT)) == (
         Turn(
             parts=(Text("Hello"),),
-            finish=Finish.STOP,
+            finish=FinishReason.STOP,
             finish_raw="stop",
             usage=Usage(input=9, output=2, total=11, cache_read=4, cache_write=3, reasoning=1),
             id="chatcmpl-1",
@@ -351,13 +370,13 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(TOOLS)) == (
+    assert DIALECT.decode(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
                 ToolCall("call_b", "get_weather", '{"city":"Oslo"}'),
             ),
-            finish=Finish.TOOL_CALLS,
+            finish=FinishReason.TOOL_CALLS,
             finish_raw="tool_calls",
             id="chatcmpl-2",
             model="gpt-5",
@@ -366,7 +385,7 @@ def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
 
 
 def test_a_document_becomes_a_turn() -> None:
-    answer = document(
+    response = document(
         id="chatcmpl-5",
         model="gpt-5",
         choices=[
@@ -380,10 +399,10 @@ def test_a_document_becomes_a_turn() -> None:
         service_tier="default",
         system_fingerprint="fp_1",
     )
-    assert DIALECT.decode(answer) == (
+    assert DIALECT.decode(response) == (
         Turn(
             parts=(Text("Hello"),),
-            finish=Finish.LENGTH,
+            finish=FinishReason.LENGTH,
             finish_raw="length",
             usage=Usage(input=9, output=2, total=11),
             id="chatcmpl-5",
@@ -400,17 +419,17 @@ def test_a_document_in_pieces_is_one_document() -> None:
     ]
 
 
-def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
+def test_unmapped_fields_are_kept_as_metadata() -> None:
     delta = {"content": "Hi", "extra_content": {"google": {"thought_signature": "s"}}}
     choice = {"delta": delta, "native_finish_reason": "end_turn", "stop_reason": 7}
-    about: dict[str, object] = {
+    metadata: dict[str, object] = {
         "system_fingerprint": "fp",
         "service_tier": "flex",
         "provider": "X",
         "citations": ["https://example.com"],
     }
-    body = chunk(choice, obfuscation="abc", **about) + chunk(service_tier="default")
-    assert dict(DIALECT.decode(streamed(body))[0].metadata) == about | {
+    body = chunk(choice, obfuscation="abc", **metadata) + chunk(service_tier="default")
+    assert dict(DIALECT.decode(stream_response(body))[0].metadata) == metadata | {
         "service_tier": "default",
         "native_finish_reason": "end_turn",
         "stop_reason": 7,
@@ -420,54 +439,54 @@ def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
 
 def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
     body = (
-        says("b1", index=1)
-        + says("a1")
-        + says("b2", "length", index=1)
-        + says("a2", "stop")
+        text_chunk("b1", index=1)
+        + text_chunk("a1")
+        + text_chunk("b2", "length", index=1)
+        + text_chunk("a2", "stop")
         + chunk(usage={"total_tokens": 7})
         + DONE
     )
-    turns = DIALECT.decode(streamed(body))
+    turns = DIALECT.decode(stream_response(body))
     assert [(turn.text, turn.finish) for turn in turns] == [
-        ("a1a2", Finish.STOP),
-        ("b1b2", Finish.LENGTH),
+        ("a1a2", FinishReason.STOP),
+        ("b1b2", FinishReason.LENGTH),
     ]
     assert [turn.usage for turn in turns] == [Usage(total=7)] * 2
 
 
 def test_choices_without_an_index_go_by_their_place() -> None:
     body = chunk({"delta": {"content": "a"}}, {"delta": {"content": "b"}})
-    assert [turn.text for turn in DIALECT.decode(streamed(body * 2))] == ["aa", "bb"]
+    assert [turn.text for turn in DIALECT.decode(stream_response(body * 2))] == ["aa", "bb"]
 
 
 def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
     preamble = chunk(id="", model="", object="", prompt_filter_results=[{"prompt_index": 0}])
-    (turn,) = DIALECT.decode(streamed(preamble + TEXT))
+    (turn,) = DIALECT.decode(stream_response(preamble + TEXT))
     assert (turn.text, turn.id, turn.model) == ("Hello", "chatcmpl-1", "gpt-5")
 
 
 @pytest.mark.parametrize(
     ("raw", "finish"),
     [
-        ("stop", Finish.STOP),
-        ("eos", Finish.STOP),
-        ("length", Finish.LENGTH),
-        ("model_length", Finish.CONTEXT_FULL),
-        ("tool_calls", Finish.TOOL_CALLS),
-        ("function_call", Finish.TOOL_CALLS),
-        ("content_filter", Finish.CONTENT_FILTER),
-        ("error", Finish.ERROR),
-        ("abort", Finish.OTHER),
+        ("stop", FinishReason.STOP),
+        ("eos", FinishReason.STOP),
+        ("length", FinishReason.LENGTH),
+        ("model_length", FinishReason.CONTEXT_FULL),
+        ("tool_calls", FinishReason.TOOL_CALLS),
+        ("function_call", FinishReason.TOOL_CALLS),
+        ("content_filter", FinishReason.CONTENT_FILTER),
+        ("error", FinishReason.ERROR),
+        ("abort", FinishReason.OTHER),
     ],
 )
-def test_finish_reasons_have_common_words(raw: str, finish: Finish) -> None:
-    (turn,) = DIALECT.decode(streamed(says("Hi", raw)))
+def test_finish_reasons_map_to_finish_values(raw: str, finish: FinishReason) -> None:
+    (turn,) = DIALECT.decode(stream_response(text_chunk("Hi", raw)))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 @pytest.mark.parametrize("raw", ["", None])
 def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
-    (turn,) = DIALECT.decode(streamed(says("Hi", raw)))
+    (turn,) = DIALECT.decode(stream_response(text_chunk("Hi", raw)))
     assert (turn.finish, turn.finish_raw) == (None, "")
 
 
@@ -506,36 +525,36 @@ def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
 def test_usage_is_read_wherever_a_provider_puts_it(
     fields: dict[str, Any], usage: Usage | None
 ) -> None:
-    body = says("Hi") + b"data: " + json.dumps(fields).encode() + b"\n\n"
-    (turn,) = DIALECT.decode(streamed(body))
+    body = text_chunk("Hi") + b"data: " + json.dumps(fields).encode() + b"\n\n"
+    (turn,) = DIALECT.decode(stream_response(body))
     assert turn.usage == usage
 
 
 def test_the_last_usage_counts_where_every_chunk_carries_one() -> None:
     body = chunk({"delta": {}}, usage={"total_tokens": 1}) + chunk(usage={"total_tokens": 2})
-    assert DIALECT.decode(streamed(body))[0].usage == Usage(total=2)
+    assert DIALECT.decode(stream_response(body))[0].usage == Usage(total=2)
 
 
-def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
+def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
     error = {"message": "Overloaded", "type": "server_error", "param": None, "code": 503}
-    (turn,) = DIALECT.decode(streamed(says("Hi") + chunk(error=error)))
+    (turn,) = DIALECT.decode(stream_response(text_chunk("Hi") + chunk(error=error)))
     assert turn.text == "Hi"
     assert turn.finish is None
     assert turn.failure == Failure("Overloaded", "server_error", "503")
 
 
-def test_an_error_in_place_of_an_answer_is_a_turn() -> None:
-    (turn,) = DIALECT.decode(streamed(b'data: {"error":{"message":"no"}}\n\n'))
+def test_an_error_in_place_of_a_response_is_a_turn() -> None:
+    (turn,) = DIALECT.decode(stream_response(b'data: {"error":{"message":"no"}}\n\n'))
     assert turn == Turn((), failure=Failure("no"))
 
 
-def test_an_error_of_one_choice_is_that_choices() -> None:
-    body = says("a", "stop") + chunk(
+def test_an_error_of_one_choice_belongs_to_that_choice() -> None:
+    body = text_chunk("a", "stop") + chunk(
         {"index": 1, "delta": {}, "finish_reason": "error", "error": {"code": 502, "message": "x"}}
     )
-    first, second = DIALECT.decode(streamed(body))
+    first, second = DIALECT.decode(stream_response(body))
     assert first.failure is None
-    assert (second.finish, second.failure) == (Finish.ERROR, Failure("x", code="502"))
+    assert (second.finish, second.failure) == (FinishReason.ERROR, Failure("x", code="502"))
 
 
 @pytest.mark.parametrize(
@@ -562,38 +581,38 @@ def test_an_error_of_one_choice_is_that_choices() -> None:
     ],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.decode(whole(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == ()
+    assert DIALECT.decode(whole_response(body)) == ()
 
 
 def test_the_first_error_of_a_stream_counts() -> None:
     body = chunk(error={"message": "first"}) + chunk(error={"message": "second"})
-    assert [turn.failure for turn in DIALECT.decode(streamed(body))] == [Failure("first")]
+    assert [turn.failure for turn in DIALECT.decode(stream_response(body))] == [Failure("first")]
 
 
-def test_deltas_and_messages_are_read_where_the_other_is_expected() -> None:
-    bare = b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'
-    assert DIALECT.completeness(streamed(bare)).reason == "every choice finished"
-    assert DIALECT.decode(streamed(bare)) == DIALECT.decode(whole(bare))
+def test_deltas_and_messages_are_interchangeable() -> None:
+    body = b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'
+    assert DIALECT.completeness(stream_response(body)).reason == "every choice finished"
+    assert DIALECT.decode(stream_response(body)) == DIALECT.decode(whole_response(body))
     assert DIALECT.decode(document(choices=[{"delta": {"content": "Hi"}}]))[0].text == "Hi"
 
 
 def test_perplexity_sends_delta_and_message_side_by_side() -> None:
-    def both(delta: str, message: str) -> dict[str, Any]:
+    def delta_and_message(delta: str, message: str) -> dict[str, Any]:
         return {"delta": {"content": delta}, "message": {"content": message}}
 
-    assert DIALECT.decode(document(choices=[both("", "1 2")]))[0].text == "1 2"
-    body = chunk(both("1", "1")) + chunk(both(" 2", "1 2"))
-    assert DIALECT.decode(streamed(body))[0].text == "1 2"
+    assert DIALECT.decode(document(choices=[delta_and_message("", "1 2")]))[0].text == "1 2"
+    body = chunk(delta_and_message("1", "1")) + chunk(delta_and_message(" 2", "1 2"))
+    assert DIALECT.decode(stream_response(body))[0].text == "1 2"
 
 
-def test_a_chunk_that_cannot_be_read_is_left_out() -> None:
-    body = says("a") + b'data: {"choices":[{"del\n\n' + b"data: \xff\n\n" + says("b")
-    assert DIALECT.decode(streamed(body))[0].text == "ab"
+def test_an_unparsable_chunk_is_skipped() -> None:
+    body = text_chunk("a") + b'data: {"choices":[{"del\n\n' + b"data: \xff\n\n" + text_chunk("b")
+    assert DIALECT.decode(stream_response(body))[0].text == "ab"
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -619,26 +638,26 @@ DOCUMENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=3), st.sampled_from([200, 400]))
-def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_documents_of_any_shape_decode_to_serialisable_turns(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(item).encode() for item in documents]
-    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
-    for answer in (streamed(events), whole(spelled[0], status)):
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer))
+    encoded = [json.dumps(item).encode() for item in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
+    for response in (stream_response(events), whole_response(encoded[0], status)):
+        assert DIALECT.completeness(response).reason
+        assert orjson.dumps(DIALECT.decode(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    said = {"message": "text", "type": "kind", "param": None, "code": "kind"}
-    assert json.loads(DIALECT.error_body(424, "kind", "text")) == {"error": said}
+    error = {"message": "text", "type": "kind", "param": None, "code": "kind"}
+    assert json.loads(DIALECT.error_body(424, "kind", "text")) == {"error": error}
     body = DIALECT.error_body(424, "cassette_not_found", "no cassette for this request")
     with _client(424, "application/json", body) as client, pytest.raises(openai.APIError) as raised:
         client.chat.completions.create(model="m", messages=[])
@@ -647,40 +666,42 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 
 
 @pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
-def test_the_sdk_reads_the_golden_streams_alike(body: bytes) -> None:
+def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
     with _client(200, "text/event-stream", body) as client:
-        theirs = _accumulated(client)
-    assert _of_turns(DIALECT.decode(streamed(body))) == _of_sdk(theirs)
+        sdk_completion = _accumulate_stream(client)
+    assert _comparable_turns(DIALECT.decode(stream_response(body))) == _comparable_choices(
+        sdk_completion
+    )
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(status, headers={"content-type": content_type}, content=body)
 
     return openai.OpenAI(
         api_key="none",
         base_url="http://127.0.0.1/v1",
         max_retries=0,
-        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+        http_client=httpx2.Client(transport=httpx2.MockTransport(respond)),
     )
 
 
-def _accumulated(client: openai.OpenAI) -> ChatCompletion:
-    """What the SDK's own accumulation makes of a stream; it objects to some finish reasons."""
+def _accumulate_stream(client: openai.OpenAI) -> ChatCompletion:
+    """Return the SDK's accumulated completion; the SDK raises on some finish reasons."""
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
-    for it in client.chat.completions.create(model="m", messages=[], stream=True):
+    for event in client.chat.completions.create(model="m", messages=[], stream=True):
         try:
-            state.handle_chunk(it)
+            state.handle_chunk(event)
         except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
             continue
     return state.current_completion_snapshot
 
 
-Said = tuple[object, ...]
-"""Text, refusal, calls, finish: what a turn and the SDK's choice can be compared by."""
+ComparableChoice = tuple[object, ...]
+"""Text, refusal, calls and finish, by which a turn is compared with a choice of the SDK."""
 
 
-def _of_turns(turns: tuple[Turn, ...]) -> list[Said]:
+def _comparable_turns(turns: tuple[Turn, ...]) -> list[ComparableChoice]:
     return [
         (
             turn.text,
@@ -692,8 +713,8 @@ def _of_turns(turns: tuple[Turn, ...]) -> list[Said]:
     ]
 
 
-def _of_sdk(completion: ChatCompletion) -> list[Said]:
-    choices: list[Any] = list(completion.choices)  # the SDK checks none of its types
+def _comparable_choices(completion: ChatCompletion) -> list[ComparableChoice]:
+    choices: list[Any] = list(completion.choices)  # the SDK validates no types
     return [
         (
             choice.message.content or "",
@@ -706,41 +727,41 @@ def _of_sdk(completion: ChatCompletion) -> list[Said]:
 
 
 def _calls(message: ChatCompletionMessage) -> Iterator[tuple[str, str]]:
-    called = message.function_call
-    if called and (called.name or called.arguments):
-        yield called.name, called.arguments
+    function_call = message.function_call
+    if function_call and (function_call.name or function_call.arguments):
+        yield function_call.name, function_call.arguments
     for call in message.tool_calls or ():
-        if call.type != "custom":  # Mistral names no type
+        if call.type != "custom":  # Mistral sends no type
             yield call.function.name, call.function.arguments or ""
 
 
-CHATS = ("openai.chat.sse", "openai.chat.json")
+CHAT_WIRES = ("openai.chat.sse", "openai.chat.json")
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 
-def _answer(row: corpus.Row) -> DialectResponse:
+def _response(row: corpus.Row) -> DialectResponse:
     name = DIALECT.codec(row.request, row.head)
     return DialectResponse(row.head, name, framing.split_messages(name, row.body))
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_chat_is_claimed_judged_whole_and_read() -> None:
-    chats = [row for row in corpus.rows() if row.wire in CHATS]
-    assert len(chats) > 400
-    for row in chats:
-        answer = _answer(row)
+def test_every_recorded_chat_is_matched_and_complete() -> None:
+    rows = [row for row in corpus.rows() if row.wire in CHAT_WIRES]
+    assert len(rows) > 400
+    for row in rows:
+        response = _response(row)
         assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        assert answer.codec == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
-        assert DIALECT.completeness(answer).is_complete, row.id
+        assert response.codec == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
+        assert DIALECT.completeness(response).is_complete, row.id
         assert DIALECT.model(row.request), row.id
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_real_chats_without_done_are_whole_for_other_reasons() -> None:
+def test_recorded_chats_without_done_are_complete_for_other_reasons() -> None:
     streams = [row for row in corpus.rows() if row.wire == "openai.chat.sse"]
-    reasons = {row.id: DIALECT.completeness(_answer(row)).reason for row in streams}
+    reasons = {row.id: DIALECT.completeness(_response(row)).reason for row in streams}
     finished = {row for row, reason in reasons.items() if reason == "every choice finished"}
     failed = {row for row, reason in reasons.items() if reason.startswith("in-band error")}
     assert finished == {
@@ -758,7 +779,7 @@ def test_real_chats_without_done_are_whole_for_other_reasons() -> None:
     assert set(reasons.values()) - {reasons[row] for row in finished | failed} == {"[DONE]"}
 
 
-SDK_READS_OTHERWISE = {
+SDK_DECODES_DIFFERENTLY = {
     "0b943ec38ba3b57f": "Mistral's blocks stay a list in the SDK's content",
     "5aeff3a785a737f8": "Mistral's blocks stay a list in the SDK's content",
     "6abf31aab3c34ecc": "the SDK adds a string to Mistral's list and loses its first letter",
@@ -779,23 +800,25 @@ SDK_CANNOT_READ = {
 @pytest.mark.corpus
 @needs_corpus
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
-def test_the_sdk_understands_every_real_chat_as_we_do() -> None:
-    otherwise, unreadable = set(), set()
+def test_the_sdk_decodes_every_recorded_chat_identically() -> None:
+    decoded_differently, unreadable = set(), set()
     for row in corpus.rows():
-        if row.wire not in CHATS or row.status != 200:
+        if row.wire not in CHAT_WIRES or row.status != 200:
             continue
         with _client(200, _content_type(row), row.body) as client:
             try:
                 if row.wire == "openai.chat.sse":
-                    theirs = _of_sdk(_accumulated(client))
+                    sdk_choices = _comparable_choices(_accumulate_stream(client))
                 else:
-                    theirs = _of_sdk(client.chat.completions.create(model="m", messages=[]))
+                    sdk_choices = _comparable_choices(
+                        client.chat.completions.create(model="m", messages=[])
+                    )
             except (openai.APIError, RuntimeError, TypeError, AttributeError):
                 unreadable.add(row.id)
                 continue
-        if theirs != _of_turns(DIALECT.decode(_answer(row))):
-            otherwise.add(row.id)
-    assert otherwise == SDK_READS_OTHERWISE.keys()
+        if sdk_choices != _comparable_turns(DIALECT.decode(_response(row))):
+            decoded_differently.add(row.id)
+    assert decoded_differently == SDK_DECODES_DIFFERENTLY.keys()
     assert unreadable == SDK_CANNOT_READ.keys()
 
 
@@ -805,11 +828,11 @@ def _content_type(row: corpus.Row) -> str:
 
 @pytest.mark.corpus
 @needs_corpus
-def test_what_the_sdk_cannot_read_is_read_here() -> None:
+def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
     rows = {row.id: row for row in corpus.rows() if row.id in SDK_CANNOT_READ}
-    (blocked,) = DIALECT.decode(_answer(rows["963631185ff985df"]))
-    assert (blocked.parts, blocked.finish) == ((), Finish.CONTENT_FILTER)
-    (cited,) = DIALECT.decode(_answer(rows["f95371acc5da385b"]))
+    (blocked,) = DIALECT.decode(_response(rows["963631185ff985df"]))
+    assert (blocked.parts, blocked.finish) == ((), FinishReason.CONTENT_FILTER)
+    (cited,) = DIALECT.decode(_response(rows["f95371acc5da385b"]))
     assert (
         len(
             [
@@ -821,6 +844,6 @@ def test_what_the_sdk_cannot_read_is_read_here() -> None:
         )
         == 5
     )
-    (limited,) = DIALECT.decode(_answer(rows["d46e6c7cd7090593"]))
+    (limited,) = DIALECT.decode(_response(rows["d46e6c7cd7090593"]))
     assert limited.failure == Failure("Token limit reached", code="400")
     assert [type(part) for part in limited.parts] == [Reasoning]

@@ -15,7 +15,7 @@ from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai.completions import OpenAICompletions
 from llm_proxy.exchange import Request, ResponseHead
-from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Text, Turn, Usage
 
 DIALECT = OpenAICompletions()
 
@@ -39,12 +39,12 @@ data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
 data: [DONE]
 
 """
-"""The minimal stream, with the usage that `include_usage` asks for."""
+"""A minimal stream, with the usage that `include_usage` requests."""
 
-WRITER = b'data: {"value":"Hel"}\n\ndata: {"value":"lo"}\n\n'
+WRITER_STREAM = b'data: {"value":"Hel"}\n\ndata: {"value":"lo"}\n\n'
 
 
-def asked(path: str = "/v1/completions", method: str = "POST", **body: object) -> Request:
+def make_request(path: str = "/v1/completions", method: str = "POST", **body: object) -> Request:
     return Request(method, path, "", (), json.dumps(body).encode())
 
 
@@ -53,24 +53,24 @@ def head(status: int = 200, content_type: str = "text/event-stream") -> Response
     return ResponseHead(status, "", headers, "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
+def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> DialectResponse:
+def whole_response(body: bytes, status: int = 200) -> DialectResponse:
     return DialectResponse(
         head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
 
 
-def says(text: str, finish: str | None = None, index: int = 0) -> bytes:
+def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
     choice = {"text": text, "index": index, "logprobs": None, "finish_reason": finish}
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("openai-completions").name == "openai-completions"
-    assert dialects.find_dialect(asked()).name == "openai-completions"
+    assert dialects.find_dialect(make_request()).name == "openai-completions"
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_the_dialect_is_found_under_its_name() -> None:
         "/inference/v1/completions",
     ],
 )
-def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
-    assert DIALECT.matches(asked(path))
+def test_every_form_of_the_path_is_matched(path: str) -> None:
+    assert DIALECT.matches(make_request(path))
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,18 @@ def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
         pytest.param("POST", "/v1/complete", id="Anthropic's"),
     ],
 )
-def test_what_is_not_a_completion_is_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.matches(asked(path, method))
+def test_other_requests_are_not_matched(method: str, path: str) -> None:
+    assert not DIALECT.matches(make_request(path, method))
 
 
 @pytest.mark.parametrize(
     ("request_", "model"),
     [
-        pytest.param(asked(model="davinci-002"), "davinci-002", id="in the body"),
-        pytest.param(asked("/openai/deployments/d%202/completions"), "d 2", id="Azure deployment"),
-        pytest.param(asked(), "", id="none"),
+        pytest.param(make_request(model="davinci-002"), "davinci-002", id="in the body"),
+        pytest.param(
+            make_request("/openai/deployments/d%202/completions"), "d 2", id="Azure deployment"
+        ),
+        pytest.param(make_request(), "", id="none"),
     ],
 )
 def test_the_model_is_found(request_: Request, model: str) -> None:
@@ -123,7 +125,7 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
     ("body", "streams"), [({"stream": True}, True), ({"stream": False}, False), ({}, False)]
 )
 def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: bool) -> None:
-    assert DIALECT.streams(asked(**body)) is streams
+    assert DIALECT.streams(make_request(**body)) is streams
 
 
 @pytest.mark.parametrize(
@@ -138,53 +140,62 @@ def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: b
 def test_status_and_content_type_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(asked(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        pytest.param(streamed(TEXT), True, "[DONE]", id="the usual end"),
+        pytest.param(stream_response(TEXT), True, "[DONE]", id="the usual end"),
         pytest.param(
-            streamed(says("a", "length")), True, "every choice finished", id="finished, no DONE"
+            stream_response(text_chunk("a", "length")),
+            True,
+            "every choice finished",
+            id="finished, no DONE",
         ),
         pytest.param(
-            streamed(says("a") + b'data: {"error":{"message":"Overloaded"}}\n\n'),
+            stream_response(text_chunk("a") + b'data: {"error":{"message":"Overloaded"}}\n\n'),
             True,
             "in-band error: Overloaded",
             id="an error in place of a chunk",
         ),
         pytest.param(
-            streamed(says("a", "stop") + says("b", index=1)),
+            stream_response(text_chunk("a", "stop") + text_chunk("b", index=1)),
             False,
             "no [DONE], choice 1 unfinished",
             id="one of two finished",
         ),
-        pytest.param(streamed(b""), False, "empty stream", id="nothing"),
-        pytest.param(streamed(WRITER), False, "no [DONE], no choice", id="Writer says no end"),
-        pytest.param(whole(b'{"choices":[]}'), True, "JSON body", id="a document"),
-        pytest.param(whole(b'{"choices":[{"te'), False, "body is not JSON", id="a cut document"),
-        pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
+        pytest.param(stream_response(b""), False, "empty stream", id="nothing"),
+        pytest.param(
+            stream_response(WRITER_STREAM), False, "no [DONE], no choice", id="Writer says no end"
+        ),
+        pytest.param(whole_response(b'{"choices":[]}'), True, "JSON body", id="a document"),
+        pytest.param(
+            whole_response(b'{"choices":[{"te'), False, "body is not JSON", id="a cut document"
+        ),
+        pytest.param(
+            whole_response(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"
+        ),
     ],
 )
-def test_an_answer_is_whole_by_its_own_words(
-    answer: DialectResponse, is_whole: bool, reason: str
+def test_completeness_of_a_response(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
-def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
-    said_all = TEXT.index(b'"stop"}]}') + len(b'"stop"}]}')
-    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= said_all)
+def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
+    finish_end = TEXT.index(b'"stop"}]}') + len(b'"stop"}]}')
+    assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (cut >= finish_end)
 
 
 def test_a_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(TEXT)) == (
+    assert DIALECT.decode(stream_response(TEXT)) == (
         Turn(
             parts=(Text("Hello"),),
-            finish=Finish.STOP,
+            finish=FinishReason.STOP,
             finish_raw="stop",
             usage=Usage(input=1, output=2, total=3),
             id="cmpl-1",
@@ -199,38 +210,45 @@ def test_a_document_becomes_a_turn_for_each_choice_in_the_order_of_their_index()
         {"text": "prompt a", "index": 0, "finish_reason": "stop", "stop_reason": None},
     ]
     body = {"id": "cmpl-2", "choices": choices, "usage": {"total_tokens": 5}}
-    first, second = DIALECT.decode(whole(json.dumps(body).encode()))
-    assert (first.text, first.finish) == ("prompt a", Finish.STOP)
-    assert (second.text, second.finish) == ("b", Finish.LENGTH)
+    first, second = DIALECT.decode(whole_response(json.dumps(body).encode()))
+    assert (first.text, first.finish) == ("prompt a", FinishReason.STOP)
+    assert (second.text, second.finish) == ("b", FinishReason.LENGTH)
     assert (first.metadata, second.metadata) == ((), (("stop_reason", 7),))
     assert first.usage == second.usage == Usage(total=5)
 
 
-def test_choices_of_a_stream_are_told_apart() -> None:
-    body = says("b1", index=1) + says("a1") + says("b2", "stop", 1) + says("a2", "length")
-    assert [(turn.text, turn.finish) for turn in DIALECT.decode(streamed(body))] == [
-        ("a1a2", Finish.LENGTH),
-        ("b1b2", Finish.STOP),
+def test_choices_of_a_stream_are_separated_by_index() -> None:
+    body = (
+        text_chunk("b1", index=1)
+        + text_chunk("a1")
+        + text_chunk("b2", "stop", 1)
+        + text_chunk("a2", "length")
+    )
+    assert [(turn.text, turn.finish) for turn in DIALECT.decode(stream_response(body))] == [
+        ("a1a2", FinishReason.LENGTH),
+        ("b1b2", FinishReason.STOP),
     ]
 
 
-def test_writers_stream_is_read_and_has_no_finish() -> None:
-    assert DIALECT.decode(streamed(WRITER)) == (Turn((Text("Hello"),)),)
+def test_writers_stream_is_decoded_without_a_finish() -> None:
+    assert DIALECT.decode(stream_response(WRITER_STREAM)) == (Turn((Text("Hello"),)),)
 
 
-def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
-    (turn,) = DIALECT.decode(streamed(says("Hi") + b'data: {"error":{"message":"no"}}\n\n'))
+def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
+    (turn,) = DIALECT.decode(
+        stream_response(text_chunk("Hi") + b'data: {"error":{"message":"no"}}\n\n')
+    )
     assert (turn.text, turn.finish, turn.failure) == ("Hi", None, Failure("no"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}'
-    assert DIALECT.decode(whole(body, 404)) == (Turn((), failure=Failure("m", "t", "c")),)
+    assert DIALECT.decode(whole_response(body, 404)) == (Turn((), failure=Failure("m", "t", "c")),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b'{"choices":null}', b'{"value":"a"}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == ()
+    assert DIALECT.decode(whole_response(body)) == ()
 
 
 VALUES = st.recursive(
@@ -247,32 +265,32 @@ DOCUMENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(DOCUMENTS, min_size=1), st.sampled_from([200, 400]))
-def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_documents_of_any_shape_decode_to_serialisable_turns(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(document).encode() for document in documents]
-    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
-    for answer in (streamed(events), whole(spelled[0], status)):
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer))
+    encoded = [json.dumps(document).encode() for document in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
+    for response in (stream_response(events), whole_response(encoded[0], status)):
+        assert DIALECT.completeness(response).reason
+        assert orjson.dumps(DIALECT.decode(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(status, headers={"content-type": content_type}, content=body)
 
     return openai.OpenAI(
         api_key="none",
         base_url="http://127.0.0.1/v1",
         max_retries=0,
-        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+        http_client=httpx2.Client(transport=httpx2.MockTransport(respond)),
     )
 
 
@@ -284,73 +302,73 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
     assert (raised.value.type, raised.value.code) == ("cassette_not_found",) * 2
 
 
-Said = dict[int, tuple[str, str]]
-"""Text and finish of each choice."""
+ChoiceTexts = dict[int, tuple[str, str]]
+"""Text and finish of each choice, by index."""
 
 
-def _said_to_sdk(client: openai.OpenAI, *, streamed: bool) -> tuple[Said, int | None]:
-    """What the SDK makes of the answer, and the total of the tokens."""
-    if streamed:
+def _read_by_sdk(client: openai.OpenAI, *, is_streamed: bool) -> tuple[ChoiceTexts, int | None]:
+    """Return the choices that the SDK decodes, and the total number of tokens."""
+    if is_streamed:
         chunks = list(client.completions.create(model="m", prompt="p", stream=True))
     else:
         chunks = [client.completions.create(model="m", prompt="p")]
-    said: Said = {}
+    texts: ChoiceTexts = {}
     total = None
     for chunk in chunks:
         total = chunk.usage.total_tokens if chunk.usage else total
-        choices: list[Any] = list(chunk.choices or ())  # the SDK checks none of its types
-        for it in choices:
-            text, finish = said.get(it.index or 0, ("", ""))
-            said[it.index or 0] = (text + it.text, it.finish_reason or finish)
-    return said, total
+        choices: list[Any] = list(chunk.choices or ())  # the SDK validates no types
+        for choice in choices:
+            text, finish = texts.get(choice.index or 0, ("", ""))
+            texts[choice.index or 0] = (text + choice.text, choice.finish_reason or finish)
+    return texts, total
 
 
-def test_the_sdk_reads_the_golden_stream_alike() -> None:
+def test_the_sdk_decodes_the_golden_stream_identically() -> None:
     with _client(200, "text/event-stream", TEXT) as client:
-        assert _said_to_sdk(client, streamed=True) == ({0: ("Hello", "stop")}, 3)
+        assert _read_by_sdk(client, is_streamed=True) == ({0: ("Hello", "stop")}, 3)
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
-NOT_WHOLE = {
-    "cfa932f776026cc0": "no [DONE], no choice",  # Writer's stream: values, and no end of any kind
+INCOMPLETE_ROWS = {
+    "cfa932f776026cc0": "no [DONE], no choice",  # Writer's stream: values without an end marker
 }
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_judged_and_read_as_the_sdk_reads_it() -> None:
+def test_every_recorded_response_is_decoded_like_the_sdk() -> None:
     rows = [
         row
         for row in corpus.rows()
         if row.wire.startswith("openai.completions") and row.fidelity == "exact"
     ]
     assert len(rows) == 46
-    not_whole = {}
+    incomplete = {}
     for row in rows:
         assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == ("sse" if row.streaming else "whole"), row.id
-        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
-        judgement = DIALECT.completeness(answer)
-        if not judgement.is_complete:
-            not_whole[row.id] = judgement.reason
+        response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        completeness = DIALECT.completeness(response)
+        if not completeness.is_complete:
+            incomplete[row.id] = completeness.reason
         elif row.status == 200:
-            _compare(row, DIALECT.decode(answer))
-    assert not_whole == NOT_WHOLE
+            _compare(row, DIALECT.decode(response))
+    assert incomplete == INCOMPLETE_ROWS
 
 
 def _compare(row: corpus.Row, turns: tuple[Turn, ...]) -> None:
     content_type = "text/event-stream" if row.streaming else "application/json"
     with _client(row.status, content_type, row.body) as client:
-        said, total = _said_to_sdk(client, streamed=row.streaming)
-    assert {number: (turn.text, turn.finish_raw) for number, turn in enumerate(turns)} == said
+        sdk_texts, total = _read_by_sdk(client, is_streamed=row.streaming)
+    assert {number: (turn.text, turn.finish_raw) for number, turn in enumerate(turns)} == sdk_texts
     assert {turn.usage and turn.usage.total for turn in turns} == {total}, row.id
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_chunk_is_understood() -> None:
+def test_every_recorded_chunk_is_known() -> None:
     known = {"choices", "created", "id", "model", "object", "prompt", "usage", "value"}
     in_choices = {"finish_reason", "index", "logprobs", "log_probs", "stop_reason", "text"}
     for row in corpus.rows():

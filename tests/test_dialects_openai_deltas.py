@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai.output_items_assembler import OutputItemsDecoder
+from llm_proxy.dialects.openai.output_items_assembler import OutputItemsAssembler
 
 
-def items(*events: dict[str, Any]) -> list[Fields]:
-    collected = OutputItemsDecoder()
+def assemble_items(*events: dict[str, Any]) -> list[Fields]:
+    assembler = OutputItemsAssembler()
     for event in events:
-        collected.feed(event["type"], event)
-    return collected.item_documents()
+        assembler.feed(event["type"], event)
+    return assembler.item_documents()
 
 
 def delta(kind: str, piece: str, **place: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ CALL = {"id": "fc_1", "type": "function_call", "call_id": "a", "name": "f", "arg
 
 
 def test_a_message_grows_by_its_deltas() -> None:
-    assert items(
+    assert assemble_items(
         added(**MESSAGE, status="in_progress"),
         {"type": "response.content_part.added", "output_index": 0, "content_index": 0},
         delta("output_text", "Hel", content_index=0),
@@ -101,14 +101,14 @@ def test_a_message_grows_by_its_deltas() -> None:
         ),
     ],
 )
-def test_a_stream_joined_midway_tells_its_items_by_their_deltas(
+def test_items_without_an_added_event_are_built_from_deltas(
     kind: str, place: dict[str, int], item: dict[str, Any]
 ) -> None:
-    assert items(delta(kind, "a", **place), delta(kind, "b", **place)) == [item]
+    assert assemble_items(delta(kind, "a", **place), delta(kind, "b", **place)) == [item]
 
 
 @pytest.mark.parametrize(
-    ("event", "place", "told"),
+    ("event", "place", "expected"),
     [
         pytest.param(
             {"type": "response.output_text.done", "text": "Hello"},
@@ -130,36 +130,40 @@ def test_a_stream_joined_midway_tells_its_items_by_their_deltas(
         ),
     ],
 )
-def test_what_is_said_whole_replaces_what_was_said_in_pieces(
-    event: dict[str, Any], place: str, told: object
+def test_a_done_value_replaces_its_deltas(
+    event: dict[str, Any], place: str, expected: object
 ) -> None:
     before = {"type": event["type"].replace(".done", ".delta"), "delta": "x", "output_index": 0}
-    (item,) = items(before, event | {"output_index": 0})
-    assert item[place] == told
+    (item,) = assemble_items(before, event | {"output_index": 0})
+    assert item[place] == expected
 
 
-def test_an_item_that_is_done_is_told_by_itself() -> None:
-    whole = MESSAGE | {"content": [{"type": "output_text", "text": "Hello", "annotations": []}]}
-    assert items(added(**MESSAGE), delta("output_text", "Hel"), done(**whole)) == [whole]
+def test_a_done_item_replaces_its_deltas() -> None:
+    complete_item = MESSAGE | {
+        "content": [{"type": "output_text", "text": "Hello", "annotations": []}]
+    }
+    assert assemble_items(added(**MESSAGE), delta("output_text", "Hel"), done(**complete_item)) == [
+        complete_item
+    ]
 
 
 def test_an_item_that_is_done_but_empty_keeps_its_deltas() -> None:
-    (item,) = items(added(**CALL), delta("function_call_arguments", "{}"), done(**CALL))
+    (item,) = assemble_items(added(**CALL), delta("function_call_arguments", "{}"), done(**CALL))
     assert item == CALL | {"arguments": "{}"}
 
 
-def test_a_patch_in_the_making_keeps_what_it_was_begun_with() -> None:
-    begun = {"type": "update_file", "path": "a.py", "diff": ""}
-    (item,) = items(
-        added(type="apply_patch_call", operation=begun),
+def test_a_partial_patch_keeps_its_initial_fields() -> None:
+    operation = {"type": "update_file", "path": "a.py", "diff": ""}
+    (item,) = assemble_items(
+        added(type="apply_patch_call", operation=operation),
         delta("apply_patch_call_operation_diff", "@@ -1"),
         delta("apply_patch_call_operation_diff", " +1"),
     )
-    assert item["operation"] == begun | {"diff": "@@ -1 +1"}
+    assert item["operation"] == operation | {"diff": "@@ -1 +1"}
 
 
 def test_the_commands_of_a_shell_keep_their_order() -> None:
-    (item,) = items(
+    (item,) = assemble_items(
         added(type="shell_call", action={"commands": [], "timeout_ms": 9}),
         delta("shell_call_command", "pwd", command_index=1),
         delta("shell_call_command", "ls", command_index=0),
@@ -169,13 +173,13 @@ def test_the_commands_of_a_shell_keep_their_order() -> None:
 
 def test_a_done_text_that_is_empty_keeps_its_deltas() -> None:
     end = {"type": "response.output_text.done", "output_index": 0, "text": ""}
-    (item,) = items(delta("output_text", "Hi"), end)
+    (item,) = assemble_items(delta("output_text", "Hi"), end)
     assert item["content"] == [{"type": "output_text", "text": "Hi"}]
 
 
 def test_annotations_belong_to_their_text() -> None:
-    cited = {"type": "url_citation", "url": "u"}
-    (item,) = items(
+    annotation = {"type": "url_citation", "url": "u"}
+    (item,) = assemble_items(
         delta("output_text", "a", content_index=0),
         delta("output_text", "b", content_index=1),
         {
@@ -183,45 +187,49 @@ def test_annotations_belong_to_their_text() -> None:
             "output_index": 0,
             "content_index": 1,
             "annotation_index": 0,
-            "annotation": cited,
+            "annotation": annotation,
         },
     )
     assert item["content"] == [
         {"type": "output_text", "text": "a"},
-        {"type": "output_text", "text": "b", "annotations": [cited]},
+        {"type": "output_text", "text": "b", "annotations": [annotation]},
     ]
 
 
 def test_the_latest_partial_image_counts() -> None:
-    def drawn(piece: str) -> dict[str, Any]:
+    def partial_image(piece: str) -> dict[str, Any]:
         kind = "response.image_generation_call.partial_image"
         return {"type": kind, "output_index": 0, "partial_image_b64": piece, "size": "1x1"}
 
-    (item,) = items(added(id="ig_1", type="image_generation_call"), drawn("a"), drawn("b"))
+    (item,) = assemble_items(
+        added(id="ig_1", type="image_generation_call"), partial_image("a"), partial_image("b")
+    )
     assert item == {"id": "ig_1", "type": "image_generation_call", "result": "b", "size": "1x1"}
 
 
 def test_the_output_of_a_shell_is_read_when_it_is_done() -> None:
     kind = "response.shell_call_output_content"
     output = [{"stdout": "hi"}]
-    assert items(
+    assert assemble_items(
         {"type": f"{kind}.delta", "output_index": 0, "delta": {"stdout": "hi"}},
         {"type": f"{kind}.done", "output_index": 0, "output": output},
     ) == [{"output": output, "type": "shell_call_output"}]
 
 
-def test_items_are_told_apart_by_index_else_by_id() -> None:
-    def named(item_id: str, piece: str) -> dict[str, Any]:
+def test_items_are_keyed_by_index_or_id() -> None:
+    def arguments_delta(item_id: str, piece: str) -> dict[str, Any]:
         kind = "response.function_call_arguments.delta"
         return {"type": kind, "item_id": item_id, "delta": piece}
 
-    told = items(named("a", "1"), named("b", "2"), named("a", "3"))
-    assert [item["arguments"] for item in told] == ["13", "2"]
+    assembled = assemble_items(
+        arguments_delta("a", "1"), arguments_delta("b", "2"), arguments_delta("a", "3")
+    )
+    assert [item["arguments"] for item in assembled] == ["13", "2"]
 
 
-def test_items_that_share_an_index_are_told_apart_where_each_begins_and_ends() -> None:
+def test_items_that_share_an_index_are_separated_by_their_boundaries() -> None:
     first, second = CALL | {"id": "fc_1"}, CALL | {"id": "fc_2"}
-    told = items(
+    assembled = assemble_items(
         added(**first),
         delta("function_call_arguments", "1"),
         done(**first),
@@ -229,12 +237,12 @@ def test_items_that_share_an_index_are_told_apart_where_each_begins_and_ends() -
         delta("function_call_arguments", "2"),
         done(**second),
     )
-    assert [(item["id"], item["arguments"]) for item in told] == [("fc_1", "1"), ("fc_2", "2")]
+    assert [(item["id"], item["arguments"]) for item in assembled] == [("fc_1", "1"), ("fc_2", "2")]
 
 
 def test_an_item_whose_id_changes_from_event_to_event_is_one() -> None:
-    told = items(added(**CALL), done(**CALL | {"id": "other", "arguments": "{}"}))
-    assert [item["id"] for item in told] == ["other"]
+    assembled = assemble_items(added(**CALL), done(**CALL | {"id": "other", "arguments": "{}"}))
+    assert [item["id"] for item in assembled] == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -249,13 +257,13 @@ def test_an_item_whose_id_changes_from_event_to_event_is_one() -> None:
     ],
 )
 def test_events_about_progress_make_no_item(kind: str) -> None:
-    assert items({"type": kind, "output_index": 0, "item_id": "x"}) == []
+    assert assemble_items({"type": kind, "output_index": 0, "item_id": "x"}) == []
 
 
 def test_a_hundred_thousand_deltas_are_joined_in_linear_time() -> None:
     begin = time.process_time()
-    (item,) = items(*(delta("output_text", "x", content_index=0) for _ in range(100_000)))
-    many = items(*(delta("output_text", "x", content_index=at) for at in range(50_000)))
+    (item,) = assemble_items(*(delta("output_text", "x", content_index=0) for _ in range(100_000)))
+    many = assemble_items(*(delta("output_text", "x", content_index=at) for at in range(50_000)))
     assert item["content"] == [{"type": "output_text", "text": "x" * 100_000}]
     assert len(str(many)) > 50_000
-    assert time.process_time() - begin < 10  # quadratic, it would be minutes
+    assert time.process_time() - begin < 10  # a quadratic assembler would take minutes

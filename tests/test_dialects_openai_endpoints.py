@@ -13,50 +13,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
-from cassette_builders import META, REQUEST, cassette
+from cassette_builders import META, REQUEST, make_cassette
 from llm_proxy import dialects, framing, matching
 from llm_proxy.cassette_views import cassette_dialect, cassette_turns
 from llm_proxy.dialects import OPAQUE, DialectResponse
 from llm_proxy.dialects.openai.endpoints import ENDPOINTS
 from llm_proxy.exchange import Framing, Request, ResponseHead
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.turns import Failure, Turn
 
 NAMES = [endpoint.name for endpoint in ENDPOINTS]
-CLAUDE = ("anthropic-version", "2023-06-01")
-EMBEDDED = b'{"object":"list","data":[{"embedding":[0.5],"index":0}],"model":"m"}'
+ANTHROPIC_HEADER = ("anthropic-version", "2023-06-01")
+EMBEDDINGS_BODY = b'{"object":"list","data":[{"embedding":[0.5],"index":0}],"model":"m"}'
 FORM = (
     b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\ngpt-4o-transcribe\r\n'
     b'--xyz\r\nContent-Disposition: form-data; name="stream"\r\n\r\ntrue\r\n--xyz--\r\n'
 )
-IS_FORM = ("content-type", "multipart/form-data; boundary=xyz")
+FORM_HEADER = ("content-type", "multipart/form-data; boundary=xyz")
 
 
-def asked(
+def make_request(
     path: str, method: str = "POST", *headers: tuple[str, str], body: bytes = b"", **fields: object
 ) -> Request:
     return Request(method, path, "", headers, json.dumps(fields).encode() if fields else body)
 
 
 def head(
-    status: int = 200, content_type: str = "application/json", framed: Framing = "length"
+    status: int = 200, content_type: str = "application/json", http_framing: Framing = "length"
 ) -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return ResponseHead(status, "", headers, framed)
+    return ResponseHead(status, "", headers, http_framing)
 
 
-def whole(body: bytes, *about: Any) -> DialectResponse:
-    return DialectResponse(head(*about), "whole", framing.split_messages("whole", body))
+def whole_response(body: bytes, *head_arguments: Any) -> DialectResponse:
+    return DialectResponse(head(*head_arguments), "whole", framing.split_messages("whole", body))
 
 
-def streamed(*events: str) -> DialectResponse:
+def stream_response(*events: str) -> DialectResponse:
     body = "".join(f"{event}\n\n" for event in events).encode()
     return DialectResponse(
         head(200, "text/event-stream", "chunked"), "sse", framing.split_messages("sse", body)
     )  # fmt: skip
 
 
-def typed(kind: str) -> str:
+def type_event(kind: str) -> str:
     return f'data: {{"type":"{kind}"}}'
 
 
@@ -99,10 +99,10 @@ def test_each_dialect_is_found_under_its_name(name: str) -> None:
         ("POST", "/v1/threads/thread_1/runs", "openai-assistants"),
     ],
 )
-def test_each_endpoint_is_claimed_by_its_own_dialect_alone(
+def test_each_endpoint_is_matched_by_its_own_dialect_alone(
     method: str, path: str, name: str
 ) -> None:
-    request = asked(path, method)
+    request = make_request(path, method)
     assert [endpoint.name for endpoint in ENDPOINTS if endpoint.matches(request)] == [name]
     assert dialects.find_dialect(request).name == name
 
@@ -110,48 +110,61 @@ def test_each_endpoint_is_claimed_by_its_own_dialect_alone(
 @pytest.mark.parametrize(
     ("request_", "name"),
     [
-        pytest.param(asked("/v1/models", "GET", CLAUDE), "anthropic", id="Anthropic's models"),
-        pytest.param(asked("/v1/files", "POST", CLAUDE), "opaque", id="Anthropic's files"),
-        pytest.param(asked("/api/embeddings"), "ollama", id="Ollama's embeddings"),
-        pytest.param(asked("/v1beta/models", "GET"), "gemini", id="Gemini's models"),
         pytest.param(
-            asked("/v1/models", "GET", ("x-goog-api-key", "k")), "gemini", id="Gemini's, by key"
+            make_request("/v1/models", "GET", ANTHROPIC_HEADER),
+            "anthropic",
+            id="Anthropic's models",
         ),
         pytest.param(
-            asked("/v1/models", "GET", ("cohere-version", "1")), "cohere", id="Cohere's models"
+            make_request("/v1/files", "POST", ANTHROPIC_HEADER), "opaque", id="Anthropic's files"
         ),
-        pytest.param(asked("/v1/chat/completions"), "openai-chat", id="a chat"),
-        pytest.param(asked("/v1/responses"), "openai-responses", id="a response"),
-        pytest.param(asked("/v1/models"), "opaque", id="no way to ask for models"),
-        pytest.param(asked("/models/org/zephyr"), "opaque", id="a model of Hugging Face"),
-        pytest.param(asked("/files", "GET"), "opaque", id="anybody's files"),
-        pytest.param(asked("/threads/t/runs"), "opaque", id="anybody's threads"),
-        pytest.param(asked("/v1/myembeddings"), "opaque", id="another word"),
-        pytest.param(asked("/v1/embeddings", "GET"), "opaque", id="another method"),
+        pytest.param(make_request("/api/embeddings"), "ollama", id="Ollama's embeddings"),
+        pytest.param(make_request("/v1beta/models", "GET"), "gemini", id="Gemini's models"),
+        pytest.param(
+            make_request("/v1/models", "GET", ("x-goog-api-key", "k")),
+            "gemini",
+            id="Gemini's, by key",
+        ),
+        pytest.param(
+            make_request("/v1/models", "GET", ("cohere-version", "1")),
+            "cohere",
+            id="Cohere's models",
+        ),
+        pytest.param(make_request("/v1/chat/completions"), "openai-chat", id="a chat"),
+        pytest.param(make_request("/v1/responses"), "openai-responses", id="a response"),
+        pytest.param(make_request("/v1/models"), "opaque", id="no way to ask for models"),
+        pytest.param(make_request("/models/org/zephyr"), "opaque", id="a model of Hugging Face"),
+        pytest.param(make_request("/files", "GET"), "opaque", id="anybody's files"),
+        pytest.param(make_request("/threads/t/runs"), "opaque", id="anybody's threads"),
+        pytest.param(make_request("/v1/myembeddings"), "opaque", id="another word"),
+        pytest.param(make_request("/v1/embeddings", "GET"), "opaque", id="another method"),
     ],
 )
-def test_what_is_somebody_elses_stays_theirs(request_: Request, name: str) -> None:
+def test_requests_of_other_apis_are_not_matched(request_: Request, name: str) -> None:
     assert dialects.find_dialect(request_).name == name
 
 
 @given(
     path=st.from_regex(r"(/(v1|openai|models|files|audio|speech|content|x)){1,6}", fullmatch=True)
 )
-def test_no_two_endpoints_claim_one_path(path: str) -> None:
+def test_no_two_endpoints_match_one_path(path: str) -> None:
     for method in ("GET", "POST", "DELETE"):
-        assert sum(endpoint.matches(asked(path, method)) for endpoint in ENDPOINTS) <= 1
+        assert sum(endpoint.matches(make_request(path, method)) for endpoint in ENDPOINTS) <= 1
 
 
 @pytest.mark.parametrize(
     ("request_", "model"),
     [
-        (asked("/v1/embeddings", model="text-embedding-3-small"), "text-embedding-3-small"),
-        (asked("/openai/deployments/my%20model/embeddings", input="a"), "my model"),
-        (asked("/v1/audio/transcriptions", "POST", IS_FORM, body=FORM), "gpt-4o-transcribe"),
-        (asked("/openai/deployments/d/audio/speech", body=b"{"), "d"),
-        (asked("/v1/models/gpt%2D5", "GET"), "gpt-5"),
-        (asked("/v1/models", "GET"), ""),
-        (asked("/v1/batches", endpoint="/v1/responses"), ""),
+        (make_request("/v1/embeddings", model="text-embedding-3-small"), "text-embedding-3-small"),
+        (make_request("/openai/deployments/my%20model/embeddings", input="a"), "my model"),
+        (
+            make_request("/v1/audio/transcriptions", "POST", FORM_HEADER, body=FORM),
+            "gpt-4o-transcribe",
+        ),
+        (make_request("/openai/deployments/d/audio/speech", body=b"{"), "d"),
+        (make_request("/v1/models/gpt%2D5", "GET"), "gpt-5"),
+        (make_request("/v1/models", "GET"), ""),
+        (make_request("/v1/batches", endpoint="/v1/responses"), ""),
     ],
 )
 def test_the_model_is_found_in_the_body_the_form_or_the_path(request_: Request, model: str) -> None:
@@ -161,15 +174,15 @@ def test_the_model_is_found_in_the_body_the_form_or_the_path(request_: Request, 
 @pytest.mark.parametrize(
     ("request_", "content_type", "status", "codec"),
     [
-        (asked("/v1/embeddings"), "application/json", 200, "whole"),
-        (asked("/v1/audio/speech"), "audio/mpeg", 200, "whole"),
-        (asked("/v1/audio/speech"), "text/event-stream; charset=utf-8", 200, "sse"),
-        (asked("/v1/audio/speech"), "text/event-stream", 429, "whole"),
-        (asked("/v1/audio/speech", stream_format="sse"), "", 200, "sse"),
-        (asked("/v1/audio/speech", stream_format="audio"), "", 200, "whole"),
-        (asked("/v1/audio/transcriptions", "POST", IS_FORM, body=FORM), "", 200, "sse"),
-        (asked("/v1/images/generations", stream=True), "", 200, "sse"),
-        (asked("/v1/files/f/content", "GET"), "application/jsonl", 200, "ndjson"),
+        (make_request("/v1/embeddings"), "application/json", 200, "whole"),
+        (make_request("/v1/audio/speech"), "audio/mpeg", 200, "whole"),
+        (make_request("/v1/audio/speech"), "text/event-stream; charset=utf-8", 200, "sse"),
+        (make_request("/v1/audio/speech"), "text/event-stream", 429, "whole"),
+        (make_request("/v1/audio/speech", stream_format="sse"), "", 200, "sse"),
+        (make_request("/v1/audio/speech", stream_format="audio"), "", 200, "whole"),
+        (make_request("/v1/audio/transcriptions", "POST", FORM_HEADER, body=FORM), "", 200, "sse"),
+        (make_request("/v1/images/generations", stream=True), "", 200, "sse"),
+        (make_request("/v1/files/f/content", "GET"), "application/jsonl", 200, "ndjson"),
     ],
 )
 def test_status_and_content_type_choose_the_framing(
@@ -178,76 +191,91 @@ def test_status_and_content_type_choose_the_framing(
     assert dialects.find_dialect(request_).codec(request_, head(status, content_type)) == codec
 
 
-SOUND = (200, "audio/mpeg")
+AUDIO_HEAD = (200, "audio/mpeg")
 
 
 @pytest.mark.parametrize(
-    ("name", "answer", "verdict"),
+    ("name", "response", "expected"),
     [
-        ("embeddings", whole(EMBEDDED), (True, True, "JSON body")),
-        ("embeddings", whole(EMBEDDED[:-9]), (False, True, "body is not JSON")),
-        ("embeddings", whole(b"<html>", 200, "text/html"), (False, True, "body is not JSON")),
-        ("embeddings", whole(b"<html>", 502, "text/html"), (True, True, "HTTP 502")),
-        ("models", whole(b""), (False, True, "empty body")),
-        ("audio", whole(b"ID3\xff", *SOUND), (True, True, "HTTP framing ended")),
-        ("audio", whole(b"ID3\xff", *SOUND, "close"), (True, False, "delimited by close")),
-        ("audio", whole(b'{"text":"Hi', 200), (False, True, "body is not JSON")),
-        ("audio", whole(b"Hi", 200, ""), (True, True, "HTTP framing ended")),
-        ("videos", whole(b"\x00ftyp", 200, "video/mp4"), (True, True, "HTTP framing ended")),
-        ("file-content", whole(b"{no JSON", 200), (True, True, "HTTP framing ended")),
+        ("embeddings", whole_response(EMBEDDINGS_BODY), (True, True, "JSON body")),
+        ("embeddings", whole_response(EMBEDDINGS_BODY[:-9]), (False, True, "body is not JSON")),
+        (
+            "embeddings",
+            whole_response(b"<html>", 200, "text/html"),
+            (False, True, "body is not JSON"),
+        ),
+        ("embeddings", whole_response(b"<html>", 502, "text/html"), (True, True, "HTTP 502")),
+        ("models", whole_response(b""), (False, True, "empty body")),
+        ("audio", whole_response(b"ID3\xff", *AUDIO_HEAD), (True, True, "HTTP framing ended")),
+        (
+            "audio",
+            whole_response(b"ID3\xff", *AUDIO_HEAD, "close"),
+            (True, False, "delimited by close"),
+        ),
+        ("audio", whole_response(b'{"text":"Hi', 200), (False, True, "body is not JSON")),
+        ("audio", whole_response(b"Hi", 200, ""), (True, True, "HTTP framing ended")),
+        (
+            "videos",
+            whole_response(b"\x00ftyp", 200, "video/mp4"),
+            (True, True, "HTTP framing ended"),
+        ),
+        ("file-content", whole_response(b"{no JSON", 200), (True, True, "HTTP framing ended")),
     ],
 )
-def test_a_body_is_judged_by_what_its_endpoint_answers(
-    name: str, answer: DialectResponse, verdict: tuple[bool, bool, str]
+def test_completeness_of_a_body_depends_on_its_endpoint(
+    name: str, response: DialectResponse, expected: tuple[bool, bool, str]
 ) -> None:
-    judgement = dialects.dialect_named(f"openai-{name}").completeness(answer)
-    assert (judgement.is_complete, judgement.is_proven, judgement.reason) == verdict
+    completeness = dialects.dialect_named(f"openai-{name}").completeness(response)
+    assert (completeness.is_complete, completeness.is_proven, completeness.reason) == expected
 
 
 @pytest.mark.parametrize(
-    ("events", "verdict"),
+    ("events", "expected"),
     [
         (["data: [DONE]"], (True, True, "[DONE]")),
         (["event: done\ndata: [DONE]"], (True, True, "[DONE]")),
-        ([typed("transcript.text.done")], (True, True, "transcript.text.done")),
-        ([typed("speech.audio.done"), ": ping"], (True, True, "speech.audio.done")),
-        ([typed("image_edit.completed")], (True, True, "image_edit.completed")),
+        ([type_event("transcript.text.done")], (True, True, "transcript.text.done")),
+        ([type_event("speech.audio.done"), ": ping"], (True, True, "speech.audio.done")),
+        ([type_event("image_edit.completed")], (True, True, "image_edit.completed")),
         (["event: image_generation.completed\ndata: {}"],
          (True, True, "image_generation.completed")),
-        ([typed("image_generation.completed"), typed("image_generation.partial_image")],
+        ([type_event("image_generation.completed"), type_event("image_generation.partial_image")],
          (False, True, "no end after image_generation.partial_image")),
-        ([typed("transcript.text.delta"), 'data: {"type":"transc'],
+        ([type_event("transcript.text.delta"), 'data: {"type":"transc'],
          (False, True, "no end after transcript.text.delta")),
-        ([typed("transcript.text.delta"), 'event: error\ndata: {"message":"busy"}'],
+        ([type_event("transcript.text.delta"), 'event: error\ndata: {"message":"busy"}'],
          (True, True, "in-band error: busy")),
-        ([typed("conversation.response.done")], (True, False, "no event that could tell")),
+        ([type_event("conversation.response.done")], (True, False, "no event that could tell")),
         ([], (False, True, "empty stream")),
     ],
 )  # fmt: skip
-def test_a_stream_is_judged_by_its_last_event_that_tells(
-    events: list[str], verdict: tuple[bool, bool, str]
+def test_completeness_of_a_stream_depends_on_its_last_typed_event(
+    events: list[str], expected: tuple[bool, bool, str]
 ) -> None:
-    judgement = dialects.dialect_named("openai-images").completeness(streamed(*events))
-    assert (judgement.is_complete, judgement.is_proven, judgement.reason) == verdict
+    completeness = dialects.dialect_named("openai-images").completeness(stream_response(*events))
+    assert (completeness.is_complete, completeness.is_proven, completeness.reason) == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_http_error_is_a_turn_that_says_it(name: str) -> None:
+def test_an_http_error_is_one_turn_with_a_failure(name: str) -> None:
     body = b'{"error":{"message":"no","type":"t","param":null,"code":"c"}}'
-    assert dialects.dialect_named(name).decode(whole(body, 404)) == (
+    assert dialects.dialect_named(name).decode(whole_response(body, 404)) == (
         Turn((), failure=Failure("no", "t", "c")),
     )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_error_in_a_stream_is_a_turn_that_says_it(name: str) -> None:
-    answer = streamed(typed("x.delta"), 'data: {"error":{"message":"busy"}}')
-    assert dialects.dialect_named(name).decode(answer) == (Turn((), failure=Failure("busy")),)
+def test_an_error_in_a_stream_is_one_turn_with_a_failure(name: str) -> None:
+    response = stream_response(type_event("x.delta"), 'data: {"error":{"message":"busy"}}')
+    assert dialects.dialect_named(name).decode(response) == (Turn((), failure=Failure("busy")),)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_success_without_words_has_no_turn(name: str) -> None:
-    assert dialects.dialect_named(name).decode(whole(b'{"id":"b","error":{"message":""}}')) == ()
+def test_a_success_without_text_has_no_turn(name: str) -> None:
+    assert (
+        dialects.dialect_named(name).decode(whole_response(b'{"id":"b","error":{"message":""}}'))
+        == ()
+    )
 
 
 @given(
@@ -255,24 +283,24 @@ def test_a_success_without_words_has_no_turn(name: str) -> None:
     body=st.binary(max_size=80),
     codec=st.sampled_from(("sse", "whole")),
 )
-def test_any_bytes_are_judged_and_read_without_a_complaint(
-    name: str, body: bytes, codec: str
-) -> None:
-    answer = DialectResponse(head(), codec, framing.split_messages(codec, body))
-    assert dialects.dialect_named(name).completeness(answer).reason
-    assert len(dialects.dialect_named(name).decode(answer)) <= 1
+def test_any_bytes_can_be_decoded(name: str, body: bytes, codec: str) -> None:
+    response = DialectResponse(head(), codec, framing.split_messages(codec, body))
+    assert dialects.dialect_named(name).completeness(response).reason
+    assert len(dialects.dialect_named(name).decode(response)) <= 1
 
 
-def test_what_was_recorded_as_opaque_is_understood_now() -> None:
+def test_a_cassette_recorded_as_opaque_is_decoded() -> None:
     request = replace(REQUEST, path="/v1/audio/transcriptions")
-    body = f'{typed("transcript.text.delta")}\n\ndata: {{"type":"transcript.text.done",'.encode()
+    body = (
+        f'{type_event("transcript.text.delta")}\n\ndata: {{"type":"transcript.text.done",'.encode()
+    )
     body += b'"text":"Hi."}\n\n'
-    it = replace(
-        cassette(body, codec="sse", meta=replace(META, dialect="opaque")), request=request
+    opaque_cassette = replace(
+        make_cassette(body, codec="sse", meta=replace(META, dialect="opaque")), request=request
     )  # fmt: skip
-    assert cassette_dialect(it).name == "openai-audio"
-    assert [turn.text for turn in cassette_turns(it)] == ["Hi."]
-    assert str(outcome_of(it)) == "complete"
+    assert cassette_dialect(opaque_cassette).name == "openai-audio"
+    assert [turn.text for turn in cassette_turns(opaque_cassette)] == ["Hi."]
+    assert str(cassette_outcome(opaque_cassette)) == "complete"
 
 
 def test_the_dialect_is_no_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,17 +310,19 @@ def test_the_dialect_is_no_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> N
     assert matching.request_key("openai", request) == key
 
 
-def _seen(ask: Callable[[openai.OpenAI], object], **azure: str) -> Request:
-    """What the SDK sends."""
-    seen: list[Request] = []
+def _sdk_request(operation: Callable[[openai.OpenAI], object], **azure: str) -> Request:
+    """Return the request that the SDK sends."""
+    requests: list[Request] = []
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
+    def respond(request: httpx2.Request) -> httpx2.Response:
         pairs = tuple(request.headers.items())
         url = request.url
-        seen.append(Request(request.method, url.path, url.query.decode(), pairs, request.read()))
+        requests.append(
+            Request(request.method, url.path, url.query.decode(), pairs, request.read())
+        )
         return httpx2.Response(400, json={"error": {"message": "no"}})
 
-    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    http = httpx2.Client(transport=httpx2.MockTransport(respond))
     client = (
         openai.AzureOpenAI(
             api_key="none", api_version="2026-01-01", max_retries=0, http_client=http,
@@ -304,43 +334,55 @@ def _seen(ask: Callable[[openai.OpenAI], object], **azure: str) -> Request:
         )
     )  # fmt: skip
     with client, pytest.raises(openai.BadRequestError, match="no"):
-        ask(client)
-    return seen[0]
+        operation(client)
+    return requests[0]
 
 
-SOUND_FILE = ("a.wav", b"RIFF\x00\xff")
+AUDIO_FILE = ("a.wav", b"RIFF\x00\xff")
 
 CALLS: list[tuple[str, str, Callable[[openai.OpenAI], object]]] = [
-    ("openai-embeddings", "m", lambda it: it.embeddings.create(model="m", input="a")),
-    ("openai-moderations", "m", lambda it: it.moderations.create(model="m", input="a")),
-    ("openai-images", "m", lambda it: it.images.generate(model="m", prompt="a")),
-    ("openai-images", "m", lambda it: it.images.edit(model="m", prompt="a", image=SOUND_FILE)),
-    ("openai-audio", "m", lambda it: it.audio.speech.create(model="m", input="a", voice="b")),
-    ("openai-audio", "m", lambda it: it.audio.transcriptions.create(model="m", file=SOUND_FILE)),
+    ("openai-embeddings", "m", lambda client: client.embeddings.create(model="m", input="a")),
+    ("openai-moderations", "m", lambda client: client.moderations.create(model="m", input="a")),
+    ("openai-images", "m", lambda client: client.images.generate(model="m", prompt="a")),
+    (
+        "openai-images",
+        "m",
+        lambda client: client.images.edit(model="m", prompt="a", image=AUDIO_FILE),
+    ),
+    (
+        "openai-audio",
+        "m",
+        lambda client: client.audio.speech.create(model="m", input="a", voice="b"),
+    ),
+    (
+        "openai-audio",
+        "m",
+        lambda client: client.audio.transcriptions.create(model="m", file=AUDIO_FILE),
+    ),
 ]
 OWN_CALLS: list[tuple[str, str, Callable[[openai.OpenAI], object]]] = [
-    ("openai-models", "", lambda it: it.models.list()),
-    ("openai-models", "gpt-5", lambda it: it.models.retrieve("gpt-5")),
-    ("openai-files", "", lambda it: it.files.create(file=SOUND_FILE, purpose="batch")),
-    ("openai-files", "", lambda it: it.files.list()),
-    ("openai-file-content", "", lambda it: it.files.content("f")),
-    ("openai-batches", "", lambda it: it.batches.list()),
+    ("openai-models", "", lambda client: client.models.list()),
+    ("openai-models", "gpt-5", lambda client: client.models.retrieve("gpt-5")),
+    ("openai-files", "", lambda client: client.files.create(file=AUDIO_FILE, purpose="batch")),
+    ("openai-files", "", lambda client: client.files.list()),
+    ("openai-file-content", "", lambda client: client.files.content("f")),
+    ("openai-batches", "", lambda client: client.batches.list()),
     ("openai-fine-tuning", "m",
-     lambda it: it.fine_tuning.jobs.create(model="m", training_file="f")),
-    ("openai-vector-stores", "", lambda it: it.vector_stores.list()),
-    ("openai-conversations", "", lambda it: it.conversations.create()),
+     lambda client: client.fine_tuning.jobs.create(model="m", training_file="f")),
+    ("openai-vector-stores", "", lambda client: client.vector_stores.list()),
+    ("openai-conversations", "", lambda client: client.conversations.create()),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "ask"),
+    ("name", "model", "operation"),
     [*CALLS, *OWN_CALLS],
     ids=map("{0[0]} {1}".format, [*CALLS, *OWN_CALLS], itertools.count()),
 )
-def test_what_the_sdk_asks_is_recognised(
-    name: str, model: str, ask: Callable[[openai.OpenAI], object]
+def test_requests_of_the_sdk_are_matched(
+    name: str, model: str, operation: Callable[[openai.OpenAI], object]
 ) -> None:
-    request = _seen(ask)
+    request = _sdk_request(operation)
     assert (dialects.find_dialect(request).name, dialects.find_dialect(request).model(request)) == (
         name,
         model,
@@ -348,12 +390,12 @@ def test_what_the_sdk_asks_is_recognised(
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "ask"), CALLS, ids=map("{0[0]} {1}".format, CALLS, itertools.count())
+    ("name", "model", "operation"), CALLS, ids=map("{0[0]} {1}".format, CALLS, itertools.count())
 )
-def test_what_the_sdk_asks_of_azure_is_recognised(
-    name: str, model: str, ask: Callable[[openai.OpenAI], object]
+def test_azure_requests_of_the_sdk_are_matched(
+    name: str, model: str, operation: Callable[[openai.OpenAI], object]
 ) -> None:
-    request = _seen(ask, azure="yes")
+    request = _sdk_request(operation, azure="yes")
     assert request.path.startswith("/openai/")
     assert (dialects.find_dialect(request).name, dialects.find_dialect(request).model(request)) == (
         name,
@@ -361,9 +403,9 @@ def test_what_the_sdk_asks_of_azure_is_recognised(
     )
 
 
-def test_a_streamed_transcription_is_asked_for_in_the_form() -> None:
-    request = _seen(
-        lambda it: it.audio.transcriptions.create(model="m", file=SOUND_FILE, stream=True)
+def test_the_form_requests_a_streamed_transcription() -> None:
+    request = _sdk_request(
+        lambda client: client.audio.transcriptions.create(model="m", file=AUDIO_FILE, stream=True)
     )
     assert dialects.find_dialect(request).streams(request)
 
@@ -380,16 +422,16 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_exchange_is_judged_whole() -> None:
+def test_every_recorded_exchange_is_complete() -> None:
     rows = [row for row in corpus.rows() if dialects.find_dialect(row.request).name in NAMES]
-    not_whole = {}
+    incomplete = {}
     for row in rows:
         dialect = dialects.find_dialect(row.request)
         codec = dialect.codec(row.request, row.head)
-        judgement = dialect.completeness(
+        completeness = dialect.completeness(
             DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         )
-        if not (judgement.is_complete and judgement.is_proven):
-            not_whole[row.id] = judgement.reason
+        if not (completeness.is_complete and completeness.is_proven):
+            incomplete[row.id] = completeness.reason
     assert len(rows) == 46
-    assert not_whole == {}
+    assert incomplete == {}

@@ -17,32 +17,32 @@ from llm_proxy.turns import (
 )
 
 
-def parts(**item: Any) -> tuple[Part, ...]:
+def decode_item(**item: Any) -> tuple[Part, ...]:
     return tuple(output_item_decoder.decode_item(item))
 
 
-def message(*content: dict[str, Any], **fields: Any) -> tuple[Part, ...]:
-    return parts(type="message", role="assistant", content=list(content), **fields)
+def decode_message(*content: dict[str, Any], **fields: Any) -> tuple[Part, ...]:
+    return decode_item(type="message", role="assistant", content=list(content), **fields)
 
 
-def test_a_message_says_its_texts_and_refusals() -> None:
-    said = message(
+def test_a_message_decodes_to_texts_and_refusals() -> None:
+    parts = decode_message(
         {"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []},
         {"type": "refusal", "refusal": "No."},
         id="msg_1",
         status="completed",
     )
-    assert said == (
+    assert parts == (
         Text("Hello", metadata=(("id", "msg_1"),)),
         Refusal("No.", metadata=(("id", "msg_1"),)),
     )
 
 
-def test_what_a_message_says_of_itself_is_kept_but_not_that_it_is_completed() -> None:
+def test_fields_of_a_message_are_metadata_except_a_completed_status() -> None:
     logprobs = [{"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}]
     text = {"type": "output_text", "text": "Hi", "annotations": [], "logprobs": logprobs}
-    (said,) = message(text, id="msg_1", status="incomplete", phase="commentary")
-    assert said.metadata == (
+    (part,) = decode_message(text, id="msg_1", status="incomplete", phase="commentary")
+    assert part.metadata == (
         ("id", "msg_1"),
         ("status", "incomplete"),
         ("phase", "commentary"),
@@ -59,18 +59,18 @@ def test_what_a_message_says_of_itself_is_kept_but_not_that_it_is_completed() ->
     ],
     ids=["content that is a string", "a text by another name", "a message without a type"],
 )
-def test_messages_of_other_servers_are_read(item: dict[str, Any]) -> None:
-    (said,) = parts(**item)
-    assert isinstance(said, Text)
-    assert said.text == "Hi"
+def test_messages_of_other_servers_are_decoded(item: dict[str, Any]) -> None:
+    (part,) = decode_item(**item)
+    assert isinstance(part, Text)
+    assert part.text == "Hi"
 
 
 @pytest.mark.parametrize(
     "content",
     [[], [{"type": "output_text", "text": "", "annotations": []}], [{"type": "video"}], None, 7],
 )
-def test_a_message_of_nothing_has_no_parts(content: Any) -> None:
-    assert parts(type="message", id="msg_1", content=content) == ()
+def test_an_empty_message_has_no_parts(content: Any) -> None:
+    assert decode_item(type="message", id="msg_1", content=content) == ()
 
 
 @pytest.mark.parametrize(
@@ -123,37 +123,37 @@ def test_a_message_of_nothing_has_no_parts(content: Any) -> None:
     ],
 )
 def test_annotations_are_citations(annotation: dict[str, Any], citation: Citation) -> None:
-    (said,) = message({"type": "output_text", "text": "Hi", "annotations": [annotation]})
-    assert said == Text("Hi", citations=(citation,))
+    (part,) = decode_message({"type": "output_text", "text": "Hi", "annotations": [annotation]})
+    assert part == Text("Hi", citations=(citation,))
 
 
-def test_each_summary_and_each_thought_is_reasoning_and_the_last_is_sealed() -> None:
-    said = parts(
+def test_summaries_and_thoughts_are_reasoning_and_the_last_holds_the_encrypted_content() -> None:
+    parts = decode_item(
         type="reasoning",
         id="rs_1",
         summary=[{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}],
         content=[{"type": "reasoning_text", "text": "c"}],
         encrypted_content="gAAA",
     )
-    of_item = ("id", "rs_1")
-    assert said == (
-        Reasoning("a", metadata=(of_item, ("type", "summary_text"))),
-        Reasoning("b", metadata=(of_item, ("type", "summary_text"))),
-        Reasoning("c", redacted="gAAA", metadata=(of_item, ("type", "reasoning_text"))),
+    item_id = ("id", "rs_1")
+    assert parts == (
+        Reasoning("a", metadata=(item_id, ("type", "summary_text"))),
+        Reasoning("b", metadata=(item_id, ("type", "summary_text"))),
+        Reasoning("c", redacted="gAAA", metadata=(item_id, ("type", "reasoning_text"))),
     )
 
 
-def test_reasoning_without_words_is_kept_for_its_id_and_its_seal() -> None:
-    assert parts(type="reasoning", id="rs_1", summary=[], encrypted_content="gAAA") == (
+def test_reasoning_without_text_keeps_its_id_and_encrypted_content() -> None:
+    assert decode_item(type="reasoning", id="rs_1", summary=[], encrypted_content="gAAA") == (
         Reasoning(redacted="gAAA", metadata=(("id", "rs_1"),)),
     )
-    assert parts(type="reasoning", id="rs_1", summary=[]) == (
+    assert decode_item(type="reasoning", id="rs_1", summary=[]) == (
         Reasoning(metadata=(("id", "rs_1"),)),
     )
 
 
-def test_a_compaction_is_sealed_reasoning() -> None:
-    assert parts(type="compaction", id="cmp_1", encrypted_content="gAAA") == (
+def test_a_compaction_is_encrypted_reasoning() -> None:
+    assert decode_item(type="compaction", id="cmp_1", encrypted_content="gAAA") == (
         Reasoning(redacted="gAAA", metadata=(("type", "compaction"), ("id", "cmp_1"))),
     )
 
@@ -307,8 +307,8 @@ def test_a_compaction_is_sealed_reasoning() -> None:
         ),
     ],
 )
-def test_calls_are_read(item: dict[str, Any], call: ToolCall) -> None:
-    assert parts(**item) == (call,)
+def test_calls_are_decoded(item: dict[str, Any], call: ToolCall) -> None:
+    assert decode_item(**item) == (call,)
 
 
 @pytest.mark.parametrize(
@@ -358,17 +358,17 @@ def test_calls_are_read(item: dict[str, Any], call: ToolCall) -> None:
         ),
     ],
 )
-def test_tools_that_the_provider_ran_bring_their_results(
+def test_server_tool_calls_include_their_results(
     item: dict[str, Any], arguments: str, result: ToolResult
 ) -> None:
-    call, answer = parts(id="id_1", **item)
+    call, tool_result = decode_item(id="id_1", **item)
     assert isinstance(call, ToolCall)
     assert (call.id, call.name, call.arguments) == ("id_1", result.name, arguments)
-    assert answer == result
+    assert tool_result == result
 
 
 def test_a_drawn_image_is_media() -> None:
-    call, image = parts(
+    call, image = decode_item(
         type="image_generation_call",
         id="ig_1",
         status="completed",
@@ -377,8 +377,8 @@ def test_a_drawn_image_is_media() -> None:
         size="1x1",
         revised_prompt="A cat",
     )
-    beside = (("type", "image_generation_call"), ("id", "ig_1"))
-    assert call == ToolCall("ig_1", "image_generation", '{"revised_prompt":"A cat"}', beside)
+    metadata = (("type", "image_generation_call"), ("id", "ig_1"))
+    assert call == ToolCall("ig_1", "image_generation", '{"revised_prompt":"A cat"}', metadata)
     assert image == Media("image/webp", base64="aGk=", metadata=(("id", "ig_1"), ("size", "1x1")))
 
 
@@ -412,10 +412,10 @@ def test_a_drawn_image_is_media() -> None:
         ),
     ],
 )
-def test_outputs_of_their_own_are_results(item: dict[str, Any], result: ToolResult) -> None:
-    assert parts(**item) == (result,)
+def test_output_items_are_tool_results(item: dict[str, Any], result: ToolResult) -> None:
+    assert decode_item(**item) == (result,)
 
 
 @pytest.mark.parametrize("item", [{}, {"type": "hologram"}, {"type": None}, {"type": ["message"]}])
-def test_an_item_that_nobody_knows_says_nothing(item: dict[str, Any]) -> None:
-    assert parts(**item) == ()
+def test_an_unknown_item_has_no_parts(item: dict[str, Any]) -> None:
+    assert decode_item(**item) == ()

@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from llm_proxy.turns import Json
 
 
-def parts(*deltas: dict[str, Any], streamed: bool = True) -> tuple[Part, ...]:
+def decode_deltas(*deltas: dict[str, Any], streamed: bool = True) -> tuple[Part, ...]:
     message = ChatMessageDecoder()
     for delta in deltas:
         message.feed(delta, streamed=streamed)
-    return message.result()
+    return message.decoded_parts()
 
 
 def call(index: int | None = None, call_id: str = "", name: str = "", arguments: Json = "") -> Any:
-    place = {} if index is None else {"index": index}
-    named = {"name": name} if name else {}
+    index_field = {} if index is None else {"index": index}
+    name_field = {"name": name} if name else {}
     identity: dict[str, Json] = {"id": call_id, "type": "function"} if call_id else {}
-    fragment = {**place, **identity, "function": {**named, "arguments": arguments}}
+    fragment = {**index_field, **identity, "function": {**name_field, "arguments": arguments}}
     return {"tool_calls": [fragment]}
 
 
-def test_a_message_says_its_parts_in_the_order_in_which_they_came() -> None:
-    said = parts(
+def test_parts_keep_the_order_in_which_they_arrived() -> None:
+    parts = decode_deltas(
         {"role": "assistant", "content": ""},
         {"reasoning_content": "Let me "},
         {"reasoning_content": "think.", "content": ""},
@@ -37,7 +37,7 @@ def test_a_message_says_its_parts_in_the_order_in_which_they_came() -> None:
         call(0, "a", "f", "{}"),
         {"content": "Done."},
     )
-    assert said == (
+    assert parts == (
         Reasoning("Let me think."),
         Text("Looking."),
         ToolCall("a", "f", "{}"),
@@ -45,8 +45,8 @@ def test_a_message_says_its_parts_in_the_order_in_which_they_came() -> None:
     )
 
 
-def test_a_message_of_nothing_but_empty_strings_has_no_parts() -> None:
-    junk: dict[str, Json] = {
+def test_a_message_of_empty_values_has_no_parts() -> None:
+    empty_values: dict[str, Json] = {
         "content": "",
         "refusal": "",
         "reasoning": "",
@@ -58,7 +58,7 @@ def test_a_message_of_nothing_but_empty_strings_has_no_parts() -> None:
         "audio": {"id": "", "data": "", "transcript": "", "expires_at": 0},
         "reasoning_details": [{"type": "reasoning.text", "text": "", "signature": ""}],
     }
-    assert parts(junk | empty_objects, streamed=False) == ()
+    assert decode_deltas(empty_values | empty_objects, streamed=False) == ()
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -179,46 +179,46 @@ def test_a_message_of_nothing_but_empty_strings_has_no_parts() -> None:
         ),
     ],
 )
-def test_each_spelling_becomes_its_part(
+def test_each_message_form_is_decoded(
     message: dict[str, Any], expected: tuple[Part, ...], streamed: bool
 ) -> None:
-    assert parts(message, streamed=streamed) == expected
+    assert decode_deltas(message, streamed=streamed) == expected
 
 
-def test_a_signature_finds_its_reasoning_after_the_text() -> None:
-    said = parts(
+def test_a_signature_after_the_text_joins_its_reasoning() -> None:
+    parts = decode_deltas(
         {"reasoning_details": [{"type": "reasoning.text", "text": "Hm", "index": 0}]},
         {"content": "Hi"},
         {"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]},
     )
-    about = (("type", "reasoning.text"), ("index", 0))
-    assert said == (Reasoning("Hm", signature="s", metadata=about), Text("Hi"))
+    metadata = (("type", "reasoning.text"), ("index", 0))
+    assert parts == (Reasoning("Hm", signature="s", metadata=metadata), Text("Hi"))
 
 
-def test_reasoning_after_text_is_a_part_of_its_own() -> None:
-    said = parts({"reasoning": "a"}, {"content": "b"}, {"reasoning": "c"})
-    assert said == (Reasoning("a"), Text("b"), Reasoning("c"))
+def test_reasoning_after_text_is_a_separate_part() -> None:
+    parts = decode_deltas({"reasoning": "a"}, {"content": "b"}, {"reasoning": "c"})
+    assert parts == (Reasoning("a"), Text("b"), Reasoning("c"))
 
 
-def test_details_are_told_apart_by_type_and_index() -> None:
+def test_details_are_keyed_by_type_and_index() -> None:
     def detail(kind: str, index: int, text: str) -> dict[str, Json]:
         return {"reasoning_details": [{"type": f"reasoning.{kind}", kind: text, "index": index}]}
 
-    said = parts(
+    parts = decode_deltas(
         detail("text", 0, "a"),
         detail("text", 0, "b"),
         detail("text", 1, "c"),
         detail("summary", 1, "d"),
     )
-    assert [item.text for item in said if isinstance(item, Reasoning)] == ["ab", "c", "d"]
+    assert [item.text for item in parts if isinstance(item, Reasoning)] == ["ab", "c", "d"]
 
 
-def test_sealed_reasoning_is_never_run_together() -> None:
+def test_encrypted_reasoning_is_never_joined() -> None:
     seal = {"type": "reasoning.encrypted", "data": "c2VhbA=="}
-    about = (("type", "reasoning.encrypted"),)
+    metadata = (("type", "reasoning.encrypted"),)
     assert (
-        parts({"reasoning_details": [seal, seal]})
-        == (Reasoning(redacted="c2VhbA==", metadata=about),) * 2
+        decode_deltas({"reasoning_details": [seal, seal]})
+        == (Reasoning(redacted="c2VhbA==", metadata=metadata),) * 2
     )
 
 
@@ -254,48 +254,50 @@ CALLS = {
 
 
 @pytest.mark.parametrize("deltas", CALLS.values(), ids=CALLS.keys())
-def test_parallel_calls_are_told_apart(deltas: list[dict[str, Any]]) -> None:
-    assert parts(*deltas) == (ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]"))
+def test_parallel_calls_are_separated(deltas: list[dict[str, Any]]) -> None:
+    assert decode_deltas(*deltas) == (ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]"))
 
 
-def test_calls_without_index_and_id_go_by_their_place() -> None:
+def test_calls_without_index_and_id_are_keyed_by_position() -> None:
     delta = {"tool_calls": [{"function": {"name": name, "arguments": "{"}} for name in "fg"]}
-    rest = {"tool_calls": [{"function": {"arguments": "}"}}] * 2}
-    assert parts(delta, rest) == (ToolCall("", "f", "{}"), ToolCall("", "g", "{}"))
+    closing_delta = {"tool_calls": [{"function": {"arguments": "}"}}] * 2}
+    assert decode_deltas(delta, closing_delta) == (ToolCall("", "f", "{}"), ToolCall("", "g", "{}"))
 
 
-def test_calls_of_a_whole_message_are_whole() -> None:
-    once = call(0, name="f", arguments="{}")["tool_calls"]
-    assert parts({"tool_calls": once * 2}, streamed=False) == (ToolCall("", "f", "{}"),) * 2
+def test_calls_of_a_complete_message_are_not_joined() -> None:
+    calls = call(0, name="f", arguments="{}")["tool_calls"]
+    assert (
+        decode_deltas({"tool_calls": calls * 2}, streamed=False) == (ToolCall("", "f", "{}"),) * 2
+    )
 
 
 def test_a_legacy_call_is_joined() -> None:
-    said = parts(
+    parts = decode_deltas(
         {"function_call": {"name": "f", "arguments": ""}},
         {"function_call": {"arguments": '{"a":'}},
         {"function_call": {"arguments": "1}"}},
     )
-    assert said == (ToolCall("", "f", '{"a":1}', metadata=(("type", "function_call"),)),)
+    assert parts == (ToolCall("", "f", '{"a":1}', metadata=(("type", "function_call"),)),)
 
 
 def test_citations_belong_to_the_text() -> None:
-    about = {"url": "https://example.com", "title": "T", "start_index": 1, "end_index": 3}
+    page = {"url": "https://example.com", "title": "T", "start_index": 1, "end_index": 3}
     unknown = {"url": "https://example.org", "start_index": 0, "end_index": 0, "content": "quote"}
     half = {"url": "https://example.net", "end_index": 3}
     other_half = {"url": "https://example.net", "start_index": 3}
     file = {"type": "file", "file": {"hash": "0"}}
-    said = parts(
+    parts = decode_deltas(
         {"content": "Hello"},
-        {"annotations": [{"type": "url_citation", "url_citation": about}]},
+        {"annotations": [{"type": "url_citation", "url_citation": page}]},
         {
             "annotations": [
-                {"type": "url_citation", "url_citation": cited}
-                for cited in (unknown, half, other_half)
+                {"type": "url_citation", "url_citation": annotation}
+                for annotation in (unknown, half, other_half)
             ]
         },
         {"annotations": [file]},
     )
-    assert said == (
+    assert parts == (
         Text(
             "Hello",
             citations=(
@@ -309,16 +311,16 @@ def test_citations_belong_to_the_text() -> None:
     )
 
 
-def test_spoken_output_is_joined_with_its_transcript() -> None:
-    first, second = (base64.b64encode(sound).decode() for sound in (b"a", b"bc"))
-    said = parts(
+def test_audio_output_is_joined_with_its_transcript() -> None:
+    first, second = (base64.b64encode(audio).decode() for audio in (b"a", b"bc"))
+    parts = decode_deltas(
         {"audio": {"id": "audio_1", "transcript": "Hel"}},
         {"audio": {"transcript": "lo"}},
         {"audio": {"data": first}},
         {"audio": {"data": second}},
         {"audio": {"expires_at": 1700000000, "id": "audio_1"}},
     )
-    assert said == (
+    assert parts == (
         Media(
             "audio/*",
             base64=base64.b64encode(b"abc").decode(),

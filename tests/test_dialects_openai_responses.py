@@ -20,7 +20,7 @@ from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Media,
     Reasoning,
     Refusal,
@@ -117,7 +117,7 @@ data: {"type":"response.completed","sequence_number":15,"response":{"id":"resp_1
 "output_tokens_details":{"reasoning_tokens":2},"total_tokens":13},"metadata":{}}}
 
 """
-"""A summary and a text, each told three times."""
+"""A summary and a text, each sent three times: as deltas, as done events, in the response."""
 
 TOOLS = b"""\
 event: response.created
@@ -194,10 +194,10 @@ data: {"type":"error","sequence_number":1,"code":"server_error",\
 "message":"The server had an error","param":null}
 
 """
-"""A flat error in mid-stream."""
+"""A flat error in the middle of a stream."""
 
 
-def asked(
+def make_request(
     path: str = "/v1/responses", method: str = "POST", query: str = "", **body: object
 ) -> Request:
     return Request(method, path, query, (), json.dumps(body).encode())
@@ -208,30 +208,30 @@ def head(status: int = 200, content_type: str = "text/event-stream") -> Response
     return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> DialectResponse:
+def stream_response(body: bytes) -> DialectResponse:
     return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> DialectResponse:
+def whole_response(body: bytes, status: int = 200) -> DialectResponse:
     return DialectResponse(
         head(status, "application/json"), "whole", framing.split_messages("whole", body)
     )
 
 
 def document(**fields: object) -> DialectResponse:
-    return whole(json.dumps(fields).encode())
+    return whole_response(json.dumps(fields).encode())
 
 
 def event(kind: str, **fields: Any) -> bytes:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
 
 
-def says(piece: str) -> bytes:
+def text_delta(piece: str) -> bytes:
     return event("response.output_text.delta", output_index=0, content_index=0, delta=piece)
 
 
-def ends(step: str, **response: Any) -> bytes:
-    return event(f"response.{step}", response={"status": step, **response})
+def status_event(status: str, **response: Any) -> bytes:
+    return event(f"response.{status}", response={"status": status, **response})
 
 
 def message(text: str = "Hi") -> dict[str, Any]:
@@ -244,7 +244,7 @@ def call(kind: str = "function_call", call_id: str = "a", **fields: Any) -> dict
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("openai-responses").name == "openai-responses"
-    assert dialects.find_dialect(asked()).name == "openai-responses"
+    assert dialects.find_dialect(make_request()).name == "openai-responses"
 
 
 @pytest.mark.parametrize(
@@ -276,15 +276,15 @@ def test_the_dialect_is_found_under_its_name() -> None:
         ("POST", "/api/generate", "ollama"),
     ],
 )
-def test_each_request_is_claimed_by_its_own_dialect_and_no_other(
+def test_each_request_is_matched_by_its_own_dialect_alone(
     method: str, path: str, name: str
 ) -> None:
-    request = asked(path, method)
-    ours = ("openai-chat", "openai-completions", "openai-responses", "ollama")
+    request = make_request(path, method)
+    compared_dialects = ("openai-chat", "openai-completions", "openai-responses", "ollama")
     claimed = [
         dialect.name
         for dialect in dialects.DIALECTS
-        if dialect.name in ours and dialect.matches(request)
+        if dialect.name in compared_dialects and dialect.matches(request)
     ]
     assert claimed == ([] if name == "opaque" else [name])
 
@@ -292,9 +292,11 @@ def test_each_request_is_claimed_by_its_own_dialect_and_no_other(
 @pytest.mark.parametrize(
     ("request_", "model"),
     [
-        pytest.param(asked(model="gpt-5"), "gpt-5", id="in the body"),
-        pytest.param(asked("/openai/deployments/my%20gpt/responses"), "my gpt", id="deployment"),
-        pytest.param(asked("/v1/responses/resp_1", "GET"), "", id="none"),
+        pytest.param(make_request(model="gpt-5"), "gpt-5", id="in the body"),
+        pytest.param(
+            make_request("/openai/deployments/my%20gpt/responses"), "my gpt", id="deployment"
+        ),
+        pytest.param(make_request("/v1/responses/resp_1", "GET"), "", id="none"),
     ],
 )
 def test_the_model_is_found(request_: Request, model: str) -> None:
@@ -304,13 +306,13 @@ def test_the_model_is_found(request_: Request, model: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "streams"),
     [
-        (asked(stream=True), True),
-        (asked(stream=False), False),
-        (asked(), False),
-        (asked(query="stream=true"), False),
-        (asked("/v1/responses/resp_1", "GET", "stream=true&starting_after=7"), True),
-        (asked("/v1/responses/resp_1", "GET", "stream=false"), False),
-        (asked("/v1/responses/resp_1", "GET"), False),
+        (make_request(stream=True), True),
+        (make_request(stream=False), False),
+        (make_request(), False),
+        (make_request(query="stream=true"), False),
+        (make_request("/v1/responses/resp_1", "GET", "stream=true&starting_after=7"), True),
+        (make_request("/v1/responses/resp_1", "GET", "stream=false"), False),
+        (make_request("/v1/responses/resp_1", "GET"), False),
     ],
 )
 def test_a_request_streams_when_its_body_or_its_query_says_so(
@@ -332,7 +334,7 @@ def test_a_request_streams_when_its_body_or_its_query_says_so(
 def test_status_and_content_type_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(asked(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -342,11 +344,16 @@ def test_status_and_content_type_choose_the_framing(
         pytest.param(TEXT.replace(b"\n", b"\r\n"), "response.completed", id="CRLF"),
         pytest.param(TEXT.rstrip(), "response.completed", id="the last event not ended"),
         pytest.param(TEXT + b"data: [DONE]\n\n", "response.completed", id="OpenRouter's DONE"),
-        pytest.param(says("a") + ends("incomplete"), "response.incomplete", id="incomplete"),
-        pytest.param(says("a") + ends("cancelled"), "response.cancelled", id="cancelled"),
-        pytest.param(ends("failed"), "response.failed", id="failed without a reason"),
         pytest.param(
-            says("a") + ends("failed", error={"code": "server_error", "message": "Oh\nno"}),
+            text_delta("a") + status_event("incomplete"), "response.incomplete", id="incomplete"
+        ),
+        pytest.param(
+            text_delta("a") + status_event("cancelled"), "response.cancelled", id="cancelled"
+        ),
+        pytest.param(status_event("failed"), "response.failed", id="failed without a reason"),
+        pytest.param(
+            text_delta("a")
+            + status_event("failed", error={"code": "server_error", "message": "Oh\nno"}),
             "in-band error: Oh no",
             id="failed",
         ),
@@ -364,8 +371,11 @@ def test_status_and_content_type_choose_the_framing(
         pytest.param(
             b'data: {"error":{"message":"no"}}\n\n', "in-band error: no", id="a bare error"
         ),
-        pytest.param(b'event: error\ndata: {"code":"c"}\n\n', 'in-band error: {"code":"c"}',
-            id="an error without a message"),
+        pytest.param(
+            b'event: error\ndata: {"code":"c"}\n\n',
+            'in-band error: {"code":"c"}',
+            id="an error without a message",
+        ),
         pytest.param(b'{"error":{"message":"no"}}', "in-band error: no", id="no SSE at all"),
         pytest.param(
             b'data: {"type":"response.completed"}\nevent: response.completed\n\n',
@@ -373,7 +383,7 @@ def test_status_and_content_type_choose_the_framing(
             id="Bedrock's order of lines",
         ),
         pytest.param(
-            b"event: response.completed\ndata: {\"response\":{}}\n\n",
+            b'event: response.completed\ndata: {"response":{}}\n\n',
             "response.completed",
             id="a type that only the event's name tells",
         ),
@@ -383,10 +393,14 @@ def test_status_and_content_type_choose_the_framing(
             id="a bare response",
         ),
     ],
-)  # fmt: skip
-def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason, judgement.is_proven) == (True, reason, True)
+)
+def test_a_stream_with_an_end_marker_is_complete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason, completeness.is_proven) == (
+        True,
+        reason,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -398,22 +412,22 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
         pytest.param(b"<html>busy</html>", "no event", id="a page"),
         pytest.param(b"data: [DONE]\n\n", "no event", id="DONE proves nothing"),
         pytest.param(
-            says("response.completed"),
+            text_delta("response.completed"),
             "no response.completed after response.output_text.delta",
             id="cut",
         ),
         pytest.param(
-            says("a") + b"data: [DONE]\n\n",
+            text_delta("a") + b"data: [DONE]\n\n",
             "no response.completed after response.output_text.delta",
             id="cut, and DONE",
         ),
         pytest.param(
-            says("a") + ends("completed")[:-9],
+            text_delta("a") + status_event("completed")[:-9],
             "no response.completed after response.output_text.delta",
             id="cut inside the end",
         ),
         pytest.param(
-            ends("in_progress", error=None),
+            status_event("in_progress", error=None),
             "no response.completed after response.in_progress",
             id="in progress",
         ),
@@ -430,54 +444,60 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
         ),
     ],
 )
-def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.completeness(streamed(body))
-    assert (judgement.is_complete, judgement.reason) == (False, reason)
+def test_a_stream_without_an_end_marker_is_incomplete(body: bytes, reason: str) -> None:
+    completeness = DIALECT.completeness(stream_response(body))
+    assert (completeness.is_complete, completeness.reason) == (False, reason)
 
 
 @given(st.integers(0, len(TEXT)))
-def test_no_cut_of_a_stream_is_called_whole(cut: int) -> None:
-    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= len(TEXT.rstrip()))
+def test_a_truncated_stream_is_incomplete(cut: int) -> None:
+    assert DIALECT.completeness(stream_response(TEXT[:cut])).is_complete is (
+        cut >= len(TEXT.rstrip())
+    )
 
 
 @given(st.integers(0, len(TEXT)))
-def test_a_cut_stream_says_a_beginning_of_the_whole_and_no_finish(cut: int) -> None:
-    is_whole = cut >= len(TEXT.rstrip())
-    for turn in DIALECT.decode(streamed(TEXT[:cut])):
+def test_a_truncated_stream_decodes_to_a_prefix_without_a_finish(cut: int) -> None:
+    is_complete = cut >= len(TEXT.rstrip())
+    for turn in DIALECT.decode(stream_response(TEXT[:cut])):
         assert "Hello".startswith(turn.text)
-        assert "Thinking.".startswith(thoughts(turn))
-        assert turn.finish is (Finish.STOP if is_whole else None)
+        assert "Thinking.".startswith(reasoning_text(turn))
+        assert turn.finish is (FinishReason.STOP if is_complete else None)
 
 
-def thoughts(turn: Turn) -> str:
+def reasoning_text(turn: Turn) -> str:
     return "".join(part.text for part in turn.parts if isinstance(part, Reasoning))
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_whole", "reason"),
+    ("response", "is_complete", "reason"),
     [
-        pytest.param(whole(b'{"output":[]}'), True, "JSON body", id="a document"),
-        pytest.param(whole(b'{"output":[{"ty'), False, "body is not JSON", id="a cut document"),
-        pytest.param(whole(b""), False, "empty body", id="nothing"),
-        pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
+        pytest.param(whole_response(b'{"output":[]}'), True, "JSON body", id="a document"),
+        pytest.param(
+            whole_response(b'{"output":[{"ty'), False, "body is not JSON", id="a cut document"
+        ),
+        pytest.param(whole_response(b""), False, "empty body", id="nothing"),
+        pytest.param(
+            whole_response(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"
+        ),
         pytest.param(DialectResponse(head(500), "sse", []), True, "HTTP 500", id="an error, cut"),
     ],
 )
-def test_a_body_is_whole_when_it_parses_or_reports_an_error(
-    answer: DialectResponse, is_whole: bool, reason: str
+def test_a_body_that_parses_or_reports_an_error_is_complete(
+    response: DialectResponse, is_complete: bool, reason: str
 ) -> None:
-    judgement = DIALECT.completeness(answer)
-    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
+    completeness = DIALECT.completeness(response)
+    assert (completeness.is_complete, completeness.reason) == (is_complete, reason)
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(TEXT)) == (
+    assert DIALECT.decode(stream_response(TEXT)) == (
         Turn(
             parts=(
                 Reasoning("Thinking.", metadata=(("id", "rs_1"), ("type", "summary_text"))),
                 Text("Hello", metadata=(("id", "msg_1"),)),
             ),
-            finish=Finish.STOP,
+            finish=FinishReason.STOP,
             finish_raw="completed",
             usage=Usage(input=9, output=4, total=13, cache_read=0, reasoning=2),
             id="resp_1",
@@ -487,13 +507,13 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
-    assert DIALECT.decode(streamed(TOOLS)) == (
+    assert DIALECT.decode(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}', (("id", "fc_1"),)),
                 ToolCall("call_b", "get_weather", '{"city":"Oslo"}', (("id", "fc_2"),)),
             ),
-            finish=Finish.TOOL_CALLS,
+            finish=FinishReason.TOOL_CALLS,
             finish_raw="completed",
             usage=Usage(input=9, output=16, total=25, cache_read=0, reasoning=0),
             id="resp_2",
@@ -502,53 +522,63 @@ def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
     )
 
 
-def test_a_document_says_what_the_last_event_of_a_stream_says() -> None:
+def test_a_document_decodes_like_the_last_event_of_a_stream() -> None:
     last = TEXT.rstrip().rpartition(b"data: ")[2]
     response = json.loads(last)["response"]
-    assert DIALECT.decode(document(**response)) == DIALECT.decode(streamed(TEXT))
-    assert DIALECT.decode(streamed(last)) == DIALECT.decode(streamed(TEXT))
-    assert DIALECT.decode(streamed(json.dumps(response).encode())) == DIALECT.decode(streamed(TEXT))
+    assert DIALECT.decode(document(**response)) == DIALECT.decode(stream_response(TEXT))
+    assert DIALECT.decode(stream_response(last)) == DIALECT.decode(stream_response(TEXT))
+    assert DIALECT.decode(stream_response(json.dumps(response).encode())) == DIALECT.decode(
+        stream_response(TEXT)
+    )
 
 
-def test_an_end_without_output_leaves_what_was_streamed() -> None:
-    (turn,) = DIALECT.decode(streamed(says("Hel") + says("lo") + ends("completed", output=[])))
-    assert (turn.text, turn.finish) == ("Hello", Finish.STOP)
+def test_an_end_without_output_keeps_the_streamed_items() -> None:
+    (turn,) = DIALECT.decode(
+        stream_response(text_delta("Hel") + text_delta("lo") + status_event("completed", output=[]))
+    )
+    assert (turn.text, turn.finish) == ("Hello", FinishReason.STOP)
 
 
-def test_a_stream_that_was_joined_midway_is_read() -> None:
+def test_a_stream_without_its_beginning_is_decoded() -> None:
     middle = TEXT[TEXT.index(b"event: response.output_text.delta") :]
-    assert DIALECT.decode(streamed(middle)) == DIALECT.decode(streamed(TEXT))
+    assert DIALECT.decode(stream_response(middle)) == DIALECT.decode(stream_response(TEXT))
     cut = middle[: middle.index(b"event: response.output_text.done")]
-    assert DIALECT.decode(streamed(cut)) == (Turn((Text("Hello"),)),)
+    assert DIALECT.decode(stream_response(cut)) == (Turn((Text("Hello"),)),)
 
 
-def test_annotations_and_refusals_of_a_cut_stream_are_read() -> None:
-    cited = {"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": 2}
+def test_annotations_and_refusals_of_a_truncated_stream_are_decoded() -> None:
+    annotation = {
+        "type": "url_citation",
+        "url": "u",
+        "title": "t",
+        "start_index": 0,
+        "end_index": 2,
+    }
     body = (
-        says("Hi")
+        text_delta("Hi")
         + event(
             "response.output_text.annotation.added",
             output_index=0,
             content_index=0,
-            annotation=cited,
+            annotation=annotation,
         )
         + event("response.refusal.delta", output_index=1, content_index=0, delta="No.")
     )
-    (turn,) = DIALECT.decode(streamed(body))
+    (turn,) = DIALECT.decode(stream_response(body))
     assert turn.parts == (Text("Hi", citations=(Citation("u", "t", span=(0, 2)),)), Refusal("No."))
 
 
-def test_sound_is_heard() -> None:
+def test_audio_deltas_become_media() -> None:
     body = b"".join(
         event(f"response.audio.{kind}", delta=piece)
         for kind, piece in [("delta", "aGk="), ("transcript.delta", "H"), ("transcript.delta", "i")]
     )
-    (turn,) = DIALECT.decode(streamed(body))
+    (turn,) = DIALECT.decode(stream_response(body))
     assert turn.parts == (Media("audio/*", base64="aGk=", transcript="Hi"),)
 
 
-def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
-    about = {
+def test_unmapped_fields_are_kept_as_metadata() -> None:
+    metadata = {
         "service_tier": "flex",
         "previous_response_id": "resp_0",
         "conversation": {"id": "conv_1"},
@@ -556,89 +586,99 @@ def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
         "content_filters": [{"blocked": False}],
         "tool_usage": {"web_search": {"num_requests": 1}},
     }
-    (turn,) = DIALECT.decode(document(output=[], temperature=1.0, **about))
-    assert dict(turn.metadata) == about
+    (turn,) = DIALECT.decode(document(output=[], temperature=1.0, **metadata))
+    assert dict(turn.metadata) == metadata
 
 
 @pytest.mark.parametrize(
     ("response", "finish", "raw"),
     [
-        pytest.param({"status": "completed"}, Finish.STOP, "completed", id="completed"),
+        pytest.param({"status": "completed"}, FinishReason.STOP, "completed", id="completed"),
         pytest.param(
             {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
-            Finish.LENGTH,
+            FinishReason.LENGTH,
             "max_output_tokens",
             id="too long",
         ),
         pytest.param(
             {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
-            Finish.CONTENT_FILTER,
+            FinishReason.CONTENT_FILTER,
             "content_filter",
             id="filtered",
         ),
         pytest.param(
             {"status": "incomplete", "incomplete_details": None},
-            Finish.OTHER,
+            FinishReason.OTHER,
             "incomplete",
             id="incomplete, nobody knows why",
         ),
         pytest.param(
             {"status": "completed", "incomplete_details": {"reason": "max_output_tokens"}},
-            Finish.STOP,
+            FinishReason.STOP,
             "completed",
             id="a reason for nothing",
         ),
-        pytest.param({"status": "failed"}, Finish.ERROR, "failed", id="failed"),
-        pytest.param({"status": "cancelled"}, Finish.OTHER, "cancelled", id="cancelled"),
-        pytest.param({"status": "queued"}, Finish.PAUSED, "queued", id="in the background"),
-        pytest.param({"status": "in_progress"}, Finish.PAUSED, "in_progress", id="running"),
+        pytest.param({"status": "failed"}, FinishReason.ERROR, "failed", id="failed"),
+        pytest.param({"status": "cancelled"}, FinishReason.OTHER, "cancelled", id="cancelled"),
+        pytest.param({"status": "queued"}, FinishReason.PAUSED, "queued", id="in the background"),
+        pytest.param({"status": "in_progress"}, FinishReason.PAUSED, "in_progress", id="running"),
         pytest.param({"status": ""}, None, "", id="a server that says no status"),
     ],
 )
-def test_statuses_have_common_words(response: dict[str, Any], finish: Finish, raw: str) -> None:
+def test_statuses_map_to_finish_values(
+    response: dict[str, Any], finish: FinishReason, raw: str
+) -> None:
     (turn,) = DIALECT.decode(document(output=[], **response))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
-def test_a_stream_that_is_cut_says_no_finish() -> None:
-    (turn,) = DIALECT.decode(streamed(ends("in_progress", id="resp_1") + says("Hi")))
+def test_a_truncated_stream_has_no_finish() -> None:
+    (turn,) = DIALECT.decode(
+        stream_response(status_event("in_progress", id="resp_1") + text_delta("Hi"))
+    )
     assert (turn.finish, turn.finish_raw, turn.id) == (None, "", "resp_1")
 
 
 @pytest.mark.parametrize(
     ("output", "finish"),
     [
-        pytest.param([message()], Finish.STOP, id="a message"),
-        pytest.param([call()], Finish.TOOL_CALLS, id="a function"),
-        pytest.param([call(), message()], Finish.TOOL_CALLS, id="a function before a message"),
+        pytest.param([message()], FinishReason.STOP, id="a message"),
+        pytest.param([call()], FinishReason.TOOL_CALLS, id="a function"),
+        pytest.param(
+            [call(), message()], FinishReason.TOOL_CALLS, id="a function before a message"
+        ),
         pytest.param(
             [call(), {"type": "function_call_output", "call_id": "a"}],
-            Finish.STOP,
+            FinishReason.STOP,
             id="a function that has its output",
         ),
-        pytest.param([message(), call("custom_tool_call")], Finish.TOOL_CALLS, id="a custom tool"),
         pytest.param(
-            [call("custom_tool_call"), message()], Finish.STOP, id="a tool that xAI ran itself"
+            [message(), call("custom_tool_call")], FinishReason.TOOL_CALLS, id="a custom tool"
         ),
-        pytest.param([call("computer_call")], Finish.TOOL_CALLS, id="a computer"),
-        pytest.param([call("local_shell_call")], Finish.TOOL_CALLS, id="a local shell"),
-        pytest.param([call("shell_call")], Finish.TOOL_CALLS, id="a shell of the caller"),
+        pytest.param(
+            [call("custom_tool_call"), message()],
+            FinishReason.STOP,
+            id="a tool that xAI ran itself",
+        ),
+        pytest.param([call("computer_call")], FinishReason.TOOL_CALLS, id="a computer"),
+        pytest.param([call("local_shell_call")], FinishReason.TOOL_CALLS, id="a local shell"),
+        pytest.param([call("shell_call")], FinishReason.TOOL_CALLS, id="a shell of the caller"),
         pytest.param(
             [call("shell_call"), {"type": "shell_call_output", "call_id": "a"}],
-            Finish.STOP,
+            FinishReason.STOP,
             id="a shell of a container",
         ),
         pytest.param(
             [call("tool_search_call", ""), {"type": "tool_search_output", "call_id": None}],
-            Finish.STOP,
+            FinishReason.STOP,
             id="a search that the provider ran",
         ),
-        pytest.param([call("mcp_approval_request")], Finish.TOOL_CALLS, id="an approval"),
-        pytest.param([call("web_search_call")], Finish.STOP, id="a web search"),
+        pytest.param([call("mcp_approval_request")], FinishReason.TOOL_CALLS, id="an approval"),
+        pytest.param([call("web_search_call")], FinishReason.STOP, id="a web search"),
     ],
 )
-def test_a_response_that_waits_for_its_caller_ends_for_tools(
-    output: list[dict[str, Any]], finish: Finish
+def test_a_response_with_pending_calls_finishes_with_tool_calls(
+    output: list[dict[str, Any]], finish: FinishReason
 ) -> None:
     (turn,) = DIALECT.decode(document(status="completed", output=output))
     assert turn.finish is finish
@@ -649,7 +689,7 @@ def test_calls_that_were_cut_short_end_by_length() -> None:
     (turn,) = DIALECT.decode(
         document(status="incomplete", incomplete_details=reason, output=[call()])
     )
-    assert turn.finish is Finish.LENGTH
+    assert turn.finish is FinishReason.LENGTH
 
 
 @pytest.mark.parametrize(
@@ -673,7 +713,9 @@ def test_calls_that_were_cut_short_end_by_length() -> None:
 )
 def test_usage_is_read(counts: object, usage: Usage | None) -> None:
     assert DIALECT.decode(document(output=[], usage=counts))[0].usage == usage
-    assert DIALECT.decode(streamed(ends("completed", usage=counts)))[0].usage == usage
+    assert (
+        DIALECT.decode(stream_response(status_event("completed", usage=counts)))[0].usage == usage
+    )
 
 
 @pytest.mark.parametrize(
@@ -695,47 +737,54 @@ def test_usage_is_read(counts: object, usage: Usage | None) -> None:
             id="nested",
         ),
         pytest.param(
-            ends("failed", error={"code": "c", "message": "m"}),
+            status_event("failed", error={"code": "c", "message": "m"}),
             Failure("m", code="c"),
-            Finish.ERROR,
+            FinishReason.ERROR,
             id="a response that failed",
         ),
         pytest.param(
             event("error", error={"type": "t", "message": "first"})
-            + ends("failed", error={"message": "second"}),
+            + status_event("failed", error={"message": "second"}),
             Failure("first", "t"),
-            Finish.ERROR,
+            FinishReason.ERROR,
             id="both, of which the first counts",
         ),
     ],
 )
-def test_an_error_in_the_stream_keeps_what_was_said_before(
-    body: bytes, failure: Failure, finish: Finish | None
+def test_an_error_in_the_stream_keeps_the_preceding_content(
+    body: bytes, failure: Failure, finish: FinishReason | None
 ) -> None:
-    (turn,) = DIALECT.decode(streamed(says("Hi") + body))
+    (turn,) = DIALECT.decode(stream_response(text_delta("Hi") + body))
     assert (turn.text, turn.failure, turn.finish) == ("Hi", failure, finish)
 
 
-def test_a_document_of_a_response_that_failed_says_why() -> None:
+def test_a_failed_response_document_has_a_failure() -> None:
     error = {"code": "server_error", "message": "no"}
     (turn,) = DIALECT.decode(document(object="response", status="failed", output=[], error=error))
-    assert (turn.finish, turn.failure) == (Finish.ERROR, Failure("no", code="server_error"))
+    assert (turn.finish, turn.failure) == (FinishReason.ERROR, Failure("no", code="server_error"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}'
-    assert DIALECT.decode(whole(body, 400)) == (Turn((), failure=Failure("m", "t", "c")),)
-    assert DIALECT.decode(whole(b"", 502)) == (Turn((), failure=Failure("HTTP 502 Bad Gateway")),)
+    assert DIALECT.decode(whole_response(body, 400)) == (Turn((), failure=Failure("m", "t", "c")),)
+    assert DIALECT.decode(whole_response(b"", 502)) == (
+        Turn((), failure=Failure("HTTP 502 Bad Gateway")),
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"hello":1}', b"<", b'{"error":null}'])
-def test_what_is_no_response_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole(body)) == DIALECT.decode(streamed(body)) == ()
+def test_other_bodies_have_no_turn(body: bytes) -> None:
+    assert DIALECT.decode(whole_response(body)) == DIALECT.decode(stream_response(body)) == ()
 
 
-def test_an_event_that_cannot_be_read_is_left_out() -> None:
-    body = says("a") + b'data: {"type":"response.outp\n\n' + b"data: \xff\n\n: hi\n\n" + says("b")
-    assert DIALECT.decode(streamed(body))[0].text == "ab"
+def test_an_unparsable_event_is_skipped() -> None:
+    body = (
+        text_delta("a")
+        + b'data: {"type":"response.outp\n\n'
+        + b"data: \xff\n\n: hi\n\n"
+        + text_delta("b")
+    )
+    assert DIALECT.decode(stream_response(body))[0].text == "ab"
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -793,44 +842,49 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=4))
-def test_events_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_events_of_any_shape_decode_to_serialisable_turns(
     events: list[dict[str, Any]],
 ) -> None:
-    answer = streamed(b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in events))
-    assert DIALECT.completeness(answer).reason
-    assert orjson.dumps(DIALECT.decode(answer))
+    response = stream_response(
+        b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in events)
+    )
+    assert DIALECT.completeness(response).reason
+    assert orjson.dumps(DIALECT.decode(response))
 
 
 @given(RESPONSES, st.sampled_from([200, 400]))
-def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+def test_documents_of_any_shape_decode_to_serialisable_turns(
     response: dict[str, Any], status: int
 ) -> None:
-    for answer in (whole(json.dumps(response).encode(), status), streamed(ends("completed"))):
-        assert DIALECT.completeness(answer).reason
-        assert orjson.dumps(DIALECT.decode(answer))
+    for dialect_response in (
+        whole_response(json.dumps(response).encode(), status),
+        stream_response(status_event("completed")),
+    ):
+        assert DIALECT.completeness(dialect_response).reason
+        assert orjson.dumps(DIALECT.decode(dialect_response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
-def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = DialectResponse(head(), name, messages)
-    assert DIALECT.completeness(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
+def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
+    response = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(response).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(status, headers={"content-type": content_type}, content=body)
 
     return openai.OpenAI(
         api_key="none",
         base_url="http://127.0.0.1/v1",
         max_retries=0,
-        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+        http_client=httpx2.Client(transport=httpx2.MockTransport(respond)),
     )
 
 
-def _heard(status: int, body: bytes, *, streams: bool) -> SdkResponse:
-    """The response that the SDK understands; of a stream, the last one that it holds."""
+def _sdk_response(status: int, body: bytes, *, streams: bool) -> SdkResponse:
+    """Return the response that the SDK parses: in a stream, the last one."""
     content_type = "text/event-stream" if streams else "application/json"
     with _client(status, content_type, body) as client:
         if not streams:
@@ -846,26 +900,28 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
     body = DIALECT.error_body(424, "cassette_not_found", "no cassette for this request")
     for streams in (True, False):
         with pytest.raises(openai.APIError, match="no cassette for this request") as raised:
-            _heard(424, body, streams=streams)
+            _sdk_response(424, body, streams=streams)
         assert (raised.value.type, raised.value.code) == ("cassette_not_found",) * 2
 
 
 @pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
-def test_the_sdk_reads_the_golden_streams_alike(body: bytes) -> None:
-    (turn,) = DIALECT.decode(streamed(body))
-    assert _of_turn(turn) == _of_sdk(_heard(200, body, streams=True))
+def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
+    (turn,) = DIALECT.decode(stream_response(body))
+    assert _comparable_turn(turn) == _comparable_sdk_response(
+        _sdk_response(200, body, streams=True)
+    )
 
 
-Said = dict[str, object]
-"""What a turn and the SDK's response can be compared by."""
+ComparableResponse = dict[str, object]
+"""The properties by which a turn is compared with a response of the SDK."""
 
 
-def _of_turn(turn: Turn) -> Said:
+def _comparable_turn(turn: Turn) -> ComparableResponse:
     texts = [part for part in turn.parts if isinstance(part, Text)]
     counts = turn.usage or Usage()
     return {
         "text": turn.text,
-        "thoughts": thoughts(turn),
+        "thoughts": reasoning_text(turn),
         "sealed": [
             part.redacted for part in turn.parts if isinstance(part, Reasoning) and part.redacted
         ],
@@ -882,7 +938,7 @@ def _of_turn(turn: Turn) -> Said:
     }
 
 
-def _of_sdk(response: SdkResponse) -> Said:
+def _comparable_sdk_response(response: SdkResponse) -> ComparableResponse:
     output: list[Any] = list(response.output)
     counts: Any = response.usage
     reasoning = [item for item in output if item.type == "reasoning"]
@@ -916,22 +972,22 @@ def _of_sdk(response: SdkResponse) -> Said:
 
 
 def _calls(output: list[Any]) -> Iterator[tuple[str, str, str]]:
-    for it in output:
-        if it.type == "function_call":
-            yield it.call_id, it.name, it.arguments
-        elif it.type == "custom_tool_call":
-            yield it.call_id, it.name, it.input
-        elif it.type == "mcp_call":
-            yield it.id, it.name, it.arguments
+    for item in output:
+        if item.type == "function_call":
+            yield item.call_id, item.name, item.arguments
+        elif item.type == "custom_tool_call":
+            yield item.call_id, item.name, item.input
+        elif item.type == "mcp_call":
+            yield item.id, item.name, item.arguments
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
-FAILED = "d9347beed9e0ecaf"
-"""The one real stream that ends in an error; the SDK raises it."""
+FAILED_STREAM_ROW = "d9347beed9e0ecaf"
+"""The only recorded stream that ends in an error, which the SDK raises."""
 
-XAI = "03354a21a50d6ac8"
-"""xAI's error, a string, which the SDK does not print."""
+XAI_ERROR_ROW = "03354a21a50d6ac8"
+"""An error of xAI: a string, which the SDK does not print."""
 
 
 def _rows() -> list[corpus.Row]:
@@ -939,7 +995,7 @@ def _rows() -> list[corpus.Row]:
 
 
 def _response(row: corpus.Row) -> DialectResponse:
-    """The row as a response; lines of payload as the events that they were."""
+    """Return the row as a response; payload lines are framed as events again."""
     if row.fidelity != "payload-lines":
         name = DIALECT.codec(row.request, row.head)
         return DialectResponse(row.head, name, framing.split_messages(name, row.body))
@@ -949,29 +1005,29 @@ def _response(row: corpus.Row) -> DialectResponse:
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_claimed_decoded_and_whole() -> None:
+def test_every_recorded_response_is_matched_and_complete() -> None:
     rows = _rows()
     assert (len(rows), sum(row.fidelity == "exact" for row in rows)) == (224, 162)
     for row in rows:
         assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        answer = _response(row)
-        assert answer.codec == ("whole" if row.wire.endswith(".json") else "sse"), row.id
-        assert DIALECT.completeness(answer).is_complete, row.id
+        response = _response(row)
+        assert response.codec == ("whole" if row.wire.endswith(".json") else "sse"), row.id
+        assert DIALECT.completeness(response).is_complete, row.id
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_the_sdk_reads_every_real_answer_alike() -> None:
+def test_the_sdk_decodes_every_recorded_response_identically() -> None:
     compared = 0
     for row in _rows():
-        answer = _response(row)
-        (turn,) = DIALECT.decode(answer)
-        if row.status != 200 or row.id == FAILED:
+        response = _response(row)
+        (turn,) = DIALECT.decode(response)
+        if row.status != 200 or row.id == FAILED_STREAM_ROW:
             _compare_failure(row, turn)
             continue
-        streams = answer.codec == "sse"
-        theirs = _heard(row.status, b"".join(answer.messages), streams=streams)
-        assert _of_turn(turn) == _of_sdk(theirs), row.id
+        streams = response.codec == "sse"
+        sdk_response = _sdk_response(row.status, b"".join(response.messages), streams=streams)
+        assert _comparable_turn(turn) == _comparable_sdk_response(sdk_response), row.id
         compared += 1
     assert compared == 206
 
@@ -980,11 +1036,11 @@ def _compare_failure(row: corpus.Row, turn: Turn) -> None:
     assert turn.failure is not None
     body = b"".join(_response(row).messages)
     with pytest.raises(openai.APIError) as raised:
-        _heard(row.status, body, streams=row.id == FAILED)
-    assert row.id == XAI or turn.failure.message in str(raised.value), row.id
+        _sdk_response(row.status, body, streams=row.id == FAILED_STREAM_ROW)
+    assert row.id == XAI_ERROR_ROW or turn.failure.message in str(raised.value), row.id
 
 
-KNOWN = frozenset(
+DECODED_EVENTS = frozenset(
     """response.created response.queued response.in_progress response.completed response.failed
     response.output_item.added response.output_item.done
     response.output_text.delta response.output_text.done response.output_text.annotation.added
@@ -998,54 +1054,56 @@ KNOWN = frozenset(
     response.shell_call_output_content.done
     response.image_generation_call.partial_image error""".split()  # noqa: SIM905 # readable
 )
-"""Events that are read."""
+"""Events that are decoded."""
 
-SAID_ELSEWHERE = frozenset(
+EVENTS_WITHOUT_CONTENT = frozenset(
     """keepalive response.content_part.added response.content_part.done
     response.reasoning_part.added response.reasoning_part.done
     response.reasoning_summary_part.added response.reasoning_summary_part.done
     response.shell_call_command.added""".split()  # noqa: SIM905 # readable
 )
-"""Events without content, or whose content stands in the events beside them."""
+"""Events without content, or whose content is repeated in other events."""
 
-UNREAD = {"response.shell_call_output_content.delta": 1}
-"""Lost only from a stream that is cut before its `.done`: the delta is no text, but an object."""
+UNDECODED_EVENTS = {"response.shell_call_output_content.delta": 1}
+"""Lost only if a stream is cut before its `.done` event: the delta is an object, not text."""
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_event_is_understood() -> None:
-    unread: dict[str, int] = {}
+def test_every_recorded_event_is_known() -> None:
+    undecoded: dict[str, int] = {}
     for row in _rows():
-        answer = _response(row)
-        for it in answer.messages if answer.codec == "sse" else ():
-            kind = _kind(it)
+        response = _response(row)
+        for sse_event in response.messages if response.codec == "sse" else ():
+            kind = _event_type(sse_event)
             progress = kind.rpartition(".")[0].endswith(("_call", "_list_tools"))
-            if not (kind in KNOWN | SAID_ELSEWHERE or progress):
-                unread[kind] = unread.get(kind, 0) + 1
-    assert unread == UNREAD
+            if not (kind in DECODED_EVENTS | EVENTS_WITHOUT_CONTENT or progress):
+                undecoded[kind] = undecoded.get(kind, 0) + 1
+    assert undecoded == UNDECODED_EVENTS
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_item_says_something_but_for_messages_of_empty_texts() -> None:
-    silent = []
-    seen = 0
+def test_every_recorded_item_has_parts_except_empty_messages() -> None:
+    empty_items = []
+    item_count = 0
     for row in _rows():
-        answer = _response(row)
-        if row.status != 200 or row.id == FAILED:
+        response = _response(row)
+        if row.status != 200 or row.id == FAILED_STREAM_ROW:
             continue
-        for it in _heard(200, b"".join(answer.messages), streams=answer.codec == "sse").output:
-            seen += 1
-            item: Any = it.to_dict(mode="json")
+        for output_item in _sdk_response(
+            200, b"".join(response.messages), streams=response.codec == "sse"
+        ).output:
+            item_count += 1
+            item: Any = output_item.to_dict(mode="json")
             if not list(output_item_decoder.decode_item(item)):
-                silent.append((it.type, [block["text"] for block in item["content"]]))
-    assert seen == 386
-    assert silent == [("message", [""])] * len(silent)
+                empty_items.append((output_item.type, [block["text"] for block in item["content"]]))
+    assert item_count == 386
+    assert empty_items == [("message", [""])] * len(empty_items)
 
 
-def _kind(message: bytes) -> str:
-    """The type of an event; `keepalive` for comments and `[DONE]`, which have none."""
+def _event_type(message: bytes) -> str:
+    """Return the type of an event; `keepalive` for comments and `[DONE]`, which have none."""
     data = next(
         (splitline for splitline in message.splitlines() if splitline.startswith(b"data: {")), None
     )

@@ -1,4 +1,4 @@
-"""How two recorded exchanges are told apart, and what of it counts."""
+"""Comparing two recorded exchanges: which differences are found, and which are significant."""
 
 from __future__ import annotations
 
@@ -9,64 +9,79 @@ import orjson
 import pytest
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.diff.exchanges import ExchangeComparison, Manner, compare_exchanges
+from llm_proxy.diff.exchanges import ExchangeComparison, Strictness, compare_exchanges
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library.library import Library
-from raw_http import post
-from stored_cassettes import DONE, STREAM, Answer, chat, event, put, says
+from raw_http import build_http_request
+from stored_cassettes import (
+    DONE_EVENT,
+    SSE_HEAD,
+    StoredResponse,
+    chat_event,
+    raw_chat_request,
+    text_response,
+    write_cassettes,
+)
 
 JSON = (("Content-Type", "application/json"),)
 
 
-def recorded(folder: Path, *answers: Answer, request: bytes = chat()) -> list[Cassette]:
+def record_cassettes(
+    folder: Path, *responses: StoredResponse, request: bytes = raw_chat_request()
+) -> list[Cassette]:
     library = Library(folder)
-    return [library.load_cassette(path) for path in put(folder, request, *answers)]
+    return [library.load_cassette(path) for path in write_cassettes(folder, request, *responses)]
 
 
 def chunk(**delta: Any) -> bytes:
     return b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": delta}]}) + b"\n\n"
 
 
-def stream(*events: bytes, **more: Any) -> Answer:
-    return Answer(tuple((float(it), data) for it, data in enumerate((*events, DONE), 1)), **more)
+def stream_response(*events: bytes, **more: Any) -> StoredResponse:
+    return StoredResponse(
+        tuple((float(at_ms), data) for at_ms, data in enumerate((*events, DONE_EVENT), 1)), **more
+    )
 
 
-def whole(status: int = 200, **body: Any) -> Answer:
+def document_response(status: int = 200, **body: Any) -> StoredResponse:
     data = orjson.dumps(body)
-    return Answer(((1.0, data),), head=ResponseHead(status, "", JSON, "length", len(data)))
+    return StoredResponse(((1.0, data),), head=ResponseHead(status, "", JSON, "length", len(data)))
 
 
-def counting(found: ExchangeComparison) -> list[tuple[str, str, str, str]]:
+def significant_differences(comparison: ExchangeComparison) -> list[tuple[str, str, str, str]]:
     return [
-        (difference.kind.value, difference.path, difference.one, difference.other)
-        for difference in found.differences
+        (difference.kind.value, difference.path, difference.first_value, difference.second_value)
+        for difference in comparison.differences
         if difference.is_significant
     ]
 
 
-def shown(found: ExchangeComparison) -> set[tuple[str, str]]:
+def insignificant_differences(comparison: ExchangeComparison) -> set[tuple[str, str]]:
     return {
         (difference.kind.value, difference.path)
-        for difference in found.differences
+        for difference in comparison.differences
         if not difference.is_significant
     }
 
 
 def test_a_cassette_is_the_same_as_itself(tmp_path: Path) -> None:
-    [one] = recorded(tmp_path, says("Hello"))
+    [one] = record_cassettes(tmp_path, text_response("Hello"))
 
     assert compare_exchanges(one, one) == ExchangeComparison(one.file, one.file, "exact", ())
 
 
-def test_times_are_told_and_do_not_count(tmp_path: Path) -> None:
-    one, other = recorded(tmp_path, says("a", "b", gap=10), says("a", "b", gap=20))
+def test_timing_differences_are_insignificant(tmp_path: Path) -> None:
+    one, other = record_cassettes(
+        tmp_path, text_response("a", "b", gap=10), text_response("a", "b", gap=20)
+    )
 
-    found = compare_exchanges(one, other)
+    comparison = compare_exchanges(one, other)
 
-    assert found.is_same
+    assert comparison.is_same
     assert [
-        (difference.path, difference.one, difference.other) for difference in found.differences
+        (difference.path, difference.first_value, difference.second_value)
+        for difference in comparison.differences
     ] == [
         ("first byte", "10 ms", "20 ms"),
         ("longest gap", "10 ms", "20 ms"),
@@ -74,50 +89,62 @@ def test_times_are_told_and_do_not_count(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_asked_is_told_apart_by_its_paths(tmp_path: Path) -> None:
-    [one] = recorded(tmp_path, says("Hello"))
-    [other] = recorded(tmp_path, says("Hello"), request=chat("bye", path="/@b/v1/chat/completions"))
+def test_request_differences_have_json_paths(tmp_path: Path) -> None:
+    [one] = record_cassettes(tmp_path, text_response("Hello"))
+    [other] = record_cassettes(
+        tmp_path,
+        text_response("Hello"),
+        request=raw_chat_request("bye", path="/@b/v1/chat/completions"),
+    )
 
-    assert counting(compare_exchanges(one, other)) == [
+    assert significant_differences(compare_exchanges(one, other)) == [
         ("asked", "$.messages[0].content", '"hi"', '"bye"'),
     ]
 
 
-def test_rules_overlook_what_they_name(tmp_path: Path) -> None:
-    [one] = recorded(tmp_path, says("Hello"))
-    [other] = recorded(tmp_path, says("Hello"), request=chat("bye"))
+def test_ignore_rules_exclude_their_paths(tmp_path: Path) -> None:
+    [one] = record_cassettes(tmp_path, text_response("Hello"))
+    [other] = record_cassettes(tmp_path, text_response("Hello"), request=raw_chat_request("bye"))
 
     rules = parse_rules(["ignore=$.messages[0].content"])
 
     assert compare_exchanges(one, other, "exact", rules).is_same
 
 
-def test_another_text_is_told_with_its_bytes(tmp_path: Path) -> None:
-    one, other = recorded(tmp_path, stream(event("One day")), stream(event("One night")))
+def test_a_text_difference_is_reported_with_its_bytes(tmp_path: Path) -> None:
+    one, other = record_cassettes(
+        tmp_path, stream_response(chat_event("One day")), stream_response(chat_event("One night"))
+    )
 
-    [text, size, digest, place] = counting(compare_exchanges(one, other))
+    [text, size, digest, byte_difference] = significant_differences(compare_exchanges(one, other))
 
     assert text == ("said", "turns[0].parts[0].text", "One day", "One night")
-    assert size == ("bytes", "size", str(one.end.size), str(other.end.size))
+    assert size == ("bytes", "size", str(one.end.size_bytes), str(other.end.size_bytes))
     assert digest == ("bytes", "sha256", one.end.sha256, other.end.sha256)
-    kind, where, before, after = place
+    kind, where, before, after = byte_difference
     assert (kind, where) == ("bytes", f"from byte {one.body.index(b'day')}")
     assert before == 'message 1: data: {"choices":[{"index":0,"delta":{"content":"One day"}}]}'
     assert after.endswith('"One night"}}]}')
 
 
 CALL: Any = {"index": 0, "id": "call_1", "function": {"name": "weather", "arguments": '{"a": 1}'}}
-OTHER: Any = {"index": 0, "id": "call_2", "function": {"name": "time", "arguments": '{"a":2}'}}
+OTHER_CALL: Any = {"index": 0, "id": "call_2", "function": {"name": "time", "arguments": '{"a":2}'}}
 
 
-def test_a_call_is_told_by_its_tool_its_id_and_each_argument(tmp_path: Path) -> None:
-    one, other = recorded(
-        tmp_path, stream(chunk(tool_calls=[CALL])), stream(chunk(tool_calls=[OTHER]))
+def test_a_call_difference_lists_tool_id_and_arguments(tmp_path: Path) -> None:
+    one, other = record_cassettes(
+        tmp_path,
+        stream_response(chunk(tool_calls=[CALL])),
+        stream_response(chunk(tool_calls=[OTHER_CALL])),
     )
 
-    said = [item for item in counting(compare_exchanges(one, other)) if item[0] != "bytes"]
+    differences = [
+        item
+        for item in significant_differences(compare_exchanges(one, other))
+        if item[0] != "bytes"
+    ]
 
-    assert said == [
+    assert differences == [
         ("tools", "turns[0].tools", "weather", "time"),
         ("id", "turns[0].parts[0].id", "call_1", "call_2"),
         ("said", "turns[0].parts[0].name", "weather", "time"),
@@ -125,34 +152,42 @@ def test_a_call_is_told_by_its_tool_its_id_and_each_argument(tmp_path: Path) -> 
     ]
 
 
-def test_an_ending_that_is_another_counts_in_any_manner_but_that_of_shapes(tmp_path: Path) -> None:
-    one, other = recorded(tmp_path, says("a"), Answer(((0.0, event("a")), (0.0, DONE)), Ending.RST))
+def test_a_different_ending_is_significant_except_for_shape(tmp_path: Path) -> None:
+    one, other = record_cassettes(
+        tmp_path,
+        text_response("a"),
+        StoredResponse(((0.0, chat_event("a")), (0.0, DONE_EVENT)), Ending.RST),
+    )
 
     assert not compare_exchanges(one, other, "exact").is_same
     assert not compare_exchanges(one, other, "live").is_same
     assert compare_exchanges(one, other, "shape").is_same
 
 
-def test_headers_of_the_moment_do_not_count(tmp_path: Path) -> None:
-    def answer(left: str, version: str) -> Answer:
-        fields = (("X-RateLimit-Remaining-Requests", left), ("OpenAI-Version", version))
-        return stream(
-            event("a"), head=ResponseHead(200, "OK", (*STREAM.headers, *fields), "chunked")
+def test_volatile_headers_are_insignificant(tmp_path: Path) -> None:
+    def make_response(remaining: str, version: str) -> StoredResponse:
+        fields = (("X-RateLimit-Remaining-Requests", remaining), ("OpenAI-Version", version))
+        return stream_response(
+            chat_event("a"), head=ResponseHead(200, "OK", (*SSE_HEAD.headers, *fields), "chunked")
         )
 
-    one, other = recorded(tmp_path, answer("59", "2020"), answer("58", "2021"))
-    found = compare_exchanges(one, other)
+    one, other = record_cassettes(
+        tmp_path, make_response("59", "2020"), make_response("58", "2021")
+    )
+    comparison = compare_exchanges(one, other)
 
-    assert counting(found) == [("header", "openai-version", "2020", "2021")]
-    assert shown(found) == {("moment", "x-ratelimit-remaining-requests")}
+    assert significant_differences(comparison) == [("header", "openai-version", "2020", "2021")]
+    assert insignificant_differences(comparison) == {("moment", "x-ratelimit-remaining-requests")}
 
 
-def test_all_of_a_head_but_its_order_counts(tmp_path: Path) -> None:
-    """Two answers that a client could tell apart are not the same."""
-    head = ResponseHead(200, "", (*STREAM.headers, ("X-Empty", "")), "close")
-    one, other = recorded(tmp_path, stream(event("a")), stream(event("a"), head=head))
+def test_everything_in_a_head_but_its_order_is_significant(tmp_path: Path) -> None:
+    """Responses that a client can distinguish are not the same."""
+    head = ResponseHead(200, "", (*SSE_HEAD.headers, ("X-Empty", "")), "close")
+    one, other = record_cassettes(
+        tmp_path, stream_response(chat_event("a")), stream_response(chat_event("a"), head=head)
+    )
 
-    assert counting(compare_exchanges(one, other)) == [
+    assert significant_differences(compare_exchanges(one, other)) == [
         ("header", "status", "200 OK", "200"),
         ("header", "framing", "chunked", "close"),
         ("header", "x-empty", "", '""'),
@@ -161,9 +196,9 @@ def test_all_of_a_head_but_its_order_counts(tmp_path: Path) -> None:
 
 
 class TestLive:
-    def test_what_no_two_answers_share_does_not_count(self, tmp_path: Path) -> None:
-        def answer(text: str, tokens: int) -> Answer:
-            return whole(
+    def test_ids_times_and_texts_are_insignificant(self, tmp_path: Path) -> None:
+        def make_response(text: str, tokens: int) -> StoredResponse:
+            return document_response(
                 id=f"chatcmpl-{tokens}",
                 created=tokens,
                 model="m-1",
@@ -171,88 +206,107 @@ class TestLive:
                 usage={"prompt_tokens": 1, "completion_tokens": tokens, "total_tokens": 1 + tokens},
             )
 
-        one, other = recorded(tmp_path, answer("Hello", 2), answer("Good day", 3))
-        found = compare_exchanges(one, other, "live")
+        one, other = record_cassettes(
+            tmp_path, make_response("Hello", 2), make_response("Good day", 3)
+        )
+        comparison = compare_exchanges(one, other, "live")
 
-        assert counting(found) == []
-        assert {("id", "turns[0].id"), ("said", "turns[0].parts[0].text")} <= shown(found)
-        assert ("usage", "turns[0].usage.output") in shown(found)
+        assert significant_differences(comparison) == []
+        assert {
+            ("id", "turns[0].id"),
+            ("said", "turns[0].parts[0].text"),
+        } <= insignificant_differences(comparison)
+        assert ("usage", "turns[0].usage.output") in insignificant_differences(comparison)
 
-    def test_what_a_client_could_stumble_over_does(self, tmp_path: Path) -> None:
-        one, other = recorded(
+    def test_structural_differences_are_significant(self, tmp_path: Path) -> None:
+        one, other = record_cassettes(
             tmp_path,
-            stream(
+            stream_response(
                 chunk(content="a"), b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'
             ),
-            stream(chunk(content="a", note="b"), chunk(tool_calls=[CALL])),
+            stream_response(chunk(content="a", note="b"), chunk(tool_calls=[CALL])),
         )
 
-        found = compare_exchanges(one, other, "live")
+        comparison = compare_exchanges(one, other, "live")
 
-        assert ("finish", "turns[0].finish", "stop", "") in counting(found)
-        assert ("tools", "turns[0].tools", "", "weather") in counting(found)
-        assert ("shape", "body $.choices[*].delta.note", "", "text") in counting(found)
-        assert ("shape", "body $.choices[*].finish_reason", "text", "") in counting(found)
+        assert ("finish", "turns[0].finish", "stop", "") in significant_differences(comparison)
+        assert ("tools", "turns[0].tools", "", "weather") in significant_differences(comparison)
+        assert ("shape", "body $.choices[*].delta.note", "", "text") in significant_differences(
+            comparison
+        )
+        assert ("shape", "body $.choices[*].finish_reason", "text", "") in significant_differences(
+            comparison
+        )
 
 
 class TestShape:
     @pytest.mark.parametrize(
-        ("one", "other", "differs"),
+        ("one", "other", "expected"),
         [
-            (whole(a=1), whole(a=2.5), []),
-            (whole(a=[1]), whole(a=[1, 2]), []),
-            (whole(a=1), whole(a="1"), [("shape", "body $.a", "number", "text")]),
-            (whole(a=None), whole(), [("shape", "body $.a", "null", "")]),
-            (whole(arguments={"a": 1}), whole(arguments={"b": "c"}), []),
-            (whole(), whole(429), [("status", "status", "200", "429")]),
+            (document_response(a=1), document_response(a=2.5), []),
+            (document_response(a=[1]), document_response(a=[1, 2]), []),
             (
-                whole(type="x"),
-                whole(type="y"),
+                document_response(a=1),
+                document_response(a="1"),
+                [("shape", "body $.a", "number", "text")],
+            ),
+            (document_response(a=None), document_response(), [("shape", "body $.a", "null", "")]),
+            (document_response(arguments={"a": 1}), document_response(arguments={"b": "c"}), []),
+            (document_response(), document_response(429), [("status", "status", "200", "429")]),
+            (
+                document_response(type="x"),
+                document_response(type="y"),
                 [
                     ("shape", "x", "event x", "no such event"),
                     ("shape", "y", "no such event", "event y"),
                 ],
             ),
             (
-                stream(b'data: {"type":"a"}\n\n', b'data: {"type":"b"}\n\n'),
-                stream(b'data: {"type":"b"}\n\n', b'data: {"type":"a"}\n\n'),
+                stream_response(b'data: {"type":"a"}\n\n', b'data: {"type":"b"}\n\n'),
+                stream_response(b'data: {"type":"b"}\n\n', b'data: {"type":"a"}\n\n'),
                 [("shape", "order of events", "a, b, [DONE]", "b, a, [DONE]")],
             ),
-            (stream(b"event: ping\ndata: {}\n\n"), stream(b": comment\n\n"), []),
-            (stream(b"data: {\n\n"), stream(b"data: x\n\n"), []),
+            (stream_response(b"event: ping\ndata: {}\n\n"), stream_response(b": comment\n\n"), []),
+            (stream_response(b"data: {\n\n"), stream_response(b"data: x\n\n"), []),
         ],
     )
     def test_types_count_and_values_do_not(
-        self, tmp_path: Path, one: Answer, other: Answer, differs: list[tuple[str, ...]]
+        self,
+        tmp_path: Path,
+        one: StoredResponse,
+        other: StoredResponse,
+        expected: list[tuple[str, ...]],
     ) -> None:
-        first, second = recorded(tmp_path, one, other)
+        first, second = record_cassettes(tmp_path, one, other)
 
-        assert counting(compare_exchanges(first, second, "shape")) == differs
+        assert significant_differences(compare_exchanges(first, second, "shape")) == expected
 
     def test_a_stream_and_a_document_differ_in_framing_and_content_type(
         self, tmp_path: Path
     ) -> None:
-        first, second = recorded(tmp_path, stream(chunk(content="a")), whole(a=1))
+        first, second = record_cassettes(
+            tmp_path, stream_response(chunk(content="a")), document_response(a=1)
+        )
 
-        found = counting(compare_exchanges(first, second, "shape"))
+        differences = significant_differences(compare_exchanges(first, second, "shape"))
 
-        assert found[:2] == [
+        assert differences[:2] == [
             ("shape", "content-type", "text/event-stream", "application/json"),
             ("shape", "framing", "sse", "whole"),
         ]
 
 
-@pytest.mark.parametrize("manner", ["exact", "live", "shape"])
-def test_bytes_of_any_kind_are_compared(tmp_path: Path, manner: Manner) -> None:
-    request = post("/v1/other", b"\xff\x00")
+@pytest.mark.parametrize("strictness", ["exact", "live", "shape"])
+def test_bytes_of_any_kind_are_compared(tmp_path: Path, strictness: Strictness) -> None:
+    request = build_http_request("/v1/other", b"\xff\x00")
     head = ResponseHead(200, "OK", (), "close")
-    one, other = recorded(
+    one, other = record_cassettes(
         tmp_path,
-        Answer(((1.0, b"\xff\xfe"),), head=head),
-        Answer(((1.0, b"\xff\xfd"),), head=head),
+        StoredResponse(((1.0, b"\xff\xfe"),), head=head),
+        StoredResponse(((1.0, b"\xff\xfd"),), head=head),
         request=request,
     )
 
-    found = compare_exchanges(one, other, manner)
+    comparison = compare_exchanges(one, other, strictness)
 
-    assert found.is_same is (manner != "exact")
+    assert comparison.is_same is (strictness != "exact")

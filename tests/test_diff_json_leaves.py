@@ -1,4 +1,4 @@
-"""The values of a request under their paths: every path can be ignored, and images are short."""
+"""JSON leaves of a request by path: each path works as an ignore rule; base64 is shortened."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import json_leaves, path_step
+from llm_proxy.diff.json_leaves import json_leaves, json_path_step
 from llm_proxy.matching import key_document
 from llm_proxy.matching.grammar import parse_rule
 
 IMAGE = base64.b64encode(random.Random(7).randbytes(3000)).decode()
-TOLD = "base64 of 3000 bytes, sha256 "
+SUMMARY_PREFIX = "base64 of 3000 bytes, sha256 "
 
 
-def of(body: Any) -> dict[str, str]:
-    """The leaves of a JSON body alone."""
+def body_leaves(body: Any) -> dict[str, str]:
+    """Return the leaves of a JSON body only."""
     request = StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
     flat = json_leaves(key_document("openai", request))
     return {path: value for path, value in flat.items() if path.startswith("$")}
 
 
-def said(text: str) -> str:
-    return str(json.loads(of({"a": text})["$.a"]))
+def leaf_text(text: str) -> str:
+    return str(json.loads(body_leaves({"a": text})["$.a"]))
 
 
 @pytest.mark.parametrize(
-    ("around", "left"),
+    ("template", "expected_template"),
     [
         ("{}", "{}"),
         ("data:image/png;base64,{}", "{}"),
@@ -41,25 +41,25 @@ def said(text: str) -> str:
         ('{{"image": "{}"}}', '{{"image": "{}"}}'),
     ],
 )
-def test_large_base64_is_told_by_its_hash(around: str, left: str) -> None:
-    shown = said(around.format(IMAGE))
-    before, _, behind = left.format(TOLD).partition(TOLD)
+def test_large_base64_is_summarised_by_its_hash(template: str, expected_template: str) -> None:
+    summary = leaf_text(template.format(IMAGE))
+    prefix, _, suffix = expected_template.format(SUMMARY_PREFIX).partition(SUMMARY_PREFIX)
 
-    assert shown.startswith(before + TOLD)
-    assert shown.endswith(behind)
-    assert len(shown) == len(before + TOLD + behind) + 16
-    assert said(around.format(IMAGE)) != said(around.format(IMAGE[::-1]))
+    assert summary.startswith(prefix + SUMMARY_PREFIX)
+    assert summary.endswith(suffix)
+    assert len(summary) == len(prefix + SUMMARY_PREFIX + suffix) + 16
+    assert leaf_text(template.format(IMAGE)) != leaf_text(template.format(IMAGE[::-1]))
 
 
 @pytest.mark.parametrize(
     "text", ["a" * 1000, "word " * 200, "0123456789" * 100, "ABC" * 200, IMAGE[:255]]
 )
-def test_what_is_no_large_base64_is_told_as_it_is(text: str) -> None:
-    assert said(text) == text
+def test_other_text_is_kept(text: str) -> None:
+    assert leaf_text(text) == text
 
 
 @pytest.mark.parametrize(
-    ("name", "spelled"),
+    ("name", "expected"),
     [
         ("a", ".a"),
         ("a_1", ".a_1"),
@@ -73,11 +73,11 @@ def test_what_is_no_large_base64_is_told_as_it_is(text: str) -> None:
         ("a\nb\\c", r"['a\nb\\c']"),
     ],
 )
-def test_the_name_of_a_member_is_a_step_of_a_path(name: str, spelled: str) -> None:
-    assert path_step(name) == spelled
+def test_the_name_of_a_member_is_a_step_of_a_path(name: str, expected: str) -> None:
+    assert json_path_step(name) == expected
 
 
-LETTERS = st.characters(exclude_categories=("Cs", "Cc"))  # escaped, python-jsonpath refuses these
+LETTERS = st.characters(exclude_categories=("Cs", "Cc"))  # python-jsonpath rejects these escaped
 names = st.sampled_from(["a", "b c", "it's", 'say "hi"', "x\\y", "\n", "ä", ""]) | st.text(
     LETTERS, max_size=4
 )
@@ -94,7 +94,7 @@ def test_the_path_of_every_value_is_a_rule_that_ignores_it_and_nothing_else(
 ) -> None:
     request = StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
     document = key_document("openai", request)
-    before = {path: it for path, it in json_leaves(document).items() if path.startswith("$")}
+    before = {path: value for path, value in json_leaves(document).items() if path.startswith("$")}
 
     for path, value in before.items():
         after = json_leaves(parse_rule(f"ignore={path}").apply(document).document)

@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.diff.word_diff import ROOM, WordChange, word_changes, word_diff
+from llm_proxy.diff.word_diff import DEFAULT_MAX_CHARS, WordChange, word_changes, word_diff
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
 
 
-def sides(found: tuple[WordChange, ...]) -> tuple[str, str]:
-    """The two texts that a diff was made of."""
+def both_texts(changes: tuple[WordChange, ...]) -> tuple[str, str]:
+    """Return the old and the new text of a diff."""
     return (
-        "".join(item.text for item in found if item.kind != "new"),
-        "".join(item.text for item in found if item.kind != "old"),
+        "".join(item.text for item in changes if item.kind != "new"),
+        "".join(item.text for item in changes if item.kind != "old"),
     )
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         ("the red car", "the green car", "the [-red-] {+green+} car"),
         ("the red big car", "the green small car", "the [-red big-] {+green small+} car"),
@@ -35,11 +35,11 @@ def sides(found: tuple[WordChange, ...]) -> tuple[str, str]:
         ("the same", "the same", ""),
     ],
 )
-def test_only_the_words_that_differ_are_marked(old: str, new: str, said: str) -> None:
-    assert word_diff(old, new) == said
+def test_only_the_words_that_differ_are_marked(old: str, new: str, expected: str) -> None:
+    assert word_diff(old, new) == expected
 
 
-def test_what_is_far_from_a_change_is_left_out() -> None:
+def test_text_far_from_a_change_is_elided() -> None:
     old = (
         PROSE * 3
         + "Today is Monday. The folder is asked where it can. Now /home/a is yours.\n"
@@ -58,56 +58,56 @@ def test_long_words_are_cut_to_where_they_differ() -> None:
     )
 
 
-def test_what_has_no_room_is_counted() -> None:
+def test_changes_beyond_the_limit_are_counted() -> None:
     old = [
         f"Item {n} costs {n} euros and is sold in the shop around the corner.\n" for n in range(9)
     ]
     new = [line.replace("euros", "dollars") for line in old]
 
-    said = word_diff("".join(old), "".join(new), max_chars=150)
+    diff = word_diff("".join(old), "".join(new), max_chars=150)
 
-    assert said.count("[-euros-] {+dollars+}") == 3
-    assert said.endswith("(and 6 more)")
+    assert diff.count("[-euros-] {+dollars+}") == 3
+    assert diff.endswith("(and 6 more)")
 
 
 @given(st.text("ab. \n天é", max_size=60), st.text("ab. \n天é", max_size=60))
 def test_a_diff_holds_both_texts_whole(old: str, new: str) -> None:
-    found = word_changes(old, new)
+    changes = word_changes(old, new)
 
-    assert sides(found) == (old, new)
-    assert all(item.text for item in found)
-    assert (old == new) is all(item.kind == "same" for item in found)
+    assert both_texts(changes) == (old, new)
+    assert all(item.text for item in changes)
+    assert (old == new) is all(item.kind == "same" for item in changes)
 
 
 @pytest.mark.parametrize(
-    ("alphabet", "between", "length"),
+    ("alphabet", "separators", "length"),
     [("ab", " ", 400), ("ab", ".\n", 990), ("abcdef", ". ", 50_000), ("ab", " ,", 500_000)],
 )
-def test_texts_that_are_hard_to_compare_are_compared_soon(
-    alphabet: str, between: str, length: int
+def test_pathological_texts_are_compared_quickly(
+    alphabet: str, separators: str, length: int
 ) -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     old, new = (
-        "".join(chance.choice(alphabet) + chance.choice(between) for _ in range(length))
+        "".join(rng.choice(alphabet) + rng.choice(separators) for _ in range(length))
         for _ in range(2)
     )
 
     begin = time.process_time()
-    found = word_changes(old, new)
-    said = word_diff(old, new)
+    changes = word_changes(old, new)
+    diff = word_diff(old, new)
 
     assert time.process_time() - begin < 1
-    assert sides(found) == (old, new)
-    assert len(said) < 2 * ROOM
+    assert both_texts(changes) == (old, new)
+    assert len(diff) < 2 * DEFAULT_MAX_CHARS
 
 
-def test_a_word_of_megabytes_is_compared_soon() -> None:
-    """Such as an image's base64, whose last characters differ."""
+def test_a_word_of_megabytes_is_compared_quickly() -> None:
+    """For example the base64 of an image whose last characters differ."""
     old, new = (f"see {'a' * 1_000_000}{end}" for end in "bc")
 
     begin = time.process_time()
-    said = word_diff(old, new)
+    diff = word_diff(old, new)
 
     assert time.process_time() - begin < 1
-    assert said == f"see [-…{'a' * 20}b-] {{+…{'a' * 20}c+}}"
-    assert sides(word_changes(old, new)) == (old, new)
+    assert diff == f"see [-…{'a' * 20}b-] {{+…{'a' * 20}c+}}"
+    assert both_texts(word_changes(old, new)) == (old, new)

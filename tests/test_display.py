@@ -1,4 +1,4 @@
-"""Text from anywhere, made fit for a terminal."""
+"""Making untrusted text safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ HOSTILE = st.text(
         st.sampled_from("aé漢😀\n\t\x1b\x9b\u202e"),
     )
 )
-OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal obeys, or what turns the direction of writing around."""
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Terminal control characters and bidirectional text controls."""
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("plain", "plain"),
         ("Grüße 漢字 😀", "Grüße 漢字 😀"),
@@ -37,8 +37,8 @@ OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
     ],
     ids=["plain", "letters", "lf", "crlf and tab", "title", "c1", "bidi", "tag", "joined emoji"],
 )
-def test_one_line_shows_every_control_character_as_text(text: str, shown: str) -> None:
-    assert display.escape_line(text) == shown
+def test_one_line_shows_every_control_character_as_text(text: str, expected: str) -> None:
+    assert display.escape_line(text) == expected
 
 
 def test_a_block_keeps_its_lines_and_tabs() -> None:
@@ -46,20 +46,23 @@ def test_a_block_keeps_its_lines_and_tabs() -> None:
 
 
 @given(HOSTILE)
-def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
-    assert OBEYED.search(display.escape_line(text)) is None
-    assert OBEYED.search(display.escape_block(text).replace("\n", "").replace("\t", "")) is None
+def test_no_control_character_is_left(text: str) -> None:
+    assert CONTROL_CHARACTERS.search(display.escape_line(text)) is None
+    assert (
+        CONTROL_CHARACTERS.search(display.escape_block(text).replace("\n", "").replace("\t", ""))
+        is None
+    )
 
 
 @given(HOSTILE)
 def test_json_keeps_its_meaning_and_holds_no_raw_control_character(text: str) -> None:
     document = display.escape_json(json.dumps({"text": text}, ensure_ascii=False))
-    assert OBEYED.search(document) is None
+    assert CONTROL_CHARACTERS.search(document) is None
     assert json.loads(document) == {"text": text}
 
 
 @pytest.mark.parametrize(
-    ("text", "width", "shown"),
+    ("text", "width", "expected"),
     [
         ("abc", 3, "abc"),
         ("abcd", 3, "ab…"),
@@ -70,24 +73,24 @@ def test_json_keeps_its_meaning_and_holds_no_raw_control_character(text: str) ->
     ],
     ids=["fits", "too long", "wide fits", "wide too long", "combining", "empty"],
 )
-def test_a_line_is_cut_by_the_columns_it_takes(text: str, width: int, shown: str) -> None:
-    assert display.truncate(text, width) == shown
+def test_a_line_is_cut_by_the_columns_it_takes(text: str, width: int, expected: str) -> None:
+    assert display.truncate_to_width(text, width) == expected
 
 
 @given(st.text(), st.integers(1, 40))
 def test_a_cut_line_never_takes_more_columns_than_it_may(text: str, width: int) -> None:
-    assert display.terminal_width(display.truncate(text, width)) <= width
+    assert display.terminal_width(display.truncate_to_width(text, width)) <= width
 
 
 @pytest.mark.parametrize(
-    ("right", "shown"), [(False, "漢  |"), (True, "  漢|")], ids=["left", "right"]
+    ("right", "expected"), [(False, "漢  |"), (True, "  漢|")], ids=["left", "right"]
 )
-def test_a_cell_is_filled_up_by_columns_and_not_by_characters(right: bool, shown: str) -> None:
-    assert display.pad("漢", 4, right=right) + "|" == shown
+def test_a_cell_is_filled_up_by_columns_and_not_by_characters(right: bool, expected: str) -> None:
+    assert display.pad_to_width("漢", 4, align_right=right) + "|" == expected
 
 
 @pytest.mark.parametrize(
-    ("ms", "shown"),
+    ("ms", "expected"),
     [
         (0.0, "0.00 ms"),
         (9.16, "9.16 ms"),
@@ -97,15 +100,15 @@ def test_a_cell_is_filled_up_by_columns_and_not_by_characters(right: bool, shown
         (119_999.0, "2 min 0 s"),
     ],
 )
-def test_a_duration_is_told_in_the_unit_that_fits_it(ms: float, shown: str) -> None:
-    assert display.format_duration(ms) == shown
+def test_a_duration_is_formatted_in_a_fitting_unit(ms: float, expected: str) -> None:
+    assert display.format_duration(ms) == expected
 
 
 @pytest.mark.parametrize(
-    ("number", "shown"), [(0, "0 reads"), (1, "1 read"), (1449, "1,449 reads")]
+    ("number", "expected"), [(0, "0 reads"), (1, "1 read"), (1449, "1,449 reads")]
 )
-def test_a_count_agrees_with_its_noun(number: int, shown: str) -> None:
-    assert display.count_noun(number, "read") == shown
+def test_a_count_agrees_with_its_noun(number: int, expected: str) -> None:
+    assert display.format_count(number, "read") == expected
 
 
 @pytest.mark.parametrize(
@@ -121,17 +124,17 @@ def test_a_count_agrees_with_its_noun(number: int, shown: str) -> None:
     ids=["plain", "space", "substitution", "quote", "line end", "any bytes"],
 )
 def test_a_path_in_a_command_is_one_word_of_it(path: str, word: str) -> None:
-    assert display.shell_word(path) == word
+    assert display.shell_quoted_path(path) == word
 
 
 def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
     path = PurePath("caf\udce9.jsonl")
-    assert display.escape_path(path) == "caf\ufffd.jsonl"
-    assert display.escape_path("plain/ü.jsonl") == "plain/ü.jsonl"
+    assert display.path_as_utf8(path) == "caf\ufffd.jsonl"
+    assert display.path_as_utf8("plain/ü.jsonl") == "plain/ü.jsonl"
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"),
+    ("count", "expected"),
     [
         (0, "0 B"),
         (999, "999 B"),
@@ -142,5 +145,5 @@ def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
         (12_000_000_000, "12 GB"),
     ],
 )
-def test_a_size_is_told_in_the_unit_that_fits_it(count: int, shown: str) -> None:
-    assert display.format_size(count) == shown
+def test_a_size_is_formatted_in_a_fitting_unit(count: int, expected: str) -> None:
+    assert display.format_size(count) == expected

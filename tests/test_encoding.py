@@ -1,4 +1,4 @@
-"""What a dialect tells, it reads as it was told; what it cannot tell follows one set of rules."""
+"""Every dialect: encoded turns decode to themselves; losses and refusals follow common rules."""
 
 from __future__ import annotations
 
@@ -10,118 +10,120 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from conformance_cases import CASES, Case
-from dialect_manners import ANY_TURNS, MANNERS, TALKS, Manner
+from dialect_manners import ANY_TURNS, COMMON_TURNS, MANNERS, Manner
 from llm_proxy import framing
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
-from thoroughness import enough
+from thoroughness import quick_or_thorough
 
-each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
+each_manner = pytest.mark.parametrize(
+    "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
+)
 
 
-def fitted(manner: Manner, *turns: Turn) -> ConvertedTurns:
-    """The turns as they fit; others are left to other tests."""
+def convert_or_skip(manner: Manner, *turns: Turn) -> ConvertedTurns:
+    """The turns as the dialect can represent them; rejects the example if it cannot."""
     try:
-        return manner.dialect.convert(manner.request, turns, manner.delivery)
+        return manner.dialect.convert(manner.request, turns, manner.context)
     except NotRepresentable:
         assume(False)  # noqa: FBT003 # Hypothesis's own way to pass over an example
         raise
 
 
 @each_manner
-@settings(max_examples=enough(4, 40))
-@given(turn=TALKS | ANY_TURNS)
-def test_what_is_told_is_read_as_it_was_told_and_is_whole_and_cut_as_its_codec_cuts(
+@settings(max_examples=quick_or_thorough(4, 40))
+@given(turn=COMMON_TURNS | ANY_TURNS)
+def test_an_encoded_turn_decodes_to_itself_and_is_complete_and_framed_by_its_codec(
     manner: Manner, turn: Turn
 ) -> None:
-    fits = fitted(manner, turn)
+    converted = convert_or_skip(manner, turn)
     dialect, request = manner.dialect, manner.request
 
-    response = dialect.encode(request, (turn,), manner.delivery)
+    response = dialect.encode(request, (turn,), manner.context)
 
     body = b"".join(response.messages)
-    assert dialect.decode(response) == fits.turns
+    assert dialect.decode(response) == converted.turns
     assert dialect.completeness(response).is_complete
     assert dialect.codec(request, response.head) == response.codec
     assert framing.split_messages(response.codec, body) == list(response.messages)
-    assert response.head.length in (None, len(body))
+    assert response.head.content_length in (None, len(body))
 
 
 @each_manner
-@settings(max_examples=enough(3, 20))
-@given(turn=TALKS | ANY_TURNS)
-def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -> None:
-    fits = fitted(manner, turn)
+@settings(max_examples=quick_or_thorough(3, 20))
+@given(turn=COMMON_TURNS | ANY_TURNS)
+def test_a_converted_turn_converts_to_itself_without_losses(manner: Manner, turn: Turn) -> None:
+    converted = convert_or_skip(manner, turn)
 
-    assert fitted(manner, *fits.turns) == ConvertedTurns(fits.turns, ())
+    assert convert_or_skip(manner, *converted.turns) == ConvertedTurns(converted.turns, ())
 
 
 @each_manner
-@settings(max_examples=enough(2, 16))
-@given(turns=st.lists(TALKS, min_size=2, max_size=3), successive=st.booleans())
-def test_several_choices_are_told_as_one_answer_or_refused(
+@settings(max_examples=quick_or_thorough(2, 16))
+@given(turns=st.lists(COMMON_TURNS, min_size=2, max_size=3), successive=st.booleans())
+def test_several_turns_are_encoded_in_one_response_or_refused(
     manner: Manner, turns: list[Turn], successive: bool
 ) -> None:
-    delivery = replace(manner.delivery, turns_are_successive=successive)
+    context = replace(manner.context, turns_are_successive=successive)
     try:
-        fits = manner.dialect.convert(manner.request, turns, delivery)
+        converted = manner.dialect.convert(manner.request, turns, context)
     except NotRepresentable:
         with pytest.raises(NotRepresentable):
-            manner.dialect.encode(manner.request, turns, delivery)
+            manner.dialect.encode(manner.request, turns, context)
         return
 
-    response = manner.dialect.encode(manner.request, turns, delivery)
+    response = manner.dialect.encode(manner.request, turns, context)
 
-    assert manner.dialect.decode(response) == fits.turns
-    assert manner.dialect.convert(manner.request, fits.turns, delivery) == ConvertedTurns(
-        fits.turns, ()
+    assert manner.dialect.decode(response) == converted.turns
+    assert manner.dialect.convert(manner.request, converted.turns, context) == ConvertedTurns(
+        converted.turns, ()
     )
 
 
 @each_manner
-@settings(max_examples=enough(2, 16))
-@given(turn=TALKS)
-def test_the_same_delivery_gives_the_same_bytes(manner: Manner, turn: Turn) -> None:
-    fitted(manner, turn)
+@settings(max_examples=quick_or_thorough(2, 16))
+@given(turn=COMMON_TURNS)
+def test_the_same_encode_context_gives_the_same_bytes(manner: Manner, turn: Turn) -> None:
+    convert_or_skip(manner, turn)
 
-    first, again = (
-        manner.dialect.encode(manner.request, (turn,), manner.delivery) for _ in range(2)
+    first, second = (
+        manner.dialect.encode(manner.request, (turn,), manner.context) for _ in range(2)
     )
 
-    assert first == again
+    assert first == second
 
 
-def words(turn: Turn) -> str:
-    """All that is said, as text or as a refusal."""
+def text_and_refusals(turn: Turn) -> str:
+    """The text of all text and refusal parts."""
     return "".join(part.text for part in turn.parts if isinstance(part, Text | Refusal))
 
 
-def calls(turn: Turn) -> list[tuple[str, object]]:
-    """The calls, each with its name and its arguments."""
-    made = [part for part in turn.parts if isinstance(part, ToolCall)]
-    return [(item.name, json.loads(item.arguments)) for item in made]
+def named_calls(turn: Turn) -> list[tuple[str, object]]:
+    """The name and the parsed arguments of each tool call."""
+    tool_calls = [part for part in turn.parts if isinstance(part, ToolCall)]
+    return [(call.name, json.loads(call.arguments)) for call in tool_calls]
 
 
 @each_manner
 @pytest.mark.parametrize(
-    "case", [case_ for case_ in CASES if case_.status == 200], ids=lambda it: it.name
+    "case", [case_ for case_ in CASES if case_.status == 200], ids=lambda case: case.name
 )
 def test_nothing_of_what_an_application_acts_on_is_lost(manner: Manner, case: Case) -> None:
     try:
-        response = manner.dialect.encode(manner.request, [case.turn], manner.delivery)
+        response = manner.dialect.encode(manner.request, [case.turn], manner.context)
     except NotRepresentable:
         assert case.calls_tools
         return
-    [told] = manner.dialect.decode(response)
+    [decoded] = manner.dialect.decode(response)
 
     if case.turn.failure and response.head.status >= 400:
-        assert (words(told), told.failure and told.failure.message) == (
+        assert (text_and_refusals(decoded), decoded.failure and decoded.failure.message) == (
             "", case.turn.failure.message,
         )  # fmt: skip
         return
-    assert words(told) == words(case.turn)
-    assert calls(told) == calls(case.turn)
-    if told.usage and case.turn.usage and not told.failure:
-        counted = case.turn.usage
-        assert (told.usage.input, told.usage.output) == (counted.input, counted.output)
+    assert text_and_refusals(decoded) == text_and_refusals(case.turn)
+    assert named_calls(decoded) == named_calls(case.turn)
+    if decoded.usage and case.turn.usage and not decoded.failure:
+        usage = case.turn.usage
+        assert (decoded.usage.input, decoded.usage.output) == (usage.input, usage.output)

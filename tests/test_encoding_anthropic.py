@@ -1,4 +1,4 @@
-"""Anthropic's messages and completions as they are told, against what real servers send."""
+"""Anthropic messages and completions as encoded, compared with what real servers send."""
 
 from __future__ import annotations
 
@@ -6,13 +6,31 @@ from typing import Any, Final
 
 import pytest
 
-from anthropic_encoding import LEGACY, PING, STREAM, WHOLE, documents, grown, message, retold, told
-from anthropic_events import COMPLETION, DIALECT, TEXT, TOOLS, document, parts_of, streamed
-from dialect_manners import DELIVERY
+from anthropic_encoding import (
+    COMPLETION_REQUEST,
+    PING_EVENT,
+    STREAM_REQUEST,
+    WHOLE_REQUEST,
+    block_and_deltas,
+    encode_events,
+    encode_message,
+    event_documents,
+    reencode_events,
+)
+from anthropic_events import (
+    COMPLETION_STREAM,
+    DIALECT,
+    TEXT_STREAM,
+    TOOLS_STREAM,
+    decode_blocks,
+    json_response,
+    sse_response,
+)
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Citation,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Metadata,
@@ -26,26 +44,30 @@ from llm_proxy.turns import (
 )
 
 
-def test_a_text_is_told_event_for_event_as_the_provider_tells_it() -> None:
-    assert retold(TEXT, STREAM) == documents(streamed(TEXT))
+def test_a_text_is_encoded_event_for_event_as_the_provider_sends_it() -> None:
+    assert reencode_events(TEXT_STREAM, STREAM_REQUEST) == event_documents(
+        sse_response(TEXT_STREAM)
+    )
 
 
-def test_thoughts_and_calls_are_told_event_for_event_but_for_what_newer_servers_add() -> None:
-    expected = documents(streamed(TOOLS))
-    expected.insert(2, PING)
+def test_thoughts_and_calls_are_encoded_event_for_event_but_for_what_newer_servers_add() -> None:
+    expected = event_documents(sse_response(TOOLS_STREAM))
+    expected.insert(2, PING_EVENT)
     empty = {"type": "input_json_delta", "partial_json": ""}
     expected.insert(-3, {"type": "content_block_delta", "index": 3, "delta": empty})
     expected[-2]["usage"]["input_tokens"] = 9
 
-    assert retold(TOOLS, STREAM) == expected
+    assert reencode_events(TOOLS_STREAM, STREAM_REQUEST) == expected
 
 
-def test_a_completion_is_told_event_for_event() -> None:
-    assert retold(COMPLETION, LEGACY) == documents(streamed(COMPLETION))
+def test_a_completion_is_encoded_event_for_event() -> None:
+    assert reencode_events(COMPLETION_STREAM, COMPLETION_REQUEST) == event_documents(
+        sse_response(COMPLETION_STREAM)
+    )
 
 
-def test_a_message_is_told_field_for_field() -> None:
-    answer = {
+def test_a_message_is_encoded_field_for_field() -> None:
+    expected = {
         "id": "msg_4",
         "type": "message",
         "role": "assistant",
@@ -59,9 +81,11 @@ def test_a_message_is_told_field_for_field() -> None:
         },
     }  # fmt: skip
     usage = Usage(input=9, output=2, cache_read=0, cache_write=0)
-    about = {"id": "msg_4", "model": "claude-sonnet-5"}
+    identity = {"id": "msg_4", "model": "claude-sonnet-5"}
 
-    assert message(Text("Hello"), finish=Finish.STOP, usage=usage, **about) == answer
+    assert (
+        encode_message(Text("Hello"), finish=FinishReason.STOP, usage=usage, **identity) == expected
+    )
 
 
 BLOCKS: Final[tuple[dict[str, Any], ...]] = (
@@ -113,35 +137,37 @@ BLOCKS: Final[tuple[dict[str, Any], ...]] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda it: it["type"])
-def test_each_block_is_told_as_it_was_read(block: dict[str, Any]) -> None:
-    (turn,) = DIALECT.decode(document(type="message", content=[block]))
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block["type"])
+def test_each_block_is_encoded_as_it_was_decoded(block: dict[str, Any]) -> None:
+    (turn,) = DIALECT.decode(json_response(type="message", content=[block]))
 
-    assert message(*turn.parts, metadata=turn.metadata)["content"] == [block]
+    assert encode_message(*turn.parts, metadata=turn.metadata)["content"] == [block]
 
 
-def test_what_is_complete_when_it_begins_has_no_deltas() -> None:
+def test_a_block_that_is_complete_at_its_start_has_no_deltas() -> None:
     for block in BLOCKS:
         if block["type"].endswith(("_result", "_upload")) or block["type"] == "redacted_thinking":
-            assert grown(told(*parts_of(block))) == [block]
+            assert block_and_deltas(encode_events(*decode_blocks(block))) == [block]
 
 
-def test_a_text_is_told_behind_what_it_rests_on() -> None:
-    cited = {
+def test_a_text_is_encoded_after_its_citations() -> None:
+    citation = {
         "type": "web_search_result_location", "cited_text": "It is.", "title": "", "url": "u",
         "encrypted_index": "",
     }  # fmt: skip
 
-    assert grown(told(Text("Hello", (Citation("u", quoted="It is.", span=(0, 3)),)))) == [
+    assert block_and_deltas(
+        encode_events(Text("Hello", (Citation("u", quoted="It is.", span=(0, 3)),)))
+    ) == [
         {"type": "text", "text": "", "citations": []},
-        {"type": "citations_delta", "citation": cited},
+        {"type": "citations_delta", "citation": citation},
         {"type": "text_delta", "text": "Hel"},
         {"type": "text_delta", "text": "lo"},
     ]
 
 
-def test_what_is_cited_without_an_address_is_a_document() -> None:
-    (block,) = message(Text("Yes", (Citation(title="Doc", metadata=(("type", "odd"),)),)))[
+def test_a_citation_without_a_url_is_encoded_as_a_document() -> None:
+    (block,) = encode_message(Text("Yes", (Citation(title="Doc", metadata=(("type", "odd"),)),)))[
         "content"
     ]
 
@@ -156,29 +182,31 @@ def test_what_is_cited_without_an_address_is_a_document() -> None:
 def test_a_summary_of_the_conversation_comes_in_one_delta() -> None:
     summary = Reasoning("So far.", redacted="e", metadata=(("type", "compaction"),))
 
-    assert grown(told(summary)) == [
+    assert block_and_deltas(encode_events(summary)) == [
         {"type": "compaction", "content": None},
         {"type": "compaction_delta", "content": "So far.", "encrypted_content": "e"},
     ]
 
 
 def test_thoughts_without_a_signature_get_one_each() -> None:
-    thoughts = [item["signature"] for item in message(Reasoning("a"), Reasoning("b"))["content"]]
+    signatures = [
+        item["signature"] for item in encode_message(Reasoning("a"), Reasoning("b"))["content"]
+    ]
 
-    assert len(set(thoughts)) == 2
-    assert all(len(thought) == 56 for thought in thoughts)
-    assert grown(told(Reasoning("a"))) == [
+    assert len(set(signatures)) == 2
+    assert all(len(signature) == 56 for signature in signatures)
+    assert block_and_deltas(encode_events(Reasoning("a"))) == [
         {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "thinking_delta", "thinking": "a"},
-        {"type": "signature_delta", "signature": thoughts[0]},
+        {"type": "signature_delta", "signature": signatures[0]},
     ]
 
 
-def test_a_tool_that_another_provider_ran_is_told_as_an_mcp_servers() -> None:
+def test_a_tool_that_another_provider_ran_is_encoded_as_an_mcp_tool() -> None:
     call = ToolCall("c", "look", '{"at":1}', (("type", "web_search_call"),))
-    found = ToolResult("c", '{"found": 2}', "look", failed=True)
+    result = ToolResult("c", '{"found": 2}', "look", failed=True)
 
-    assert message(call, ToolCall("d", "f", "{}"), found)["content"] == [
+    assert encode_message(call, ToolCall("d", "f", "{}"), result)["content"] == [
         {"type": "mcp_tool_use", "id": "c", "name": "look", "server_name": "server",
          "input": {"at": 1}},
         {"type": "tool_use", "id": "d", "name": "f", "input": {}},
@@ -188,15 +216,15 @@ def test_a_tool_that_another_provider_ran_is_told_as_an_mcp_servers() -> None:
 
 
 def test_only_a_call_of_the_clients_own_tools_is_waited_for() -> None:
-    ran = (ToolCall("c", "look", "{}"), ToolResult("c", "5"))
+    provider_parts = (ToolCall("c", "look", "{}"), ToolResult("c", "5"))
 
-    assert message(*ran)["stop_reason"] == "end_turn"
-    assert message(*ran, ToolCall("d", "f", "{}"))["stop_reason"] == "tool_use"
+    assert encode_message(*provider_parts)["stop_reason"] == "end_turn"
+    assert encode_message(*provider_parts, ToolCall("d", "f", "{}"))["stop_reason"] == "tool_use"
 
 
-def test_a_result_in_words_of_a_tool_of_anthropics_says_that_it_failed() -> None:
+def test_a_failed_text_result_of_an_anthropic_tool_is_marked_as_an_error() -> None:
     kind: Metadata = (("type", "web_fetch_tool_result"),)
-    (block,) = message(ToolResult("s", "gone", failed=True, metadata=kind))["content"]
+    (block,) = encode_message(ToolResult("s", "gone", failed=True, metadata=kind))["content"]
 
     assert block["content"] == [{"type": "text", "text": "gone"}]
     assert block["is_error"] is True
@@ -204,26 +232,28 @@ def test_a_result_in_words_of_a_tool_of_anthropics_says_that_it_failed() -> None
 
 def test_a_result_that_spells_a_block_of_text_stays_as_it_is_spelled() -> None:
     spelled = '[{"type":"text","text":"x"}]'
-    (turn,) = DIALECT.convert(WHOLE, (Turn((ToolResult("m", spelled),)),), DELIVERY).turns
+    (turn,) = DIALECT.convert(
+        WHOLE_REQUEST, (Turn((ToolResult("m", spelled),)),), ENCODE_CONTEXT
+    ).turns
 
-    assert DIALECT.decode(DIALECT.encode(WHOLE, (turn,), DELIVERY)) == (turn,)
+    assert DIALECT.decode(DIALECT.encode(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT)) == (turn,)
     assert isinstance(turn.parts[0], ToolResult)
     assert turn.parts[0].content == spelled
 
 
-def test_media_have_no_word() -> None:
+def test_media_are_not_representable() -> None:
     with pytest.raises(NotRepresentable, match="media"):
-        message(Media("image/png", url="https://example.com/a.png"))
+        encode_message(Media("image/png", url="https://example.com/a.png"))
 
 
-def test_broken_arguments_are_told_in_a_stream_alone() -> None:
-    assert grown(told(ToolCall("t", "f", '{"a":'))) == [
+def test_broken_arguments_can_be_encoded_only_in_a_stream() -> None:
+    assert block_and_deltas(encode_events(ToolCall("t", "f", '{"a":'))) == [
         {"type": "tool_use", "id": "t", "name": "f", "input": {}},
         {"type": "input_json_delta", "partial_json": ""},
         {"type": "input_json_delta", "partial_json": '{"a":'},
     ]
     with pytest.raises(NotRepresentable, match="the arguments of a call"):
-        message(ToolCall("t", "f", '{"a":'))
+        encode_message(ToolCall("t", "f", '{"a":'))
 
 
 DECLINED: Final = {
@@ -231,52 +261,74 @@ DECLINED: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("finish", [None, Finish.STOP, Finish.CONTENT_FILTER, Finish.REFUSAL])
-def test_a_refusal_ends_the_message_and_is_why_it_stops(finish: Finish | None) -> None:
+@pytest.mark.parametrize(
+    "finish", [None, FinishReason.STOP, FinishReason.CONTENT_FILTER, FinishReason.REFUSAL]
+)
+def test_a_refusal_ends_the_message_and_is_why_it_stops(finish: FinishReason | None) -> None:
     category: Metadata = (("category", "cyber"),)
     refusals = (Refusal("It is not allowed.", category), Text("I"), Refusal(" At all."))
-    *_, last, _ = told(*refusals, finish=finish, metadata=(("stop_details", {"a": 1}),))
+    *_, message_delta, _ = encode_events(
+        *refusals, finish=finish, metadata=(("stop_details", {"a": 1}),)
+    )
 
-    assert last["delta"] == {
+    assert message_delta["delta"] == {
         "stop_reason": "refusal", "stop_sequence": None, "stop_details": DECLINED,
     }  # fmt: skip
-    assert message(*refusals)["content"] == [{"type": "text", "text": "I"}]
+    assert encode_message(*refusals)["content"] == [{"type": "text", "text": "I"}]
 
 
 def test_details_that_explain_a_refusal_are_read_as_one() -> None:
-    turn = Turn((), Finish.REFUSAL, metadata=(("stop_details", {**DECLINED, "odd": 1}),))
-    (fits,) = DIALECT.convert(WHOLE, (turn,), DELIVERY).turns
+    turn = Turn((), FinishReason.REFUSAL, metadata=(("stop_details", {**DECLINED, "odd": 1}),))
+    (converted_turn,) = DIALECT.convert(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT).turns
 
-    assert fits.parts == (Refusal("It is not allowed. At all.", (("category", "cyber"),)),)
-    assert fits.metadata == ()
-
-
-def test_what_was_filtered_is_told_as_refused() -> None:
-    fitted = DIALECT.convert(STREAM, (Turn((), Finish.CONTENT_FILTER),), DELIVERY)
-
-    assert fitted.turns[0].finish_raw == "refusal"
-    assert fitted.losses == ("finish content_filter (told as refusal, which means refusal)",)
+    assert converted_turn.parts == (
+        Refusal("It is not allowed. At all.", (("category", "cyber"),)),
+    )
+    assert converted_turn.metadata == ()
 
 
-@pytest.mark.parametrize("finish", [Finish.PAUSED, Finish.CONTEXT_FULL, Finish.STOP_SEQUENCE])
-def test_every_reason_that_it_knows_is_told(finish: Finish) -> None:
-    (fits,) = DIALECT.convert(STREAM, (Turn((Text("Hi"),), finish),), DELIVERY).turns
+def test_content_filter_is_encoded_as_refusal() -> None:
+    converted = DIALECT.convert(
+        STREAM_REQUEST, (Turn((), FinishReason.CONTENT_FILTER),), ENCODE_CONTEXT
+    )
 
-    assert fits.finish is finish
+    assert converted.turns[0].finish_raw == "refusal"
+    assert converted.losses == ("finish content_filter (told as refusal, which means refusal)",)
 
 
-def test_blocks_that_no_part_has_a_word_for_stand_where_they_stood() -> None:
-    hop: Json = {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}}
+@pytest.mark.parametrize(
+    "finish", [FinishReason.PAUSED, FinishReason.CONTEXT_FULL, FinishReason.STOP_SEQUENCE]
+)
+def test_every_stop_reason_of_the_api_is_kept(finish: FinishReason) -> None:
+    (converted_turn,) = DIALECT.convert(
+        STREAM_REQUEST, (Turn((Text("Hi"),), finish),), ENCODE_CONTEXT
+    ).turns
+
+    assert converted_turn.finish is finish
+
+
+def test_blocks_without_a_part_type_keep_their_position() -> None:
+    fallback: Json = {
+        "type": "fallback",
+        "from": {"model": "claude-a"},
+        "to": {"model": "claude-b"},
+    }
     odd: Json = {"type": "odd", "what": [1]}
     text: Json = {"type": "text", "text": "Hi"}
     others: Json = [
         {"index": 7, "content_block": odd},
-        {"index": 0, "content_block": hop},
+        {"index": 0, "content_block": fallback},
         {"index": 0, "content_block": odd},
-        {"index": 1, "content_block": text},  # a part, and none of these
+        {"index": 1, "content_block": text},  # a part, not one of the other blocks
     ]
-    answer = message(Text("Hi"), Text("Hi"), model="x", metadata=(("other_blocks", others),))
+    document_fields = encode_message(
+        Text("Hi"), Text("Hi"), model="x", metadata=(("other_blocks", others),)
+    )
 
-    assert answer["content"] == [hop, odd, text, text, odd]
-    (turn,) = DIALECT.decode(DIALECT.encode(STREAM, DIALECT.decode(document(**answer)), DELIVERY))
+    assert document_fields["content"] == [fallback, odd, text, text, odd]
+    (turn,) = DIALECT.decode(
+        DIALECT.encode(
+            STREAM_REQUEST, DIALECT.decode(json_response(**document_fields)), ENCODE_CONTEXT
+        )
+    )
     assert (turn.model, len(turn.parts)) == ("claude-b", 2)

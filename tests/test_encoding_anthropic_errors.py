@@ -1,4 +1,4 @@
-"""Anthropic's errors and limits, and what its clients ask beside messages."""
+"""Anthropic errors, rate limits and auxiliary endpoints (models, token counts)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from anthropic_encoding import WHOLE
-from anthropic_events import DIALECT, VERSION, asked
-from dialect_manners import DELIVERY
+from anthropic_encoding import WHOLE_REQUEST
+from anthropic_events import DIALECT, VERSION_HEADERS, anthropic_request
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
@@ -22,7 +22,7 @@ QUOTA: Final = AccountLimits(
 )
 
 
-def body(response: DialectResponse) -> Any:
+def json_body(response: DialectResponse) -> Any:
     return json.loads(b"".join(response.messages))
 
 
@@ -46,29 +46,31 @@ def body(response: DialectResponse) -> Any:
         (529, "overloaded_error", "Overloaded"),
     ],
 )
-def test_each_status_has_words_of_its_own(status: int, kind: str, message: str) -> None:
-    refusal = DIALECT.error_response(status, Failure(""), DELIVERY)
+def test_each_status_has_its_own_default_message(status: int, kind: str, message: str) -> None:
+    response = DIALECT.error_response(status, Failure(""), ENCODE_CONTEXT)
 
-    request_id = header_value(refusal.head.headers, "request-id")
+    request_id = header_value(response.head.headers, "request-id")
     assert request_id
     assert request_id.startswith("req_")
-    assert refusal.head.status == status
-    assert body(refusal) == {
+    assert response.head.status == status
+    assert json_body(response) == {
         "type": "error",
         "error": {"type": kind, "message": message},
         "request_id": request_id,
     }
-    (turn,) = DIALECT.decode(refusal)
+    (turn,) = DIALECT.decode(response)
     assert turn.failure == Failure(message, kind)
 
 
-def test_an_error_keeps_the_words_that_it_has() -> None:
-    refusal = DIALECT.error_response(429, Failure("Slow down.", "own_error", "spent"), DELIVERY)
+def test_an_error_keeps_its_own_message() -> None:
+    response = DIALECT.error_response(
+        429, Failure("Slow down.", "own_error", "spent"), ENCODE_CONTEXT
+    )
 
-    assert body(refusal)["error"] == {
+    assert json_body(response)["error"] == {
         "type": "own_error", "message": "Slow down.", "details": {"error_code": "spent"},
     }  # fmt: skip
-    assert DIALECT.decode(refusal)[0].failure == Failure("Slow down.", "own_error", "spent")
+    assert DIALECT.decode(response)[0].failure == Failure("Slow down.", "own_error", "spent")
 
 
 @pytest.mark.parametrize(
@@ -82,31 +84,37 @@ def test_an_error_keeps_the_words_that_it_has() -> None:
     ],
 )
 def test_an_error_in_place_of_a_message_has_the_status_of_its_type(kind: str, status: int) -> None:
-    about = (("request_id", "req_1"), ("container", "gone"))
-    turn = Turn((Text("gone"),), failure=Failure("Oh", kind), metadata=about)
-    response = DIALECT.encode(WHOLE, (turn,), DELIVERY)
+    metadata = (("request_id", "req_1"), ("container", "gone"))
+    turn = Turn((Text("gone"),), failure=Failure("Oh", kind), metadata=metadata)
+    response = DIALECT.encode(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT)
 
-    assert (response.head.status, body(response)["error"]["type"]) == (status, kind)
+    assert (response.head.status, json_body(response)["error"]["type"]) == (status, kind)
     assert (
-        header_value(response.head.headers, "request-id") == body(response)["request_id"] == "req_1"
+        header_value(response.head.headers, "request-id")
+        == json_body(response)["request_id"]
+        == "req_1"
     )
-    assert DIALECT.decode(response) == DIALECT.convert(WHOLE, (turn,), DELIVERY).turns
+    assert DIALECT.decode(response) == DIALECT.convert(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT).turns
 
 
-def test_when_to_ask_again_is_told_in_whole_seconds() -> None:
-    refusal = DIALECT.error_response(429, Failure(""), DELIVERY, 2.1)
+def test_retry_after_is_in_whole_seconds() -> None:
+    response = DIALECT.error_response(429, Failure(""), ENCODE_CONTEXT, 2.1)
 
-    assert header_value(refusal.head.headers, "retry-after") == "3"
+    assert header_value(response.head.headers, "retry-after") == "3"
     assert (
-        header_value(DIALECT.error_response(429, Failure(""), DELIVERY).head.headers, "retry-after")
+        header_value(
+            DIALECT.error_response(429, Failure(""), ENCODE_CONTEXT).head.headers, "retry-after"
+        )
         is None
     )
 
 
-def test_limits_are_told_with_the_moment_when_they_are_whole_again() -> None:
-    response = DIALECT.encode(WHOLE, (Turn((Text("Hi"),)),), replace(DELIVERY, quota=QUOTA))
+def test_rate_limits_are_sent_with_their_reset_times() -> None:
+    response = DIALECT.encode(
+        WHOLE_REQUEST, (Turn((Text("Hi"),)),), replace(ENCODE_CONTEXT, quota=QUOTA)
+    )
 
-    limits = {name: it for name, it in response.head.headers if "ratelimit" in name}
+    limits = {name: value for name, value in response.head.headers if "ratelimit" in name}
     assert limits == {
         "anthropic-ratelimit-requests-limit": "50",
         "anthropic-ratelimit-requests-remaining": "49",
@@ -117,37 +125,41 @@ def test_limits_are_told_with_the_moment_when_they_are_whole_again() -> None:
     }
 
 
-def aside(path: str, query: str = "", delivery: EncodeContext = DELIVERY) -> DialectResponse:
-    """The answer to a GET."""
-    request = Request("GET", path, query, VERSION, b"")
+def auxiliary_response(
+    path: str, query: str = "", context: EncodeContext = ENCODE_CONTEXT
+) -> DialectResponse:
+    """The response to a GET."""
+    request = Request("GET", path, query, VERSION_HEADERS, b"")
     assert dialects.find_dialect(request) is dialects.dialect_named("anthropic")
-    answer = DIALECT.auxiliary_response(request, delivery)
-    assert answer is not None
-    assert DIALECT.decode(answer) == ()
-    return answer
+    response = DIALECT.auxiliary_response(request, context)
+    assert response is not None
+    assert DIALECT.decode(response) == ()
+    return response
 
 
-SMALL: Final = {
+SMALL_MODEL: Final = {
     "type": "model", "id": "small", "display_name": "small",
     "created_at": "2023-11-14T22:13:20Z", "lifecycle": "active",
 }  # fmt: skip
 
 
 def test_the_models_are_listed() -> None:
-    assert body(aside("/v1/models")) == {
-        "data": [SMALL, {**SMALL, "id": "large", "display_name": "large"}],
+    assert json_body(auxiliary_response("/v1/models")) == {
+        "data": [SMALL_MODEL, {**SMALL_MODEL, "id": "large", "display_name": "large"}],
         "has_more": False, "first_id": "small", "last_id": "large",
     }  # fmt: skip
-    assert body(aside("/v1/models", delivery=EncodeContext("s", 0))) == {
+    assert json_body(auxiliary_response("/v1/models", context=EncodeContext("s", 0))) == {
         "data": [], "has_more": False, "first_id": None, "last_id": None,
     }  # fmt: skip
 
 
-MANY: Final = replace(DELIVERY, models=tuple(f"m{number}" for number in range(30)))
+MANY_MODELS_CONTEXT: Final = replace(
+    ENCODE_CONTEXT, models=tuple(f"m{number}" for number in range(30))
+)
 
 
 @pytest.mark.parametrize(
-    ("query", "first", "last", "more"),
+    ("query", "first", "last", "has_more"),
     [
         ("", "m0", "m19", True),
         ("limit=1000", "m0", "m29", False),
@@ -162,23 +174,30 @@ MANY: Final = replace(DELIVERY, models=tuple(f"m{number}" for number in range(30
         ("after_id=m29", None, None, False),
     ],
 )
-def test_the_list_has_pages(query: str, first: str | None, last: str | None, more: bool) -> None:
-    page = body(aside("/v1/models", query, MANY))
+def test_the_model_list_is_paginated(
+    query: str, first: str | None, last: str | None, has_more: bool
+) -> None:
+    page = json_body(auxiliary_response("/v1/models", query, MANY_MODELS_CONTEXT))
 
-    assert (page["first_id"], page["last_id"], page["has_more"]) == (first, last, more)
+    assert (page["first_id"], page["last_id"], page["has_more"]) == (first, last, has_more)
     assert [item["id"] for item in page["data"]][:: max(1, len(page["data"]) - 1)] == (
         [first, last] if first else []
     )
 
 
 def test_a_model_is_there_or_not_found() -> None:
-    assert body(aside("/v1/models/small")) == SMALL
-    assert body(aside("/v1/models/any", delivery=EncodeContext("s", 1_700_000_000)))["id"] == "any"
-    request = asked("/v1/models/other", "GET", VERSION)
-    missing = DIALECT.auxiliary_response(request, DELIVERY)
+    assert json_body(auxiliary_response("/v1/models/small")) == SMALL_MODEL
+    assert (
+        json_body(auxiliary_response("/v1/models/any", context=EncodeContext("s", 1_700_000_000)))[
+            "id"
+        ]
+        == "any"
+    )
+    request = anthropic_request("/v1/models/other", "GET", VERSION_HEADERS)
+    missing = DIALECT.auxiliary_response(request, ENCODE_CONTEXT)
     assert missing
     assert missing.head.status == 404
-    assert body(missing)["error"] == {"type": "not_found_error", "message": "model: other"}
+    assert json_body(missing)["error"] == {"type": "not_found_error", "message": "model: other"}
 
 
 @pytest.mark.parametrize(
@@ -192,15 +211,15 @@ def test_a_model_is_there_or_not_found() -> None:
         ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", False),
     ],
 )
-def test_tokens_are_counted_where_that_is_asked(path: str, is_count: bool) -> None:
-    answer = DIALECT.auxiliary_response(asked(path, messages=[]), DELIVERY)
+def test_only_count_tokens_paths_count_tokens(path: str, is_count: bool) -> None:
+    response = DIALECT.auxiliary_response(anthropic_request(path, messages=[]), ENCODE_CONTEXT)
 
-    assert (answer is not None) is is_count
-    assert answer is None or body(answer) == {"input_tokens": 1}
+    assert (response is not None) is is_count
+    assert response is None or json_body(response) == {"input_tokens": 1}
 
 
 @pytest.mark.parametrize(
-    ("asks", "tokens"),
+    ("request_body", "tokens"),
     [
         ({"messages": [{"role": "user", "content": "12345678"}]}, 2),
         ({"messages": [{"role": "user", "content": "123456789"}]}, 3),
@@ -213,9 +232,11 @@ def test_tokens_are_counted_where_that_is_asked(path: str, is_count: bool) -> No
     ],
 )
 def test_four_characters_that_the_model_reads_are_a_token(
-    asks: dict[str, Any], tokens: int
+    request_body: dict[str, Any], tokens: int
 ) -> None:
-    answer = DIALECT.auxiliary_response(asked("/v1/messages/count_tokens", **asks), DELIVERY)
+    response = DIALECT.auxiliary_response(
+        anthropic_request("/v1/messages/count_tokens", **request_body), ENCODE_CONTEXT
+    )
 
-    assert answer
-    assert body(answer) == {"input_tokens": tokens}
+    assert response
+    assert json_body(response) == {"input_tokens": tokens}

@@ -1,4 +1,4 @@
-"""What Anthropic's own SDK understands of what we tell; and every real answer, told again."""
+"""Encoded responses as Anthropic's SDK parses them; and the round trip of every recorded answer."""
 
 from __future__ import annotations
 
@@ -12,32 +12,38 @@ import httpx2
 import pytest
 
 import corpus
-from anthropic_encoding import LEGACY, STREAM, WHOLE
-from anthropic_events import DIALECT, document
+from anthropic_encoding import COMPLETION_REQUEST, STREAM_REQUEST, WHOLE_REQUEST
+from anthropic_events import DIALECT, json_response
 from conformance_cases import CASES, Case
-from corpus_framing import as_sent
-from dialect_manners import DELIVERY
+from corpus_framing import with_framing
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.turns import Failure, Finish, Metadata, Part, Text, ToolCall, ToolResult, Turn
+from llm_proxy.turns import Failure, FinishReason, Metadata, Part, Text, ToolCall, ToolResult, Turn
 
-Answer = Callable[[Request], DialectResponse]
+Responder = Callable[[Request], DialectResponse]
 
 
-def client(answer: Answer) -> anthropic.Anthropic:
-    """The SDK, whose requests are answered by this; it asks again no more than it must."""
+def client(respond: Responder) -> anthropic.Anthropic:
+    """The SDK with `respond` as its server and without retries."""
 
-    def handle(asked: httpx2.Request) -> httpx2.Response:
-        url = asked.url
+    def handle(sdk_request: httpx2.Request) -> httpx2.Response:
+        url = sdk_request.url
         request = Request(
-            asked.method, url.path, url.query.decode(), tuple(asked.headers.items()), asked.content
+            sdk_request.method,
+            url.path,
+            url.query.decode(),
+            tuple(sdk_request.headers.items()),
+            sdk_request.content,
         )
         assert dialects.find_dialect(request) is dialects.dialect_named("anthropic")
-        told = DIALECT.auxiliary_response(request, DELIVERY) or answer(request)
-        body = b"".join(told.messages)
-        return httpx2.Response(told.head.status, headers=list(told.head.headers), content=body)
+        response = DIALECT.auxiliary_response(request, ENCODE_CONTEXT) or respond(request)
+        body = b"".join(response.messages)
+        return httpx2.Response(
+            response.head.status, headers=list(response.head.headers), content=body
+        )
 
     transport = httpx2.Client(transport=httpx2.MockTransport(handle))
     return anthropic.Anthropic(
@@ -45,13 +51,13 @@ def client(answer: Answer) -> anthropic.Anthropic:
     )
 
 
-def telling(turn: Turn) -> Answer:
-    return lambda request: DIALECT.encode(request, (turn,), DELIVERY)
+def respond_with(turn: Turn) -> Responder:
+    return lambda request: DIALECT.encode(request, (turn,), ENCODE_CONTEXT)
 
 
-def heard(turn: Turn, *, stream: bool) -> dict[str, Any]:
-    """The message that the SDK makes of what it is told."""
-    with client(telling(turn)) as sdk:
+def sdk_message(turn: Turn, *, stream: bool) -> dict[str, Any]:
+    """The message that the SDK makes of the encoded turn."""
+    with client(respond_with(turn)) as sdk:
         messages = sdk.beta.messages
         if not stream:
             return messages.create(model="claude-sonnet-5", max_tokens=9, messages=[]).to_dict()
@@ -60,33 +66,35 @@ def heard(turn: Turn, *, stream: bool) -> dict[str, Any]:
 
 
 SEARCH: Final = ToolCall("s", "web_search", '{"query":"q"}', (("type", "server_tool_use"),))
-FOUND: Final = ToolResult(
+SEARCH_RESULT: Final = ToolResult(
     "s",
     '[{"encrypted_content":"e","title":"t","type":"web_search_result","url":"u"}]',
     metadata=(("type", "web_search_tool_result"),),
 )
-MORE: Final = (
-    Case("tool of the provider", Turn((SEARCH, FOUND, Text("It is.")), Finish.STOP)),
-    Case("paused", Turn((SEARCH, FOUND), Finish.PAUSED)),
+EXTRA_CASES: Final = (
+    Case("tool of the provider", Turn((SEARCH, SEARCH_RESULT, Text("It is.")), FinishReason.STOP)),
+    Case("paused", Turn((SEARCH, SEARCH_RESULT), FinishReason.PAUSED)),
     Case("tool of another", Turn((ToolCall("c", "f", "{}"), ToolResult("c", "5"), Text("Five.")))),
 )
-SAID: Final = [item for item in (*CASES, *MORE) if item.turn.failure is None]
-each_case = pytest.mark.parametrize("case", SAID, ids=lambda it: it.name)
+CASES_WITHOUT_FAILURE: Final = [
+    case for case in (*CASES, *EXTRA_CASES) if case.turn.failure is None
+]
+each_case = pytest.mark.parametrize("case", CASES_WITHOUT_FAILURE, ids=lambda case: case.name)
 
 
 @each_case
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_the_sdk_hears_what_was_told(case: Case, stream: bool) -> None:
-    (understood,) = DIALECT.decode(document(**heard(case.turn, stream=stream)))
-    (told,) = DIALECT.convert(WHOLE, (case.turn,), DELIVERY).turns
+def test_the_sdk_receives_the_encoded_turn(case: Case, stream: bool) -> None:
+    (received,) = DIALECT.decode(json_response(**sdk_message(case.turn, stream=stream)))
+    (expected,) = DIALECT.convert(WHOLE_REQUEST, (case.turn,), ENCODE_CONTEXT).turns
 
-    assert _spelled(understood) == _spelled(told)
+    assert _with_sorted_metadata(received) == _with_sorted_metadata(expected)
 
 
-def test_the_sdk_raises_what_breaks_a_stream_off() -> None:
+def test_the_sdk_raises_the_error_that_ends_a_stream() -> None:
     turn = Turn((Text("Hello"),), failure=Failure("Overloaded", "overloaded_error"))
     with (
-        client(telling(turn)) as sdk,
+        client(respond_with(turn)) as sdk,
         sdk.messages.stream(model="m", max_tokens=9, messages=[]) as events,
         pytest.raises(anthropic.APIStatusError, match="Overloaded") as raised,
     ):
@@ -100,7 +108,7 @@ def test_the_sdk_raises_what_breaks_a_stream_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("status", "exception_type"),
     [
         (400, anthropic.BadRequestError),
         (401, anthropic.AuthenticationError),
@@ -119,20 +127,23 @@ def test_the_sdk_raises_what_breaks_a_stream_off() -> None:
 )
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_the_sdk_raises_each_status_as_its_own(
-    status: int, kind: type[anthropic.APIStatusError], stream: bool
+    status: int, exception_type: type[anthropic.APIStatusError], stream: bool
 ) -> None:
-    refusal = DIALECT.error_response(status, Failure("Not now."), DELIVERY, 7)
-    with client(lambda _: refusal) as sdk, pytest.raises(kind, match=r"Not now\.") as raised:
+    response = DIALECT.error_response(status, Failure("Not now."), ENCODE_CONTEXT, 7)
+    with (
+        client(lambda _: response) as sdk,
+        pytest.raises(exception_type, match=r"Not now\.") as raised,
+    ):
         sdk.messages.create(model="m", max_tokens=9, messages=[], stream=stream)
 
     body: Any = raised.value.body
     assert raised.value.status_code == status
-    assert raised.value.request_id == body["request_id"] == DELIVERY.identifier("req_")
+    assert raised.value.request_id == body["request_id"] == ENCODE_CONTEXT.identifier("req_")
     assert raised.value.response.headers["retry-after"] == "7"
 
 
 def test_the_sdk_lists_models_and_counts_tokens() -> None:
-    with client(telling(Turn(()))) as sdk:
+    with client(respond_with(Turn(()))) as sdk:
         assert [item.id for item in sdk.models.list(limit=1)] == ["small", "large"]
         assert sdk.models.retrieve("small").created_at.year == 2023
         with pytest.raises(anthropic.NotFoundError, match="model: other"):
@@ -143,66 +154,75 @@ def test_the_sdk_lists_models_and_counts_tokens() -> None:
     assert count.input_tokens == 2
 
 
-REAL: Final = ("anthropic.messages.", "anthropic.complete.")
-CUT: Final = "ab068f9420ec7f19"
-"""The row that was spliced: its first message ends inside the arguments of a call."""
+WIRE_PREFIXES: Final = ("anthropic.messages.", "anthropic.complete.")
+SPLICED_ROW_ID: Final = "ab068f9420ec7f19"
+"""The row that was spliced: its first message ends inside a call's arguments."""
 
 
-def _spelled(turn: Turn) -> Turn:
-    """The turn with its metadata in one order, whatever those who wrote it sorted."""
+def _with_sorted_metadata(turn: Turn) -> Turn:
+    """The turn with all metadata sorted by key, so that its order does not matter."""
 
-    def part(it: Part) -> Part:
-        if isinstance(it, Text):
-            cited = (replace(one, metadata=_sorted(one.metadata)) for one in it.citations)
-            it = replace(it, citations=tuple(cited))
-        return replace(it, metadata=_sorted(it.metadata))
+    def sorted_part(part: Part) -> Part:
+        if isinstance(part, Text):
+            citations = (
+                replace(citation, metadata=_sort_metadata(citation.metadata))
+                for citation in part.citations
+            )
+            part = replace(part, citations=tuple(citations))
+        return replace(part, metadata=_sort_metadata(part.metadata))
 
-    return replace(turn, parts=tuple(map(part, turn.parts)), metadata=_sorted(turn.metadata))
+    return replace(
+        turn, parts=tuple(map(sorted_part, turn.parts)), metadata=_sort_metadata(turn.metadata)
+    )
 
 
-def _sorted(metadata: Metadata) -> Metadata:
+def _sort_metadata(metadata: Metadata) -> Metadata:
     return tuple(sorted(metadata, key=lambda pair: pair[0]))
 
 
-def _retold(turn: Turn, request: Request) -> Turn:
-    """The turn as it is read once it was told, which loses nothing."""
-    fitted = DIALECT.convert(request, (turn,), DELIVERY)
-    assert fitted.losses == ()
-    assert DIALECT.decode(DIALECT.encode(request, (turn,), DELIVERY)) == fitted.turns
-    return fitted.turns[0]
+def _round_trip(turn: Turn, request: Request) -> Turn:
+    """The turn encoded and decoded; asserts that nothing is lost."""
+    converted = DIALECT.convert(request, (turn,), ENCODE_CONTEXT)
+    assert converted.losses == ()
+    assert DIALECT.decode(DIALECT.encode(request, (turn,), ENCODE_CONTEXT)) == converted.turns
+    return converted.turns[0]
 
 
-def _compact(turn: Turn) -> Turn:
-    """The turn with the arguments of its calls as a document spells them."""
-    calls = [DIALECT.convert(WHOLE, (Turn((part,)),), DELIVERY).turns[0].parts[0]
+def _with_compact_arguments(turn: Turn) -> Turn:
+    """The turn with its calls' arguments formatted as in a document."""
+    parts = [DIALECT.convert(WHOLE_REQUEST, (Turn((part,)),), ENCODE_CONTEXT).turns[0].parts[0]
              if isinstance(part, ToolCall) else part for part in turn.parts]  # fmt: skip
-    return replace(turn, parts=tuple(calls))
+    return replace(turn, parts=tuple(parts))
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_answer_is_told_again_as_it_was() -> None:
-    counted: Counter[str] = Counter()
-    for row in map(as_sent, corpus.rows()):
-        if not row.wire.startswith(REAL):
+def test_every_recorded_answer_round_trips() -> None:
+    counts: Counter[str] = Counter()
+    for row in map(with_framing, corpus.rows()):
+        if not row.wire.startswith(WIRE_PREFIXES):
             continue
         codec = DIALECT.codec(row.request, row.head)
-        stream = LEGACY if "complete" in row.wire else STREAM
+        stream = COMPLETION_REQUEST if "complete" in row.wire else STREAM_REQUEST
         whole = replace(stream, body=b"{}")
         for turn in DIALECT.decode(
             DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         ):
-            counted["turns"] += 1
+            counts["turns"] += 1
             if turn.failure:
-                counted["errors"] += 1
-                assert _retold(turn, whole) == turn, row.id
+                counts["errors"] += 1
+                assert _round_trip(turn, whole) == turn, row.id
             elif turn.finish is None:
-                counted["cut"] += 1
-                made = replace(turn, finish=Finish.TOOL_CALLS, finish_raw="tool_use")
-                assert (_retold(turn, stream), row.id) == (made, CUT)
+                counts["cut"] += 1
+                expected = replace(turn, finish=FinishReason.TOOL_CALLS, finish_raw="tool_use")
+                assert (_round_trip(turn, stream), row.id) == (expected, SPLICED_ROW_ID)
                 with pytest.raises(NotRepresentable, match="the arguments of a call"):
-                    DIALECT.convert(whole, (turn,), DELIVERY)
+                    DIALECT.convert(whole, (turn,), ENCODE_CONTEXT)
             else:
-                assert _spelled(_retold(turn, stream)) == _spelled(turn), row.id
-                assert _spelled(_retold(turn, whole)) == _spelled(_compact(turn)), row.id
-    assert counted == {"turns": 238, "errors": 24, "cut": 1}
+                assert _with_sorted_metadata(_round_trip(turn, stream)) == _with_sorted_metadata(
+                    turn
+                ), row.id
+                assert _with_sorted_metadata(_round_trip(turn, whole)) == _with_sorted_metadata(
+                    _with_compact_arguments(turn)
+                ), row.id
+    assert counts == {"turns": 238, "errors": 24, "cut": 1}

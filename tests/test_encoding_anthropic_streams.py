@@ -1,4 +1,4 @@
-"""The order of a stream of Anthropic's, what breaks it off, and what its older API says."""
+"""The event order of Anthropic streams, errors within them, and the legacy completions API."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anthropic_encoding import LEGACY, PING, STREAM, VERTEX, WHOLE, documents, message, told
+from anthropic_encoding import (
+    COMPLETION_REQUEST,
+    PING_EVENT,
+    STREAM_REQUEST,
+    VERTEX_REQUEST,
+    WHOLE_REQUEST,
+    encode_events,
+    encode_message,
+    event_documents,
+)
 from anthropic_events import DIALECT
-from dialect_manners import DELIVERY, REFUSALS, TEXTS, USAGES
+from dialect_manners import ENCODE_CONTEXT, REFUSALS, TEXTS, USAGES
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Part,
@@ -34,35 +43,36 @@ from llm_proxy.turns import (
 BUSY: Final = Failure("Overloaded", "overloaded_error")
 
 
-def kinds(events: list[dict[str, Any]]) -> list[str]:
+def event_types(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
 def test_a_ping_comes_once_behind_the_first_start_of_a_block() -> None:
-    events = told(Text("a"), Text("b"))
+    events = encode_events(Text("a"), Text("b"))
 
-    assert events[2] == PING
-    assert kinds(events).count("ping") == 1
+    assert events[2] == PING_EVENT
+    assert event_types(events).count("ping") == 1
 
 
 def test_a_ping_of_vertex_comes_behind_the_start_of_the_message() -> None:
-    assert kinds(told(Text("a"), request=VERTEX))[:3] == [
+    assert event_types(encode_events(Text("a"), request=VERTEX_REQUEST))[:3] == [
         "message_start", "ping", "content_block_start",
     ]  # fmt: skip
 
 
-def test_a_message_that_says_nothing_has_no_blocks_and_no_ping() -> None:
-    assert kinds(told()) == ["message_start", "message_delta", "message_stop"]
+def test_an_empty_message_has_no_blocks_and_no_ping() -> None:
+    assert event_types(encode_events()) == ["message_start", "message_delta", "message_stop"]
 
 
 def test_a_completion_of_one_piece_has_no_ping() -> None:
-    assert kinds(told(Text("Hi"), request=LEGACY)) == ["completion"]
-    assert kinds(told(request=LEGACY)) == ["completion"]
+    assert event_types(encode_events(Text("Hi"), request=COMPLETION_REQUEST)) == ["completion"]
+    assert event_types(encode_events(request=COMPLETION_REQUEST)) == ["completion"]
 
 
 def test_ids_are_made_as_each_api_makes_them() -> None:
     (vertex, *_), (legacy, *_), (plain, *_) = (
-        told(Text("Hi"), request=item) for item in (VERTEX, LEGACY, STREAM)
+        encode_events(Text("Hi"), request=item)
+        for item in (VERTEX_REQUEST, COMPLETION_REQUEST, STREAM_REQUEST)
     )
 
     assert vertex["message"]["id"].startswith("msg_vrtx_")
@@ -72,16 +82,16 @@ def test_ids_are_made_as_each_api_makes_them() -> None:
     assert legacy["id"].startswith("compl_")
 
 
-COST: Final = Usage(input=9, output=40, cache_read=3, reasoning=7, total=52)
-BESIDE: Final[dict[str, Json]] = {
+USAGE: Final = Usage(input=9, output=40, cache_read=3, reasoning=7, total=52)
+USAGE_METADATA: Final[dict[str, Json]] = {
     "service_tier": "standard", "server_tool_use": {"web_search_requests": 1}, "speed": None,
     "input_tokens": 1,
 }  # fmt: skip
 
 
-def test_what_was_used_is_counted_when_it_is_known() -> None:
-    about: dict[str, Json] = {"usage": {**BESIDE}}
-    events = told(Text("Hi"), usage=COST, metadata=tuple(about.items()))
+def test_usage_is_split_between_the_start_and_the_delta() -> None:
+    metadata: dict[str, Json] = {"usage": {**USAGE_METADATA}}
+    events = encode_events(Text("Hi"), usage=USAGE, metadata=tuple(metadata.items()))
 
     assert events[0]["message"]["usage"] == {
         "input_tokens": 9, "cache_read_input_tokens": 3, "output_tokens": 1,
@@ -92,16 +102,16 @@ def test_what_was_used_is_counted_when_it_is_known() -> None:
         "output_tokens_details": {"thinking_tokens": 7},
         "server_tool_use": {"web_search_requests": 1},
     }  # fmt: skip
-    whole = message(Text("Hi"), usage=COST, metadata=tuple(about.items()))
+    whole = encode_message(Text("Hi"), usage=USAGE, metadata=tuple(metadata.items()))
     assert whole["usage"] == {**events[0]["message"]["usage"], **events[-2]["usage"]}
 
 
-def test_where_nothing_was_counted_it_is_zero() -> None:
-    assert told()[-2]["usage"] == {"input_tokens": 0, "output_tokens": 0}
+def test_usage_is_zero_when_the_turn_has_none() -> None:
+    assert encode_events()[-2]["usage"] == {"input_tokens": 0, "output_tokens": 0}
 
 
-def test_what_stands_beside_a_message_stands_where_servers_put_it() -> None:
-    about: dict[str, Json] = {
+def test_metadata_is_encoded_where_servers_put_it() -> None:
+    metadata: dict[str, Json] = {
         "context_management": {"applied_edits": [1]},
         "stop_sequence": "END",
         "container": {"id": "c"},
@@ -109,23 +119,28 @@ def test_what_stands_beside_a_message_stands_where_servers_put_it() -> None:
         "request_id": "of an error",
         "unheard_of": 1,
     }
-    events = told(metadata=tuple(about.items()))
+    events = encode_events(metadata=tuple(metadata.items()))
 
     assert events[0]["message"]["diagnostics"] == {"cache": 1}
     assert events[-2]["delta"] == {
         "stop_reason": "end_turn", "stop_sequence": "END", "container": {"id": "c"},
     }  # fmt: skip
     assert events[-2]["context_management"] == {"applied_edits": [1]}
-    assert not {"request_id", "unheard_of"}.intersection(message(metadata=tuple(about.items())))
+    assert not {"request_id", "unheard_of"}.intersection(
+        encode_message(metadata=tuple(metadata.items()))
+    )
 
 
-def test_an_error_breaks_a_stream_off() -> None:
-    about: tuple[tuple[str, Json], ...] = (("usage", {**BESIDE}), ("container", {"id": "c"}))
-    turn = Turn((Text("Hi"), Refusal("No.")), Finish.STOP, "", COST, BUSY, metadata=about)
-    response = DIALECT.encode(STREAM, (turn,), DELIVERY)
-    events = documents(response)
+def test_an_error_ends_a_stream() -> None:
+    metadata: tuple[tuple[str, Json], ...] = (
+        ("usage", {**USAGE_METADATA}),
+        ("container", {"id": "c"}),
+    )
+    turn = Turn((Text("Hi"), Refusal("No.")), FinishReason.STOP, "", USAGE, BUSY, metadata=metadata)
+    response = DIALECT.encode(STREAM_REQUEST, (turn,), ENCODE_CONTEXT)
+    events = event_documents(response)
 
-    assert kinds(events) == [
+    assert event_types(events) == [
         "message_start", "content_block_start", "ping", "content_block_delta",
         "content_block_stop", "error",
     ]  # fmt: skip
@@ -135,53 +150,68 @@ def test_an_error_breaks_a_stream_off() -> None:
         "error": {"details": None, "type": "overloaded_error", "message": "Overloaded"},
         "request_id": request_id,
     }
-    (read,) = DIALECT.decode(response)
-    assert read.usage == Usage(input=9, output=1, cache_read=3)
-    assert read.metadata == (
+    (decoded,) = DIALECT.decode(response)
+    assert decoded.usage == Usage(input=9, output=1, cache_read=3)
+    assert decoded.metadata == (
         ("request_id", request_id), ("usage", {"service_tier": "standard"}),
     )  # fmt: skip
 
 
-def test_an_error_before_anything_is_said_stands_behind_the_start() -> None:
-    assert kinds(told(failure=BUSY)) == ["message_start", "error"]
-    assert kinds(told(failure=BUSY, request=LEGACY)) == ["completion", "error"]
+def test_an_error_before_any_content_follows_the_start_event() -> None:
+    assert event_types(encode_events(failure=BUSY)) == ["message_start", "error"]
+    assert event_types(encode_events(failure=BUSY, request=COMPLETION_REQUEST)) == [
+        "completion",
+        "error",
+    ]
 
 
-def test_an_error_without_words_has_those_of_its_type() -> None:
+def test_an_error_without_a_message_has_the_default_of_its_type() -> None:
     failure = Failure("", "overloaded_error", "spent")
     error = {
         "details": {"error_code": "spent"}, "type": "overloaded_error", "message": "Overloaded",
     }  # fmt: skip
 
-    assert told(failure=failure)[-1]["error"] == error
-    assert told(failure=Failure(""))[-1]["error"]["type"] == "api_error"
+    assert encode_events(failure=failure)[-1]["error"] == error
+    assert encode_events(failure=Failure(""))[-1]["error"]["type"] == "api_error"
 
 
 def test_the_id_of_a_request_that_failed_is_kept() -> None:
-    assert told(failure=BUSY, metadata=(("request_id", "req_1"),))[-1]["request_id"] == "req_1"
-    assert told(failure=BUSY, metadata=(("request_id", 5),))[-1]["request_id"].startswith("req_")
+    assert (
+        encode_events(failure=BUSY, metadata=(("request_id", "req_1"),))[-1]["request_id"]
+        == "req_1"
+    )
+    assert encode_events(failure=BUSY, metadata=(("request_id", 5),))[-1]["request_id"].startswith(
+        "req_"
+    )
 
 
 @pytest.mark.parametrize(
     ("finish", "raw"),
-    [(None, "stop_sequence"), (Finish.LENGTH, "max_tokens"), (Finish.REFUSAL, "stop_sequence")],
+    [
+        (None, "stop_sequence"),
+        (FinishReason.LENGTH, "max_tokens"),
+        (FinishReason.REFUSAL, "stop_sequence"),
+    ],
 )
-def test_a_completion_says_why_it_stopped_in_its_own_words(finish: Finish | None, raw: str) -> None:
-    assert told(Text("Hi"), finish=finish, request=LEGACY)[-1]["stop_reason"] == raw
+def test_a_completion_has_its_own_stop_reasons(finish: FinishReason | None, raw: str) -> None:
+    assert (
+        encode_events(Text("Hi"), finish=finish, request=COMPLETION_REQUEST)[-1]["stop_reason"]
+        == raw
+    )
 
 
-def test_a_completion_says_text_and_nothing_else() -> None:
-    turn = Turn((Reasoning("Hm"), Text("No"), Refusal(": never.")), usage=COST)
-    fitted = DIALECT.convert(LEGACY, (turn,), DELIVERY)
+def test_a_completion_can_hold_only_text() -> None:
+    turn = Turn((Reasoning("Hm"), Text("No"), Refusal(": never.")), usage=USAGE)
+    converted = DIALECT.convert(COMPLETION_REQUEST, (turn,), ENCODE_CONTEXT)
 
-    assert fitted.turns[0].parts == (Text("No: never."),)
-    assert {"reasoning", "that a refusal is one", "usage input"} <= set(fitted.losses)
+    assert converted.turns[0].parts == (Text("No: never."),)
+    assert {"reasoning", "that a refusal is one", "usage input"} <= set(converted.losses)
     with pytest.raises(NotRepresentable, match="a tool call"):
-        DIALECT.convert(LEGACY, (Turn((ToolCall("t", "f", "{}"),)),), DELIVERY)
+        DIALECT.convert(COMPLETION_REQUEST, (Turn((ToolCall("t", "f", "{}"),)),), ENCODE_CONTEXT)
 
 
-def _of(kind: str, **beside: Json) -> tuple[tuple[str, Json], ...]:
-    return (("type", kind), *beside.items())
+def _metadata(kind: str, **more: Json) -> tuple[tuple[str, Json], ...]:
+    return (("type", kind), *more.items())
 
 
 _IDS = st.sampled_from(["", "a", "b", "c"])
@@ -191,33 +221,40 @@ _CONTENTS = st.sampled_from(
      '[{"url": "u\u2028"}]', '{"n": 100000000000000000000, "f": NaN}', '{"half": "\\ud800"}']
 )  # fmt: skip
 _OBJECTS = st.sampled_from(["", "{}", '{"a": 10000000000000000000}', '{"half": "\\ud800"}'])
-_CITED = st.builds(
+_CITATIONS = st.builds(
     Citation,
     st.text(max_size=5),
     st.text(max_size=5),
     metadata=st.sampled_from(
         [
             (),
-            _of("char_location", file_id="f", url="odd"),
-            _of("page_location", end_page_number=3),
-            _of("web_search_result_location", encrypted_index="e"),
-            (("encrypted_index", "e"), *_of("web_search_result_location")),
-            _of("new_location", new=[1]),
+            _metadata("char_location", file_id="f", url="odd"),
+            _metadata("page_location", end_page_number=3),
+            _metadata("web_search_result_location", encrypted_index="e"),
+            (("encrypted_index", "e"), *_metadata("web_search_result_location")),
+            _metadata("new_location", new=[1]),
         ]
     ),
 )
 PARTS: st.SearchStrategy[Part] = st.one_of(
     TEXTS,
     REFUSALS,
-    st.builds(Text, st.text(max_size=3), st.lists(_CITED, max_size=2).map(tuple)),
+    st.builds(Text, st.text(max_size=3), st.lists(_CITATIONS, max_size=2).map(tuple)),
     st.builds(
         ToolCall,
         _IDS,
         st.just("look"),
         _OBJECTS,
-        st.sampled_from([(), _of("server_tool_use", caller={"type": "direct"}, id="odd"),
-                         _of("mcp_tool_use", server_name="w"), _of("tool_use", toolset_name="t"),
-                         _of("function"), (("caller", 1), *_of("server_tool_use"))]),
+        st.sampled_from(
+            [
+                (),
+                _metadata("server_tool_use", caller={"type": "direct"}, id="odd"),
+                _metadata("mcp_tool_use", server_name="w"),
+                _metadata("tool_use", toolset_name="t"),
+                _metadata("function"),
+                (("caller", 1), *_metadata("server_tool_use")),
+            ]
+        ),
     ),
     st.builds(
         ToolResult,
@@ -225,19 +262,28 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
         _CONTENTS,
         st.just("look"),
         st.booleans(),
-        st.sampled_from([(), _of("mcp_tool_result"), _of("web_fetch_tool_result", caller=1),
-                         _of("tool_result"), _of("x_tool_result", content=1, is_error=True)]),
+        st.sampled_from(
+            [
+                (),
+                _metadata("mcp_tool_result"),
+                _metadata("web_fetch_tool_result", caller=1),
+                _metadata("tool_result"),
+                _metadata("x_tool_result", content=1, is_error=True),
+            ]
+        ),
     ),
     st.builds(
         Reasoning,
         st.text(max_size=3),
         st.sampled_from([None, "", "s"]),
         st.sampled_from([None, "", "r"]),
-        st.sampled_from([(), _of("compaction", content="odd", tool_changes=[1]), _of("new")]),
+        st.sampled_from(
+            [(), _metadata("compaction", content="odd", tool_changes=[1]), _metadata("new")]
+        ),
     ),
-    st.just(Media("*/*", metadata=_of("container_upload", file_id="f"))),
-)  # fmt: skip
-_OTHERS = st.lists(
+    st.just(Media("*/*", metadata=_metadata("container_upload", file_id="f"))),
+)
+_OTHER_BLOCKS = st.lists(
     st.builds(
         lambda index, block: {"index": index, "content_block": block},
         st.integers(-1, 4) | st.none(),
@@ -246,10 +292,10 @@ _OTHERS = st.lists(
     ),
     max_size=3,
 )  # fmt: skip
-ABOUT = st.fixed_dictionaries(
+METADATA = st.fixed_dictionaries(
     {},
     optional={
-        "other_blocks": _OTHERS,
+        "other_blocks": _OTHER_BLOCKS,
         "stop_details": st.sampled_from(
             [None, "odd", {"explanation": "No."}, {"explanation": "No.", "odd": 1}, {"odd": 1}]
         ),
@@ -260,40 +306,43 @@ ABOUT = st.fixed_dictionaries(
         "stop": st.just("\n\nHuman:"),
         "container": st.sampled_from([{}, {"id": "c"}, 0, False]),
     },
-).map(lambda it: tuple(it.items()))
+).map(lambda metadata: tuple(metadata.items()))
 TURNS = st.builds(
     Turn,
     st.lists(PARTS, max_size=4).map(tuple),
-    st.none() | st.sampled_from(Finish),
+    st.none() | st.sampled_from(FinishReason),
     st.sampled_from(["", "refusal", "compaction", "new"]),
     st.none() | USAGES,
     st.none() | st.just(BUSY),
-    metadata=ABOUT,
+    metadata=METADATA,
 )
 
 
-@pytest.mark.parametrize("request_", [STREAM, WHOLE], ids=["stream", "whole"])
+@pytest.mark.parametrize("request_", [STREAM_REQUEST, WHOLE_REQUEST], ids=["stream", "whole"])
 @given(turn=TURNS)
-def test_all_that_this_wire_can_say_is_read_as_it_was_told(request_: Request, turn: Turn) -> None:
-    fitted = DIALECT.convert(request_, (turn,), DELIVERY)
-    response = DIALECT.encode(request_, (turn,), DELIVERY)
+def test_every_representable_turn_decodes_as_it_was_encoded(request_: Request, turn: Turn) -> None:
+    converted = DIALECT.convert(request_, (turn,), ENCODE_CONTEXT)
+    response = DIALECT.encode(request_, (turn,), ENCODE_CONTEXT)
 
-    assert DIALECT.decode(response) == fitted.turns
-    assert DIALECT.convert(request_, fitted.turns, DELIVERY) == ConvertedTurns(fitted.turns, ())
+    assert DIALECT.decode(response) == converted.turns
+    assert DIALECT.convert(request_, converted.turns, ENCODE_CONTEXT) == ConvertedTurns(
+        converted.turns, ()
+    )
     assert DIALECT.completeness(response).is_complete
 
 
 @given(turn=TURNS)
-def test_a_stream_and_a_document_tell_the_same_blocks(turn: Turn) -> None:
+def test_a_stream_and_a_document_hold_the_same_blocks(turn: Turn) -> None:
     whole, streamed = (
-        DIALECT.decode(DIALECT.encode(item, (turn,), DELIVERY))[0] for item in (WHOLE, STREAM)
+        DIALECT.decode(DIALECT.encode(item, (turn,), ENCODE_CONTEXT))[0]
+        for item in (WHOLE_REQUEST, STREAM_REQUEST)
     )
     if turn.failure is None:
-        assert _spelled(whole) == _spelled(streamed)
+        assert _parts_with_parsed_arguments(whole) == _parts_with_parsed_arguments(streamed)
 
 
-def _spelled(turn: Turn) -> list[Part | tuple[str, str, Json]]:
-    """The parts of a turn, with arguments as their values."""
+def _parts_with_parsed_arguments(turn: Turn) -> list[Part | tuple[str, str, Json]]:
+    """The parts of a turn, with arguments parsed."""
     return [
         (part.id, part.name, json.loads(part.arguments)) if isinstance(part, ToolCall) else part
         for part in turn.parts

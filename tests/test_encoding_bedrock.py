@@ -1,4 +1,4 @@
-"""Bedrock speaks: Converse, its errors, and what is asked beside turns."""
+"""Bedrock encoding: Converse, its errors, and auxiliary requests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bedrock_encoding import DIALECT, converse, document, events, frames, invoke, told
-from dialect_manners import DELIVERY, TALKS
+from bedrock_encoding import (
+    DIALECT,
+    converse_request,
+    decode_document,
+    encode_response,
+    invoke_request,
+    parse_frames,
+    typed_payloads,
+)
+from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.errors import NotRepresentable
@@ -21,7 +29,7 @@ from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Metadata,
@@ -35,9 +43,9 @@ from llm_proxy.turns import (
     Usage,
 )
 
-STREAM: Final = converse()
-WHOLE: Final = converse(stream=False)
-both = pytest.mark.parametrize("request_", [STREAM, WHOLE], ids=["stream", "whole"])
+STREAM: Final = converse_request()
+WHOLE: Final = converse_request(stream=False)
+each_request = pytest.mark.parametrize("request_", [STREAM, WHOLE], ids=["stream", "whole"])
 
 TOOLS: Final = Turn(
     parts=(
@@ -45,29 +53,31 @@ TOOLS: Final = Turn(
         Text("Checking."),
         ToolCall("tooluse_a", "get_weather", '{"city":"Rome"}'),
     ),
-    finish=Finish.TOOL_CALLS,
+    finish=FinishReason.TOOL_CALLS,
     finish_raw="tool_use",
     usage=Usage(input=9, output=20, total=29),
     metadata=(("metrics", {"latencyMs": 120}),),
 )
 
 
-def fit(request: Request, turn: Turn) -> ConvertedTurns:
-    return DIALECT.convert(request, (turn,), DELIVERY)
+def convert(request: Request, turn: Turn) -> ConvertedTurns:
+    return DIALECT.convert(request, (turn,), ENCODE_CONTEXT)
 
 
-def lost(request: Request, *parts: Part, **about: Any) -> tuple[str, ...]:
-    return fit(request, Turn(parts, Finish.STOP, **about)).losses
+def losses(request: Request, *parts: Part, **turn_fields: Any) -> tuple[str, ...]:
+    return convert(request, Turn(parts, FinishReason.STOP, **turn_fields)).losses
 
 
-def read_again(request: Request, turn: Turn) -> Turn:
-    (read,) = DIALECT.decode(told(request, turn))
-    return read
+def round_trip(request: Request, turn: Turn) -> Turn:
+    (decoded,) = DIALECT.decode(encode_response(request, turn))
+    return decoded
 
 
 def test_a_stream_has_the_events_of_real_ones_in_their_order() -> None:
-    response = DIALECT.encode(STREAM, (TOOLS,), replace(DELIVERY, split_text=lambda text: [text]))
-    assert events(response) == [
+    response = DIALECT.encode(
+        STREAM, (TOOLS,), replace(ENCODE_CONTEXT, split_text=lambda text: [text])
+    )
+    assert typed_payloads(response) == [
         ("messageStart", {"role": "assistant"}),
         (
             "contentBlockDelta",
@@ -104,7 +114,7 @@ def test_a_stream_has_the_events_of_real_ones_in_their_order() -> None:
 
 
 def test_a_document_has_the_fields_of_real_ones() -> None:
-    assert document(told(WHOLE, TOOLS)) == {
+    assert decode_document(encode_response(WHOLE, TOOLS)) == {
         "output": {
             "message": {
                 "role": "assistant",
@@ -131,16 +141,16 @@ def test_a_document_has_the_fields_of_real_ones() -> None:
     }
 
 
-@both
-def test_what_real_answers_say_is_told_as_it_was(request_: Request) -> None:
-    assert fit(request_, TOOLS) == ConvertedTurns((TOOLS,), ())
-    assert read_again(request_, TOOLS) == TOOLS
+@each_request
+def test_a_recorded_turn_round_trips(request_: Request) -> None:
+    assert convert(request_, TOOLS) == ConvertedTurns((TOOLS,), ())
+    assert round_trip(request_, TOOLS) == TOOLS
 
 
 def test_a_frame_has_the_headers_of_real_ones_in_their_order() -> None:
     failed = Turn((), failure=Failure("no", "throttlingException"))
-    *begun, last = frames(told(STREAM, failed))
-    assert [item.headers for item in begun] == [
+    *earlier, last = parse_frames(encode_response(STREAM, failed))
+    assert [item.headers for item in earlier] == [
         (
             (":event-type", "messageStart"),
             (":content-type", "application/json"),
@@ -159,23 +169,25 @@ def test_a_frame_has_the_headers_of_real_ones_in_their_order() -> None:
     [(STREAM, "application/vnd.amazon.eventstream"), (WHOLE, "application/json")],
     ids=["stream", "whole"],
 )
-def test_an_answer_says_its_type_and_its_request(request_: Request, content_type: str) -> None:
-    headers = dict(told(request_, TOOLS).head.headers)
+def test_a_response_has_its_content_type_and_request_id(
+    request_: Request, content_type: str
+) -> None:
+    headers = dict(encode_response(request_, TOOLS).head.headers)
     assert headers == {
         "Content-Type": content_type,
-        "x-amzn-RequestId": DELIVERY.uuid("request"),
+        "x-amzn-RequestId": ENCODE_CONTEXT.uuid("request"),
     }
 
 
-def test_the_typical_request_is_one_that_is_claimed() -> None:
+def test_the_sample_request_matches_the_dialect() -> None:
     arn = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.amazon.nova-lite-v1:0"
     for stream in (True, False):
-        request = converse(arn, stream=stream)
+        request = converse_request(arn, stream=stream)
         assert DIALECT.matches(request)
         assert (DIALECT.model(request), DIALECT.streams(request)) == (arn, stream)
 
 
-PROVIDED: Final = (
+PROVIDER_TOOL_PARTS: Final = (
     ToolCall("a", "search", '{"q":"x"}'),
     ToolResult("a", '{"n":1}', "search"),
     ToolCall("b", "search", "{}", (("type", "mcp_tool_use"),)),
@@ -184,18 +196,20 @@ PROVIDED: Final = (
 )
 
 
-@both
-def test_what_the_providers_own_tools_did_is_told_as_such(request_: Request) -> None:
-    (turn,) = fit(request_, Turn((*PROVIDED, Text("x")), Finish.STOP)).turns
-    asked, *others, said = turn.parts
-    assert asked == replace(PROVIDED[0], metadata=(("type", "server_tool_use"),))
-    named = [replace(item, name="search") for item in PROVIDED[1:]]
-    assert (others, said) == (named, Text("x"))
-    assert read_again(request_, turn) == turn
+@each_request
+def test_provider_tool_calls_and_results_are_encoded_as_server_tools(request_: Request) -> None:
+    (turn,) = convert(request_, Turn((*PROVIDER_TOOL_PARTS, Text("x")), FinishReason.STOP)).turns
+    first, *others, text = turn.parts
+    assert first == replace(PROVIDER_TOOL_PARTS[0], metadata=(("type", "server_tool_use"),))
+    named_results = [replace(item, name="search") for item in PROVIDER_TOOL_PARTS[1:]]
+    assert (others, text) == (named_results, Text("x"))
+    assert round_trip(request_, turn) == turn
 
 
-def test_what_a_tool_gave_back_is_an_object_where_it_spells_one() -> None:
-    blocks = document(told(WHOLE, Turn(PROVIDED)))["output"]["message"]["content"]
+def test_a_tool_result_that_is_a_json_object_is_encoded_as_json() -> None:
+    blocks = decode_document(encode_response(WHOLE, Turn(PROVIDER_TOOL_PARTS)))["output"][
+        "message"
+    ]["content"]
     assert [block["toolResult"]["content"] for block in blocks if "toolResult" in block] == [
         [{"json": {"n": 1}}],
         [{"text": "not there"}],
@@ -208,7 +222,7 @@ def test_what_a_tool_gave_back_is_an_object_where_it_spells_one() -> None:
     ]
 
 
-CITED: Final = Text(
+CITED_TEXT: Final = Text(
     "It is fun",
     (
         Citation("https://example.com/", "sample", "Fun fun"),
@@ -219,18 +233,18 @@ CITED: Final = Text(
         Citation(),
     ),
 )
-PAGE: Final[Metadata] = (("location", {"web": {"url": "https://example.com/"}}),)
+PAGE_LOCATION: Final[Metadata] = (("location", {"web": {"url": "https://example.com/"}}),)
 
 
-@both
+@each_request
 def test_a_citation_is_of_a_page_or_of_a_place_in_a_document(request_: Request) -> None:
-    (text,) = read_again(request_, Turn((CITED,))).parts
+    (text,) = round_trip(request_, Turn((CITED_TEXT,))).parts
     assert text == Text(
         "It is fun",
         (
-            Citation("https://example.com/", "sample", "Fun fun", metadata=PAGE),
+            Citation("https://example.com/", "sample", "Fun fun", metadata=PAGE_LOCATION),
             Citation(title="a file", metadata=(("location", {"documentPage": {"start": 1}}),)),
-            Citation("https://example.com/", metadata=PAGE),
+            Citation("https://example.com/", metadata=PAGE_LOCATION),
             Citation(
                 "https://example.com/b",
                 metadata=(("location", {"web": {"url": "https://example.com/b"}}),),
@@ -241,7 +255,7 @@ def test_a_citation_is_of_a_page_or_of_a_place_in_a_document(request_: Request) 
     )
 
 
-@both
+@each_request
 @pytest.mark.parametrize(
     ("thought", "expected"),
     [
@@ -253,23 +267,23 @@ def test_a_citation_is_of_a_page_or_of_a_place_in_a_document(request_: Request) 
     ],
     ids=["signed", "signed alone", "sealed", "sealed, in no base64", "read and sealed"],
 )
-def test_a_thought_can_be_read_or_is_sealed(
+def test_reasoning_is_readable_or_redacted(
     request_: Request, thought: Reasoning, expected: Reasoning
 ) -> None:
-    assert read_again(request_, Turn((thought,))).parts == (expected,)
-    is_less = expected.redacted is None and thought.redacted is not None
-    assert lost(request_, thought) == (("redacted of reasoning",) if is_less else ())
+    assert round_trip(request_, Turn((thought,))).parts == (expected,)
+    loses_redacted = expected.redacted is None and thought.redacted is not None
+    assert losses(request_, thought) == (("redacted of reasoning",) if loses_redacted else ())
 
 
 PNG: Final = base64.b64encode(b"\x89PNG").decode()
 
 
-@both
+@each_request
 @pytest.mark.parametrize(
     "picture", [Media("image/png", base64=PNG), Media("image/webp", url="s3://bucket/key")]
 )
 def test_a_picture_is_inline_or_stored_with_amazon(request_: Request, picture: Media) -> None:
-    assert read_again(request_, Turn((picture,))).parts == (picture,)
+    assert round_trip(request_, Turn((picture,))).parts == (picture,)
 
 
 @pytest.mark.parametrize(
@@ -284,92 +298,96 @@ def test_a_picture_is_inline_or_stored_with_amazon(request_: Request, picture: M
 )
 def test_other_media_are_refused(request_: Request, media: Media) -> None:
     with pytest.raises(NotRepresentable, match="no word for media"):
-        told(request_, Turn((media,)))
+        encode_response(request_, Turn((media,)))
 
 
 @pytest.mark.parametrize("media_type", ["audio/wav", "video/mp4"])
-def test_sounds_and_films_come_whole(media_type: str) -> None:
+def test_audio_and_video_are_encoded_only_in_documents(media_type: str) -> None:
     media = Media(media_type, base64=PNG)
-    assert read_again(WHOLE, Turn((media,))).parts == (media,)
+    assert round_trip(WHOLE, Turn((media,))).parts == (media,)
 
 
-def test_arguments_that_are_no_object_stand_in_a_stream_alone() -> None:
-    turn = Turn((ToolCall("a", "f", '{"city":'),), Finish.TOOL_CALLS)
-    assert read_again(STREAM, turn).parts == turn.parts
+def test_arguments_that_are_no_object_can_be_encoded_only_in_a_stream() -> None:
+    turn = Turn((ToolCall("a", "f", '{"city":'),), FinishReason.TOOL_CALLS)
+    assert round_trip(STREAM, turn).parts == turn.parts
     with pytest.raises(NotRepresentable, match="the arguments of a call"):
-        told(WHOLE, turn)
+        encode_response(WHOLE, turn)
 
 
-def test_arguments_stand_in_a_document_as_they_were_spelled() -> None:
+def test_arguments_keep_their_exact_json_in_a_document() -> None:
     spelled = '{"half":"\\ud83d","big":12345678901234567890}'
-    turn = Turn((ToolCall("a", "f", spelled),), Finish.TOOL_CALLS)
-    (call,) = fit(WHOLE, turn).turns[0].parts
+    turn = Turn((ToolCall("a", "f", spelled),), FinishReason.TOOL_CALLS)
+    (call,) = convert(WHOLE, turn).turns[0].parts
     assert isinstance(call, ToolCall)
-    assert call.arguments.encode() in b"".join(told(WHOLE, turn).messages)
-    assert read_again(WHOLE, turn).parts == (call,)
+    assert call.arguments.encode() in b"".join(encode_response(WHOLE, turn).messages)
+    assert round_trip(WHOLE, turn).parts == (call,)
 
 
-@both
+@each_request
 def test_a_refusal_is_a_text_and_a_reason_to_stop(request_: Request) -> None:
-    turn = read_again(request_, Turn((Refusal("I can't."),), Finish.REFUSAL))
+    turn = round_trip(request_, Turn((Refusal("I can't."),), FinishReason.REFUSAL))
     assert (turn.parts, turn.finish_raw) == ((Text("I can't."),), "refusal")
-    assert lost(request_, Refusal("I can't.")) == ("that a refusal is one",)
+    assert losses(request_, Refusal("I can't.")) == ("that a refusal is one",)
 
 
-@both
+@each_request
 @pytest.mark.parametrize(
-    ("finish", "word"),
+    ("finish", "stop_reason"),
     [
-        (Finish.STOP, "end_turn"),
-        (Finish.STOP_SEQUENCE, "stop_sequence"),
-        (Finish.LENGTH, "max_tokens"),
-        (Finish.TOOL_CALLS, "tool_use"),
-        (Finish.CONTENT_FILTER, "content_filtered"),
-        (Finish.CONTEXT_FULL, "model_context_window_exceeded"),
-        (Finish.ERROR, "malformed_model_output"),
-        (Finish.PAUSED, "end_turn"),
+        (FinishReason.STOP, "end_turn"),
+        (FinishReason.STOP_SEQUENCE, "stop_sequence"),
+        (FinishReason.LENGTH, "max_tokens"),
+        (FinishReason.TOOL_CALLS, "tool_use"),
+        (FinishReason.CONTENT_FILTER, "content_filtered"),
+        (FinishReason.CONTEXT_FULL, "model_context_window_exceeded"),
+        (FinishReason.ERROR, "malformed_model_output"),
+        (FinishReason.PAUSED, "end_turn"),
     ],
 )
-def test_a_reason_to_stop_has_a_word(request_: Request, finish: Finish, word: str) -> None:
-    assert read_again(request_, Turn((), finish)).finish_raw == word
+def test_each_finish_has_a_stop_reason(
+    request_: Request, finish: FinishReason, stop_reason: str
+) -> None:
+    assert round_trip(request_, Turn((), finish)).finish_raw == stop_reason
 
 
-@both
-def test_what_stands_beside_an_answer_is_told_in_its_place(request_: Request) -> None:
-    routed: Json = {"promptRouter": {"invokedModelId": "arn:aws:x"}}
+@each_request
+def test_metadata_and_usage_round_trip(request_: Request) -> None:
+    trace: Json = {"promptRouter": {"invokedModelId": "arn:aws:x"}}
     turn = Turn(
         (),
-        Finish.STOP,
+        FinishReason.STOP,
         "end_turn",
         usage=Usage(1, 2, 12, cache_read=4, cache_write=5),
         model="arn:aws:x",
         metadata=(
             ("additionalModelResponseFields", {"stop_sequence": "x"}),
             ("metrics", {"latencyMs": 7}),
-            ("trace", routed),
+            ("trace", trace),
             ("performanceConfig", {"latency": "standard"}),
             ("serviceTier", {"type": "flex"}),
             ("usage", {"cacheDetails": [{"ttl": "5m", "inputTokens": 4}]}),
         ),
     )
-    assert fit(request_, turn) == ConvertedTurns((turn,), ())
-    assert read_again(request_, turn) == turn
+    assert convert(request_, turn) == ConvertedTurns((turn,), ())
+    assert round_trip(request_, turn) == turn
 
 
-def test_the_stop_has_the_models_own_fields_and_the_end_the_rest() -> None:
-    beside: Metadata = (
+def test_message_stop_has_the_model_fields_and_metadata_the_rest() -> None:
+    metadata: Metadata = (
         ("additionalModelResponseFields", {"a": 1}),
         ("serviceTier", {"type": "flex"}),
     )
-    *_, stop, end = events(told(STREAM, Turn((), Finish.STOP, metadata=beside)))
-    assert stop == (
+    *_, stop_event, metadata_event = typed_payloads(
+        encode_response(STREAM, Turn((), FinishReason.STOP, metadata=metadata))
+    )
+    assert stop_event == (
         "messageStop",
         {"stopReason": "end_turn", "additionalModelResponseFields": {"a": 1}},
     )
-    assert end[1]["serviceTier"] == {"type": "flex"}
+    assert metadata_event[1]["serviceTier"] == {"type": "flex"}
 
 
-OF_BEDROCK: Final = st.dictionaries(
+BEDROCK_METADATA: Final = st.dictionaries(
     st.sampled_from(
         ["metrics", "trace", "usage", "performanceConfig", "additionalModelResponseFields",
          "amazon-bedrock-invocationMetrics", "amazon-bedrock-guardrailAction",
@@ -380,31 +398,31 @@ OF_BEDROCK: Final = st.dictionaries(
          {"inputTokenCount": 3, "cacheReadInputTokenCount": 9, "firstByteLatency": 2},
          {"promptRouter": {"invokedModelId": "m"}}, {"promptRouter": {"invokedModelId": 5}}]
     ),
-).map(lambda it: tuple(it.items()))  # fmt: skip
+).map(lambda metadata: tuple(metadata.items()))  # fmt: skip
 OPERATIONS: Final = [
     STREAM,
     WHOLE,
     *(
-        invoke(model, stream=stream)
+        invoke_request(model, stream=stream)
         for model in ("anthropic.claude-3", "amazon.nova-pro", "meta.llama3", "openai.gpt-oss")
         for stream in (True, False)
     ),
 ]
 
 
-@given(st.sampled_from(OPERATIONS), TALKS, OF_BEDROCK)
-def test_whatever_stands_beside_a_turn_is_read_as_it_was_told(
-    request_: Request, turn: Turn, beside: Metadata
+@given(st.sampled_from(OPERATIONS), COMMON_TURNS, BEDROCK_METADATA)
+def test_any_metadata_decodes_as_it_was_encoded(
+    request_: Request, turn: Turn, metadata: Metadata
 ) -> None:
     try:
-        fits = fit(request_, replace(turn, metadata=beside))
+        converted = convert(request_, replace(turn, metadata=metadata))
     except NotRepresentable:
         return
-    assert DIALECT.decode(told(request_, *fits.turns)) == fits.turns
-    assert fit(request_, fits.turns[0]) == ConvertedTurns(fits.turns, ())
+    assert DIALECT.decode(encode_response(request_, *converted.turns)) == converted.turns
+    assert convert(request_, converted.turns[0]) == ConvertedTurns(converted.turns, ())
 
 
-STATUSES: Final = {
+ERROR_TYPE_BY_STATUS: Final = {
     400: "ValidationException",
     401: "UnrecognizedClientException",
     403: "AccessDeniedException",
@@ -419,22 +437,24 @@ STATUSES: Final = {
 }
 
 
-def refused(status: int, failure: Failure, retry_after: float | None = None) -> DialectResponse:
-    return DIALECT.error_response(status, failure, DELIVERY, retry_after)
+def error_response(
+    status: int, failure: Failure, retry_after: float | None = None
+) -> DialectResponse:
+    return DIALECT.error_response(status, failure, ENCODE_CONTEXT, retry_after)
 
 
-@pytest.mark.parametrize(("status", "kind"), STATUSES.items())
+@pytest.mark.parametrize(("status", "kind"), ERROR_TYPE_BY_STATUS.items())
 def test_an_http_error_names_its_kind_in_a_header(status: int, kind: str) -> None:
-    response = refused(status, Failure("no"))
-    assert (response.head.status, document(response)) == (status, {"message": "no"})
+    response = error_response(status, Failure("no"))
+    assert (response.head.status, decode_document(response)) == (status, {"message": "no"})
     assert header_value(response.head.headers, "x-amzn-errortype") == kind
-    assert header_value(response.head.headers, "x-amzn-requestid") == DELIVERY.uuid("request")
+    assert header_value(response.head.headers, "x-amzn-requestid") == ENCODE_CONTEXT.uuid("request")
     assert DIALECT.decode(response) == (Turn((), failure=Failure("no", kind)),)
-    assert document(refused(status, Failure("")))["message"]
+    assert decode_document(error_response(status, Failure("")))["message"]
 
 
 @pytest.mark.parametrize(
-    ("given_", "expected"),
+    ("error_type", "expected"),
     [
         ("ServiceQuotaExceededException", "ServiceQuotaExceededException"),
         ("cassette_not_found", "cassette_not_found"),
@@ -442,16 +462,16 @@ def test_an_http_error_names_its_kind_in_a_header(status: int, kind: str) -> Non
     ],
 )
 def test_an_http_error_has_the_type_that_it_is_given_if_a_header_can_hold_it(
-    given_: str, expected: str
+    error_type: str, expected: str
 ) -> None:
-    response = refused(400, Failure("no", given_))
+    response = error_response(400, Failure("no", error_type))
     assert header_value(response.head.headers, "x-amzn-errortype") == expected
 
 
-def test_an_http_error_says_when_to_ask_again() -> None:
-    headers = dict(refused(429, Failure("no"), 1.5).head.headers)
+def test_an_http_error_has_retry_after() -> None:
+    headers = dict(error_response(429, Failure("no"), 1.5).head.headers)
     assert (headers["retry-after"], headers["x-amz-retry-after"]) == ("2", "1500")
-    assert "retry-after" not in dict(refused(429, Failure("no")).head.headers)
+    assert "retry-after" not in dict(error_response(429, Failure("no")).head.headers)
 
 
 @pytest.mark.parametrize(
@@ -464,11 +484,11 @@ def test_an_http_error_says_when_to_ask_again() -> None:
         ("", 500, "InternalServerException"),
     ],
 )
-@pytest.mark.parametrize("request_", [WHOLE, invoke("unheard-of", stream=False)])
+@pytest.mark.parametrize("request_", [WHOLE, invoke_request("unheard-of", stream=False)])
 def test_an_answer_that_failed_and_does_not_stream_is_an_http_error(
     request_: Request, kind: str, status: int, expected: str
 ) -> None:
-    response = told(request_, Turn((Text("Hel"),), failure=Failure("no", kind)))
+    response = encode_response(request_, Turn((Text("Hel"),), failure=Failure("no", kind)))
     assert response.head.status == status
     assert DIALECT.decode(response) == (Turn((), failure=Failure("no", expected)),)
 
@@ -492,9 +512,9 @@ def test_an_error_amid_a_stream_is_one_that_clients_know(
     failure: Failure, expected: Failure
 ) -> None:
     turn = Turn((Text("Hel"),), failure=failure, usage=Usage(1, 2))
-    response = told(STREAM, turn)
+    response = encode_response(STREAM, turn)
     assert DIALECT.decode(response) == (Turn((Text("Hel"),), failure=expected),)
-    assert [name for name, _ in events(response)] == [
+    assert [name for name, _ in typed_payloads(response)] == [
         "messageStart",
         "contentBlockDelta",
         "contentBlockStop",
@@ -503,40 +523,45 @@ def test_an_error_amid_a_stream_is_one_that_clients_know(
     assert DIALECT.completeness(response).is_complete
 
 
-def test_a_model_that_times_out_has_a_word_where_it_is_invoked() -> None:
+def test_a_model_timeout_is_representable_in_invoke_streams() -> None:
     turn = Turn((), failure=Failure("no", "modelTimeoutException"))
-    assert DIALECT.decode(told(invoke("meta.llama3"), turn)) == (turn,)
+    assert DIALECT.decode(encode_response(invoke_request("meta.llama3"), turn)) == (turn,)
 
 
-def counted(**asked: Json) -> int:
-    body = orjson.dumps({"input": asked})
+def count_tokens(**request_input: Json) -> int:
+    body = orjson.dumps({"input": request_input})
     response = DIALECT.auxiliary_response(
-        Request("POST", "/model/m/count-tokens", "", (), body), DELIVERY
+        Request("POST", "/model/m/count-tokens", "", (), body), ENCODE_CONTEXT
     )
     assert response is not None
-    said = document(response)
-    assert list(said) == ["inputTokens"]
-    return int(said["inputTokens"])
+    counts = decode_document(response)
+    assert list(counts) == ["inputTokens"]
+    return int(counts["inputTokens"])
 
 
 def test_tokens_are_counted_by_what_the_model_would_read() -> None:
-    said: dict[str, Json] = {"messages": [{"role": "user", "content": [{"text": "a" * 41}]}]}
-    assert counted(converse=said) == 11
+    converse_body: dict[str, Json] = {
+        "messages": [{"role": "user", "content": [{"text": "a" * 41}]}]
+    }
+    assert count_tokens(converse=converse_body) == 11
     picture: Json = {"image": {"format": "png", "source": {"bytes": PNG * 100}}}
-    assert counted(converse={"messages": [{"role": "user", "content": [picture]}]}) == 1
-    native = base64.b64encode(json.dumps(said).encode()).decode()
-    assert counted(invokeModel={"body": native}) == 11
-    assert counted(invokeModel={"body": "*"}) == counted() == 1
+    assert count_tokens(converse={"messages": [{"role": "user", "content": [picture]}]}) == 1
+    native = base64.b64encode(json.dumps(converse_body).encode()).decode()
+    assert count_tokens(invokeModel={"body": native}) == 11
+    assert count_tokens(invokeModel={"body": "*"}) == count_tokens() == 1
 
 
-def test_tools_and_what_they_gave_are_counted_and_how_things_are_is_not() -> None:
-    tool: Json = {"name": "f" * 4, "description": "d" * 4, "inputSchema": {"json": {"a": 1}}}
-    assert counted(converse={"toolConfig": {"tools": [{"toolSpec": tool}]}}) == 4
-    used: Json = {"toolUse": {"toolUseId": "t" * 40, "name": "f" * 4, "input": {"a": 1}}}
-    gave: Json = {"toolResult": {"status": "success", "content": [{"json": {"b": 2}}]}}
-    assert counted(converse={"messages": [{"role": "user", "content": [used, gave]}]}) == 5
+def test_tools_and_their_results_are_counted_and_ids_and_statuses_are_not() -> None:
+    tool_spec: Json = {"name": "f" * 4, "description": "d" * 4, "inputSchema": {"json": {"a": 1}}}
+    assert count_tokens(converse={"toolConfig": {"tools": [{"toolSpec": tool_spec}]}}) == 4
+    tool_use: Json = {"toolUse": {"toolUseId": "t" * 40, "name": "f" * 4, "input": {"a": 1}}}
+    tool_result: Json = {"toolResult": {"status": "success", "content": [{"json": {"b": 2}}]}}
+    assert (
+        count_tokens(converse={"messages": [{"role": "user", "content": [tool_use, tool_result]}]})
+        == 5
+    )
 
 
-@both
-def test_nothing_else_is_answered_beside_turns(request_: Request) -> None:
-    assert DIALECT.auxiliary_response(request_, DELIVERY) is None
+@each_request
+def test_other_requests_have_no_auxiliary_response(request_: Request) -> None:
+    assert DIALECT.auxiliary_response(request_, ENCODE_CONTEXT) is None

@@ -1,4 +1,4 @@
-"""Bedrock speaks: models invoked in their own formats, and what the service adds to them."""
+"""Bedrock encoding: models invoked in their native formats, and the metadata the service adds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import orjson
 import pytest
 
 import corpus
-from bedrock_encoding import DIALECT, document, events, invoke, natives, told
-from dialect_manners import DELIVERY
+from bedrock_encoding import (
+    DIALECT,
+    decode_document,
+    encode_response,
+    invoke_request,
+    native_events,
+    typed_payloads,
+)
+from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import dialects, framing
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import NotRepresentable
@@ -20,7 +27,7 @@ from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.turns import (
     Failure,
-    Finish,
+    FinishReason,
     Media,
     Metadata,
     Reasoning,
@@ -32,7 +39,7 @@ from llm_proxy.turns import (
 )
 
 METRICS: Final = "amazon-bedrock-invocationMetrics"
-HI: Final = Turn((Text("Hi there"),), Finish.LENGTH, usage=Usage(input=9, output=2))
+HI: Final = Turn((Text("Hi there"),), FinishReason.LENGTH, usage=Usage(input=9, output=2))
 COUNTED: Final = {
     "inputTokenCount": 9,
     "outputTokenCount": 2,
@@ -41,31 +48,31 @@ COUNTED: Final = {
 }
 
 
-def said(model: str, turn: Turn = HI, **body: Any) -> list[Any]:
-    """The events of a stream, of which the last has the service's metrics."""
-    *begun, last = natives(told(invoke(model, **body), turn))
+def encode_stream(model: str, turn: Turn = HI, **body: Any) -> list[Any]:
+    """The events of a stream; removes the service metrics from the last after checking them."""
+    *earlier, last = native_events(encode_response(invoke_request(model, **body), turn))
     assert last.pop(METRICS) == COUNTED
-    assert not any(METRICS in item for item in begun)
-    return [*begun, last]
+    assert not any(METRICS in item for item in earlier)
+    return [*earlier, last]
 
 
-def whole(model: str, turn: Turn = HI, **body: Any) -> Any:
-    return document(told(invoke(model, stream=False, **body), turn))
+def encode_document(model: str, turn: Turn = HI, **body: Any) -> Any:
+    return decode_document(encode_response(invoke_request(model, stream=False, **body), turn))
 
 
 CLAUDE: Final = "us.anthropic.claude-sonnet-4-5"
 
 
-def test_claude_says_the_events_of_real_ones_in_their_order() -> None:
+def test_claude_streams_have_the_events_of_recorded_ones_in_order() -> None:
     turn = Turn(
         (Reasoning("Hm.", "c2ln"), Text("Hi"), ToolCall("toolu_1", "f", '{"a":1}')),
-        Finish.TOOL_CALLS,
+        FinishReason.TOOL_CALLS,
         usage=Usage(input=9, output=2),
         id="msg_bdrk_1",
         model="claude-sonnet-4-5-20250929",
     )
-    told_ = said(CLAUDE, turn)
-    kinds = [(item["type"], item.get("delta", {}).get("type")) for item in told_]
+    chunks = encode_stream(CLAUDE, turn)
+    kinds = [(item["type"], item.get("delta", {}).get("type")) for item in chunks]
     assert [kind for kind, _ in groupby(kinds)] == [
         ("message_start", None),
         ("content_block_start", None),
@@ -81,18 +88,21 @@ def test_claude_says_the_events_of_real_ones_in_their_order() -> None:
         ("message_delta", None),
         ("message_stop", None),
     ]
-    begun = told_[0]["message"]
+    message_start = chunks[0]["message"]
     assert {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"} <= (
-        set(begun)
+        set(message_start)
     )
-    assert (begun["id"], begun["model"]) == ("msg_bdrk_1", "claude-sonnet-4-5-20250929")
-    assert told_[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert (message_start["id"], message_start["model"]) == (
+        "msg_bdrk_1",
+        "claude-sonnet-4-5-20250929",
+    )
+    assert chunks[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
 
 
-def test_claude_says_the_document_of_real_ones() -> None:
-    said_ = whole(CLAUDE)
-    assert said_ == {
-        "id": said_["id"],
+def test_claude_documents_have_the_fields_of_recorded_ones() -> None:
+    response_document = encode_document(CLAUDE)
+    assert response_document == {
+        "id": response_document["id"],
         "type": "message",
         "role": "assistant",
         "model": CLAUDE,
@@ -105,27 +115,29 @@ def test_claude_says_the_document_of_real_ones() -> None:
 
 def test_ids_are_made_as_bedrock_makes_them() -> None:
     turn = Turn((ToolCall("", "f", "{}"),))
-    said_ = whole(CLAUDE, turn)
-    assert said_["id"].startswith("msg_bdrk_")
-    assert said_["content"][0]["id"].startswith("toolu_bdrk_")
-    request = invoke("us.amazon.nova-lite-v1:0", stream=False)
-    [block] = document(told(request, turn))["output"]["message"]["content"]
+    response_document = encode_document(CLAUDE, turn)
+    assert response_document["id"].startswith("msg_bdrk_")
+    assert response_document["content"][0]["id"].startswith("toolu_bdrk_")
+    request = invoke_request("us.amazon.nova-lite-v1:0", stream=False)
+    [block] = decode_document(encode_response(request, turn))["output"]["message"]["content"]
     assert block["toolUse"]["toolUseId"].startswith("tooluse_")
 
 
 def test_claude_completes_a_prompt() -> None:
-    *_, last = said("anthropic.claude-v2", prompt="Hi")
+    *_, last = encode_stream("anthropic.claude-v2", prompt="Hi")
     assert (last["type"], last["completion"], last["stop_reason"]) == (
         "completion",
         " there",
         "max_tokens",
     )
-    assert whole("anthropic.claude-v2", prompt="Hi")["completion"] == "Hi there"
+    assert encode_document("anthropic.claude-v2", prompt="Hi")["completion"] == "Hi there"
 
 
-def test_nova_says_converses_events_and_gives_each_piece_of_text_a_block() -> None:
-    turn = Turn((Text("Hi there"), ToolCall("a", "f", "{}")), Finish.TOOL_CALLS, usage=HI.usage)
-    assert said("us.amazon.nova-lite-v1:0", turn) == [
+def test_nova_streams_converse_events_with_a_block_per_piece_of_text() -> None:
+    turn = Turn(
+        (Text("Hi there"), ToolCall("a", "f", "{}")), FinishReason.TOOL_CALLS, usage=HI.usage
+    )
+    assert encode_stream("us.amazon.nova-lite-v1:0", turn) == [
         {"messageStart": {"role": "assistant"}},
         {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "Hi"}}},
         {"contentBlockStop": {"contentBlockIndex": 0}},
@@ -150,9 +162,9 @@ def test_nova_says_converses_events_and_gives_each_piece_of_text_a_block() -> No
     ]
 
 
-def test_nova_counts_its_cache_in_a_word_of_its_own() -> None:
+def test_nova_counts_its_cache_in_its_own_field() -> None:
     turn = replace(HI, usage=Usage(9, 2, 11, cache_read=3, cache_write=4))
-    assert whole("amazon.nova-pro-v1:0", turn) == {
+    assert encode_document("amazon.nova-pro-v1:0", turn) == {
         "output": {"message": {"role": "assistant", "content": [{"text": "Hi there"}]}},
         "stopReason": "max_tokens",
         "usage": {
@@ -165,28 +177,26 @@ def test_nova_counts_its_cache_in_a_word_of_its_own() -> None:
     }
 
 
-def titan(text: str, *end: Any) -> dict[str, Any]:
+def titan(text: str, *totals: Any) -> dict[str, Any]:
     names = ("inputTextTokenCount", "totalOutputTextTokenCount", "completionReason")
-    return {"outputText": text, "index": 0, **dict(zip(names, end or (None,) * 3, strict=True))}
+    return {"outputText": text, "index": 0, **dict(zip(names, totals or (None,) * 3, strict=True))}
 
 
-def llama(text: str, *end: Any) -> dict[str, Any]:
+def llama(text: str, *totals: Any) -> dict[str, Any]:
     names = ("prompt_token_count", "generation_token_count", "stop_reason")
-    return {"generation": text, **dict(zip(names, end or (None,) * 3, strict=True))}
+    return {"generation": text, **dict(zip(names, totals or (None,) * 3, strict=True))}
 
 
-def listed(name: str, text: str, reason: str | None = None) -> dict[str, Any]:
+def completion_list(name: str, text: str, reason: str | None = None) -> dict[str, Any]:
     return {name: [{"text": text, "stop_reason": reason}]}
 
 
-COMPLETIONS: Final[dict[str, tuple[list[Any], Any]]] = {
+COMPLETIONS_BY_MODEL: Final[dict[str, tuple[list[Any], Any]]] = {
     "amazon.titan-text-lite-v1": (
         [titan("Hi"), titan(" there"), titan("", 9, 2, "LENGTH")],
         {
             "inputTextTokenCount": 9,
-            "results": [
-                {"tokenCount": 2, "outputText": "Hi there", "completionReason": "LENGTH"}
-            ],
+            "results": [{"tokenCount": 2, "outputText": "Hi there", "completionReason": "LENGTH"}],
         },
     ),
     "us.meta.llama3-1-8b-instruct-v1:0": (
@@ -194,12 +204,20 @@ COMPLETIONS: Final[dict[str, tuple[list[Any], Any]]] = {
         llama("Hi there", 9, 2, "length"),
     ),
     "mistral.mistral-7b-instruct-v0:2": (
-        [listed("outputs", "Hi"), listed("outputs", " there"), listed("outputs", "", "length")],
-        listed("outputs", "Hi there", "length"),
+        [
+            completion_list("outputs", "Hi"),
+            completion_list("outputs", " there"),
+            completion_list("outputs", "", "length"),
+        ],
+        completion_list("outputs", "Hi there", "length"),
     ),
     "us.deepseek.r1-v1:0": (
-        [listed("choices", "Hi"), listed("choices", " there"), listed("choices", "", "length")],
-        listed("choices", "Hi there", "length"),
+        [
+            completion_list("choices", "Hi"),
+            completion_list("choices", " there"),
+            completion_list("choices", "", "length"),
+        ],
+        completion_list("choices", "Hi there", "length"),
     ),
     "cohere.command-r-plus-v1:0": (
         [
@@ -209,25 +227,25 @@ COMPLETIONS: Final[dict[str, tuple[list[Any], Any]]] = {
         ],
         {"text": "Hi there", "finish_reason": "MAX_TOKENS", "chat_history": []},
     ),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("model", COMPLETIONS)
-def test_a_maker_completes_text_in_a_shape_of_its_own(model: str) -> None:
-    streamed, at_once = COMPLETIONS[model]
-    assert said(model) == streamed
-    assert whole(model) == at_once
+@pytest.mark.parametrize("model", COMPLETIONS_BY_MODEL)
+def test_each_vendor_has_its_own_completion_format(model: str) -> None:
+    streamed, whole_body = COMPLETIONS_BY_MODEL[model]
+    assert encode_stream(model) == streamed
+    assert encode_document(model) == whole_body
 
 
-def test_coheres_first_models_say_an_id_of_the_whole() -> None:
+def test_coheres_first_models_have_ids_only_in_documents() -> None:
     model = "cohere.command-text-v14"
-    assert said(model) == [
+    assert encode_stream(model) == [
         {"is_finished": False, "text": "Hi"},
         {"is_finished": False, "text": " there"},
         {"is_finished": True, "finish_reason": "MAX_TOKENS"},
     ]
-    at_once = whole(model, replace(HI, id="i"))
-    assert at_once == {
+    whole_body = encode_document(model, replace(HI, id="i"))
+    assert whole_body == {
         "id": "i",
         "generations": [{"id": "i", "text": "Hi there", "finish_reason": "MAX_TOKENS"}],
         "prompt": "",
@@ -235,17 +253,17 @@ def test_coheres_first_models_say_an_id_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "reason"),
+    ("model", "finish_field"),
     [
         ("openai.gpt-oss-120b-1:0", "finish_reason"),
         ("qwen.qwen3-32b-v1:0", "finish_reason"),
         ("mistral.mistral-large-2407-v1:0", "stop_reason"),
     ],
 )
-def test_others_chat_as_openai_does(model: str, reason: str) -> None:
+def test_others_chat_as_openai_does(model: str, finish_field: str) -> None:
     turn = Turn((Reasoning("Hm."), Text("Hi"), ToolCall("a", "f", "{}")), usage=HI.usage)
-    *begun, last = said(model, turn)
-    assert [item["choices"][0]["delta"] for item in begun] == [
+    *earlier, last = encode_stream(model, turn)
+    assert [item["choices"][0]["delta"] for item in earlier] == [
         {"role": "assistant", "content": "", "refusal": None},
         {"reasoning_content": "Hm."},
         {"content": "Hi"},
@@ -261,11 +279,11 @@ def test_others_chat_as_openai_does(model: str, reason: str) -> None:
         },
         {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
     ]
-    assert last["choices"] == [{"index": 0, "delta": {}, reason: "tool_calls"}]
-    assert {item["object"] for item in begun} == {"chat.completion.chunk"}
-    at_once = whole(model, turn)
-    assert at_once["choices"][0][reason] == "tool_calls"
-    assert at_once["usage"] == {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+    assert last["choices"] == [{"index": 0, "delta": {}, finish_field: "tool_calls"}]
+    assert {item["object"] for item in earlier} == {"chat.completion.chunk"}
+    whole_body = encode_document(model, turn)
+    assert whole_body["choices"][0][finish_field] == "tool_calls"
+    assert whole_body["usage"] == {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
 
 
 ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:"
@@ -284,10 +302,10 @@ PROFILE: Final = f"{ARN}application-inference-profile/abc"
         (PROFILE, {"max_gen_len": 9}, "generation"),
     ],
 )
-def test_the_id_or_else_the_request_tells_whose_format_it_is(
+def test_the_model_id_or_else_the_request_body_selects_the_format(
     model: str, body: dict[str, Any], field: str
 ) -> None:
-    assert field in whole(model.replace("/", "%2F"), **body)
+    assert field in encode_document(model.replace("/", "%2F"), **body)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +315,7 @@ def test_the_id_or_else_the_request_tells_whose_format_it_is(
 )  # fmt: skip
 def test_a_model_whose_format_is_not_known_is_refused_by_its_name(model: str) -> None:
     with pytest.raises(NotRepresentable, match=model.rpartition("/")[2]):
-        told(invoke(model.replace("/", "%2F")), HI)
+        encode_response(invoke_request(model.replace("/", "%2F")), HI)
 
 
 @pytest.mark.parametrize(
@@ -305,17 +323,19 @@ def test_a_model_whose_format_is_not_known_is_refused_by_its_name(model: str) ->
     [ToolCall("a", "f", "{}"), Media("image/png", base64="iVBO")],
     ids=["a call", "a picture"],
 )
-def test_a_maker_of_text_refuses_anything_else(part: ToolCall | Media) -> None:
+def test_a_text_only_format_refuses_other_parts(part: ToolCall | Media) -> None:
     with pytest.raises(NotRepresentable, match="no word for"):
-        told(invoke("meta.llama3"), Turn((part,)))
+        encode_response(invoke_request("meta.llama3"), Turn((part,)))
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "mistral.mistral-7b"])
-def test_a_document_has_its_cost_in_headers(model: str) -> None:
-    request = invoke(model, stream=False)
-    counted = Usage(9, 2, cache_read=3, cache_write=4)
-    response = told(request, replace(HI, usage=counted))
-    headers = {name: it for name, it in response.head.headers if name.startswith("x-amzn-bedrock")}
+def test_a_document_response_has_token_counts_in_headers(model: str) -> None:
+    request = invoke_request(model, stream=False)
+    usage = Usage(9, 2, cache_read=3, cache_write=4)
+    response = encode_response(request, replace(HI, usage=usage))
+    headers = {
+        name: value for name, value in response.head.headers if name.startswith("x-amzn-bedrock")
+    }
     assert headers == {
         "x-amzn-bedrock-input-token-count": "9",
         "x-amzn-bedrock-output-token-count": "2",
@@ -323,10 +343,10 @@ def test_a_document_has_its_cost_in_headers(model: str) -> None:
         "x-amzn-bedrock-cache-write-input-token-count": "4",
         "x-amzn-bedrock-invocation-latency": "100",
     }
-    assert DIALECT.decode(response)[0].usage == counted
+    assert DIALECT.decode(response)[0].usage == usage
 
 
-def test_what_the_headers_count_is_read_where_the_body_counts_nothing() -> None:
+def test_usage_comes_from_the_headers_if_the_body_has_none() -> None:
     headers = (
         ("X-Amzn-Bedrock-Input-Token-Count", "9"),
         ("X-Amzn-Bedrock-Output-Token-Count", "many"),
@@ -338,8 +358,8 @@ def test_what_the_headers_count_is_read_where_the_body_counts_nothing() -> None:
     assert DIALECT.decode(response)[0].usage == Usage(input=9)
 
 
-def test_a_stream_says_of_what_type_its_events_are() -> None:
-    headers = told(invoke(CLAUDE), HI).head.headers
+def test_a_stream_has_the_content_type_of_its_payloads() -> None:
+    headers = encode_response(invoke_request(CLAUDE), HI).head.headers
     assert header_value(headers, "content-type") == "application/vnd.amazon.eventstream"
     assert header_value(headers, "x-amzn-bedrock-content-type") == "application/json"
 
@@ -352,10 +372,10 @@ GUARDED: Final[Metadata] = (
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "amazon.titan-text-lite-v1"])
-def test_what_the_service_adds_is_told_with_the_last_event(model: str) -> None:
-    response = told(invoke(model), replace(HI, metadata=GUARDED))
-    *begun, last = natives(response)
-    assert not any("amazon-bedrock-trace" in item for item in begun)
+def test_service_metadata_is_in_the_last_event(model: str) -> None:
+    response = encode_response(invoke_request(model), replace(HI, metadata=GUARDED))
+    *earlier, last = native_events(response)
+    assert not any("amazon-bedrock-trace" in item for item in earlier)
     assert all(last[name] == value for name, value in GUARDED)
     (turn,) = DIALECT.decode(response)
     assert turn.metadata[-3:] == GUARDED
@@ -363,57 +383,59 @@ def test_what_the_service_adds_is_told_with_the_last_event(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "amazon.titan-text-lite-v1"])
-def test_what_a_guardrail_did_stands_in_a_document_once(model: str) -> None:
-    response = told(invoke(model, stream=False), replace(HI, metadata=GUARDED))
-    assert document(response)["amazon-bedrock-guardrailAction"] == "INTERVENED"
+def test_a_guardrail_action_is_in_a_document_once(model: str) -> None:
+    response = encode_response(invoke_request(model, stream=False), replace(HI, metadata=GUARDED))
+    assert decode_document(response)["amazon-bedrock-guardrailAction"] == "INTERVENED"
     (turn,) = DIALECT.decode(response)
     assert turn.metadata == GUARDED[1:]
 
 
-def test_metrics_say_what_a_maker_that_does_not_count_cost() -> None:
-    given: Metadata = (
+def test_metrics_hold_the_usage_of_formats_without_token_counts() -> None:
+    metadata: Metadata = (
         (METRICS, {"inputTokenCount": 7, "cacheReadInputTokenCount": 5, "invocationLatency": 3}),
     )
-    response = told(invoke("mistral.mistral-7b"), replace(HI, metadata=given))
-    *_, last = natives(response)
+    response = encode_response(invoke_request("mistral.mistral-7b"), replace(HI, metadata=metadata))
+    *_, last = native_events(response)
     assert last[METRICS] == {**COUNTED, "invocationLatency": 3}
     assert DIALECT.decode(response)[0].usage == HI.usage
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3", "openai.gpt"])
-def test_a_stream_that_fails_has_no_end_but_an_exception(model: str) -> None:
+def test_a_failed_stream_ends_with_an_exception(model: str) -> None:
     failed = Turn((Text("Hel"),), failure=Failure("slow down", "throttlingException"))
-    response = told(invoke(model), failed)
-    *begun, last = events(response)
+    response = encode_response(invoke_request(model), failed)
+    *earlier, last = typed_payloads(response)
     assert last == ("throttlingException", {"message": "slow down"})
-    assert {name for name, _ in begun} == {"chunk"}
+    assert {name for name, _ in earlier} == {"chunk"}
     (turn,) = DIALECT.decode(response)
     assert (turn.parts, turn.failure, turn.finish) == (failed.parts, failed.failure, None)
     assert turn.metadata == ()
 
 
-def test_what_claudes_own_tools_did_is_told_as_on_anthropics_api() -> None:
+def test_claudes_own_tools_are_encoded_as_on_anthropics_api() -> None:
     parts = (ToolCall("a", "search", "{}"), ToolResult("a", "x", "search"), Text("Yes."))
-    kinds = [item["type"] for item in whole(CLAUDE, Turn(parts))["content"]]
+    kinds = [item["type"] for item in encode_document(CLAUDE, Turn(parts))["content"]]
     assert kinds == ["mcp_tool_use", "mcp_tool_result", "text"]
 
 
 UNKNOWN: Final = {"12f4b1178e71bfda"}
-"""Of a model that does not exist: what a stream of it would be, nobody knows."""
+"""Row of a model that does not exist, whose stream format is therefore unknown."""
 
 needs_corpus: Final = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 
-def real() -> Iterator[tuple[corpus.Row, tuple[Turn, ...]]]:
-    """The turns of every real answer; events that were kept without frames get theirs."""
+def recorded_answers() -> Iterator[tuple[corpus.Row, tuple[Turn, ...]]]:
+    """Every recorded answer and its turns; rows recorded without frames are framed first."""
     for row in corpus.rows():
         if row.wire.startswith("bedrock."):
-            name, body = DIALECT.codec(row.request, row.head), row.body
+            codec, body = DIALECT.codec(row.request, row.head), row.body
             if row.wire.endswith(".payload"):
-                name, body = "eventstream", b"".join(map(framed, filter(None, body.splitlines())))
+                codec, body = "eventstream", b"".join(map(framed, filter(None, body.splitlines())))
             yield (
                 row,
-                DIALECT.decode(DialectResponse(row.head, name, framing.split_messages(name, body))),
+                DIALECT.decode(
+                    DialectResponse(row.head, codec, framing.split_messages(codec, body))
+                ),
             )
 
 
@@ -424,32 +446,34 @@ def framed(line: bytes) -> bytes:
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_told_again_and_loses_nothing() -> None:
+def test_every_recorded_answer_round_trips_without_losses() -> None:
     refused: set[str] = set()
     count = 0
-    for row, turns in real():
+    for row, turns in recorded_answers():
         if not turns:
             continue
         count += 1
         assert dialects.find_dialect(row.request).name == DIALECT.name
         try:
-            fits = DIALECT.convert(row.request, turns, DELIVERY)
+            converted = DIALECT.convert(row.request, turns, ENCODE_CONTEXT)
         except NotRepresentable:
             refused.add(row.id)
             continue
-        assert fits.losses == (), row.id
-        response = DIALECT.encode(row.request, turns, DELIVERY)
-        assert DIALECT.decode(response) == fits.turns, row.id
+        assert converted.losses == (), row.id
+        response = DIALECT.encode(row.request, turns, ENCODE_CONTEXT)
+        assert DIALECT.decode(response) == converted.turns, row.id
         assert DIALECT.completeness(response).is_complete, row.id
         if row.status < 400:
-            assert is_as_it_was(turns[0], fits.turns[0]), row.id
+            assert is_unchanged(turns[0], converted.turns[0]), row.id
     assert (count, refused) == (120, UNKNOWN)
 
 
-def is_as_it_was(turn: Turn, told_: Turn) -> bool:
-    """Whether nothing was changed; only what the wire must have may have been made."""
-    was, beside = dict(turn.metadata), dict(told_.metadata)
-    if "metrics" not in was:
-        beside.pop("metrics", None)
-    usage = told_.usage if turn.usage else None
-    return beside == was and replace(told_, usage=usage, metadata=()) == replace(turn, metadata=())
+def is_unchanged(turn: Turn, converted: Turn) -> bool:
+    """Whether the turn is unchanged but for metrics and usage that the wire requires."""
+    original_metadata, converted_metadata = dict(turn.metadata), dict(converted.metadata)
+    if "metrics" not in original_metadata:
+        converted_metadata.pop("metrics", None)
+    usage = converted.usage if turn.usage else None
+    return converted_metadata == original_metadata and replace(
+        converted, usage=usage, metadata=()
+    ) == replace(turn, metadata=())

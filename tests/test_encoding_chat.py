@@ -1,4 +1,4 @@
-"""OpenAI's chats and their family, told event by event as their clients know them."""
+"""OpenAI chat completions and compatible providers: streams encoded event by event."""
 
 from __future__ import annotations
 
@@ -7,47 +7,50 @@ from typing import Any
 
 import pytest
 
-from dialect_manners import asking
+from dialect_manners import json_request
 from llm_proxy.dialects import DIALECTS
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.exchange import header_value
-from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 
 CHAT = OpenAIChat()
-COST = Usage(9, 2)
+USAGE = Usage(9, 2)
 CALLS = (ToolCall("call_a", "f", '{"a":1}'), ToolCall("call_b", "g", "{}"))
 
 
-def told(turn: Turn, provider: str = "", **body: Any) -> list[Any]:
-    """The documents of a stream's events, an event's name before them, or what is no document."""
-    request = asking("/v1/chat/completions", model="gpt-5", stream=True, **body)
-    delivery = EncodeContext("seed", 1_700_000_000, provider=provider)
-    response = CHAT.encode(request, [turn], delivery)
-    return [_read(message.decode()) for message in response.messages]
+def encode_events(turn: Turn, provider: str = "", **body: Any) -> list[Any]:
+    """The parsed data of a stream's events: JSON, `[DONE]`, or a pair of event line and JSON."""
+    request = json_request("/v1/chat/completions", model="gpt-5", stream=True, **body)
+    context = EncodeContext("seed", 1_700_000_000, provider=provider)
+    response = CHAT.encode(request, [turn], context)
+    return [_parse_event(message.decode()) for message in response.messages]
 
 
-def _read(message: str) -> Any:
-    *named, data = message.strip().split("\n")
+def _parse_event(message: str) -> Any:
+    *event_lines, data = message.strip().split("\n")
     text = data.removeprefix("data: ")
     document = text if text == "[DONE]" else json.loads(text)
-    return (named[0], document) if named else document
+    return (event_lines[0], document) if event_lines else document
 
 
 def deltas(events: list[Any]) -> list[tuple[Any, Any]]:
-    """The delta and the finish of each chunk that has a choice."""
+    """The delta and the finish reason of each chunk that has a choice."""
     chunks = [event for event in events if isinstance(event, dict) and event.get("choices")]
     return [
         (chunk["choices"][0]["delta"], chunk["choices"][0]["finish_reason"]) for chunk in chunks
     ]
 
 
-BEGUN = {"role": "assistant", "content": "", "refusal": None}
+FIRST_DELTA = {"role": "assistant", "content": "", "refusal": None}
 
 
-def test_a_text_is_told_from_its_role_to_done() -> None:
-    asked: Any = {"stream_options": {"include_usage": True}}
-    events = told(Turn((Text("Hello you"),), Finish.STOP, usage=COST, id="chatcmpl-1"), **asked)
+def test_a_text_stream_goes_from_its_role_to_done() -> None:
+    request_fields: Any = {"stream_options": {"include_usage": True}}
+    events = encode_events(
+        Turn((Text("Hello you"),), FinishReason.STOP, usage=USAGE, id="chatcmpl-1"),
+        **request_fields,
+    )
 
     envelope = {
         "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000,
@@ -56,24 +59,27 @@ def test_a_text_is_told_from_its_role_to_done() -> None:
     assert all(event.items() >= envelope.items() for event in events[:-1])
     assert [event["usage"] for event in events[:-2]] == [None] * 4
     assert deltas(events) == [
-        (BEGUN, None), ({"content": "Hello"}, None), ({"content": " you"}, None), ({}, "stop"),
-    ]  # fmt: skip
+        (FIRST_DELTA, None),
+        ({"content": "Hello"}, None),
+        ({"content": " you"}, None),
+        ({}, "stop"),
+    ]
     assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"]) == ([], 11)
     assert events[-1] == "[DONE]"
 
 
-def test_usage_is_told_to_those_who_asked_for_it() -> None:
-    events = told(Turn((Text("Hello"),), usage=COST))
+def test_usage_is_sent_only_if_requested() -> None:
+    events = encode_events(Turn((Text("Hello"),), usage=USAGE))
 
     assert not any("usage" in event for event in events[:-1])
 
 
-def test_calls_are_told_one_after_the_other_each_by_its_number() -> None:
+def test_calls_are_streamed_in_order_each_with_its_index() -> None:
     def call(index: int, **more: Any) -> dict[str, Any]:
         return {"tool_calls": [{"index": index, **more}]}
 
-    assert deltas(told(Turn(CALLS))) == [
-        (BEGUN | {"content": None}, None),
+    assert deltas(encode_events(Turn(CALLS))) == [
+        (FIRST_DELTA | {"content": None}, None),
         (call(0, id="call_a", type="function", function={"name": "f", "arguments": ""}), None),
         (call(0, function={"arguments": '{"a":1}'}), None),
         (call(1, id="call_b", type="function", function={"name": "g", "arguments": ""}), None),
@@ -83,11 +89,11 @@ def test_calls_are_told_one_after_the_other_each_by_its_number() -> None:
 
 
 @pytest.mark.parametrize("provider", ["groq", "mistral", "ollama"])
-def test_some_members_tell_a_call_in_one_piece(provider: str) -> None:
+def test_some_providers_send_a_call_in_one_chunk(provider: str) -> None:
     function = {"name": "f", "arguments": '{"a":1}'}
     whole = {"index": 0, "id": "call_a", "type": "function", "function": function}
 
-    assert ({"tool_calls": [whole]}, None) in deltas(told(Turn(CALLS), provider))
+    assert ({"tool_calls": [whole]}, None) in deltas(encode_events(Turn(CALLS), provider))
 
 
 @pytest.mark.parametrize(
@@ -110,70 +116,76 @@ def test_some_members_tell_a_call_in_one_piece(provider: str) -> None:
         ),
     ],
 )
-def test_each_member_spells_reasoning_in_its_own_way(provider: str, delta: Any) -> None:
-    assert deltas(told(Turn((Reasoning("Hm."), Text("Yes."))), provider))[1] == (delta, None)
+def test_each_provider_has_its_own_reasoning_field(provider: str, delta: Any) -> None:
+    assert deltas(encode_events(Turn((Reasoning("Hm."), Text("Yes."))), provider))[1] == (
+        delta,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
-    ("turn", "word"),
+    ("turn", "finish_reason"),
     [
         (Turn((Text("a"),)), "stop"),
-        (Turn((Text("a"),), Finish.STOP_SEQUENCE), "stop"),
-        (Turn((Text("a"),), Finish.LENGTH), "length"),
-        (Turn((Text("a"),), Finish.CONTEXT_FULL), "length"),
-        (Turn((Text("a"),), Finish.CONTENT_FILTER), "content_filter"),
-        (Turn((Refusal("No."),), Finish.REFUSAL), "stop"),
-        (Turn((), Finish.REFUSAL), "content_filter"),
-        (Turn(CALLS, Finish.TOOL_CALLS), "tool_calls"),
-        (Turn((Text("a"),), Finish.PAUSED), "stop"),
-        (Turn((Text("a"),), Finish.OTHER, "weird"), "weird"),
+        (Turn((Text("a"),), FinishReason.STOP_SEQUENCE), "stop"),
+        (Turn((Text("a"),), FinishReason.LENGTH), "length"),
+        (Turn((Text("a"),), FinishReason.CONTEXT_FULL), "length"),
+        (Turn((Text("a"),), FinishReason.CONTENT_FILTER), "content_filter"),
+        (Turn((Refusal("No."),), FinishReason.REFUSAL), "stop"),
+        (Turn((), FinishReason.REFUSAL), "content_filter"),
+        (Turn(CALLS, FinishReason.TOOL_CALLS), "tool_calls"),
+        (Turn((Text("a"),), FinishReason.PAUSED), "stop"),
+        (Turn((Text("a"),), FinishReason.OTHER, "weird"), "weird"),
     ],
 )
-def test_each_reason_to_finish_has_its_word(turn: Turn, word: str) -> None:
-    assert deltas(told(turn))[-1] == ({}, word)
+def test_each_finish_has_its_finish_reason(turn: Turn, finish_reason: str) -> None:
+    assert deltas(encode_events(turn))[-1] == ({}, finish_reason)
 
 
 @pytest.mark.parametrize("provider", ["deepseek", "groq", "mistral", "xai"])
-def test_some_members_tell_usage_with_the_finish_unasked(provider: str) -> None:
-    *_, last, done = told(Turn((Text("a"),), usage=COST), provider)
+def test_some_providers_send_usage_with_the_finish_unasked(provider: str) -> None:
+    *_, last, done = encode_events(Turn((Text("a"),), usage=USAGE), provider)
 
     assert (last["choices"][0]["finish_reason"], last["usage"]["prompt_tokens"]) == ("stop", 9)
     assert done == "[DONE]"
 
 
-def test_perplexity_tells_no_done_and_azure_begins_with_the_prompt() -> None:
-    assert told(Turn((Text("a"),)), "perplexity")[-1] != "[DONE]"
-    assert "prompt_filter_results" in told(Turn((Text("a"),)), "azure")[0]
+def test_perplexity_sends_no_done_and_azure_begins_with_prompt_filter_results() -> None:
+    assert encode_events(Turn((Text("a"),)), "perplexity")[-1] != "[DONE]"
+    assert "prompt_filter_results" in encode_events(Turn((Text("a"),)), "azure")[0]
 
 
-def test_an_error_amid_a_stream_is_the_last_that_is_told() -> None:
+def test_an_error_amid_a_stream_is_the_last_event() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("Sorry", "server_error"))
     error = {"error": {"message": "Sorry", "type": "server_error", "param": None, "code": None}}
 
-    assert told(turn)[-1] == error
-    assert told(turn, "groq")[-1] == ("event: error", error)
-    assert all(finish is None for _, finish in deltas(told(turn)))
+    assert encode_events(turn)[-1] == error
+    assert encode_events(turn, "groq")[-1] == ("event: error", error)
+    assert all(finish is None for _, finish in deltas(encode_events(turn)))
 
 
 def test_choices_take_turns_and_the_first_one_begins() -> None:
-    request = asking("/v1/chat/completions", model="m", stream=True, n=2)
+    request = json_request("/v1/chat/completions", model="m", stream=True, n=2)
     turns = [Turn((Text("a b c"),)), Turn((Text("d"),))]
 
     events = CHAT.encode(request, turns, EncodeContext("s", 0)).messages
-    order = [
+    indexes = [
         json.loads(event[6:])["choices"][0]["index"] for event in events if b"[DONE]" not in event
     ]
 
-    assert order == [0, 1, 0, 1, 0, 0, 0, 1]
+    assert indexes == [0, 1, 0, 1, 0, 0, 0, 1]
 
 
 def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
-    asked: Any = {"stream": True, "stream_options": {"include_usage": True}}
-    request = asking("/v1/chat/completions", model="m", **asked)
-    turns = [Turn((Text("a b"),), Finish.LENGTH, usage=COST), Turn(CALLS[:1], Finish.STOP)]
+    request_fields: Any = {"stream": True, "stream_options": {"include_usage": True}}
+    request = json_request("/v1/chat/completions", model="m", **request_fields)
+    turns = [
+        Turn((Text("a b"),), FinishReason.LENGTH, usage=USAGE),
+        Turn(CALLS[:1], FinishReason.STOP),
+    ]
 
     response = CHAT.encode(request, turns, EncodeContext("s", 0, turns_are_successive=True))
-    *chunks, usage, done = [_read(message.decode()) for message in response.messages]
+    *chunks, usage, done = [_parse_event(message.decode()) for message in response.messages]
 
     assert [chunk["choices"][0]["index"] for chunk in chunks] == [0, 0, 0, 1, 1, 1, 0]
     assert [finish for _, finish in deltas(chunks)] == [None] * 6 + ["length"]
@@ -182,16 +194,16 @@ def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> 
     assert CHAT.decode(response)[1].finish is None
 
 
-def test_what_a_later_choice_says_of_its_finish_is_named_where_one_finishes_for_all() -> None:
-    request = asking("/v1/chat/completions", model="m", stream=True)
+def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> None:
+    request = json_request("/v1/chat/completions", model="m", stream=True)
     turns = [
         Turn((Text("a"),)),
-        Turn((Text("b"),), Finish.LENGTH, metadata=(("stop_reason", "x"),)),
+        Turn((Text("b"),), FinishReason.LENGTH, metadata=(("stop_reason", "x"),)),
     ]
 
     assert CHAT.convert(request, turns, EncodeContext("s", 0)).losses == ()
-    lost = CHAT.convert(request, turns, EncodeContext("s", 0, turns_are_successive=True)).losses
-    assert lost == ("finish length of a later choice", "metadata stop_reason")
+    losses = CHAT.convert(request, turns, EncodeContext("s", 0, turns_are_successive=True)).losses
+    assert losses == ("finish length of a later choice", "metadata stop_reason")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +218,7 @@ def test_what_a_later_choice_says_of_its_finish_is_named_where_one_finishes_for_
         (503, "service_unavailable_error", None),
     ],
 )
-def test_each_status_has_words_of_its_own(status: int, kind: str, code: str | None) -> None:
+def test_each_status_has_its_own_default_error(status: int, kind: str, code: str | None) -> None:
     response = CHAT.error_response(status, Failure(""), EncodeContext("s", 0))
     error = json.loads(response.messages[0])["error"]
 
@@ -226,7 +238,7 @@ def test_each_status_has_words_of_its_own(status: int, kind: str, code: str | No
     ],
 )
 def test_an_error_in_place_of_an_answer_has_its_status(failure: Failure, status: int) -> None:
-    request = asking("/v1/chat/completions", model="m")
+    request = json_request("/v1/chat/completions", model="m")
 
     assert (
         CHAT.encode(request, [Turn((), failure=failure)], EncodeContext("s", 0)).head.status
@@ -238,7 +250,7 @@ def test_limits_are_counted_down_in_headers_and_a_retry_has_its_time() -> None:
     quota = AccountLimits(RateLimitWindow(500, 499, 0.12), RateLimitWindow(30_000, 29_000, 366.5))
     response = CHAT.error_response(429, Failure("Slow"), EncodeContext("s", 0, quota=quota), 1.5)
 
-    shown = {
+    headers = {
         name: header_value(response.head.headers, name)
         for name in (
             "x-ratelimit-limit-requests", "x-ratelimit-remaining-tokens",
@@ -246,7 +258,7 @@ def test_limits_are_counted_down_in_headers_and_a_retry_has_its_time() -> None:
             "retry-after", "retry-after-ms",
         )
     }  # fmt: skip
-    assert list(shown.values()) == ["500", "29000", "120ms", "6m6.5s", "2", "1500"]
+    assert list(headers.values()) == ["500", "29000", "120ms", "6m6.5s", "2", "1500"]
     assert (header_value(response.head.headers, "x-request-id") or "").startswith("req_")
 
 

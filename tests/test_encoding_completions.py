@@ -10,7 +10,7 @@ import pytest
 
 import corpus
 from conformance_cases import CASES
-from dialect_manners import DELIVERY, asking
+from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -19,7 +19,7 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Failure,
-    Finish,
+    FinishReason,
     Metadata,
     Reasoning,
     Refusal,
@@ -30,24 +30,24 @@ from llm_proxy.turns import (
 )
 
 DIALECT: Final = OpenAICompletions()
-HELLO: Final = Turn((Text("Hello there"),), Finish.STOP, usage=Usage(1, 2, 3))
+HELLO: Final = Turn((Text("Hello there"),), FinishReason.STOP, usage=Usage(1, 2, 3))
 USAGE: Final[dict[str, Any]] = {"stream_options": {"include_usage": True}}
 
 
-def spoken(*turns: Turn, provider: str = "", **body: Any) -> DialectResponse:
-    request = asking("/v1/completions", model="davinci", **body)
+def encode_response(*turns: Turn, provider: str = "", **body: Any) -> DialectResponse:
+    request = json_request("/v1/completions", model="davinci", **body)
     return DIALECT.encode(request, turns, EncodeContext("test", 1_700_000_000, provider=provider))
 
 
 def chunks(response: DialectResponse) -> list[dict[str, Any]]:
     """The chunks before the `[DONE]`."""
-    *said, last = [parse_event(message).data or b"" for message in response.messages]
+    *payloads, last = [parse_event(message).data or b"" for message in response.messages]
     assert last == b"[DONE]"
-    return [json.loads(item) for item in said]
+    return [json.loads(item) for item in payloads]
 
 
-def test_a_text_is_told_as_openai_tells_it() -> None:
-    first, second, last = chunks(spoken(HELLO, stream=True))
+def test_a_text_is_streamed_as_openai_does() -> None:
+    first, second, last = chunks(encode_response(HELLO, stream=True))
 
     assert first == {
         "id": first["id"],
@@ -61,75 +61,75 @@ def test_a_text_is_told_as_openai_tells_it() -> None:
     assert {first["id"], second["id"], last["id"]} == {first["id"]}
 
 
-def test_usage_is_told_where_it_is_asked_for() -> None:
-    *others, last = chunks(spoken(HELLO, stream=True, **USAGE))
+def test_usage_is_sent_if_requested() -> None:
+    *others, last = chunks(encode_response(HELLO, stream=True, **USAGE))
 
     counts = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
     assert (last["choices"], last["usage"]) == ([], counts)
-    assert {other["usage"] for other in others} == {None}
-    assert chunks(spoken(HELLO, stream=True, provider="deepseek"))[-1]["usage"] == counts
+    assert {chunk["usage"] for chunk in others} == {None}
+    assert chunks(encode_response(HELLO, stream=True, provider="deepseek"))[-1]["usage"] == counts
 
 
-def test_choices_take_turns() -> None:
-    each = chunks(spoken(HELLO, Turn((Text("Good night to you"),)), stream=True))
+def test_choices_are_interleaved() -> None:
+    all_chunks = chunks(encode_response(HELLO, Turn((Text("Good night to you"),)), stream=True))
 
-    told = [item["choices"][0] for item in each]
-    assert [item["index"] for item in told] == [0, 1, 0, 1, 1, 1, 0, 1]
-    assert [item["finish_reason"] for item in told] == [None] * 6 + ["stop"] * 2
+    choices = [item["choices"][0] for item in all_chunks]
+    assert [item["index"] for item in choices] == [0, 1, 0, 1, 1, 1, 0, 1]
+    assert [item["finish_reason"] for item in choices] == [None] * 6 + ["stop"] * 2
 
 
 def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
-    request = asking("/v1/completions", model="davinci", stream=True)
+    request = json_request("/v1/completions", model="davinci", stream=True)
     turns = (HELLO, Turn(()), Turn((Text("Good night"),)))
-    response = DIALECT.encode(request, turns, replace(DELIVERY, turns_are_successive=True))
+    response = DIALECT.encode(request, turns, replace(ENCODE_CONTEXT, turns_are_successive=True))
 
-    told = [chunk["choices"][0] for chunk in chunks(response)]
-    assert [(item["index"], item["text"]) for item in told] == [
+    choices = [chunk["choices"][0] for chunk in chunks(response)]
+    assert [(item["index"], item["text"]) for item in choices] == [
         (0, "Hello"), (0, " there"), (1, ""), (2, "Good"), (2, " night"), (0, ""),
     ]  # fmt: skip
-    assert [item["finish_reason"] for item in told] == [None] * 5 + ["stop"]
+    assert [item["finish_reason"] for item in choices] == [None] * 5 + ["stop"]
     assert [item.text for item in DIALECT.decode(response)] == ["Hello there", "", "Good night"]
 
 
-def test_logprobs_stand_beside_the_finish() -> None:
-    likely: Metadata = (("logprobs", {"tokens": ["Hi"], "token_logprobs": [-0.5]}),)
-    *_, last = chunks(spoken(Turn((Text("Hi"),), metadata=likely), stream=True))
+def test_logprobs_are_in_the_last_chunk() -> None:
+    logprobs: Metadata = (("logprobs", {"tokens": ["Hi"], "token_logprobs": [-0.5]}),)
+    *_, last = chunks(encode_response(Turn((Text("Hi"),), metadata=logprobs), stream=True))
 
-    assert last["choices"][0]["logprobs"] == dict(likely)["logprobs"]
+    assert last["choices"][0]["logprobs"] == dict(logprobs)["logprobs"]
 
 
 def test_a_document_holds_all_choices_and_their_usage() -> None:
-    said = json.loads(spoken(HELLO, HELLO).messages[0])
+    document = json.loads(encode_response(HELLO, HELLO).messages[0])
 
-    assert [(choice["index"], choice["text"]) for choice in said["choices"]] == [
+    assert [(choice["index"], choice["text"]) for choice in document["choices"]] == [
         (0, "Hello there"),
         (1, "Hello there"),
     ]
-    assert said["usage"]["total_tokens"] == 3
+    assert document["usage"]["total_tokens"] == 3
 
 
-def test_a_call_has_no_word_and_other_parts_are_text_or_nothing() -> None:
-    request = asking("/v1/completions", model="davinci")
+def test_a_call_is_refused_and_other_parts_become_text_or_nothing() -> None:
+    request = json_request("/v1/completions", model="davinci")
     with pytest.raises(NotRepresentable, match="openai-completions has no word for a tool call"):
-        DIALECT.convert(request, [Turn((ToolCall("a", "f", "{}"),))], DELIVERY)
+        DIALECT.convert(request, [Turn((ToolCall("a", "f", "{}"),))], ENCODE_CONTEXT)
 
-    fits = DIALECT.convert(request, [Turn((Reasoning("Hm."), Refusal("No.")))], DELIVERY)
-    assert fits.turns[0].parts == (Text("No."),)
-    assert fits.losses == ("reasoning", "that a refusal is one")
+    converted = DIALECT.convert(request, [Turn((Reasoning("Hm."), Refusal("No.")))], ENCODE_CONTEXT)
+    assert converted.turns[0].parts == (Text("No."),)
+    assert converted.losses == ("reasoning", "that a refusal is one")
 
 
 def test_an_error_amid_a_stream_ends_it() -> None:
     failing = Turn((Text("Hel"),), failure=Failure("Oh no", "server_error"))
-    response = spoken(failing, stream=True)
+    response = encode_response(failing, stream=True)
 
     assert b"".join(response.messages).endswith(
         b'data: {"error":{"message":"Oh no","type":"server_error","param":null,"code":null}}\n\n'
     )
-    assert spoken(failing).head.status == 500
+    assert encode_response(failing).head.status == 500
 
 
 def _client(response: DialectResponse) -> openai.OpenAI:
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def handle(_: httpx2.Request) -> httpx2.Response:
         body = b"".join(response.messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
 
@@ -137,33 +137,35 @@ def _client(response: DialectResponse) -> openai.OpenAI:
         api_key="none",
         base_url="http://127.0.0.1/v1",
         max_retries=0,
-        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+        http_client=httpx2.Client(transport=httpx2.MockTransport(handle)),
     )
 
 
-TELLABLE: Final = [case_ for case_ in CASES if case_.turn.failure is None and not case_.calls_tools]
+REPRESENTABLE_CASES: Final = [
+    case_ for case_ in CASES if case_.turn.failure is None and not case_.calls_tools
+]
 
 
-@pytest.mark.parametrize("case", TELLABLE, ids=lambda it: it.name)
-def test_the_sdk_hears_what_was_told(case: Any) -> None:
-    streamed, whole = spoken(case.turn, stream=True, **USAGE), spoken(case.turn)
+@pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda case: case.name)
+def test_the_sdk_receives_the_encoded_turn(case: Any) -> None:
+    streamed, whole = encode_response(case.turn, stream=True, **USAGE), encode_response(case.turn)
     with _client(streamed) as client:
-        each = list(client.completions.create(model="m", prompt="p", stream=True))
+        all_chunks = list(client.completions.create(model="m", prompt="p", stream=True))
     with _client(whole) as client:
-        document = client.completions.create(model="m", prompt="p")
+        completion = client.completions.create(model="m", prompt="p")
 
     [turn] = DIALECT.decode(streamed)
-    said = "".join(choice.text for chunk in each for choice in chunk.choices)
-    assert said == document.choices[0].text == turn.text
-    assert document.choices[0].finish_reason == turn.finish_raw
-    assert each[-1].usage == document.usage
+    streamed_text = "".join(choice.text for chunk in all_chunks for choice in chunk.choices)
+    assert streamed_text == completion.choices[0].text == turn.text
+    assert completion.choices[0].finish_reason == turn.finish_raw
+    assert all_chunks[-1].usage == completion.usage
     assert turn.usage is not None
-    assert document.usage is not None
-    assert document.usage.completion_tokens == turn.usage.output
+    assert completion.usage is not None
+    assert completion.usage.completion_tokens == turn.usage.output
 
 
 def test_the_sdk_raises_the_error_amid_a_stream() -> None:
-    response = spoken(Turn((Text("Hel"),), failure=Failure("Oh no")), stream=True)
+    response = encode_response(Turn((Text("Hel"),), failure=Failure("Oh no")), stream=True)
     with _client(response) as client:
         stream = client.completions.create(model="m", prompt="p", stream=True)
         with pytest.raises(openai.APIError, match="Oh no"):
@@ -175,31 +177,31 @@ needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_told_again_as_it_was_told() -> None:
+def test_every_recorded_answer_round_trips() -> None:
     count = 0
     for row in corpus.rows():
         if not row.wire.startswith("openai.completions") or row.status != 200:
             continue
-        name = DIALECT.codec(row.request, row.head)
+        codec = DIALECT.codec(row.request, row.head)
         if row.fidelity == "payload-lines":
             lines = [
                 b"data: " + splitline + b"\n\n"
                 for splitline in row.body.splitlines()
                 if splitline.strip()
             ]
-            answer = DialectResponse(row.head, "sse", lines)
+            response = DialectResponse(row.head, "sse", lines)
         else:
-            answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
-        turns = DIALECT.decode(answer)
+            response = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+        turns = DIALECT.decode(response)
         usage = USAGE if turns[0].usage else {}
-        stream = answer.codec == "sse"
-        request = asking("/v1/completions", model="m", stream=stream, **usage)
-        fits = DIALECT.convert(request, turns, DELIVERY)
-        again = DIALECT.decode(DIALECT.encode(request, turns, DELIVERY))
+        stream = response.codec == "sse"
+        request = json_request("/v1/completions", model="m", stream=stream, **usage)
+        converted = DIALECT.convert(request, turns, ENCODE_CONTEXT)
+        decoded = DIALECT.decode(DIALECT.encode(request, turns, ENCODE_CONTEXT))
 
-        assert fits.losses == (), row.id
-        assert again == fits.turns, row.id
-        assert [(item.text, item.metadata) for item in again] == [
+        assert converted.losses == (), row.id
+        assert decoded == converted.turns, row.id
+        assert [(item.text, item.metadata) for item in decoded] == [
             (turn.text, turn.metadata) for turn in turns
         ]
         count += 1

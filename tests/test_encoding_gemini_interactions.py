@@ -1,4 +1,4 @@
-"""How `gemini-interactions` is spoken, beyond what holds for every dialect."""
+"""`gemini-interactions` encoding, beyond what holds for every dialect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
-from dialect_manners import DELIVERY, asking
+from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
@@ -22,7 +22,7 @@ from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Metadata,
@@ -36,44 +36,48 @@ from llm_proxy.turns import (
 
 DIALECT: Final = GeminiInteractions()
 PATH: Final = "/v1beta/interactions"
-STREAM: Final = asking(PATH, model="gemini-3-flash", input="", stream=True)
-WHOLE: Final = asking(PATH, model="gemini-3-flash", input="")
+STREAM: Final = json_request(PATH, model="gemini-3-flash", input="", stream=True)
+WHOLE: Final = json_request(PATH, model="gemini-3-flash", input="")
 CREATED: Final = "2023-11-14T22:13:20Z"
 
 
-def told(turn: Turn, request: Request = STREAM) -> DialectResponse:
-    return DIALECT.encode(request, (turn,), DELIVERY)
+def encode(turn: Turn, request: Request = STREAM) -> DialectResponse:
+    return DIALECT.encode(request, (turn,), ENCODE_CONTEXT)
 
 
 def events(response: DialectResponse) -> list[dict[str, Any]]:
     """The documents of a stream, without the `[DONE]`."""
-    said = (parse_event(message) for message in response.messages)
-    return [json.loads(item.data or b"") for item in said if item.encode_event]
+    parsed_events = (parse_event(message) for message in response.messages)
+    return [json.loads(item.data or b"") for item in parsed_events if item.event_type]
 
 
 def document(turn: Turn) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(told(turn, WHOLE).messages[0])
-    return said
+    document_fields: dict[str, Any] = json.loads(encode(turn, WHOLE).messages[0])
+    return document_fields
 
 
-def grown(turn: Turn) -> list[dict[str, Any]]:
-    """The starts and deltas of the steps of a stream."""
-    said = events(told(turn))
-    return [item.get("step") or item["delta"] for item in said if "step" in item or "delta" in item]
+def step_starts_and_deltas(turn: Turn) -> list[dict[str, Any]]:
+    """The step starts and deltas of the stream."""
+    stream_events = events(encode(turn))
+    return [
+        item.get("step") or item["delta"]
+        for item in stream_events
+        if "step" in item or "delta" in item
+    ]
 
 
-def test_an_interaction_is_told_in_named_events_up_to_done() -> None:
+def test_an_interaction_is_streamed_in_named_events_up_to_done() -> None:
     turn = Turn((Text("Hello"),), usage=Usage(input=9, output=2, total=11), id="v1_1")
-    response = told(turn)
+    response = encode(turn)
 
-    about = {"id": "v1_1", "object": "interaction", "model": "gemini-3-flash"}
-    moments = {"created": CREATED, "updated": CREATED}
+    identity = {"id": "v1_1", "object": "interaction", "model": "gemini-3-flash"}
+    timestamps = {"created": CREATED, "updated": CREATED}
     usage = {"total_input_tokens": 9, "total_output_tokens": 2, "total_tokens": 11}
-    ended = {**about, "status": "completed", **moments, "usage": usage}
+    completed = {**identity, "status": "completed", **timestamps, "usage": usage}
     assert events(response) == [
         {
             "event_type": "interaction.created",
-            "interaction": {**about, "status": "in_progress", **moments},
+            "interaction": {**identity, "status": "in_progress", **timestamps},
         },
         {
             "event_type": "interaction.status_update",
@@ -83,19 +87,19 @@ def test_an_interaction_is_told_in_named_events_up_to_done() -> None:
         {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
         {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hello"}},
         {"event_type": "step.stop", "index": 0},
-        {"event_type": "interaction.completed", "interaction": ended},
+        {"event_type": "interaction.completed", "interaction": completed},
     ]
-    named = [parse_event(message).encode_event for message in response.messages]
-    assert named == [*(event["event_type"] for event in events(response)), ""]
+    event_names = [parse_event(message).event_type for message in response.messages]
+    assert event_names == [*(event["event_type"] for event in events(response)), ""]
     assert response.messages[-1] == b"data: [DONE]\n\n"
 
 
 def test_a_document_holds_the_same_interaction_with_its_steps() -> None:
     turn = Turn((Reasoning("mm", "c2ln"), Text("Hi")), id="v1_1")
 
-    said = document(turn)
+    interaction = document(turn)
 
-    assert said == {
+    assert interaction == {
         "id": "v1_1",
         "object": "interaction",
         "model": "gemini-3-flash",
@@ -109,7 +113,7 @@ def test_a_document_holds_the_same_interaction_with_its_steps() -> None:
     }
 
 
-def test_each_part_is_a_step_that_starts_grows_and_stops() -> None:
+def test_each_part_is_a_step_with_start_deltas_and_stop() -> None:
     turn = Turn(
         (
             Reasoning("I think", "c2ln"),
@@ -119,7 +123,7 @@ def test_each_part_is_a_step_that_starts_grows_and_stops() -> None:
         )
     )
 
-    assert grown(turn) == [
+    assert step_starts_and_deltas(turn) == [
         {"type": "thought"},
         {"type": "thought_summary", "content": {"type": "text", "text": "I"}},
         {"type": "thought_summary", "content": {"type": "text", "text": " think"}},
@@ -132,20 +136,20 @@ def test_each_part_is_a_step_that_starts_grows_and_stops() -> None:
         {"type": "model_output"},
         {"type": "document", "mime_type": "application/pdf", "uri": "https://f"},
     ]
-    assert events(told(turn))[-1]["interaction"]["status"] == "requires_action"
+    assert events(encode(turn))[-1]["interaction"]["status"] == "requires_action"
 
 
-def test_arguments_that_are_no_object_can_be_streamed_but_not_told_whole() -> None:
+def test_arguments_that_are_no_object_can_be_streamed_but_not_in_a_document() -> None:
     turn = Turn((ToolCall("a", "f", '{"x'),))
 
-    assert DIALECT.decode(told(turn))[0].parts == turn.parts
+    assert DIALECT.decode(encode(turn))[0].parts == turn.parts
     with pytest.raises(NotRepresentable, match="the arguments of a call"):
-        told(turn, WHOLE)
+        encode(turn, WHOLE)
     with pytest.raises(NotRepresentable, match="media"):
-        told(Turn((Media("audio/wav", transcript="Hi"),)))
+        encode(Turn((Media("audio/wav", transcript="Hi"),)))
 
 
-def test_the_tools_of_a_provider_have_steps_of_their_kind_or_are_of_some_server() -> None:
+def test_provider_tools_have_their_own_step_types_or_are_mcp_steps() -> None:
     turn = Turn(
         (
             ToolCall("a", "google_search", '{"queries":["q"]}'),
@@ -158,7 +162,7 @@ def test_the_tools_of_a_provider_have_steps_of_their_kind_or_are_of_some_server(
     )
     server = {"type": "mcp_server_tool_call", "id": "c", "name": "look", "server_name": "look"}
 
-    assert grown(turn) == [
+    assert step_starts_and_deltas(turn) == [
         {"type": "google_search_call", "id": "a", "arguments": {}},
         {"type": "google_search_call", "arguments": {"queries": ["q"]}},
         {"type": "google_search_result", "call_id": "a"},
@@ -172,109 +176,116 @@ def test_the_tools_of_a_provider_have_steps_of_their_kind_or_are_of_some_server(
         {"type": "mcp_server_tool_result", "call_id": "c", "name": "look"},
         {"type": "mcp_server_tool_result", "result": "found"},
     ]
-    assert DIALECT.decode(told(turn))[0].finish is Finish.STOP
+    assert DIALECT.decode(encode(turn))[0].finish is FinishReason.STOP
 
 
-def test_sources_are_annotations_in_bytes_of_their_text() -> None:
-    cited = (
+def test_citations_become_annotations_with_byte_offsets() -> None:
+    citations = (
         Citation("https://a", "A", "said", (0, 5)),
         Citation("f", "F", "said", (2, 4), (("type", "file_citation"), ("page_number", 2))),
         Citation("https://p", "P", metadata=(("type", "place_citation"),)),
         Citation("https://a", "A", "said", (0, 5)),
         Citation(),
     )
-    said = [
+    expected_annotations = [
         {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0,
          "end_index": 7},
         {"type": "file_citation", "document_uri": "f", "file_name": "F", "source": "said",
          "page_number": 2, "start_index": 2, "end_index": 6},
         {"type": "place_citation", "url": "https://p", "name": "P"},
     ]  # fmt: skip
-    turn = Turn((Text("Grüße!", cited),))
+    turn = Turn((Text("Grüße!", citations),))
 
-    assert grown(turn)[-1] == {"type": "text_annotation_delta", "annotations": said}
+    assert step_starts_and_deltas(turn)[-1] == {
+        "type": "text_annotation_delta",
+        "annotations": expected_annotations,
+    }
     [step] = document(turn)["steps"]
-    assert step["content"] == [{"type": "text", "text": "Grüße!", "annotations": said}]
+    assert step["content"] == [
+        {"type": "text", "text": "Grüße!", "annotations": expected_annotations}
+    ]
 
 
 @pytest.mark.parametrize(
     ("finish", "status"),
     [
-        (Finish.STOP, "completed"),
-        (Finish.STOP_SEQUENCE, "completed"),
-        (Finish.TOOL_CALLS, "requires_action"),
-        (Finish.LENGTH, "incomplete"),
-        (Finish.PAUSED, "requires_continuation"),
-        (Finish.ERROR, "failed"),
-        (Finish.CONTENT_FILTER, "completed"),
-        (Finish.OTHER, "cancelled"),
+        (FinishReason.STOP, "completed"),
+        (FinishReason.STOP_SEQUENCE, "completed"),
+        (FinishReason.TOOL_CALLS, "requires_action"),
+        (FinishReason.LENGTH, "incomplete"),
+        (FinishReason.PAUSED, "requires_continuation"),
+        (FinishReason.ERROR, "failed"),
+        (FinishReason.CONTENT_FILTER, "completed"),
+        (FinishReason.OTHER, "cancelled"),
     ],
 )
-def test_each_finish_has_a_status(finish: Finish, status: str) -> None:
+def test_each_finish_has_a_status(finish: FinishReason, status: str) -> None:
     assert document(Turn((), finish))["status"] == status
 
 
-def test_an_interaction_that_ended_is_not_said_to_run() -> None:
-    assert document(Turn((), Finish.OTHER, "queued"))["status"] == "cancelled"
+def test_an_ended_interaction_has_a_final_status() -> None:
+    assert document(Turn((), FinishReason.OTHER, "queued"))["status"] == "cancelled"
 
 
 def test_an_agent_is_named_in_place_of_a_model() -> None:
-    asked = asking(PATH, agent="research", input="")
-    said = json.loads(told(Turn((Text("Hi"),)), asked).messages[0])
+    request = json_request(PATH, agent="research", input="")
+    interaction = json.loads(encode(Turn((Text("Hi"),)), request).messages[0])
 
-    assert (said["agent"], "model" in said) == ("research", False)
-
-
-def test_an_interaction_is_told_again_under_the_id_it_is_asked_by() -> None:
-    again = Request("GET", f"{PATH}/v1_7", "stream=true", (), b"")
-
-    assert DIALECT.decode(told(Turn((Text("Hi"),), id="other"), again))[0].id == "v1_7"
+    assert (interaction["agent"], "model" in interaction) == ("research", False)
 
 
-def test_what_is_cancelled_or_deleted_says_nothing_more() -> None:
+def test_a_fetched_interaction_has_the_requested_id() -> None:
+    get_request = Request("GET", f"{PATH}/v1_7", "stream=true", (), b"")
+
+    assert DIALECT.decode(encode(Turn((Text("Hi"),), id="other"), get_request))[0].id == "v1_7"
+
+
+def test_cancel_and_delete_have_auxiliary_responses() -> None:
     cancel = Request("POST", f"{PATH}/v1_7/cancel", "", (), b"")
     delete = Request("DELETE", f"{PATH}/v1_7", "", (), b"")
 
-    cancelled, deleted = (DIALECT.auxiliary_response(item, DELIVERY) for item in (cancel, delete))
+    cancelled, deleted = (
+        DIALECT.auxiliary_response(item, ENCODE_CONTEXT) for item in (cancel, delete)
+    )
 
     assert cancelled is not None
     assert deleted is not None
     assert json.loads(cancelled.messages[0])["status"] == "cancelled"
     assert json.loads(cancelled.messages[0])["id"] == "v1_7"
     assert json.loads(deleted.messages[0]) == {}
-    assert DIALECT.auxiliary_response(STREAM, DELIVERY) is None
+    assert DIALECT.auxiliary_response(STREAM, ENCODE_CONTEXT) is None
 
 
 def test_an_error_amid_a_stream_is_an_event_and_ends_it() -> None:
     failure = Failure("Busy.", "UNAVAILABLE", "503")
-    response = told(Turn((Text("Hel"),), usage=Usage(input=9), failure=failure))
+    response = encode(Turn((Text("Hel"),), usage=Usage(input=9), failure=failure))
 
     error = {"code": "UNAVAILABLE", "message": "Busy."}
     assert events(response)[-1] == {"event_type": "error", "error": error}
-    assert parse_event(response.messages[-1]).encode_event == "error"
+    assert parse_event(response.messages[-1]).event_type == "error"
     (turn,) = DIALECT.decode(response)
     assert (turn.text, turn.finish, turn.usage) == ("Hel", None, None)
     assert turn.failure == Failure("Busy.", code="UNAVAILABLE")
 
 
-def test_an_error_without_words_has_those_of_its_status() -> None:
-    response = told(Turn((), failure=Failure("", "UNAVAILABLE")))
+def test_an_error_without_a_message_has_the_default_of_its_status() -> None:
+    response = encode(Turn((), failure=Failure("", "UNAVAILABLE")))
 
     message = "The model is overloaded. Please try again later."
     assert events(response)[-1]["error"] == {"code": "UNAVAILABLE", "message": message}
 
 
 def test_an_error_in_place_of_an_answer_has_its_status() -> None:
-    response = told(Turn((), failure=Failure("Busy.", "UNAVAILABLE")), WHOLE)
+    response = encode(Turn((), failure=Failure("Busy.", "UNAVAILABLE")), WHOLE)
 
     assert response.head.status == 503
     assert json.loads(response.messages[0]) == {
         "error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}
     }
-    assert DIALECT.error_response(404, Failure("No."), DELIVERY).head.status == 404
+    assert DIALECT.error_response(404, Failure("No."), ENCODE_CONTEXT).head.status == 404
 
 
-def test_a_typical_request_asks_for_an_interaction() -> None:
+def test_the_sample_request_asks_for_an_interaction() -> None:
     for stream in (True, False):
         request = DIALECT.sample_request("gemini-3-flash", stream=stream)
         assert DIALECT.matches(request)
@@ -295,18 +306,18 @@ VALUES: st.SearchStrategy[Json] = st.sampled_from(
     ]
 )
 METADATA: st.SearchStrategy[Metadata] = st.dictionaries(NAMES, VALUES, max_size=3).map(
-    lambda it: tuple(it.items())
+    lambda items: tuple(items.items())
 )
 SHORT = st.sampled_from(["", "a", "ü 🌊 b"])
 SPANS = st.none() | st.tuples(st.integers(0, 5), st.integers(0, 9))
-CALLED = st.sampled_from(["", "f", "google_search", "code_execution"])
+TOOL_NAMES = st.sampled_from(["", "f", "google_search", "code_execution"])
 CITATIONS = st.lists(st.builds(Citation, SHORT, SHORT, SHORT, SPANS, METADATA), max_size=3)
-GIVEN = st.sampled_from(["", "a", "{}", "[1]", "[1, 2]", '{"a":"ü"}', "[", "{"])
+RESULT_CONTENTS = st.sampled_from(["", "a", "{}", "[1]", "[1, 2]", '{"a":"ü"}', "[", "{"])
 PARTS = (
     st.builds(Text, SHORT, CITATIONS.map(tuple), METADATA)
     | st.builds(Reasoning, SHORT, st.sampled_from([None, "c2ln", "§"]), metadata=METADATA)
-    | st.builds(ToolCall, SHORT, CALLED, st.sampled_from(["", '{"id": 1}']), METADATA)
-    | st.builds(ToolResult, SHORT, GIVEN, CALLED, st.booleans(), METADATA)
+    | st.builds(ToolCall, SHORT, TOOL_NAMES, st.sampled_from(["", '{"id": 1}']), METADATA)
+    | st.builds(ToolResult, SHORT, RESULT_CONTENTS, TOOL_NAMES, st.booleans(), METADATA)
     | st.builds(
         Media, st.sampled_from(["", "image/png", "audio/wav"]), SHORT, SHORT, metadata=METADATA
     )
@@ -314,7 +325,7 @@ PARTS = (
 TURNS = st.builds(
     Turn,
     st.lists(PARTS, max_size=5).map(tuple),
-    finish=st.none() | st.sampled_from(Finish),
+    finish=st.none() | st.sampled_from(FinishReason),
     finish_raw=st.sampled_from(["", "completed", "queued", "in_progress", "budget_exceeded"]),
     failure=st.none() | st.just(Failure("No.", "INTERNAL", "500")),
     metadata=METADATA,
@@ -322,13 +333,15 @@ TURNS = st.builds(
 
 
 @settings(max_examples=150)
-@given(TURNS, st.sampled_from([STREAM, WHOLE, asking(PATH, agent="a", stream=True)]))
-def test_googles_own_words_are_told_and_read_as_they_fit(turn: Turn, request: Request) -> None:
-    fits = DIALECT.convert(request, (turn,), DELIVERY)
-    response = told(turn, request)
+@given(TURNS, st.sampled_from([STREAM, WHOLE, json_request(PATH, agent="a", stream=True)]))
+def test_any_google_metadata_decodes_as_it_was_converted(turn: Turn, request: Request) -> None:
+    converted = DIALECT.convert(request, (turn,), ENCODE_CONTEXT)
+    response = encode(turn, request)
 
-    assert DIALECT.decode(response) == fits.turns
-    assert DIALECT.convert(request, fits.turns, DELIVERY) == ConvertedTurns(fits.turns, ())
+    assert DIALECT.decode(response) == converted.turns
+    assert DIALECT.convert(request, converted.turns, ENCODE_CONTEXT) == ConvertedTurns(
+        converted.turns, ()
+    )
     assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
         response.messages
     )
@@ -337,14 +350,16 @@ def test_googles_own_words_are_told_and_read_as_they_fit(turn: Turn, request: Re
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_interaction_can_be_told_again_and_says_the_same() -> None:
+def test_every_recorded_interaction_round_trips() -> None:
     rows = [row for row in corpus.rows() if row.wire == "gemini.interactions.payload"]
     for row in rows:
-        said = [b"data: " + line + b"\n\n" for line in row.body.splitlines()]
-        (turn,) = DIALECT.decode(DialectResponse(row.head, "sse", said))
-        fits = DIALECT.convert(STREAM, (turn,), DELIVERY)
-        assert fits.losses == (), row.id
-        assert DIALECT.decode(told(turn)) == fits.turns, row.id
-        named = replace(turn, id=turn.id or fits.turns[0].id)  # some were recorded without
-        assert fits.turns == (named,), row.id
+        messages = [b"data: " + line + b"\n\n" for line in row.body.splitlines()]
+        (turn,) = DIALECT.decode(DialectResponse(row.head, "sse", messages))
+        converted = DIALECT.convert(STREAM, (turn,), ENCODE_CONTEXT)
+        assert converted.losses == (), row.id
+        assert DIALECT.decode(encode(turn)) == converted.turns, row.id
+        turn_with_id = replace(
+            turn, id=turn.id or converted.turns[0].id
+        )  # some were recorded without an id
+        assert converted.turns == (turn_with_id,), row.id
     assert len(rows) == 8

@@ -1,4 +1,4 @@
-"""What Ollama's dialect tells, held against real lines, the official SDK, and every real answer."""
+"""Ollama encoding, compared with recorded lines, the official SDK, and every recorded answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import conformance_cases
 import corpus
-from dialect_manners import DELIVERY, asking
+from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
@@ -21,7 +21,7 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Failure,
-    Finish,
+    FinishReason,
     Media,
     Part,
     Reasoning,
@@ -34,17 +34,23 @@ from llm_proxy.turns import (
 )
 
 DIALECT = Ollama()
-TOLD = replace(DELIVERY, split_text=lambda text: [text], created=1_795_255_200)
+CONTEXT = replace(ENCODE_CONTEXT, split_text=lambda text: [text], created=1_795_255_200)
 DURATIONS = {
     "total_duration": 500000000,
     "load_duration": 10000000,
     "prompt_eval_duration": 90000000,
     "eval_duration": 300000000,
 }
-DONE = {"done": True, "done_reason": "stop", **DURATIONS, "prompt_eval_count": 9, "eval_count": 5}
-ENDED = Turn(
+DONE_FIELDS = {
+    "done": True,
+    "done_reason": "stop",
+    **DURATIONS,
+    "prompt_eval_count": 9,
+    "eval_count": 5,
+}
+ENDED_TURN = Turn(
     (),
-    Finish.STOP,
+    FinishReason.STOP,
     "stop",
     Usage(9, 5),
     model="qwen3",
@@ -54,84 +60,90 @@ ROME = ToolCall("call_a", "get_weather", '{"city":"Rome"}')
 OSLO = ToolCall("call_b", "get_weather", '{"city":"Oslo"}')
 
 
-def asked(path: str = "/api/chat", **body: Any) -> Request:
-    return asking(path, **{"model": "qwen3", **body})
+def ollama_request(path: str = "/api/chat", **body: Any) -> Request:
+    return json_request(path, **{"model": "qwen3", **body})
 
 
-def said(response: DialectResponse) -> list[Any]:
-    """The documents of an answer."""
+def response_documents(response: DialectResponse) -> list[Any]:
+    """The documents of a response."""
     return [json.loads(message) for message in response.messages]
 
 
-def told(turn: Turn, path: str = "/api/chat", **body: Any) -> list[Any]:
-    return said(DIALECT.encode(asked(path, **body), [turn], TOLD))
+def encode_documents(turn: Turn, path: str = "/api/chat", **body: Any) -> list[Any]:
+    return response_documents(DIALECT.encode(ollama_request(path, **body), [turn], CONTEXT))
 
 
-def line(at: int, message: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
+def line(number: int, message: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
     """A line as a server writes it."""
-    moment = {"model": "qwen3", "created_at": f"2026-11-21T10:00:00.{at:09}Z"}
-    said = {} if message is None else {"message": {"role": "assistant", "content": "", **message}}
-    return {**moment, **said, **fields}
+    envelope = {"model": "qwen3", "created_at": f"2026-11-21T10:00:00.{number:09}Z"}
+    message_field = (
+        {} if message is None else {"message": {"role": "assistant", "content": "", **message}}
+    )
+    return {**envelope, **message_field, **fields}
 
 
-def test_a_chat_is_told_line_by_line_as_a_server_does() -> None:
-    turn = replace(ENDED, parts=(Reasoning("I should greet."), Text("Hello")))
+def test_a_chat_is_streamed_line_by_line_as_a_server_does() -> None:
+    turn = replace(ENDED_TURN, parts=(Reasoning("I should greet."), Text("Hello")))
 
-    assert told(turn) == [
+    assert encode_documents(turn) == [
         line(1, {"thinking": "I should greet."}, done=False),
         line(2, {"content": "Hello"}, done=False),
-        line(3, {}, **DONE),
+        line(3, {}, **DONE_FIELDS),
     ]
 
 
 def test_calls_come_whole_each_in_a_line_of_its_own() -> None:
-    turn = replace(ENDED, parts=(ROME, OSLO), finish=Finish.TOOL_CALLS)
+    turn = replace(ENDED_TURN, parts=(ROME, OSLO), finish=FinishReason.TOOL_CALLS)
     calls = [
-        {"id": it.id, "function": {"index": at, "name": it.name, "arguments": {"city": city}}}
-        for at, (it, city) in enumerate([(ROME, "Rome"), (OSLO, "Oslo")])
+        {"id": call.id, "function": {"index": at, "name": call.name, "arguments": {"city": city}}}
+        for at, (call, city) in enumerate([(ROME, "Rome"), (OSLO, "Oslo")])
     ]
 
-    assert told(turn) == [
+    assert encode_documents(turn) == [
         line(1, {"tool_calls": calls[:1]}, done=False),
         line(2, {"tool_calls": calls[1:]}, done=False),
-        line(3, {}, **DONE),
+        line(3, {}, **DONE_FIELDS),
     ]
-    assert told(turn, stream=False) == [line(0, {"tool_calls": calls}, **DONE)]
+    assert encode_documents(turn, stream=False) == [line(0, {"tool_calls": calls}, **DONE_FIELDS)]
 
 
-def test_a_completion_says_it_beside_response() -> None:
-    turn = replace(ENDED, parts=(Reasoning("Hm."), Text("Hello"), Media("image/*", base64="AAAA")))
+def test_a_completion_has_its_text_in_response() -> None:
+    turn = replace(
+        ENDED_TURN, parts=(Reasoning("Hm."), Text("Hello"), Media("image/*", base64="AAAA"))
+    )
 
-    assert told(turn, "/api/generate") == [
+    assert encode_documents(turn, "/api/generate") == [
         line(1, None, response="", thinking="Hm.", done=False),
         line(2, None, response="Hello", done=False),
         line(3, None, response="", image="AAAA", done=False),
-        line(4, None, response="", **DONE),
+        line(4, None, response="", **DONE_FIELDS),
     ]
     whole = {"response": "Hello", "thinking": "Hm.", "image": "AAAA"}
-    assert told(turn, "/api/generate", stream=False) == [line(0, None, **whole, **DONE)]
+    assert encode_documents(turn, "/api/generate", stream=False) == [
+        line(0, None, **whole, **DONE_FIELDS)
+    ]
 
 
 def test_a_chat_that_does_not_stream_is_one_document() -> None:
-    drawn = (Media("image/*", base64="AAAA"), Media("image/*", base64="BBBB"))
-    turn = replace(ENDED, parts=(Reasoning("Hm."), Text("Hello"), *drawn))
+    images = (Media("image/*", base64="AAAA"), Media("image/*", base64="BBBB"))
+    turn = replace(ENDED_TURN, parts=(Reasoning("Hm."), Text("Hello"), *images))
     message = {"content": "Hello", "thinking": "Hm.", "images": ["AAAA", "BBBB"]}
 
-    assert told(turn, stream=False) == [line(0, message, **DONE)]
+    assert encode_documents(turn, stream=False) == [line(0, message, **DONE_FIELDS)]
 
 
-def test_a_request_that_says_nothing_of_streams_gets_one() -> None:
-    response = DIALECT.encode(asked(), [ENDED], TOLD)
+def test_a_request_without_stream_gets_a_stream() -> None:
+    response = DIALECT.encode(ollama_request(), [ENDED_TURN], CONTEXT)
 
     assert response.codec == "ndjson"
     assert response.head.headers == (("Content-Type", "application/x-ndjson"),)
     assert response.messages[-1].endswith(b"}\n")
 
 
-def test_no_line_holds_what_python_takes_for_the_end_of_one() -> None:
+def test_no_line_holds_a_character_that_python_treats_as_a_line_end() -> None:
     turn = Turn((Text("a\u2028b\u0085c"), ToolCall("", "f", '{"a":"\u2029"}')))
 
-    for message in DIALECT.encode(asked(), [turn], TOLD).messages:
+    for message in DIALECT.encode(ollama_request(), [turn], CONTEXT).messages:
         assert len(message.decode().splitlines()) == 1
 
 
@@ -139,32 +151,32 @@ def test_an_error_amid_a_stream_is_its_last_line() -> None:
     failure = Failure("model runner has unexpectedly stopped", "server_error", "502")
     turn = Turn((Text("Hel"),), failure=failure, usage=Usage(1, 2), model="qwen3")
 
-    assert told(turn) == [
+    assert encode_documents(turn) == [
         line(1, {"content": "Hel"}, done=False),
         {"error": "model runner has unexpectedly stopped", "status": 502},
     ]
-    assert told(Turn((), failure=Failure("busy", code="busy"))) == [{"error": "busy"}]
+    assert encode_documents(Turn((), failure=Failure("busy", code="busy"))) == [{"error": "busy"}]
 
 
-def test_where_a_model_ran_stands_in_every_line() -> None:
-    place = (("remote_model", "qwen3:480b"), ("remote_host", "https://ollama.example"))
-    turn = replace(ENDED, parts=(Text("a"), ROME), metadata=place)
+def test_the_remote_model_is_in_every_line() -> None:
+    remote_metadata = (("remote_model", "qwen3:480b"), ("remote_host", "https://ollama.example"))
+    turn = replace(ENDED_TURN, parts=(Text("a"), ROME), metadata=remote_metadata)
 
-    assert all(place[0][1] == item["remote_model"] for item in told(turn))
+    assert all(remote_metadata[0][1] == item["remote_model"] for item in encode_documents(turn))
 
 
-def test_a_turn_that_does_not_say_how_long_it_took_took_some_time() -> None:
-    [*_, end] = told(Turn((Text("Hello"),), usage=Usage(9, 5)))
+def test_durations_are_made_up_if_the_turn_has_none() -> None:
+    [*_, end] = encode_documents(Turn((Text("Hello"),), usage=Usage(9, 5)))
 
     assert end["prompt_eval_duration"] == 9_000_000
     assert end["eval_duration"] == 50_000_000
     assert end["total_duration"] == 60_000_000
-    [*_, end] = told(Turn((), usage=None, metadata=(("eval_duration", 7),)))
+    [*_, end] = encode_documents(Turn((), usage=None, metadata=(("eval_duration", 7),)))
     assert (end["eval_count"], end["eval_duration"], end["total_duration"]) == (0, 7, 2_000_007)
 
 
 @pytest.mark.parametrize(
-    ("turn", "path", "stream", "why"),
+    ("turn", "path", "stream", "error"),
     [
         (Turn((ToolCall("", "f", "[1]"),)), "/api/chat", True, "the arguments of a call"),
         (Turn((ToolCall("", "f", '{"a":'),)), "/api/chat", False, "the arguments of a call"),
@@ -175,26 +187,26 @@ def test_a_turn_that_does_not_say_how_long_it_took_took_some_time() -> None:
     ],
     ids=["a list", "broken JSON", "a sound", "an address", "two images", "a transfer"],
 )
-def test_what_would_be_another_answer_is_refused(
-    turn: Turn, path: str, stream: bool, why: str
+def test_what_is_not_representable_is_refused(
+    turn: Turn, path: str, stream: bool, error: str
 ) -> None:
-    with pytest.raises(NotRepresentable, match=why):
-        DIALECT.encode(asked(path, stream=stream), [turn], TOLD)
+    with pytest.raises(NotRepresentable, match=error):
+        DIALECT.encode(ollama_request(path, stream=stream), [turn], CONTEXT)
 
 
-def test_what_has_no_word_is_left_out_and_named() -> None:
+def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     parts: tuple[Part, ...] = (
         Reasoning("Hm.", signature="c2VhbA=="),
         ToolCall("s_1", "web_search", "{}"),
         ToolResult("s_1", "found"),
         Refusal("No."),
     )
-    turn = Turn(parts, Finish.REFUSAL, usage=Usage(1, 2, cache_read=3))
+    turn = Turn(parts, FinishReason.REFUSAL, usage=Usage(1, 2, cache_read=3))
 
-    fits = DIALECT.convert(asked(), [turn], TOLD)
+    converted = DIALECT.convert(ollama_request(), [turn], CONTEXT)
 
-    assert fits.turns[0].parts == (Reasoning("Hm."), Text("No."))
-    assert fits.losses == (
+    assert converted.turns[0].parts == (Reasoning("Hm."), Text("No."))
+    assert converted.losses == (
         "signature of reasoning",
         "what the provider's own tools did",
         "that a refusal is one",
@@ -204,10 +216,10 @@ def test_what_has_no_word_is_left_out_and_named() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
-def test_a_status_has_words_and_no_headers_but_when_to_ask_again(status: int) -> None:
-    response = DIALECT.error_response(status, Failure("", "", ""), TOLD, retry_after=1.2)
+def test_an_error_has_a_message_and_no_headers_but_retry_after(status: int) -> None:
+    response = DIALECT.error_response(status, Failure("", "", ""), CONTEXT, retry_after=1.2)
 
-    [body] = said(response)
+    [body] = response_documents(response)
     assert list(body) == ["error"]
     assert response.head.headers == (("Content-Type", "application/json"), ("Retry-After", "2"))
     client = _client(lambda _: response)
@@ -217,37 +229,46 @@ def test_a_status_has_words_and_no_headers_but_when_to_ask_again(status: int) ->
 
 
 @pytest.mark.parametrize("status", [402, 408, 413, 418, 422])
-def test_a_status_that_is_the_clients_fault_is_not_the_servers(status: int) -> None:
-    refused = [DIALECT.error_response(item, Failure(""), TOLD) for item in (status, 400, 500)]
+def test_a_client_error_status_has_the_message_of_400(status: int) -> None:
+    error_responses = [
+        DIALECT.error_response(item, Failure(""), CONTEXT) for item in (status, 400, 500)
+    ]
 
-    words, of_client, of_server = (said(item)[0]["error"] for item in refused)
-    assert words == of_client != of_server
+    message, message_400, message_500 = (
+        response_documents(item)[0]["error"] for item in error_responses
+    )
+    assert message == message_400 != message_500
 
 
 def test_an_error_in_place_of_an_answer_has_the_status_of_its_code() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("slow down", code="429"))
 
-    response = DIALECT.encode(asked(stream=False), [turn], TOLD)
+    response = DIALECT.encode(ollama_request(stream=False), [turn], CONTEXT)
 
     assert response.head.status == 429
     assert DIALECT.decode(response) == (Turn((), failure=Failure("slow down")),)
-    other = replace(turn, failure=Failure("slow down", code="slow"))
-    assert DIALECT.encode(asked(stream=False), [other], TOLD).head.status == 500
+    turn_without_status = replace(turn, failure=Failure("slow down", code="slow"))
+    assert (
+        DIALECT.encode(ollama_request(stream=False), [turn_without_status], CONTEXT).head.status
+        == 500
+    )
 
 
-def _client(answer: Callable[[Request], DialectResponse]) -> Any:
-    """The official client of somebody who answers each request so."""
+def _client(response_for: Callable[[Request], DialectResponse]) -> Any:
+    """The official client, with this function as its server."""
 
-    def respond(it: httpx.Request) -> httpx.Response:
-        response = answer(Request(it.method, it.url.path, "", (), it.read()))
+    def handle(sdk_request: httpx.Request) -> httpx.Response:
+        response = response_for(
+            Request(sdk_request.method, sdk_request.url.path, "", (), sdk_request.read())
+        )
         body = b"".join(response.messages)
         return httpx.Response(response.head.status, content=body)
 
-    return ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(respond))
+    return ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(handle))
 
 
-def _asking(turn: Turn) -> Any:
-    return _client(lambda request: DIALECT.encode(request, [turn], DELIVERY))
+def _client_of(turn: Turn) -> Any:
+    return _client(lambda request: DIALECT.encode(request, [turn], ENCODE_CONTEXT))
 
 
 CASES = [
@@ -257,8 +278,8 @@ CASES = [
 
 @pytest.mark.parametrize("turn", [case for case in CASES if case.id != "error-amid"])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_the_sdk_hears_what_was_told(turn: Turn, stream: bool) -> None:
-    answer = _asking(turn).chat(model="qwen3", messages=[], stream=stream)
+def test_the_sdk_receives_the_encoded_turn(turn: Turn, stream: bool) -> None:
+    answer = _client_of(turn).chat(model="qwen3", messages=[], stream=stream)
 
     lines = list(answer) if stream else [answer]
     messages = [item.message for item in lines]
@@ -274,16 +295,16 @@ def test_the_sdk_hears_what_was_told(turn: Turn, stream: bool) -> None:
     ]
     end, usage = lines[-1], turn.usage or Usage(0, 0)
     assert end.done
-    assert end.done_reason == ("length" if turn.finish is Finish.LENGTH else "stop")
+    assert end.done_reason == ("length" if turn.finish is FinishReason.LENGTH else "stop")
     assert (end.prompt_eval_count, end.eval_count) == (usage.input, usage.output)
     assert end.eval_duration
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_the_sdk_hears_a_completion(stream: bool) -> None:
+def test_the_sdk_receives_a_completion(stream: bool) -> None:
     turn = Turn((Reasoning("Hm."), Text("Grüße 🌊\u2028")), usage=Usage(9, 5))
 
-    answer = _asking(turn).generate(model="qwen3", prompt="Hi", stream=stream)
+    answer = _client_of(turn).generate(model="qwen3", prompt="Hi", stream=stream)
 
     lines = list(answer) if stream else [answer]
     assert "".join(item.thinking or "" for item in lines) == "Hm."
@@ -293,16 +314,16 @@ def test_the_sdk_hears_a_completion(stream: bool) -> None:
 
 def test_the_sdk_raises_an_error_amid_a_stream() -> None:
     turn = Turn((Text("Hello"),), failure=Failure("the runner is gone"))
-    heard: list[Any] = []
+    chunks: list[Any] = []
 
     with pytest.raises(ollama.ResponseError, match="the runner is gone"):
-        heard.extend(_asking(turn).chat(model="qwen3", messages=[], stream=True))
-    assert [item.message.content for item in heard] == ["Hello"]
+        chunks.extend(_client_of(turn).chat(model="qwen3", messages=[], stream=True))
+    assert [item.message.content for item in chunks] == ["Hello"]
 
 
-def _beside(request: Request) -> DialectResponse:
+def _auxiliary_response(request: Request) -> DialectResponse:
     response = DIALECT.auxiliary_response(
-        request, replace(DELIVERY, models=("qwen3", "ns/mine:8b"))
+        request, replace(ENCODE_CONTEXT, models=("qwen3", "ns/mine:8b"))
     )
     assert response is not None
     assert DIALECT.completeness(response).is_complete
@@ -313,8 +334,8 @@ def _beside(request: Request) -> DialectResponse:
     return response
 
 
-def test_the_sdk_is_told_the_models() -> None:
-    client = _client(_beside)
+def test_the_sdk_lists_the_models() -> None:
+    client = _client(_auxiliary_response)
 
     assert [model.model for model in client.list().models] == ["qwen3:latest", "ns/mine:8b"]
     assert [model.model for model in client.ps().models] == ["qwen3:latest", "ns/mine:8b"]
@@ -324,13 +345,13 @@ def test_the_sdk_is_told_the_models() -> None:
     assert shown.capabilities == ["completion", "tools", "thinking", "embedding"]
     assert shown.modelinfo is not None
     assert shown.modelinfo["mine.context_length"]
-    [version] = said(_beside(Request("GET", "/api/version", "", (), b"")))
+    [version] = response_documents(_auxiliary_response(Request("GET", "/api/version", "", (), b"")))
     assert list(version) == ["version"]
 
 
 @pytest.mark.parametrize("path", ["/api/pull", "/api/push", "/api/create"])
-def test_a_transfer_tells_its_progress_up_to_success(path: str) -> None:
-    *steps, last = said(_beside(asked(path)))
+def test_a_transfer_streams_its_progress_up_to_success(path: str) -> None:
+    *steps, last = response_documents(_auxiliary_response(ollama_request(path)))
 
     assert last == {"status": "success"}
     assert [step["status"] for step in steps]
@@ -339,11 +360,11 @@ def test_a_transfer_tells_its_progress_up_to_success(path: str) -> None:
         layer["completed"] for layer in layers
     )
     assert all(layer["completed"] == layer["total"] for layer in layers[-1:])
-    assert said(_beside(asked(path, stream=False))) == [last]
+    assert response_documents(_auxiliary_response(ollama_request(path, stream=False))) == [last]
 
 
 def test_the_sdk_follows_the_transfers() -> None:
-    client = _client(_beside)
+    client = _client(_auxiliary_response)
 
     assert [item.status for item in client.pull("other", stream=True)][-1] == "success"
     assert client.push("qwen3").status == "success"
@@ -357,14 +378,17 @@ def test_the_sdk_follows_the_transfers() -> None:
 
 @pytest.mark.parametrize("path", ["/api/show", "/api/embed"])
 def test_a_request_for_no_model_is_a_mistake(path: str) -> None:
-    response = _beside(asked(path, model=""))
+    response = _auxiliary_response(ollama_request(path, model=""))
 
-    assert (response.head.status, said(response)) == (400, [{"error": "model is required"}])
+    assert (response.head.status, response_documents(response)) == (
+        400,
+        [{"error": "model is required"}],
+    )
 
 
 def test_any_model_is_there_where_none_are_listed() -> None:
     response = DIALECT.auxiliary_response(
-        asked("/api/show", model="any"), replace(DELIVERY, models=())
+        ollama_request("/api/show", model="any"), replace(ENCODE_CONTEXT, models=())
     )
 
     assert response is not None
@@ -372,7 +396,7 @@ def test_any_model_is_there_where_none_are_listed() -> None:
 
 
 def test_the_sdk_gets_a_vector_for_each_text() -> None:
-    client = _client(_beside)
+    client = _client(_auxiliary_response)
 
     answer = client.embed("qwen3", ["one", "two", "one"], dimensions=64)
     one, two, again = answer.embeddings
@@ -394,15 +418,15 @@ def test_the_sdk_gets_a_vector_for_each_text() -> None:
         ("/api/generate", {"keep_alive": "0", "stream": False}, "unload"),
     ],
 )
-def test_who_says_nothing_asks_for_the_model_to_be_loaded(
+def test_a_request_without_a_prompt_loads_or_unloads_the_model(
     path: str, body: dict[str, Any], reason: str
 ) -> None:
-    response = _beside(asked(path, **body))
+    response = _auxiliary_response(ollama_request(path, **body))
 
-    [told] = said(response)
-    assert (told["done"], told["done_reason"]) == (True, reason)
+    [document] = response_documents(response)
+    assert (document["done"], document["done_reason"]) == (True, reason)
     [turn] = DIALECT.decode(response)
-    assert (turn.parts, turn.finish) == ((), Finish.OTHER)
+    assert (turn.parts, turn.finish) == ((), FinishReason.OTHER)
 
 
 @pytest.mark.parametrize(
@@ -413,47 +437,49 @@ def test_who_says_nothing_asks_for_the_model_to_be_loaded(
         ("/api/generate", {"images": ["AAAA"]}),
     ],
 )
-def test_who_says_something_asks_for_a_turn(path: str, body: dict[str, Any]) -> None:
-    assert DIALECT.auxiliary_response(asked(path, **body), DELIVERY) is None
+def test_a_request_with_a_prompt_asks_for_a_turn(path: str, body: dict[str, Any]) -> None:
+    assert DIALECT.auxiliary_response(ollama_request(path, **body), ENCODE_CONTEXT) is None
 
 
-def test_the_typical_request_asks_for_a_turn_of_the_model() -> None:
+def test_the_sample_request_asks_for_a_turn_of_the_model() -> None:
     for stream in (True, False):
         request = DIALECT.sample_request("qwen3", stream=stream)
         assert DIALECT.matches(request)
         assert (DIALECT.model(request), DIALECT.streams(request)) == ("qwen3", stream)
-        assert DIALECT.auxiliary_response(request, DELIVERY) is None
+        assert DIALECT.auxiliary_response(request, ENCODE_CONTEXT) is None
 
 
-MADE = {"3a9cf9a787986f3c": "the count of a prompt that was cached, which is nought"}
-"""Real answers that are told with something more."""
+CHANGED_ROWS = {"3a9cf9a787986f3c": "the count of a prompt that was cached, which is nought"}
+"""Rows whose encoding adds something."""
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_answer_is_told_again_as_it_was() -> None:
-    found = [row for row in corpus.rows() if row.wire.startswith("ollama.")]
-    told = [row for row in found if row.request.path != "/api/pull"]
-    assert (len(found), len(told)) == (17, 16)
-    for row in told:
+def test_every_recorded_answer_round_trips() -> None:
+    rows = [row for row in corpus.rows() if row.wire.startswith("ollama.")]
+    chat_rows = [row for row in rows if row.request.path != "/api/pull"]
+    assert (len(rows), len(chat_rows)) == (17, 16)
+    for row in chat_rows:
         codec = DIALECT.codec(row.request, row.head)
         turns = DIALECT.decode(
             DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         )
-        fits = DIALECT.convert(row.request, turns, DELIVERY)
-        assert fits.losses == (), row.id
-        assert (fits.turns == turns) is (row.id not in MADE), row.id
-        assert DIALECT.decode(DIALECT.encode(row.request, turns, DELIVERY)) == fits.turns, row.id
-        assert _keys(row, codec) <= _told_keys(row, codec, turns), row.id
+        converted = DIALECT.convert(row.request, turns, ENCODE_CONTEXT)
+        assert converted.losses == (), row.id
+        assert (converted.turns == turns) is (row.id not in CHANGED_ROWS), row.id
+        assert (
+            DIALECT.decode(DIALECT.encode(row.request, turns, ENCODE_CONTEXT)) == converted.turns
+        ), row.id
+        assert _recorded_fields(row, codec) <= _encoded_fields(row, codec, turns), row.id
 
 
-def _keys(row: corpus.Row, codec: str) -> set[str]:
-    """The fields of a real answer, but for the prompt in tokens, which nobody knows but it."""
+def _recorded_fields(row: corpus.Row, codec: str) -> set[str]:
+    """The fields of a recorded answer without `context`: only a real model knows its tokens."""
     lines = framing.split_messages(codec, row.body)
     return {name for item in lines for name in json.loads(item)} - {"context"}
 
 
-def _told_keys(row: corpus.Row, codec: str, turns: tuple[Turn, ...]) -> set[str]:
-    response = DIALECT.encode(row.request, turns, DELIVERY)
+def _encoded_fields(row: corpus.Row, codec: str, turns: tuple[Turn, ...]) -> set[str]:
+    response = DIALECT.encode(row.request, turns, ENCODE_CONTEXT)
     assert response.codec == codec
-    return {name for item in said(response) for name in item}
+    return {name for item in response_documents(response) for name in item}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import corpus
 from conformance_cases import CASES, Case
-from dialect_manners import DELIVERY, TALKS, asking
+from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
@@ -25,7 +25,7 @@ from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Metadata,
@@ -44,68 +44,72 @@ PATH: Final = "/v1/responses"
 Event = dict[str, Any]
 
 
-def asked(*, stream: bool = True, path: str = PATH, **body: Any) -> Request:
-    return asking(path, model="gpt-5", stream=stream, **body)
+def responses_request(*, stream: bool = True, path: str = PATH, **body: Any) -> Request:
+    return json_request(path, model="gpt-5", stream=stream, **body)
 
 
 def events(response: DialectResponse) -> list[Event]:
-    said = [parse_event(message) for message in response.messages]
-    each = [json.loads(item.data or b"") for item in said]
-    assert [item.encode_event for item in said] == [item["type"] for item in each]
-    return each
+    parsed_events = [parse_event(message) for message in response.messages]
+    event_documents = [json.loads(item.data or b"") for item in parsed_events]
+    assert [item.event_type for item in parsed_events] == [item["type"] for item in event_documents]
+    return event_documents
 
 
-def told(turn: Turn, request: Request | None = None) -> list[Event]:
-    return events(DIALECT.encode(request or asked(), (turn,), DELIVERY))
+def encode_events(turn: Turn, request: Request | None = None) -> list[Event]:
+    return events(DIALECT.encode(request or responses_request(), (turn,), ENCODE_CONTEXT))
 
 
-def kinds(each: Sequence[Event]) -> list[str]:
-    """The types of events; those that come again one after the other, once."""
-    types = [str(item["type"]).removeprefix("response.") for item in each]
-    return [it for at, it in enumerate(types) if at == 0 or types[at - 1] != it]
+def event_types(event_documents: Sequence[Event]) -> list[str]:
+    """The types of events, with consecutive repetitions collapsed."""
+    types = [str(item["type"]).removeprefix("response.") for item in event_documents]
+    return [
+        event_type
+        for position, event_type in enumerate(types)
+        if position == 0 or types[position - 1] != event_type
+    ]
 
 
 def document(turn: Turn, **body: Any) -> dict[str, Any]:
-    response = DIALECT.encode(asked(stream=False, **body), (turn,), DELIVERY)
-    said: dict[str, Any] = json.loads(response.messages[0])
-    return said
+    response = DIALECT.encode(responses_request(stream=False, **body), (turn,), ENCODE_CONTEXT)
+    response_document: dict[str, Any] = json.loads(response.messages[0])
+    return response_document
 
 
-def fitted(*parts: Part, finish: Finish | None = None, **body: Any) -> Turn:
-    [turn] = DIALECT.convert(asked(**body), [Turn(parts, finish)], DELIVERY).turns
+def convert_parts(*parts: Part, finish: FinishReason | None = None, **body: Any) -> Turn:
+    [turn] = DIALECT.convert(responses_request(**body), [Turn(parts, finish)], ENCODE_CONTEXT).turns
     return turn
 
 
-def lost(*parts: Part) -> tuple[str, ...]:
-    return DIALECT.convert(asked(), [Turn(parts)], DELIVERY).losses
+def losses(*parts: Part) -> tuple[str, ...]:
+    return DIALECT.convert(responses_request(), [Turn(parts)], ENCODE_CONTEXT).losses
 
 
-BEGUN: Final = ["created", "in_progress"]
-MESSAGE: Final = [
+START_EVENTS: Final = ["created", "in_progress"]
+MESSAGE_EVENTS: Final = [
     "output_item.added", "content_part.added", "output_text.delta", "output_text.done",
     "content_part.done", "output_item.done",
 ]  # fmt: skip
-CALL: Final = [
+CALL_EVENTS: Final = [
     "output_item.added", "function_call_arguments.delta", "function_call_arguments.done",
     "output_item.done",
 ]  # fmt: skip
 
 
-def test_a_summary_and_a_text_are_told_as_openai_tells_them() -> None:
-    each = told(Turn((Reasoning("Thinking."), Text("Hello")), Finish.STOP))
+def test_a_summary_and_a_text_have_openais_events() -> None:
+    stream_events = encode_events(Turn((Reasoning("Thinking."), Text("Hello")), FinishReason.STOP))
 
     summary = "reasoning_summary"
-    assert kinds(each) == [
-        *BEGUN,
+    assert event_types(stream_events) == [
+        *START_EVENTS,
         "output_item.added", f"{summary}_part.added", f"{summary}_text.delta",
         f"{summary}_text.done", f"{summary}_part.done", "output_item.done",
-        *MESSAGE,
+        *MESSAGE_EVENTS,
         "completed",
     ]  # fmt: skip
-    assert [item["sequence_number"] for item in each] == list(range(len(each)))
+    assert [item["sequence_number"] for item in stream_events] == list(range(len(stream_events)))
 
 
-FIELDS: Final = {
+EVENT_FIELDS: Final = {
     "response.created": "response",
     "response.output_item.added": "output_index item",
     "response.output_item.done": "output_index item",
@@ -122,21 +126,21 @@ FIELDS: Final = {
     "response.function_call_arguments.done": "item_id output_index name arguments",
     "response.completed": "response",
 }
-"""What OpenAI's events hold beside their type and number."""
+"""The fields of OpenAI's events other than their type and number."""
 
 
 def test_each_event_has_the_fields_of_openais() -> None:
     turn = Turn((Reasoning("Hm."), Text("a"), Refusal("b"), ToolCall("call_1", "f", "{}")))
-    each = {item["type"]: item for item in told(turn)}
+    event_by_type = {item["type"]: item for item in encode_events(turn)}
 
-    assert {kind: set(each[kind]) - {"type", "sequence_number"} for kind in FIELDS} == {
-        kind: set(fields.split()) for kind, fields in FIELDS.items()
-    }
-    assert each["response.output_text.delta"]["logprobs"] == []
+    assert {
+        kind: set(event_by_type[kind]) - {"type", "sequence_number"} for kind in EVENT_FIELDS
+    } == {kind: set(fields.split()) for kind, fields in EVENT_FIELDS.items()}
+    assert event_by_type["response.output_text.delta"]["logprobs"] == []
 
 
 def test_a_response_has_the_fields_of_openais_from_the_first_event_on() -> None:
-    each = told(Turn((Text("a"),)))
+    stream_events = encode_events(Turn((Text("a"),)))
 
     fields = set(
         """id object created_at status background completed_at error frequency_penalty
@@ -145,14 +149,14 @@ def test_a_response_has_the_fields_of_openais_from_the_first_event_on() -> None:
         prompt_cache_retention reasoning safety_identifier store temperature text tool_choice tools
         top_logprobs top_p truncation usage user metadata""".split()  # noqa: SIM905 # readable
     )
-    first, last = each[0]["response"], each[-1]["response"]
+    first, last = stream_events[0]["response"], stream_events[-1]["response"]
     assert set(first) == set(last) == fields
     assert (first["status"], first["output"], first["usage"]) == ("in_progress", [], None)
     assert (last["status"], len(last["output"])) == ("completed", 1)
 
 
-def test_a_response_repeats_what_it_was_asked_for() -> None:
-    asked_for: dict[str, Any] = {
+def test_a_response_repeats_the_request_fields() -> None:
+    request_fields: dict[str, Any] = {
         "instructions": "Be brief.",
         "tools": [{"type": "function", "name": "f", "parameters": {}}],
         "tool_choice": "required",
@@ -161,66 +165,78 @@ def test_a_response_repeats_what_it_was_asked_for() -> None:
         "store": False,
         "previous_response_id": "resp_0",
     }
-    said = document(Turn((Text("a"),)), reasoning={"effort": "low"}, **asked_for)
+    response_document = document(Turn((Text("a"),)), reasoning={"effort": "low"}, **request_fields)
 
-    assert {name: said[name] for name in asked_for} == asked_for
-    assert said["reasoning"] == {"effort": "low", "summary": None}
-    assert dict(fitted(Text("a"), **asked_for).metadata) == {"previous_response_id": "resp_0"}
+    assert {name: response_document[name] for name in request_fields} == request_fields
+    assert response_document["reasoning"] == {"effort": "low", "summary": None}
+    assert dict(convert_parts(Text("a"), **request_fields).metadata) == {
+        "previous_response_id": "resp_0"
+    }
 
 
-def test_calls_are_told_one_after_the_other() -> None:
+def test_calls_are_streamed_one_after_the_other() -> None:
     calls = (ToolCall("call_a", "f", '{"a":1}'), ToolCall("call_b", "f", '{"b":2}'))
-    each = told(Turn(calls))
+    stream_events = encode_events(Turn(calls))
 
-    assert kinds(each) == [*BEGUN, *CALL, *CALL, "completed"]
-    done = [item["item"] for item in each if item["type"] == "response.output_item.done"]
-    assert each[-1]["response"]["output"] == done
+    assert event_types(stream_events) == [*START_EVENTS, *CALL_EVENTS, *CALL_EVENTS, "completed"]
+    done = [item["item"] for item in stream_events if item["type"] == "response.output_item.done"]
+    assert stream_events[-1]["response"]["output"] == done
     assert [item["call_id"] for item in done] == ["call_a", "call_b"]
 
 
 def test_an_item_is_the_same_one_from_its_first_event_to_the_last_of_all() -> None:
-    each = told(Turn((Text("a"), ToolCall("", "f", ""), ToolCall("", "f", ""), Text("b"))))
+    stream_events = encode_events(
+        Turn((Text("a"), ToolCall("", "f", ""), ToolCall("", "f", ""), Text("b")))
+    )
 
     added, done = (
-        [item["item"] for item in each if item["type"] == f"response.output_item.{step}"]
+        [item["item"] for item in stream_events if item["type"] == f"response.output_item.{step}"]
         for step in ("added", "done")
     )
     identity = [(item["id"], item["type"], item.get("call_id")) for item in added]
     assert identity == [(item["id"], item["type"], item.get("call_id")) for item in done]
     assert len({item["id"] for item in added}) == 4
     assert {item["status"] for item in added} == {"in_progress"}
-    assert {item["item_id"] for item in each if "item_id" in item} == {item["id"] for item in added}
+    assert {item["item_id"] for item in stream_events if "item_id" in item} == {
+        item["id"] for item in added
+    }
     assert added[0]["content"] == []
     assert added[1]["arguments"] == ""
 
 
 def test_parts_with_one_id_are_one_message_and_others_are_not() -> None:
-    one, other = (("id", "msg_1"),), (("id", "msg_2"),)
-    parts = (Text("a", metadata=one), Refusal("b", metadata=one), Text("c", metadata=other))
+    first_id, second_id = (("id", "msg_1"),), (("id", "msg_2"),)
+    parts = (
+        Text("a", metadata=first_id),
+        Refusal("b", metadata=first_id),
+        Text("c", metadata=second_id),
+    )
 
     assert [len(item["content"]) for item in document(Turn(parts))["output"]] == [2, 1]
 
 
-def test_an_id_that_comes_again_is_made_anew() -> None:
-    one: Metadata = (("id", "msg_1"),)
-    parts = fitted(Text("a", metadata=one), Reasoning("b"), Text("c", metadata=one)).parts
+def test_a_repeated_id_is_replaced() -> None:
+    first_id: Metadata = (("id", "msg_1"),)
+    parts = convert_parts(
+        Text("a", metadata=first_id), Reasoning("b"), Text("c", metadata=first_id)
+    ).parts
 
     ids = [dict(part.metadata)["id"] for part in parts]
     assert ids[0] == "msg_1"
     assert len(set(ids)) == 3
 
 
-def test_logprobs_come_with_the_tokens_that_they_are_of() -> None:
-    likely: list[Json] = [{"token": "He", "logprob": -0.1}, {"token": "llo", "logprob": -0.2}]
-    each = told(Turn((Text("Hello", metadata=(("logprobs", likely),)),)))
+def test_logprobs_come_with_their_tokens() -> None:
+    logprobs: list[Json] = [{"token": "He", "logprob": -0.1}, {"token": "llo", "logprob": -0.2}]
+    stream_events = encode_events(Turn((Text("Hello", metadata=(("logprobs", logprobs),)),)))
 
-    deltas = [item for item in each if item["type"] == "response.output_text.delta"]
+    deltas = [item for item in stream_events if item["type"] == "response.output_text.delta"]
     assert [(delta["delta"], delta["logprobs"]) for delta in deltas] == [
-        ("He", likely[:1]),
-        ("llo", likely[1:]),
+        ("He", logprobs[:1]),
+        ("llo", logprobs[1:]),
     ]
-    [done] = [item for item in each if item["type"] == "response.output_text.done"]
-    assert done["logprobs"] == likely
+    [done] = [item for item in stream_events if item["type"] == "response.output_text.done"]
+    assert done["logprobs"] == logprobs
 
 
 def test_citations_follow_the_text_and_name_pages_and_files() -> None:
@@ -228,29 +244,31 @@ def test_citations_follow_the_text_and_name_pages_and_files() -> None:
     file = Citation(
         "", "a.pdf", metadata=(("type", "file_citation"), ("file_id", "f"), ("index", 0))
     )
-    each = told(Turn((Text("Hi", (page, file)),)))
+    stream_events = encode_events(Turn((Text("Hi", (page, file)),)))
 
-    cited = [item for item in each if item["type"] == "response.output_text.annotation.added"]
-    assert [item["annotation_index"] for item in cited] == [0, 1]
-    assert [item["annotation"] for item in cited] == [
+    annotation_events = [
+        item for item in stream_events if item["type"] == "response.output_text.annotation.added"
+    ]
+    assert [item["annotation_index"] for item in annotation_events] == [0, 1]
+    assert [item["annotation"] for item in annotation_events] == [
         {"type": "url_citation", "start_index": 0, "end_index": 2, "url": "https://a.b",
          "title": "A"},
         {"type": "file_citation", "file_id": "f", "index": 0, "filename": "a.pdf"},
     ]  # fmt: skip
 
 
-def call(kind: str, arguments: str, *beside: tuple[str, Any]) -> ToolCall:
-    return ToolCall("x_1", kind.removesuffix("_call"), arguments, (("type", kind), *beside))
+def call(kind: str, arguments: str, *more: tuple[str, Any]) -> ToolCall:
+    return ToolCall("x_1", kind.removesuffix("_call"), arguments, (("type", kind), *more))
 
 
-FAILED: Final = ToolResult(
+FAILED_RESULT: Final = ToolResult(
     "x_1", '{"type":"http_error","code":500,"message":"no"}', "mcp", failed=True
 )
-SEARCHED: Final = ["output_item.added", "K.in_progress", "K.searching", "K.completed"]
+SEARCH_EVENTS: Final = ["output_item.added", "K.in_progress", "K.searching", "K.completed"]
 
-TOOLS: Final = {
-    "web_search_call": ((call("web_search_call", '{"type":"search","query":"a"}'),), SEARCHED),
-    "file_search_call": ((call("file_search_call", '{"queries":["a"]}'),), SEARCHED),
+TOOL_CASES: Final = {
+    "web_search_call": ((call("web_search_call", '{"type":"search","query":"a"}'),), SEARCH_EVENTS),
+    "file_search_call": ((call("file_search_call", '{"queries":["a"]}'),), SEARCH_EVENTS),
     "code_interpreter_call": (
         (
             call("code_interpreter_call", '{"code":"1+1"}', ("container_id", "c")),
@@ -265,7 +283,7 @@ TOOLS: Final = {
          "K.completed"],
     ),
     "mcp_call that fails": (
-        (call("mcp_call", '{"a":1}', ("server_label", "s")), FAILED),
+        (call("mcp_call", '{"a":1}', ("server_label", "s")), FAILED_RESULT),
         ["output_item.added", "K.in_progress", "K_arguments.delta", "K_arguments.done", "K.failed"],
     ),
     "mcp_list_tools": (
@@ -303,82 +321,93 @@ TOOLS: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TOOLS)
-def test_the_tools_of_openai_are_told_as_openai_tells_them(name: str) -> None:
-    parts, expected = TOOLS[name]
+@pytest.mark.parametrize("name", TOOL_CASES)
+def test_openais_tools_have_openais_events(name: str) -> None:
+    parts, expected = TOOL_CASES[name]
     kind = name.partition(" ")[0]
-    each = told(Turn(parts))
+    stream_events = encode_events(Turn(parts))
 
     steps = [entry.replace("K", kind, 1) if entry.startswith("K") else entry for entry in expected]
-    assert kinds(each) == [*BEGUN, *steps, "output_item.done", "completed"]
-    assert [type(part) for part in fitted(*parts).parts] == [type(part) for part in parts]
-    assert lost(*parts) == ()
-    [item] = each[-1]["response"]["output"]
+    assert event_types(stream_events) == [*START_EVENTS, *steps, "output_item.done", "completed"]
+    assert [type(part) for part in convert_parts(*parts).parts] == [type(part) for part in parts]
+    assert losses(*parts) == ()
+    [item] = stream_events[-1]["response"]["output"]
     assert item["type"] == kind
 
 
-def test_images_in_the_making_are_told_as_many_as_were_asked_for() -> None:
+def test_as_many_partial_images_are_sent_as_requested() -> None:
     tools = [{"type": "image_generation", "partial_images": 2}]
-    each = told(Turn((Media("image/png", base64="aGk="),)), asked(tools=tools))
+    stream_events = encode_events(
+        Turn((Media("image/png", base64="aGk="),)), responses_request(tools=tools)
+    )
 
-    making = [item for item in each if item["type"].endswith(".partial_image")]
-    assert [item["partial_image_index"] for item in making] == [0, 1]
-    assert {item["partial_image_b64"] for item in making} == {"aGk="}
+    partial_images = [item for item in stream_events if item["type"].endswith(".partial_image")]
+    assert [item["partial_image_index"] for item in partial_images] == [0, 1]
+    assert {item["partial_image_b64"] for item in partial_images} == {"aGk="}
 
 
-def test_a_tool_that_its_provider_ran_is_that_of_a_server_and_waits_for_nobody() -> None:
-    ran = ToolCall("srv_1", "search", '{"q":"a"}')
-    turn = fitted(ran, ToolResult("srv_1", "found", "search"), Text("Yes."), finish=Finish.STOP)
+def test_a_provider_tool_becomes_an_mcp_call_and_the_turn_does_not_wait() -> None:
+    provider_call = ToolCall("srv_1", "search", '{"q":"a"}')
+    turn = convert_parts(
+        provider_call,
+        ToolResult("srv_1", "found", "search"),
+        Text("Yes."),
+        finish=FinishReason.STOP,
+    )
 
     [item, _] = document(turn)["output"]
     assert (item["type"], item["name"], item["arguments"], item["output"]) == (
         "mcp_call", "search", '{"q":"a"}', "found",
     )  # fmt: skip
-    assert turn.finish is Finish.STOP
+    assert turn.finish is FinishReason.STOP
 
 
-def test_results_stand_with_their_calls_and_that_they_moved_is_said() -> None:
+def test_results_move_to_their_calls_and_the_move_is_a_loss() -> None:
     calls = (ToolCall("a", "f", "{}"), ToolCall("b", "g", "{}"))
     results = (ToolResult("a", "1"), ToolResult("b", "2"))
 
-    told_so = fitted(*calls, *results).parts
-    assert [item.call_id if isinstance(item, ToolResult) else "" for item in told_so] == [
+    converted_parts = convert_parts(*calls, *results).parts
+    assert [item.call_id if isinstance(item, ToolResult) else "" for item in converted_parts] == [
         "",
         "a",
         "",
         "b",
     ]
-    assert "the order of parts" in lost(*calls, *results)
+    assert "the order of parts" in losses(*calls, *results)
 
 
 def test_a_call_of_a_function_waits_and_one_of_the_providers_does_not() -> None:
     search = call("web_search_call", '{"type":"search"}')
 
-    assert fitted(ToolCall("a", "f", "{}")).finish is Finish.TOOL_CALLS
-    assert fitted(search).finish is Finish.STOP
-    assert fitted(search, ToolCall("a", "f", "{}")).finish is Finish.TOOL_CALLS
+    assert convert_parts(ToolCall("a", "f", "{}")).finish is FinishReason.TOOL_CALLS
+    assert convert_parts(search).finish is FinishReason.STOP
+    assert convert_parts(search, ToolCall("a", "f", "{}")).finish is FinishReason.TOOL_CALLS
 
 
-def test_what_stands_in_several_items_is_sealed_item_by_item() -> None:
+def test_reasoning_in_several_items_is_encrypted_item_by_item() -> None:
     parts = (
         Reasoning("a", redacted="s1", metadata=(("id", "rs_1"), ("type", "summary_text"))),
         Reasoning("b", metadata=(("id", "rs_2"), ("type", "summary_text"))),
         Reasoning("c", redacted="s2", metadata=(("id", "rs_2"), ("type", "reasoning_text"))),
         Reasoning(metadata=(("id", "rs_3"),)),
     )
-    assert fitted(*parts).parts == parts
+    assert convert_parts(*parts).parts == parts
     assert [
         (len(item["summary"]), len(item.get("content", ())), item.get("encrypted_content"))
         for item in document(Turn(parts))["output"]
     ] == [(1, 0, "s1"), (1, 1, "s2"), (0, 0, None)]
 
 
-def test_models_in_the_open_tell_their_thoughts_and_others_summaries() -> None:
-    spoken = [
-        json.loads(DIALECT.encode(asked(stream=False), [Turn((Reasoning("a"),))], item).messages[0])
-        for item in (DELIVERY, replace(DELIVERY, provider="vllm"))
+def test_open_models_send_reasoning_content_and_others_summaries() -> None:
+    documents = [
+        json.loads(
+            DIALECT.encode(
+                responses_request(stream=False), [Turn((Reasoning("a"),))], item
+            ).messages[0]
+        )
+        for item in (ENCODE_CONTEXT, replace(ENCODE_CONTEXT, provider="vllm"))
     ]
-    assert [list(filter(item["output"][0].get, ("summary", "content"))) for item in spoken] == [
+    assert [list(filter(item["output"][0].get, ("summary", "content"))) for item in documents] == [
         ["summary"],
         ["content"],
     ]
@@ -387,111 +416,124 @@ def test_models_in_the_open_tell_their_thoughts_and_others_summaries() -> None:
 @pytest.mark.parametrize(
     ("finish", "raw", "status", "reason"),
     [
-        (Finish.STOP, "", "completed", None),
-        (Finish.LENGTH, "", "incomplete", {"reason": "max_output_tokens"}),
-        (Finish.CONTENT_FILTER, "", "incomplete", {"reason": "content_filter"}),
-        (Finish.REFUSAL, "", "incomplete", {"reason": "content_filter"}),
-        (Finish.ERROR, "", "failed", None),
-        (Finish.OTHER, "cancelled", "cancelled", None),
-        (Finish.OTHER, "incomplete", "incomplete", None),
-        (Finish.OTHER, "tired", "incomplete", {"reason": "tired"}),
-        (Finish.OTHER, "queued", "incomplete", {"reason": "queued"}),
-        (Finish.PAUSED, "", "completed", None),
-        (Finish.TOOL_CALLS, "", "completed", None),
+        (FinishReason.STOP, "", "completed", None),
+        (FinishReason.LENGTH, "", "incomplete", {"reason": "max_output_tokens"}),
+        (FinishReason.CONTENT_FILTER, "", "incomplete", {"reason": "content_filter"}),
+        (FinishReason.REFUSAL, "", "incomplete", {"reason": "content_filter"}),
+        (FinishReason.ERROR, "", "failed", None),
+        (FinishReason.OTHER, "cancelled", "cancelled", None),
+        (FinishReason.OTHER, "incomplete", "incomplete", None),
+        (FinishReason.OTHER, "tired", "incomplete", {"reason": "tired"}),
+        (FinishReason.OTHER, "queued", "incomplete", {"reason": "queued"}),
+        (FinishReason.PAUSED, "", "completed", None),
+        (FinishReason.TOOL_CALLS, "", "completed", None),
     ],
 )
-def test_why_a_stream_ends_is_told_by_its_last_event(
-    finish: Finish, raw: str, status: str, reason: object
+def test_the_last_event_has_the_status_and_the_reason(
+    finish: FinishReason, raw: str, status: str, reason: object
 ) -> None:
-    last = told(Turn((Text("a"),), finish, raw))[-1]
+    last = encode_events(Turn((Text("a"),), finish, raw))[-1]
 
     assert last["type"] == f"response.{status}"
     assert last["response"]["status"] == status
     assert last["response"]["incomplete_details"] == reason
 
 
-def test_who_refuses_in_words_completes() -> None:
-    assert fitted(Refusal("No."), finish=Finish.REFUSAL).finish_raw == "completed"
+def test_a_refusal_has_the_status_completed() -> None:
+    assert convert_parts(Refusal("No."), finish=FinishReason.REFUSAL).finish_raw == "completed"
 
 
 def test_the_last_item_of_what_is_incomplete_is_incomplete() -> None:
-    said = document(Turn((Text("a"), ToolCall("c", "f", "{}"), Text("b")), Finish.LENGTH))
+    response_document = document(
+        Turn((Text("a"), ToolCall("c", "f", "{}"), Text("b")), FinishReason.LENGTH)
+    )
 
-    assert [item["status"] for item in said["output"]] == ["completed", "completed", "incomplete"]
+    assert [item["status"] for item in response_document["output"]] == [
+        "completed",
+        "completed",
+        "incomplete",
+    ]
 
 
-def test_what_goes_on_in_the_background_has_not_ended() -> None:
-    request = asked(stream=False, background=True)
-    response = DIALECT.encode(request, [Turn((), Finish.PAUSED)], DELIVERY)
+def test_a_background_response_is_in_progress() -> None:
+    request = responses_request(stream=False, background=True)
+    response = DIALECT.encode(request, [Turn((), FinishReason.PAUSED)], ENCODE_CONTEXT)
 
     assert json.loads(response.messages[0])["status"] == "in_progress"
-    assert kinds(told(Turn(()), asked(background=True))) == [
+    assert event_types(encode_events(Turn(()), responses_request(background=True))) == [
         "created", "queued", "in_progress", "completed",
     ]  # fmt: skip
 
 
-def test_an_error_amid_a_stream_leaves_the_last_item_open_and_is_said_twice() -> None:
+def test_an_error_amid_a_stream_leaves_the_last_item_open_and_is_sent_twice() -> None:
     turn = Turn((Text("a"), ToolCall("c", "f", "{}")), failure=Failure("Oh no", "t", "c"))
-    each = told(turn)
+    stream_events = encode_events(turn)
 
-    assert kinds(each) == [
-        *BEGUN, *MESSAGE, *CALL[:2], "error", "failed",
+    assert event_types(stream_events) == [
+        *START_EVENTS, *MESSAGE_EVENTS, *CALL_EVENTS[:2], "error", "failed",
     ]  # fmt: skip
-    assert each[-2]["error"] == {"message": "Oh no", "type": "t", "param": None, "code": "c"}
-    assert each[-1]["response"]["error"] == {"code": "c", "message": "Oh no"}
-    assert each[-1]["response"]["output"][-1]["status"] == "incomplete"
+    assert stream_events[-2]["error"] == {
+        "message": "Oh no",
+        "type": "t",
+        "param": None,
+        "code": "c",
+    }
+    assert stream_events[-1]["response"]["error"] == {"code": "c", "message": "Oh no"}
+    assert stream_events[-1]["response"]["output"][-1]["status"] == "incomplete"
 
 
-def test_an_error_has_a_type_and_a_code_in_words() -> None:
-    error = told(Turn((), failure=Failure("Oh no", "error")))[-2]["error"]
+def test_an_error_has_a_default_type_and_code() -> None:
+    error = encode_events(Turn((), failure=Failure("Oh no", "error")))[-2]["error"]
 
     assert (error["type"], error["code"]) == ("server_error", "server_error")
 
 
 def test_a_stream_that_is_fetched_goes_on_after_the_event_that_is_named() -> None:
     turn = Turn((Text("Hello"),), id="resp_other")
-    whole, rest = (
-        events(DIALECT.encode(item, [turn], DELIVERY))
+    whole, remaining = (
+        events(DIALECT.encode(item, [turn], ENCODE_CONTEXT))
         for item in (
             Request("GET", f"{PATH}/resp_1", "stream=true", (), b""),
             Request("GET", f"{PATH}/resp_1", "stream=true&starting_after=4", (), b""),
         )
     )
-    assert rest == whole[5:]
+    assert remaining == whole[5:]
     assert whole[0]["response"]["id"] == "resp_1"
 
 
-def test_a_conversation_that_is_made_shorter_is_no_response() -> None:
-    sealed = Reasoning(redacted="s", metadata=(("type", "compaction"),))
-    response = DIALECT.encode(asked(path=f"{PATH}/compact"), [Turn((sealed,))], DELIVERY)
+def test_a_compacted_conversation_is_no_response() -> None:
+    compaction = Reasoning(redacted="s", metadata=(("type", "compaction"),))
+    response = DIALECT.encode(
+        responses_request(path=f"{PATH}/compact"), [Turn((compaction,))], ENCODE_CONTEXT
+    )
 
-    said = json.loads(response.messages[0])
-    assert said["object"] == "response.compaction"
-    assert [(item["type"], item["encrypted_content"]) for item in said["output"]] == [
-        ("compaction", "s")
-    ]
+    compaction_document = json.loads(response.messages[0])
+    assert compaction_document["object"] == "response.compaction"
+    assert [
+        (item["type"], item["encrypted_content"]) for item in compaction_document["output"]
+    ] == [("compaction", "s")]
 
 
-def test_sound_is_told_by_streams_alone_and_once() -> None:
+def test_audio_is_encoded_only_in_streams_and_once() -> None:
     sound = Media("audio/wav", base64="aGk=", transcript="Hi")
-    each = told(Turn((sound, Text("a"))))
+    stream_events = encode_events(Turn((sound, Text("a"))))
 
-    assert kinds(each)[-5:-1] == [
+    assert event_types(stream_events)[-5:-1] == [
         "audio.delta", "audio.done", "audio.transcript.delta", "audio.transcript.done",
     ]  # fmt: skip
     with pytest.raises(NotRepresentable, match="one sound"):
-        told(Turn((sound, sound)))
+        encode_events(Turn((sound, sound)))
     with pytest.raises(NotRepresentable, match="media"):
         document(Turn((sound,)))
 
 
-def test_an_image_by_its_address_has_no_word() -> None:
+def test_an_image_url_is_not_representable() -> None:
     with pytest.raises(NotRepresentable, match="media"):
-        told(Turn((Media("image/png", url="https://a.b/c.png"),)))
+        encode_events(Turn((Media("image/png", url="https://a.b/c.png"),)))
 
 
-def _shown(parts: Sequence[Part]) -> list[tuple[str, str]]:
-    """What deltas bring, part by part."""
+def _non_empty_parts(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    """The type and the text or arguments of each part that deltas carry."""
     return [
         (type(part).__name__, part.arguments if isinstance(part, ToolCall) else part.text)
         for part in parts
@@ -500,40 +542,40 @@ def _shown(parts: Sequence[Part]) -> list[tuple[str, str]]:
     ]
 
 
-@given(TALKS)
+@given(COMMON_TURNS)
 @settings(max_examples=60)
-def test_the_deltas_say_what_the_end_says(turn: Turn) -> None:
-    response = DIALECT.encode(asked(), [replace(turn, failure=None)], DELIVERY)
-    growing = [message for message in response.messages[:-1] if b".done\n" not in message]
+def test_the_deltas_hold_what_the_final_response_holds(turn: Turn) -> None:
+    response = DIALECT.encode(responses_request(), [replace(turn, failure=None)], ENCODE_CONTEXT)
+    deltas_only = [message for message in response.messages[:-1] if b".done\n" not in message]
 
-    [read] = DIALECT.decode(response)
-    [grown] = DIALECT.decode(replace(response, messages=growing)) or (Turn(()),)
-    assert _shown(grown.parts) == _shown(read.parts)
+    [decoded] = DIALECT.decode(response)
+    [from_deltas] = DIALECT.decode(replace(response, messages=deltas_only)) or (Turn(()),)
+    assert _non_empty_parts(from_deltas.parts) == _non_empty_parts(decoded.parts)
 
 
 IDS = st.integers(0, 10**6).map(str)
-WORDS = st.text(max_size=20)
-OBJECTS = st.dictionaries(st.sampled_from(["a", "b"]), WORDS | st.integers(0, 9), min_size=1)
+SHORT_TEXTS = st.text(max_size=20)
+OBJECTS = st.dictionaries(st.sampled_from(["a", "b"]), SHORT_TEXTS | st.integers(0, 9), min_size=1)
 ANNOTATIONS = st.lists(
     st.fixed_dictionaries(
-        {"type": st.just("url_citation"), "url": WORDS, "title": WORDS,
+        {"type": st.just("url_citation"), "url": SHORT_TEXTS, "title": SHORT_TEXTS,
          "start_index": st.integers(0, 9), "end_index": st.integers(0, 9)}
     )
     | st.fixed_dictionaries(
-        {"type": st.just("file_citation"), "file_id": IDS, "filename": WORDS,
+        {"type": st.just("file_citation"), "file_id": IDS, "filename": SHORT_TEXTS,
          "index": st.integers(0, 9)}
     ),
     max_size=2,
 )  # fmt: skip
 BLOCKS = st.fixed_dictionaries(
-    {"type": st.just("output_text"), "text": WORDS, "annotations": ANNOTATIONS,
+    {"type": st.just("output_text"), "text": SHORT_TEXTS, "annotations": ANNOTATIONS,
      "logprobs": st.just([])}
-) | st.fixed_dictionaries({"type": st.just("refusal"), "refusal": WORDS})  # fmt: skip
+) | st.fixed_dictionaries({"type": st.just("refusal"), "refusal": SHORT_TEXTS})  # fmt: skip
 STATUSES = st.sampled_from(["completed", "in_progress", "incomplete"])
 
 
-def _thoughts(kind: str) -> st.SearchStrategy[list[dict[str, Any]]]:
-    return st.lists(st.fixed_dictionaries({"type": st.just(kind), "text": WORDS}), max_size=2)
+def _thought_items(kind: str) -> st.SearchStrategy[list[dict[str, Any]]]:
+    return st.lists(st.fixed_dictionaries({"type": st.just(kind), "text": SHORT_TEXTS}), max_size=2)
 
 
 def _item(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -541,11 +583,11 @@ def _item(kind: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict
 
 
 ITEMS = st.one_of(
-    _item("message", status=STATUSES, content=st.lists(BLOCKS, max_size=3), phase=WORDS),
+    _item("message", status=STATUSES, content=st.lists(BLOCKS, max_size=3), phase=SHORT_TEXTS),
     _item(
         "reasoning",
-        summary=_thoughts("summary_text"),
-        content=_thoughts("reasoning_text"),
+        summary=_thought_items("summary_text"),
+        content=_thought_items("reasoning_text"),
         encrypted_content=st.none() | IDS,
     ),
     _item("compaction", encrypted_content=IDS),
@@ -553,15 +595,15 @@ ITEMS = st.one_of(
     _item("custom_tool_call", status=STATUSES, call_id=IDS, name=IDS, input=IDS),
     _item("web_search_call", status=STATUSES, action=OBJECTS),
     _item("file_search_call", queries=st.lists(IDS), results=st.none() | st.lists(OBJECTS)),
-    _item("code_interpreter_call", code=WORDS, outputs=st.lists(OBJECTS), container_id=IDS),
-    _item("image_generation_call", result=st.none() | IDS, prompt=WORDS, size=IDS),
+    _item("code_interpreter_call", code=SHORT_TEXTS, outputs=st.lists(OBJECTS), container_id=IDS),
+    _item("image_generation_call", result=st.none() | IDS, prompt=SHORT_TEXTS, size=IDS),
     _item(
         "mcp_call",
         status=st.sampled_from(["completed", "failed"]),
         name=IDS,
         arguments=IDS,
-        output=st.none() | WORDS,
-        error=st.none() | OBJECTS | WORDS,
+        output=st.none() | SHORT_TEXTS,
+        error=st.none() | OBJECTS | SHORT_TEXTS,
         server_label=IDS,
     ),
     _item("mcp_list_tools", server_label=IDS, tools=st.lists(OBJECTS)),
@@ -569,8 +611,8 @@ ITEMS = st.one_of(
     _item("shell_call", call_id=IDS, action=OBJECTS, status=STATUSES, environment=OBJECTS),
     _item("shell_call_output", call_id=IDS, output=st.lists(OBJECTS), status=STATUSES),
     _item("apply_patch_call", call_id=IDS, operation=OBJECTS),
-    _item("program", call_id=IDS, code=WORDS, fingerprint=IDS),
-    _item("program_output", call_id=IDS, result=WORDS),
+    _item("program", call_id=IDS, code=SHORT_TEXTS, fingerprint=IDS),
+    _item("program_output", call_id=IDS, result=SHORT_TEXTS),
     _item("tool_search_call", call_id=st.none() | IDS, arguments=OBJECTS, execution=IDS),
     _item("tool_search_output", call_id=st.none(), tools=st.lists(OBJECTS)),
     _item("tomorrow_call", call_id=IDS, status=STATUSES, arguments=IDS, novelty=OBJECTS),
@@ -579,19 +621,19 @@ ITEMS = st.one_of(
 
 @given(st.lists(ITEMS, max_size=5), st.booleans())
 @settings(max_examples=200)
-def test_what_any_items_say_is_told_by_items_again(
+def test_any_items_round_trip(
     items: list[dict[str, Any]],
     streams: bool,
 ) -> None:
-    numbered = [{"id": f"item_{at}", **it} for at, it in enumerate(items)]
+    numbered = [{"id": f"item_{number}", **item} for number, item in enumerate(items)]
     turn = Turn(tuple(part for item in numbered for part in output_item_decoder.decode_item(item)))
-    request = asked(stream=streams)
-    fits = DIALECT.convert(request, [turn], DELIVERY)
+    request = responses_request(stream=streams)
+    converted = DIALECT.convert(request, [turn], ENCODE_CONTEXT)
 
-    assert DIALECT.decode(DIALECT.encode(request, [turn], DELIVERY)) == fits.turns
-    again = DIALECT.convert(request, fits.turns, DELIVERY)
-    assert (again.turns, again.losses) == (fits.turns, ())
-    assert not [loss for loss in fits.losses if loss != "the order of parts"]
+    assert DIALECT.decode(DIALECT.encode(request, [turn], ENCODE_CONTEXT)) == converted.turns
+    converted_again = DIALECT.convert(request, converted.turns, ENCODE_CONTEXT)
+    assert (converted_again.turns, converted_again.losses) == (converted.turns, ())
+    assert not [loss for loss in converted.losses if loss != "the order of parts"]
 
 
 _TYPES: Final = st.sampled_from(
@@ -603,37 +645,37 @@ _NAMES: Final = st.sampled_from(
     """id status type error phase caller size call_id output summary content role
     encrypted_content""".split()  # noqa: SIM905 # readable
 )
-_BESIDE: Final = st.dictionaries(_NAMES, _TYPES | OBJECTS, max_size=4).map(
-    lambda it: tuple(it.items())
+_METADATA: Final = st.dictionaries(_NAMES, _TYPES | OBJECTS, max_size=4).map(
+    lambda metadata: tuple(metadata.items())
 )
 _CALL_IDS: Final = st.sampled_from(["", "a", "b"])
-HOSTILE: Final = st.lists(
-    st.builds(Text, WORDS, metadata=_BESIDE)
-    | st.builds(Refusal, WORDS, _BESIDE)
-    | st.builds(Reasoning, WORDS, redacted=st.none() | IDS, metadata=_BESIDE)
-    | st.builds(ToolCall, _CALL_IDS, IDS, IDS | OBJECTS.map(json.dumps), _BESIDE)
-    | st.builds(ToolResult, _CALL_IDS, WORDS, IDS, st.booleans(), _BESIDE)
-    | st.builds(Media, st.just("image/png"), base64=IDS, metadata=_BESIDE),
+ANY_PARTS: Final = st.lists(
+    st.builds(Text, SHORT_TEXTS, metadata=_METADATA)
+    | st.builds(Refusal, SHORT_TEXTS, _METADATA)
+    | st.builds(Reasoning, SHORT_TEXTS, redacted=st.none() | IDS, metadata=_METADATA)
+    | st.builds(ToolCall, _CALL_IDS, IDS, IDS | OBJECTS.map(json.dumps), _METADATA)
+    | st.builds(ToolResult, _CALL_IDS, SHORT_TEXTS, IDS, st.booleans(), _METADATA)
+    | st.builds(Media, st.just("image/png"), base64=IDS, metadata=_METADATA),
     max_size=5,
 )
 
 
-@given(HOSTILE, st.sampled_from([None, *Finish]), st.booleans())
+@given(ANY_PARTS, st.sampled_from([None, *FinishReason]), st.booleans())
 @settings(max_examples=200)
-def test_what_stands_beside_parts_never_makes_them_read_otherwise(
-    parts: list[Part], finish: Finish | None, streams: bool
+def test_any_metadata_decodes_as_it_was_converted(
+    parts: list[Part], finish: FinishReason | None, streams: bool
 ) -> None:
     turn = Turn(tuple(parts), finish)
-    request = asked(stream=streams)
-    fits = DIALECT.convert(request, [turn], DELIVERY)
+    request = responses_request(stream=streams)
+    converted = DIALECT.convert(request, [turn], ENCODE_CONTEXT)
 
-    assert DIALECT.decode(DIALECT.encode(request, [turn], DELIVERY)) == fits.turns
-    again = DIALECT.convert(request, fits.turns, DELIVERY)
-    assert (again.turns, again.losses) == (fits.turns, ())
+    assert DIALECT.decode(DIALECT.encode(request, [turn], ENCODE_CONTEXT)) == converted.turns
+    converted_again = DIALECT.convert(request, converted.turns, ENCODE_CONTEXT)
+    assert (converted_again.turns, converted_again.losses) == (converted.turns, ())
 
 
 def _client(response: DialectResponse) -> openai.OpenAI:
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def handle(_: httpx2.Request) -> httpx2.Response:
         body = b"".join(response.messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
 
@@ -641,14 +683,14 @@ def _client(response: DialectResponse) -> openai.OpenAI:
         api_key="none",
         base_url="http://127.0.0.1/v1",
         max_retries=0,
-        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+        http_client=httpx2.Client(transport=httpx2.MockTransport(handle)),
     )
 
 
-TELLABLE: Final = [case_ for case_ in CASES if case_.turn.failure is None]
+REPRESENTABLE_CASES: Final = [case_ for case_ in CASES if case_.turn.failure is None]
 
 
-def _heard(output: Sequence[Any], usage: Any) -> dict[str, Any]:
+def _sdk_summary(output: Sequence[Any], usage: Any) -> dict[str, Any]:
     blocks = [entry for item in output if item.type == "message" for entry in item.content]
     return {
         "text": "".join(block.text for block in blocks if block.type == "output_text"),
@@ -672,7 +714,7 @@ def _heard(output: Sequence[Any], usage: Any) -> dict[str, Any]:
     }
 
 
-def _meant(turn: Turn) -> dict[str, Any]:
+def _turn_summary(turn: Turn) -> dict[str, Any]:
     parts = turn.parts
     return {
         "text": turn.text,
@@ -685,35 +727,35 @@ def _meant(turn: Turn) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", TELLABLE, ids=lambda it: it.name)
-def test_the_sdk_hears_a_document_as_it_was_told(case: Case) -> None:
-    response = DIALECT.encode(asked(stream=False), [case.turn], DELIVERY)
+@pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda metadata: metadata.name)
+def test_the_sdk_receives_the_encoded_document(case: Case) -> None:
+    response = DIALECT.encode(responses_request(stream=False), [case.turn], ENCODE_CONTEXT)
     with _client(response) as client:
-        heard = client.responses.create(model="gpt-5", input="")
+        response_model = client.responses.create(model="gpt-5", input="")
 
     [turn] = DIALECT.decode(response)
-    assert _heard(heard.output, heard.usage) == _meant(turn)
-    assert heard.output_text == turn.text
+    assert _sdk_summary(response_model.output, response_model.usage) == _turn_summary(turn)
+    assert response_model.output_text == turn.text
 
 
-@pytest.mark.parametrize("case", TELLABLE, ids=lambda it: it.name)
-def test_the_sdk_puts_a_stream_together_as_it_was_told(case: Case) -> None:
-    response = DIALECT.encode(asked(), [case.turn], DELIVERY)
+@pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda metadata: metadata.name)
+def test_the_sdk_assembles_the_encoded_stream(case: Case) -> None:
+    response = DIALECT.encode(responses_request(), [case.turn], ENCODE_CONTEXT)
     [turn] = DIALECT.decode(response)
     with _client(response) as client:
-        if turn.finish is Finish.LENGTH:  # its helper wants a response that completed
+        if turn.finish is FinishReason.LENGTH:  # the SDK helper needs a completed response
             last: Any = list(client.responses.create(model="gpt-5", input="", stream=True))[-1]
-            heard = last.response
+            response_model = last.response
         else:
             with client.responses.stream(model="gpt-5", input="") as stream:
-                heard = stream.get_final_response()
+                response_model = stream.get_final_response()
 
-    assert _heard(heard.output, heard.usage) == _meant(turn)
+    assert _sdk_summary(response_model.output, response_model.usage) == _turn_summary(turn)
 
 
-@pytest.mark.parametrize("name", sorted(TOOLS.keys() - {"tomorrow_call"}))
+@pytest.mark.parametrize("name", sorted(TOOL_CASES.keys() - {"tomorrow_call"}))
 def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
-    response = DIALECT.encode(asked(), [Turn(TOOLS[name][0])], DELIVERY)
+    response = DIALECT.encode(responses_request(), [Turn(TOOL_CASES[name][0])], ENCODE_CONTEXT)
     with _client(response) as client, client.responses.stream(model="m", input="") as stream:
         [item] = stream.get_final_response().output
 
@@ -722,7 +764,7 @@ def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
 
 def test_the_sdk_raises_the_error_amid_a_stream() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("Oh no", "overloaded", "server_error"))
-    with _client(DIALECT.encode(asked(), [turn], DELIVERY)) as client:
+    with _client(DIALECT.encode(responses_request(), [turn], ENCODE_CONTEXT)) as client:
         stream = client.responses.create(model="gpt-5", input="", stream=True)
         with pytest.raises(openai.APIError, match="Oh no") as raised:
             list(stream)
@@ -747,8 +789,8 @@ QUOTA: Final = AccountLimits(RateLimitWindow(60, 59, 0.5), RateLimitWindow(1000,
 def test_the_sdk_raises_what_a_status_stands_for(
     status: int, raised: type[openai.APIStatusError], code: str | None
 ) -> None:
-    delivery = EncodeContext("test", 1, quota=QUOTA)
-    response = DIALECT.error_response(status, Failure("Oh no"), delivery, retry_after=1.5)
+    context = EncodeContext("test", 1, quota=QUOTA)
+    response = DIALECT.error_response(status, Failure("Oh no"), context, retry_after=1.5)
     with _client(response) as client, pytest.raises(raised, match="Oh no") as error:
         client.responses.create(model="gpt-5", input="")
 
@@ -761,12 +803,12 @@ def test_the_sdk_raises_what_a_status_stands_for(
 
 def test_an_error_in_place_of_a_document_has_its_status() -> None:
     turn = Turn((Text("a"),), failure=Failure("slow down", code="rate_limit_exceeded"))
-    response = DIALECT.encode(asked(stream=False), [turn], DELIVERY)
+    response = DIALECT.encode(responses_request(stream=False), [turn], ENCODE_CONTEXT)
 
     assert response.head.status == 429
 
 
-NOT_KEPT: Final = [
+STORED_RESPONSE_REQUESTS: Final = [
     ("GET", f"{PATH}/resp_1"),
     ("DELETE", f"{PATH}/resp_1"),
     ("POST", f"{PATH}/resp_1/cancel"),
@@ -774,10 +816,10 @@ NOT_KEPT: Final = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), NOT_KEPT)
-def test_what_was_not_kept_is_not_found(method: str, path: str) -> None:
+@pytest.mark.parametrize(("method", "path"), STORED_RESPONSE_REQUESTS)
+def test_stored_responses_are_not_found(method: str, path: str) -> None:
     request = Request(method, path, "", (), b"")
-    response = DIALECT.auxiliary_response(request, DELIVERY)
+    response = DIALECT.auxiliary_response(request, ENCODE_CONTEXT)
 
     assert DIALECT.matches(request)
     assert response is not None
@@ -787,21 +829,21 @@ def test_what_was_not_kept_is_not_found(method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/compact", "/openai/responses"])
-def test_what_asks_for_a_turn_has_no_other_answer(path: str) -> None:
-    assert DIALECT.auxiliary_response(asked(path=path), DELIVERY) is None
+def test_requests_for_a_turn_have_no_auxiliary_response(path: str) -> None:
+    assert DIALECT.auxiliary_response(responses_request(path=path), ENCODE_CONTEXT) is None
 
 
-def test_tokens_are_counted_a_quarter_of_the_words() -> None:
+def test_a_token_is_counted_for_every_four_characters() -> None:
     message = {"role": "user", "content": [{"type": "input_text", "text": "x" * 10}]}
-    request = asked(path=f"{PATH}/input_tokens", input=[message], instructions="y" * 7)
-    response = DIALECT.auxiliary_response(request, DELIVERY)
+    request = responses_request(path=f"{PATH}/input_tokens", input=[message], instructions="y" * 7)
+    response = DIALECT.auxiliary_response(request, ENCODE_CONTEXT)
 
     assert response is not None
     with _client(response) as client:
         assert client.responses.input_tokens.count(model="gpt-5", input="").input_tokens == 5
 
 
-def test_what_says_that_a_response_is_deleted_is_no_turn() -> None:
+def test_a_deletion_is_no_turn() -> None:
     body = b'{"id":"resp_1","object":"response","deleted":true}'
     head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
 
@@ -810,19 +852,19 @@ def test_what_says_that_a_response_is_deleted_is_no_turn() -> None:
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
-LOST: Final = {
-    # A server on Bedrock put fields of an event into the item that the event is about.
+LOSSES_BY_ROW: Final = {
+    # A server on Bedrock put fields of an event into the item of the event.
     "e965a3a827b833e1": ("metadata item_id of a tool call", "metadata output_index of a tool call"),
 }
-RENAMED: Final = {"afdd2d375d41f9d5": 1}
-"""How many parts of a row get another id: xAI gave one to two items."""
+RENAMED_PARTS_BY_ROW: Final = {"afdd2d375d41f9d5": 1}
+"""How many parts of a row get another id: xAI gave one id to two items."""
 
 
-def _recorded() -> Iterator[tuple[corpus.Row, DialectResponse]]:
+def _recorded_responses() -> Iterator[tuple[corpus.Row, DialectResponse]]:
     for row in corpus.rows():
         if not row.wire.startswith("openai.responses.") or row.status != 200:
             continue
-        name = DIALECT.codec(row.request, row.head)
+        codec = DIALECT.codec(row.request, row.head)
         if row.fidelity == "payload-lines":
             lines = [
                 b"data: " + splitline + b"\n\n"
@@ -831,31 +873,39 @@ def _recorded() -> Iterator[tuple[corpus.Row, DialectResponse]]:
             ]
             yield row, DialectResponse(row.head, "sse", lines)
         else:
-            yield row, DialectResponse(row.head, name, framing.split_messages(name, row.body))
+            yield row, DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
 
 
-def _sorted(part: Part) -> Part:
+def _with_sorted_metadata(part: Part) -> Part:
     return replace(part, metadata=tuple(sorted(dict(part.metadata).items(), key=str)))
 
 
 @pytest.mark.corpus
 @needs_corpus
-def test_every_real_answer_is_told_again_as_it_was_told() -> None:
-    missing, renamed, count = {}, {}, 0
-    for row, answer in _recorded():
-        [turn] = DIALECT.decode(answer)
-        request = DIALECT.sample_request(turn.model, stream=answer.codec == "sse")
-        fits = DIALECT.convert(request, [turn], DELIVERY)
-        [again] = DIALECT.decode(DIALECT.encode(request, [turn], DELIVERY))
+def test_every_recorded_answer_round_trips() -> None:
+    losses_by_row, renamed_by_row, count = {}, {}, 0
+    for row, response in _recorded_responses():
+        [turn] = DIALECT.decode(response)
+        request = DIALECT.sample_request(turn.model, stream=response.codec == "sse")
+        converted = DIALECT.convert(request, [turn], ENCODE_CONTEXT)
+        [decoded] = DIALECT.decode(DIALECT.encode(request, [turn], ENCODE_CONTEXT))
 
-        assert (again,) == fits.turns, row.id
-        assert (again.finish_raw, again.id, again.model) == (turn.finish_raw, turn.id, turn.model)
-        assert dict(again.metadata) == dict(turn.metadata), row.id
-        pairs = list(zip(turn.parts, again.parts, strict=True))
-        others = [theirs for theirs, ours in pairs if _sorted(theirs) != _sorted(ours)]
-        if fits.losses:
-            missing[row.id] = fits.losses
-        elif others:
-            renamed[row.id] = len(others)
+        assert (decoded,) == converted.turns, row.id
+        assert (decoded.finish_raw, decoded.id, decoded.model) == (
+            turn.finish_raw,
+            turn.id,
+            turn.model,
+        )
+        assert dict(decoded.metadata) == dict(turn.metadata), row.id
+        pairs = list(zip(turn.parts, decoded.parts, strict=True))
+        changed = [
+            original
+            for original, encoded in pairs
+            if _with_sorted_metadata(original) != _with_sorted_metadata(encoded)
+        ]
+        if converted.losses:
+            losses_by_row[row.id] = converted.losses
+        elif changed:
+            renamed_by_row[row.id] = len(changed)
         count += 1
-    assert (count, missing, renamed) == (207, LOST, RENAMED)
+    assert (count, losses_by_row, renamed_by_row) == (207, LOSSES_BY_ROW, RENAMED_PARTS_BY_ROW)

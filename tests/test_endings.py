@@ -1,4 +1,4 @@
-"""However an upstream ends, nothing that arrived is lost, and nobody is told that it was whole."""
+"""However an upstream ends, no byte is lost and no partial response looks complete."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.actions import Send
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.server import response_writer
 from llm_proxy.shell.upstream import live as live_upstream
 from llm_proxy.shell.upstream import pump
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.settings import UpstreamSettings
-from raw_http import post
-from stored_cassettes import call, chat
+from raw_http import build_http_request
+from stored_cassettes import raw_chat_request, route_raw_request
 from stub_upstream import Connection, chunked, upstream
-from thoroughness import enough
-from trial_runner import IDLE, Seen, reset, trial_field
-from trial_verdicts import dissect, judge
+from thoroughness import quick_or_thorough
+from trial_runner import STALL_TIMEOUT_S, ClientView, reset, trial_environment
+from trial_verdicts import judge_trials, parse_response
 from upstream_endings import CASES, Case, Client, Trial
-from waiting import until
+from waiting import wait_until
 
-TRIALS = enough(6, 20)
+TRIALS = quick_or_thorough(6, 20)
 MIB = 1024 * 1024
 
 
@@ -40,27 +40,27 @@ MIB = 1024 * 1024
     ids=["client reads", "client is slow", "client leaves", "client leaves, read to the end"],
 )
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_every_ending_is_told_as_it_was(
+async def test_every_ending_is_passed_on_and_recorded(
     tmp_path: Path, case: Case, client: Client, finishing: bool
 ) -> None:
     trials = [Trial(case, client, seed, finishing) for seed in range(TRIALS)]
-    async with trial_field(tmp_path, case, finishing=finishing) as field:
+    async with trial_environment(tmp_path, case, finishing=finishing) as field:
         await field.run(trials)
-    verdicts = judge(tmp_path, field, trials)
-    assert [verdict for verdict in verdicts if verdict.lost or verdict.wrong] == []
-    assert max(verdict.notice for verdict in verdicts) < 1.0
-    if case.end == "stall" and client == "fast":
-        assert min(verdict.notice for verdict in verdicts) > -IDLE / 2
+    verdicts = judge_trials(tmp_path, field, trials)
+    assert [verdict for verdict in verdicts if verdict.lost_bytes or verdict.problems] == []
+    assert max(verdict.notice_s for verdict in verdicts) < 1.0
+    if case.upstream_end == "stall" and client == "fast":
+        assert min(verdict.notice_s for verdict in verdicts) > -STALL_TIMEOUT_S / 2
 
 
 def _chat(content: str, *headers: str) -> bytes:
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": content}]}
-    return post("/v1/chat/completions", json.dumps(body).encode(), *headers)
+    return build_http_request("/v1/chat/completions", json.dumps(body).encode(), *headers)
 
 
 @asynccontextmanager
 async def _client(url: str, request: bytes, *, window: int = 0) -> AsyncIterator[socket.socket]:
-    """A client that has asked and reads when it is told to; `window` is what its kernel takes."""
+    """The socket of a client that has sent its request; `window` is its receive buffer in bytes."""
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
     with socket.socket() as sock:
@@ -68,55 +68,59 @@ async def _client(url: str, request: bytes, *, window: int = 0) -> AsyncIterator
         if window:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
         await loop.sock_connect(sock, (parts.hostname, parts.port))
-        line, _, rest = request.partition(b"\r\n")
-        await loop.sock_sendall(sock, line + f"\r\nHost: {parts.netloc}\r\n".encode() + rest)
+        request_line, _, request_rest = request.partition(b"\r\n")
+        await loop.sock_sendall(
+            sock, request_line + f"\r\nHost: {parts.netloc}\r\n".encode() + request_rest
+        )
         yield sock
 
 
-async def _read_on(sock: socket.socket, pause: float = 0.0, size: int = MIB) -> Seen:
+async def _read_to_end(
+    sock: socket.socket, pause_s: float = 0.0, read_bytes: int = MIB
+) -> ClientView:
     """Read to the end of the connection."""
     loop = asyncio.get_running_loop()
-    data = bytearray()
+    received = bytearray()
     try:
-        while piece := await loop.sock_recv(sock, size):
-            data += piece
-            await asyncio.sleep(pause)
+        while chunk := await loop.sock_recv(sock, read_bytes):
+            received += chunk
+            await asyncio.sleep(pause_s)
     except ConnectionResetError:
-        return Seen(bytes(data), "rst")
-    return Seen(bytes(data), "fin")
+        return ClientView(bytes(received), "rst")
+    return ClientView(bytes(received), "fin")
 
 
-async def _until(condition: asyncio.Event, within: float = 5.0) -> None:
-    async with asyncio.timeout(within):
-        await condition.wait()
+async def _wait_for_event(event: asyncio.Event, timeout_s: float = 5.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        await event.wait()
 
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Each time that a pump paused its upstream, or let it go on."""
-    told: list[bool] = []
-    pause = pump.ResponsePump._set_paused
+    """Each call that paused (True) or resumed (False) an upstream."""
+    states: list[bool] = []
+    set_paused = pump.ResponsePump._set_paused
 
-    def seen(self: pump.ResponsePump, *, paused: bool) -> None:
-        told.append(paused)
-        pause(self, paused=paused)
+    def record_pause(self: pump.ResponsePump, *, paused: bool) -> None:
+        states.append(paused)
+        set_paused(self, paused=paused)
 
-    monkeypatch.setattr(pump.ResponsePump, "_set_paused", seen)
-    return told
+    monkeypatch.setattr(pump.ResponsePump, "_set_paused", record_pause)
+    return states
 
 
 async def test_an_upstream_waits_for_a_client_that_is_far_behind_and_nothing_is_lost(
     tmp_path: Path, pauses: list[bool]
 ) -> None:
-    piece = bytes(range(256)) * 256
-    sent = 0
+    chunk = bytes(range(256)) * 256
+    sent_bytes = 0
 
     async def flood(connection: Connection) -> None:
-        nonlocal sent
+        nonlocal sent_bytes
         await connection.begin()
-        for _ in range(40 * MIB // len(piece)):
-            await connection.chunk(piece)
-            sent += len(piece)
+        for _ in range(40 * MIB // len(chunk)):
+            await connection.chunk(chunk)
+            sent_bytes += len(chunk)
         await reset(connection.writer)
 
     async with (
@@ -124,44 +128,50 @@ async def test_an_upstream_waits_for_a_client_that_is_far_behind_and_nothing_is_
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("flood"), window=256 * 1024) as sock,
     ):
-        await until(lambda: True in pauses)
-        held = -1
-        while held != sent:  # what kernels hold goes on for a moment
-            held = sent
+        await wait_until(lambda: True in pauses)
+        stable_count = -1
+        while stable_count != sent_bytes:  # kernel buffers fill up for a moment
+            stable_count = sent_bytes
             await asyncio.sleep(0.1)
-        seen = await _read_on(sock)
+        seen = await _read_to_end(sock)
 
-    assert pump.AHEAD <= held < pump.AHEAD + 16 * MIB  # what kernels hold comes on top
-    _, body, how = dissect(seen)
-    assert (len(body), how) == (40 * MIB, "rst")
-    assert body == piece * (40 * MIB // len(piece))
-    [cassette] = cassettes(tmp_path)
-    assert (cassette.end.ending, cassette.end.size) == (Ending.RST, 40 * MIB)
+    assert (
+        pump.MAX_QUEUED_BYTES <= stable_count < pump.MAX_QUEUED_BYTES + 16 * MIB
+    )  # kernel buffers come on top
+    _, body, ending = parse_response(seen)
+    assert (len(body), ending) == (40 * MIB, "rst")
+    assert body == chunk * (40 * MIB // len(chunk))
+    [cassette] = load_cassettes(tmp_path)
+    assert (cassette.end.ending, cassette.end.size_bytes) == (Ending.RST, 40 * MIB)
 
 
 async def test_a_client_that_is_behind_when_its_answer_ends_holds_up_nobody_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pump, "AHEAD", 1000)
+    monkeypatch.setattr(pump, "MAX_QUEUED_BYTES", 1000)
     pieces = [b"x" * 2000]
     async with upstream(chunked(pieces)) as live:
         async with LiveUpstream(UpstreamSettings({"default": live.url})) as provider:
-            async with aclosing(provider.stream(call(chat("slow")), None)) as behind:
-                await anext(behind)
-                await until(lambda: not provider.active_count)
-                async with aclosing(provider.stream(call(chat("next")), None)) as source:
+            async with aclosing(
+                provider.stream(route_raw_request(raw_chat_request("slow")), None)
+            ) as slow_stream:
+                await anext(slow_stream)
+                await wait_until(lambda: not provider.active_count)
+                async with aclosing(
+                    provider.stream(route_raw_request(raw_chat_request("next")), None)
+                ) as next_stream:
                     async with asyncio.timeout(20):
-                        bursts = [burst async for burst in source]
+                        bursts = [burst async for burst in next_stream]
     assert [item for burst in bursts for item in burst if isinstance(item, Send)] == [
         Send(pieces[0])
     ]
-    assert live.connections == 1  # it went over the connection of the first one
+    assert live.connections == 1  # it reused the first connection
 
 
-async def test_an_upstream_that_is_paused_is_let_go_with_its_client(
+async def test_a_paused_upstream_is_closed_with_its_client(
     tmp_path: Path, pauses: list[bool]
 ) -> None:
-    released = asyncio.Event()
+    upstream_closed = asyncio.Event()
 
     async def flood(connection: Connection) -> None:
         await connection.begin()
@@ -169,64 +179,66 @@ async def test_an_upstream_that_is_paused_is_let_go_with_its_client(
             while True:
                 await connection.chunk(b"x" * MIB)
         finally:
-            released.set()
+            upstream_closed.set()
 
     async with upstream(flood) as live, proxy("record", tmp_path, live.url) as recording:
         async with _client(recording.url, _chat("flood"), window=4096):
-            await until(lambda: True in pauses)
+            await wait_until(lambda: True in pauses)
         async with asyncio.timeout(20):
-            await released.wait()
-    [cassette] = cassettes(tmp_path)
+            await upstream_closed.wait()
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.end.ending is Ending.CLIENT_GONE
 
 
 async def test_a_reset_waits_for_a_client_that_reads_slowly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_writer, "_PATIENCE", 1.0)
+    monkeypatch.setattr(response_writer, "_DELIVERY_TIMEOUT_S", 1.0)
     body = b"x" * 800_000
 
-    async def break_off(connection: Connection) -> None:
+    async def send_and_reset(connection: Connection) -> None:
         await connection.begin()
         await connection.chunk(body)
         await reset(connection.writer)
 
     async with (
-        upstream(break_off) as live,
+        upstream(send_and_reset) as live,
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("slow"), window=4096) as sock,
     ):
-        seen = await _read_on(sock, pause=0.008, size=4096)  # one and a half seconds
-    assert dissect(seen) == (200, body, "rst")
+        seen = await _read_to_end(sock, pause_s=0.008, read_bytes=4096)  # one and a half seconds
+    assert parse_response(seen) == (200, body, "rst")
 
 
 async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_writer, "_PATIENCE", 0.1)
+    monkeypatch.setattr(response_writer, "_DELIVERY_TIMEOUT_S", 0.1)
 
-    async def break_off(connection: Connection) -> None:
+    async def send_and_reset(connection: Connection) -> None:
         await connection.begin()
         await connection.chunk(b"x" * 400_000)
         await reset(connection.writer)
 
     async with (
-        upstream(break_off) as live,
+        upstream(send_and_reset) as live,
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("deaf"), window=4096) as sock,
     ):
-        await until(lambda: bool(cassettes(tmp_path)) and not recording.active_streams())
-        seen = await _read_on(sock)
-    status, body, how = dissect(seen)
-    assert (status, how) == (200, "rst")
+        await wait_until(
+            lambda: bool(load_cassettes(tmp_path)) and not recording.active_stream_count()
+        )
+        seen = await _read_to_end(sock)
+    status, body, ending = parse_response(seen)
+    assert (status, ending) == (200, "rst")
     assert len(body) < 400_000
 
 
-async def test_a_client_that_takes_nothing_is_let_go_and_its_upstream_with_it(
+async def test_a_client_that_reads_nothing_is_closed_and_its_upstream_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_writer, "_DEAF", 0.4)
-    released = asyncio.Event()
+    monkeypatch.setattr(response_writer, "_DRAIN_TIMEOUT_S", 0.4)
+    upstream_closed = asyncio.Event()
 
     async def flood(connection: Connection) -> None:
         await connection.begin()
@@ -234,27 +246,27 @@ async def test_a_client_that_takes_nothing_is_let_go_and_its_upstream_with_it(
             while True:
                 await connection.chunk(b"x" * MIB)
         finally:
-            released.set()
+            upstream_closed.set()
 
     async with (
         upstream(flood) as live,
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("deaf"), window=4096) as sock,
     ):
-        await _until(released)
-        await until(lambda: not recording.active_streams())
+        await _wait_for_event(upstream_closed)
+        await wait_until(lambda: not recording.active_stream_count())
         [entry] = recording.journal.entries
-        seen = await _read_on(sock)
+        seen = await _read_to_end(sock)
     assert (entry.ending, entry.note) == ("client_gone", "the client took nothing for 0.4 s")
-    assert seen.how == "rst"
-    [cassette] = cassettes(tmp_path)
+    assert seen.ending == "rst"
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.end.ending is Ending.CLIENT_GONE
 
 
-async def test_a_client_that_takes_little_by_little_is_not_let_go(
+async def test_a_client_that_reads_slowly_is_not_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_writer, "_DEAF", 2.0)
+    monkeypatch.setattr(response_writer, "_DRAIN_TIMEOUT_S", 2.0)
     loop = asyncio.get_running_loop()
 
     async with (
@@ -262,25 +274,27 @@ async def test_a_client_that_takes_little_by_little_is_not_let_go(
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("slow"), window=16 * 1024) as sock,
     ):
-        until_then, taken = loop.time() + 3.0, 0
-        while loop.time() < until_then:  # so slowly that our kernel asks us for nothing meanwhile
-            taken += len(await loop.sock_recv(sock, 4096))
+        deadline, taken_bytes = loop.time() + 3.0, 0
+        while loop.time() < deadline:  # so slowly that our kernel does not ask for more
+            taken_bytes += len(await loop.sock_recv(sock, 4096))
             await asyncio.sleep(0.02)
         [entry] = recording.journal.entries
-        assert (recording.active_streams(), entry.ending) == (1, "")
-    assert 0 < taken < MIB
+        assert (recording.active_stream_count(), entry.ending) == (1, "")
+    assert 0 < taken_bytes < MIB
 
 
 async def test_a_client_that_leaves_at_the_terminator_leaves_a_complete_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_upstream, "_GRACE", 5.0)  # enough for the slowest machine
-    gone = asyncio.Event()
+    monkeypatch.setattr(
+        live_upstream, "_CLIENT_GONE_GRACE_S", 5.0
+    )  # enough for the slowest machine
+    client_left = asyncio.Event()
 
     async def script(connection: Connection) -> None:
         await connection.begin()
         await connection.chunk(b"data: [DONE]\n\n")
-        await _until(gone)
+        await _wait_for_event(client_left)
         await asyncio.sleep(0.005)  # the end of the HTTP body is another packet
         await connection.finish()
 
@@ -289,14 +303,16 @@ async def test_a_client_that_leaves_at_the_terminator_leaves_a_complete_recordin
             data = b""
             while b"[DONE]" not in data:
                 data += await asyncio.get_running_loop().sock_recv(sock, 65536)
-        gone.set()
+        client_left.set()
         await recording.drain(asyncio.Event())
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.end.ending is Ending.CLEAN
-    assert outcome_of(cassette).complete
+    assert cassette_outcome(cassette).is_complete
 
 
-async def test_a_client_without_chunks_is_told_of_a_cut_by_a_reset(tmp_path: Path) -> None:
+async def test_a_client_without_chunked_encoding_gets_a_reset_for_a_cut_body(
+    tmp_path: Path,
+) -> None:
     async def cut(connection: Connection) -> None:
         await connection.begin()
         await connection.chunk(b"data: 1\n\n")
@@ -308,83 +324,83 @@ async def test_a_client_without_chunks_is_told_of_a_cut_by_a_reset(tmp_path: Pat
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, request) as sock,
     ):
-        seen = await _read_on(sock)
-    assert dissect(seen) == (200, b"data: 1\n\n", "rst")
+        seen = await _read_to_end(sock)
+    assert parse_response(seen) == (200, b"data: 1\n\n", "rst")
 
 
 async def test_a_stop_of_the_proxy_is_recorded_as_what_it_is(tmp_path: Path) -> None:
-    sent = asyncio.Event()
+    chunk_sent = asyncio.Event()
 
     async def endless(connection: Connection) -> None:
         await connection.begin()
         await connection.chunk(b"data: 1\n\n")
-        sent.set()
+        chunk_sent.set()
         await connection.reader.read(1)
 
-    hurry = asyncio.Event()
-    hurry.set()
+    stop_now = asyncio.Event()
+    stop_now.set()
     async with (
         upstream(endless) as live,
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("stop")) as sock,
     ):
-        await _until(sent)
+        await _wait_for_event(chunk_sent)
         await asyncio.sleep(0.05)
-        await recording.drain(hurry)
-        seen = await _read_on(sock)
-    assert dissect(seen) == (200, b"data: 1\n\n", "fin")
-    [cassette] = cassettes(tmp_path)
+        await recording.drain(stop_now)
+        seen = await _read_to_end(sock)
+    assert parse_response(seen) == (200, b"data: 1\n\n", "fin")
+    [cassette] = load_cassettes(tmp_path)
     assert (cassette.end.ending, cassette.body) == (Ending.KILLED, b"data: 1\n\n")
 
 
-async def test_a_request_that_waits_when_the_proxy_stops_is_told_so(tmp_path: Path) -> None:
-    asked = asyncio.Event()
+async def test_a_request_that_waits_when_the_proxy_stops_gets_an_error(tmp_path: Path) -> None:
+    request_received = asyncio.Event()
 
-    async def silent(connection: Connection) -> None:
-        asked.set()
+    async def never_respond(connection: Connection) -> None:
+        request_received.set()
         await connection.reader.read(1)
 
-    hurry = asyncio.Event()
-    hurry.set()
+    stop_now = asyncio.Event()
+    stop_now.set()
     async with (
-        upstream(silent) as live,
+        upstream(never_respond) as live,
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("stop", "Connection: close")) as sock,
     ):
-        await _until(asked)
-        await recording.drain(hurry)
-        status, body, how = dissect(await _read_on(sock))
-    assert (status, how) == (502, "clean")
+        await _wait_for_event(request_received)
+        await recording.drain(stop_now)
+        status, body, ending = parse_response(await _read_to_end(sock))
+    assert (status, ending) == (502, "clean")
     assert "stopped" in json.loads(body)["error"]["message"]
-    assert cassettes(tmp_path) == []
+    assert load_cassettes(tmp_path) == []
 
 
-@pytest.mark.parametrize("early", ["103 Early Hints", "102 Processing", "199 X"])
+@pytest.mark.parametrize("interim_status", ["103 Early Hints", "102 Processing", "199 X"])
 async def test_a_malformed_chunk_right_behind_two_heads_costs_no_byte(
-    tmp_path: Path, early: str
+    tmp_path: Path, interim_status: str
 ) -> None:
-    answer = (
-        f"HTTP/1.1 {early}\r\nLink: </a>\r\n\r\n".encode() * 2
+    raw_response = (
+        f"HTTP/1.1 {interim_status}\r\nLink: </a>\r\n\r\n".encode() * 2
         + b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n"
     )
 
-    async def at_once(connection: Connection) -> None:
-        await connection.send(answer)
+    async def send_at_once(connection: Connection) -> None:
+        await connection.send(raw_response)
         await connection.reader.read(1)
 
-    async def bit_by_bit(connection: Connection) -> None:
-        for at in range(0, len(answer), 7):
-            await connection.send(answer[at : at + 7])
+    async def send_in_pieces(connection: Connection) -> None:
+        for start in range(0, len(raw_response), 7):
+            await connection.send(raw_response[start : start + 7])
             await asyncio.sleep(0)
         await connection.reader.read(1)
 
     async with (
-        upstream(at_once, bit_by_bit) as live,
+        upstream(send_at_once, send_in_pieces) as live,
         proxy("record", tmp_path, live.url) as recording,
     ):
         for _ in range(2):
             async with _client(recording.url, _chat("early", "Connection: close")) as sock:
-                assert dissect(await _read_on(sock)) == (200, b"hello", "rst")
-    assert {(cassette.end.ending, cassette.body) for cassette in cassettes(tmp_path)} == {
+                assert parse_response(await _read_to_end(sock)) == (200, b"hello", "rst")
+    assert {(cassette.end.ending, cassette.body) for cassette in load_cassettes(tmp_path)} == {
         (Ending.MALFORMED, b"hello")
     }

@@ -1,4 +1,4 @@
-"""What a child finds in its environment, and what is learned from the operator's."""
+"""The environment of a child process, and the upstreams adopted from the operator's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.environment import (
-    ADOPTED,
-    BASE_URLS,
+    BASE_URL_PATHS,
+    UPSTREAM_VARIABLES,
     adopted_upstreams,
     child_environment,
     export_lines,
@@ -21,7 +21,7 @@ URL = "http://127.0.0.1:4777"
 
 
 def test_every_variable_that_is_adopted_is_also_set() -> None:
-    assert set(ADOPTED) <= set(BASE_URLS)
+    assert set(UPSTREAM_VARIABLES) <= set(BASE_URL_PATHS)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_addresses_in_the_environment_become_upstreams(
     assert adopted_upstreams(environ) == adopted
 
 
-@pytest.mark.parametrize("name", sorted(ADOPTED))
+@pytest.mark.parametrize("name", sorted(UPSTREAM_VARIABLES))
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "expected_message"),
     [
         ("http://gate way/v1", "'http://gate way/v1' is no http:// or https:// URL"),
         ("ftp://gateway/v1", "'ftp://gateway/v1' is no http:// or https:// URL"),
@@ -78,21 +78,23 @@ def test_addresses_in_the_environment_become_upstreams(
         ("http://gw/v1?", "'http://gw/v1' is only part of what is given"),
     ],
 )
-def test_what_is_no_plain_url_is_refused_by_its_variable(name: str, value: str, shown: str) -> None:
-    with pytest.raises(UsageError) as caught:
+def test_a_value_that_is_no_plain_url_is_refused_with_its_variable(
+    name: str, value: str, expected_message: str
+) -> None:
+    with pytest.raises(UsageError) as error:
         adopted_upstreams({name: value})
-    said = str(caught.value)
-    assert said.startswith(f"{name}: {shown}")
-    assert said.endswith(
-        f"; correct it, unset it, or give --upstream {ADOPTED[name]}=URL, which wins"
+    message = str(error.value)
+    assert message.startswith(f"{name}: {expected_message}")
+    assert message.endswith(
+        f"; correct it, unset it, or give --upstream {UPSTREAM_VARIABLES[name]}=URL, which wins"
     )
-    assert "canary" not in said
+    assert "canary" not in message
 
 
 def test_a_key_in_place_of_an_address_is_not_shown() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as error:
         adopted_upstreams({"OPENAI_BASE_URL": "sk-proj-canary-canary"})
-    assert "canary" not in str(caught.value)
+    assert "canary" not in str(error.value)
 
 
 @pytest.mark.parametrize("pair", ["openai=HTTP://A/v1", " openai = hTTp://A/v1 "])
@@ -100,13 +102,13 @@ def test_a_scheme_may_be_written_in_capitals(pair: str) -> None:
     assert parse_upstreams([pair]) == {"openai": "http://A/v1"}
 
 
-def test_what_is_given_makes_the_variable_irrelevant() -> None:
+def test_an_explicit_upstream_makes_the_variable_irrelevant() -> None:
     environ = {"OPENAI_BASE_URL": "nonsense", "OPENAI_API_BASE": "too", "GROQ_BASE_URL": "http://g"}
     assert adopted_upstreams(environ, {"openai"}) == {"groq": "http://g"}
 
 
 def test_the_clients_that_are_given_a_v1_are_known() -> None:
-    assert providers_with_v1(ADOPTED.values()) == {"openai", "mistral"}
+    assert providers_with_v1(UPSTREAM_VARIABLES.values()) == {"openai", "mistral"}
     assert providers_with_v1(["mistral", "groq"]) == {"mistral"}
 
 
@@ -119,7 +121,7 @@ def test_the_clients_that_are_given_a_v1_are_known() -> None:
         ("127.0.0.1,localhost", "127.0.0.1,localhost"),
     ],
 )
-def test_the_way_to_us_needs_no_proxy(before: str, after: str) -> None:
+def test_no_proxy_covers_the_proxys_own_address(before: str, after: str) -> None:
     child = child_environment({"no_proxy": before}, URL, dummy_keys=False)
     assert child["no_proxy"] == after
 

@@ -14,24 +14,26 @@ from llm_proxy.errors import (
     Miss,
     RequestRefused,
     UpstreamFailed,
-    printable,
+    printable_excerpt,
 )
 
 
-def test_the_drawn_tree_is_the_tree_of_the_classes() -> None:
-    drawn: list[tuple[str, str]] = []
+def test_the_documented_tree_is_the_tree_of_the_classes() -> None:
+    documented: list[tuple[str, str]] = []
     ancestors: list[tuple[int, str]] = [(-1, "Exception")]
-    for mark, name in re.findall(r"^    ([│├└─ ]*)([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE):
-        while ancestors[-1][0] >= len(mark):
+    for indent, name in re.findall(
+        r"^    ([│├└─ ]*)([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE
+    ):
+        while ancestors[-1][0] >= len(indent):
             ancestors.pop()
-        drawn.append((name, ancestors[-1][1]))
-        ancestors.append((len(mark), name))
+        documented.append((name, ancestors[-1][1]))
+        ancestors.append((len(indent), name))
     classes = [
-        (name, it.__base__.__name__ if it.__base__ else "")
-        for name, it in inspect.getmembers(errors, inspect.isclass)
-        if it.__module__ == errors.__name__
+        (name, error_class.__base__.__name__ if error_class.__base__ else "")
+        for name, error_class in inspect.getmembers(errors, inspect.isclass)
+        if error_class.__module__ == errors.__name__
     ]
-    assert sorted(drawn) == sorted(classes)
+    assert sorted(documented) == sorted(classes)
 
 
 @pytest.mark.parametrize(
@@ -61,25 +63,25 @@ def test_a_cassette_is_refused_by_file_and_line(error: CassetteError, message: s
     ],
     ids=["as it is", "controls", "direction", "half a pair", "fits", "too long", "escapes count"],
 )
-def test_text_from_elsewhere_is_spelled_out_in_one_line(text: str, shown: str) -> None:
-    assert printable(text, 20) == shown
+def test_untrusted_text_is_escaped_in_one_line(text: str, shown: str) -> None:
+    assert printable_excerpt(text, 20) == shown
 
 
 @given(st.text(st.characters()), st.integers(1, 30))
 def test_any_text_becomes_one_line_of_printable_characters(text: str, limit: int) -> None:
-    shown = printable(text, limit)
+    shown = printable_excerpt(text, limit)
     assert shown.isprintable()
     assert len(shown) <= limit
 
 
-@pytest.mark.parametrize("kind", [RequestRefused, UpstreamFailed])
+@pytest.mark.parametrize("error_type", [RequestRefused, UpstreamFailed])
 def test_an_error_that_is_answered_over_http_carries_its_status(
-    kind: type[RequestRefused | UpstreamFailed],
+    error_type: type[RequestRefused | UpstreamFailed],
 ) -> None:
-    error = kind(504, "no answer")
+    error = error_type(504, "no answer")
     assert (error.status, str(error)) == (504, "no answer")
 
 
-def test_a_miss_is_short_and_has_more_to_say() -> None:
+def test_a_miss_has_a_short_message_and_a_detail() -> None:
     miss = Miss("short", "long")
     assert (str(miss), miss.detail) == ("short", "long")

@@ -1,4 +1,4 @@
-"""What is JSON for us, and what counts byte by byte."""
+"""Which bodies count as JSON, and which are compared byte by byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llm_proxy.exact_json import parse_exact
 from llm_proxy.matching import request_key
 
 
-def posted(body: bytes) -> StoredRequest:
+def stored_request(body: bytes) -> StoredRequest:
     return StoredRequest("POST", "/v1/x", "", (("content-type", "application/json"),), body)
 
 
@@ -37,7 +37,7 @@ def posted(body: bytes) -> StoredRequest:
         b"",
     ],
 )
-def test_what_a_parser_would_lose_is_no_json(body: bytes) -> None:
+def test_json_that_a_parser_would_change_is_rejected(body: bytes) -> None:
     assert parse_exact(body) is None
 
 
@@ -51,7 +51,7 @@ def test_what_a_parser_would_lose_is_no_json(body: bytes) -> None:
         (b"1e300", 1e300),
     ],
 )
-def test_what_a_parser_keeps_is_json(body: bytes, value: Any) -> None:
+def test_json_that_a_parser_keeps_is_accepted(body: bytes, value: Any) -> None:
     assert parse_exact(body) == (value,)
 
 
@@ -63,7 +63,7 @@ values = st.recursive(
 
 
 @given(value=values, ascii_only=st.booleans(), indent=st.sampled_from([None, 0, 2]))
-def test_any_document_of_one_member_a_name_is_json(
+def test_any_document_with_unique_names_is_accepted(
     value: Any, ascii_only: bool, indent: int | None
 ) -> None:
     assert parse_exact(json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()) == (
@@ -72,15 +72,15 @@ def test_any_document_of_one_member_a_name_is_json(
 
 
 @given(name=st.text(), value=values, other=values)
-def test_no_document_with_a_member_twice_is_json(name: str, value: Any, other: Any) -> None:
+def test_a_document_with_a_duplicate_name_is_rejected(name: str, value: Any, other: Any) -> None:
     member = json.dumps(name)
-    for apart in ("", " "):
-        body = f"{{{member}:{json.dumps(value)},{member}{apart}:{json.dumps(other)}}}"
+    for separator in ("", " "):
+        body = f"{{{member}:{json.dumps(value)},{member}{separator}:{json.dumps(other)}}}"
         assert parse_exact(body.encode()) is None
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         (b'{"messages":["a"],"messages":["hi"]}', b'{"messages":["hi"]}'),
         (b'{"messages":["a"],"messages":["hi"]}', b'{"messages":["b"],"messages":["hi"]}'),
@@ -88,14 +88,18 @@ def test_no_document_with_a_member_twice_is_json(name: str, value: Any, other: A
         (b'{"id":100000000000000000001}', b'{"id":1e20}'),
     ],
 )  # fmt: skip
-def test_what_is_lost_by_parsers_tells_requests_apart(one: bytes, other: bytes) -> None:
-    assert request_key("openai", posted(one)) != request_key("openai", posted(other))
+def test_requests_that_parsers_would_confuse_have_different_keys(
+    first: bytes, second: bytes
+) -> None:
+    assert request_key("openai", stored_request(first)) != request_key(
+        "openai", stored_request(second)
+    )
 
 
 @pytest.mark.parametrize("body", [b'{"a":1,"a":2}', b'{"id":18446744073709551616}', b'{"a": 1}'])
-def test_a_request_is_stored_with_all_that_its_key_is_made_from(body: bytes) -> None:
+def test_a_stored_request_keeps_its_key(body: bytes) -> None:
     lines = encode_line(MetaLine.from_value(META)) + encode_line(
-        RequestLine.from_value(posted(body))
+        RequestLine.from_value(stored_request(body))
     )
     _, stored = read_opening("x.jsonl", lines)
-    assert request_key("openai", stored) == request_key("openai", posted(body))
+    assert request_key("openai", stored) == request_key("openai", stored_request(body))

@@ -18,24 +18,24 @@ def test_a_header_is_found_whatever_its_case(name: str, value: str | None) -> No
 @pytest.mark.parametrize(
     ("query", "target"), [("", "/v1/models"), ("key=a&b", "/v1/models?key=a&b")]
 )
-def test_the_target_of_a_request_is_what_stood_in_its_request_line(query: str, target: str) -> None:
+def test_the_request_target_is_that_of_the_request_line(query: str, target: str) -> None:
     assert Request("GET", "/v1/models", query, (), b"").request_target == target
 
 
 @pytest.mark.parametrize(
-    ("outcome", "words"),
+    ("outcome", "text"),
     [
-        (Outcome(complete=True, proven=True, reason="[DONE]"), "complete"),
+        (Outcome(is_complete=True, is_proven=True, reason="[DONE]"), "complete"),
         (
-            Outcome(complete=True, proven=False, reason="delimited by close"),
+            Outcome(is_complete=True, is_proven=False, reason="delimited by close"),
             "complete, unproven: delimited by close",
         ),
         (
-            Outcome(complete=False, proven=True, reason="the client left"),
+            Outcome(is_complete=False, is_proven=True, reason="the client left"),
             "partial: the client left",
         ),
     ],
     ids=["complete", "unproven", "partial"],
 )
-def test_an_outcome_says_what_it_is_in_a_few_words(outcome: Outcome, words: str) -> None:
-    assert str(outcome) == words
+def test_an_outcome_has_a_short_text(outcome: Outcome, text: str) -> None:
+    assert str(outcome) == text

@@ -1,4 +1,4 @@
-"""docs/scenario-failures.md says what the official SDKs raise, and how often they ask."""
+"""docs/scenario-failures.md: what the official SDKs raise, and how many requests they send."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ import judge_runner
 from failure_table import COLUMNS, GOOGLE, Table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "scenario-failures.md").read_text()
-HERE = [column for column in COLUMNS if column != GOOGLE]
+COLUMNS_WITHOUT_GOOGLE = [column for column in COLUMNS if column != GOOGLE]
 
 
-def of(columns: list[str]) -> Table:
-    """What the page says of these SDKs."""
-    table = failure_table.read(PAGE)
-    return {row: {column: cells[column] for column in columns} for row, cells in table.items()}
+def expected_table(columns: list[str]) -> Table:
+    """The columns of the documented table for these SDKs."""
+    table = failure_table.parse_table(PAGE)
+    return {
+        case_key: {column: cells[column] for column in columns} for case_key, cells in table.items()
+    }
 
 
 def test_the_page_ends_with_the_table_of_every_failure() -> None:
-    table = failure_table.read(PAGE)
+    table = failure_table.parse_table(PAGE)
 
-    assert PAGE.endswith(f"\n\n{failure_table.written(table)}")
+    assert PAGE.endswith(f"\n\n{failure_table.render_table(table)}")
     assert list(dict.fromkeys(name for name, _ in table)) == list(failure_table.CASES)
     assert {tuple(cells) for cells in table.values()} == {tuple(COLUMNS)}
 
 
 @pytest.mark.shows("000-55", "000-58", "000-59", "000-60", "000-61", "000-62", "000-63", "004-07")
-@pytest.mark.parametrize("columns", [HERE, [GOOGLE]], ids=["here", GOOGLE])
+@pytest.mark.parametrize("columns", [COLUMNS_WITHOUT_GOOGLE, [GOOGLE]], ids=["here", GOOGLE])
 async def test_the_sdks_raise_what_the_page_says_and_ask_as_often(columns: list[str]) -> None:
-    if GOOGLE in columns and (why := judge_runner.missing(GOOGLE)):
-        pytest.skip(why)
+    if GOOGLE in columns and (reason := judge_runner.missing_reason(GOOGLE)):
+        pytest.skip(reason)
 
-    assert await failure_table.measured(columns) == of(columns), (
+    assert await failure_table.measure(columns) == expected_table(columns), (
         "PYTHONPATH=proxy:tests python tests/failure_table.py prints the table"
     )

@@ -1,4 +1,4 @@
-"""Embeddings that no model made: equal for equal texts, near for like ones."""
+"""Fake embeddings: equal for equal texts, similar for similar ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from llm_proxy.dialects import fakes
 SIZES = (1, 8, 256, 1536, 4096)
 
 
-def nearness(one: str, other: str, dimensions: int = 1536) -> float:
-    """The cosine of the angle between two texts."""
+def cosine_similarity(first: str, second: str, dimensions: int = 1536) -> float:
+    """The cosine of the angle between the embeddings of two texts."""
     pairs = zip(
-        fakes.fake_embedding(one, dimensions), fakes.fake_embedding(other, dimensions), strict=True
+        fakes.fake_embedding(first, dimensions),
+        fakes.fake_embedding(second, dimensions),
+        strict=True,
     )
     return sum(a * b for a, b in pairs)
 
@@ -37,7 +39,7 @@ def test_a_vector_has_length_1_and_is_the_same_each_time(text: str, dimensions: 
     assert fakes.fake_embedding(text, dimensions) == vector
 
 
-def test_what_is_asked_for_beyond_any_size_is_cut() -> None:
+def test_dimensions_are_clamped() -> None:
     assert [len(fakes.fake_embedding("x", size)) for size in (-5, 0, 99_999)] == [1, 1, 4096]
 
 
@@ -64,24 +66,27 @@ def test_what_is_asked_for_beyond_any_size_is_cut() -> None:
     ],
     ids=["English", "German", "Japanese", "Chinese"],
 )
-def test_texts_that_share_words_are_nearer_than_others(
+def test_texts_that_share_words_are_more_similar(
     text: str, like: str, unlike: str, dimensions: int
 ) -> None:
-    assert nearness(text, like, dimensions) > nearness(text, unlike, dimensions) + 0.1
+    assert (
+        cosine_similarity(text, like, dimensions)
+        > cosine_similarity(text, unlike, dimensions) + 0.1
+    )
 
 
-def test_a_text_is_nearest_to_itself_and_its_order_counts() -> None:
-    same = nearness("dog bites man", "dog bites man")
-    case = nearness("dog bites man", "Dog bites man!")
-    turned = nearness("dog bites man", "man bites dog")
+def test_a_text_is_most_similar_to_itself_and_word_order_counts() -> None:
+    same = cosine_similarity("dog bites man", "dog bites man")
+    case = cosine_similarity("dog bites man", "Dog bites man!")
+    reordered = cosine_similarity("dog bites man", "man bites dog")
 
     assert same == pytest.approx(1)
-    assert same > case > turned > 0.5
+    assert same > case > reordered > 0.5
 
 
-@pytest.mark.parametrize("other", ["Red car", "red  car", "red car.", "", "?", "\udc80"])
-def test_no_other_text_has_quite_the_same_vector(other: str) -> None:
-    assert fakes.fake_embedding("red car", 1536) != fakes.fake_embedding(other, 1536)
+@pytest.mark.parametrize("second", ["Red car", "red  car", "red car.", "", "?", "\udc80"])
+def test_another_text_has_another_vector(second: str) -> None:
+    assert fakes.fake_embedding("red car", 1536) != fakes.fake_embedding(second, 1536)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_no_other_text_has_quite_the_same_vector(other: str) -> None:
     ids=["one letter", "Chinese", "words"],
 )
 def test_a_long_text_takes_little_time(text: str) -> None:
-    began = process_time()
+    started = process_time()
     fakes.fake_embedding(text, 4096)
 
-    assert process_time() - began < 1.0  # about 0.05 s, where nothing else runs
+    assert process_time() - started < 1.0  # about 0.05 s on an idle machine

@@ -1,4 +1,4 @@
-"""Each fault on each source and framing, as the bytes on the wire tell."""
+"""Each fault on each source and framing, checked by the bytes on the wire."""
 
 from __future__ import annotations
 
@@ -7,93 +7,117 @@ from typing import Final
 
 import pytest
 
-from fault_checks import CHECKS, VARIANTS, check
-from fault_matrix import LIVE, REQUESTS, SOURCES, Cell, Played, play, rules_of_kinds, session_of
+from fault_checks import CHECKS, VARIANTS, check_cell
+from fault_matrix import (
+    LIVE_SOURCES,
+    REQUESTS,
+    SOURCES,
+    Cell,
+    MatrixResults,
+    rules_of_kinds,
+    run_matrix,
+    session_name,
+)
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.kind import ReplaceResponse
-from llm_proxy.faults.kinds import KINDS
-from llm_proxy.outcome import outcome_of
+from llm_proxy.faults.kinds import FAULT_KINDS
+from llm_proxy.outcome import cassette_outcome
 
-APART: Final = frozenset(name for name, it in KINDS.items() if it.scope != "request")
-"""Faults that are not of one answer: they have tests of their own."""
+SERVER_WIDE_FAULTS: Final = frozenset(
+    name for name, kind in FAULT_KINDS.items() if kind.scope != "request"
+)
+"""Faults that do not concern one response; they have their own tests."""
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """All of it, asked once."""
+def played(tmp_path_factory: pytest.TempPathFactory) -> MatrixResults:
+    """All cells, requested once."""
     rules = [
         rules_of_kind
         for rules_of_kind in rules_of_kinds(VARIANTS)
-        if rules_of_kind.partition(",")[0] not in APART
+        if rules_of_kind.partition(",")[0] not in SERVER_WIDE_FAULTS
     ]
-    return play(tmp_path_factory.mktemp("faults"), rules)
+    return run_matrix(tmp_path_factory.mktemp("faults"), rules)
 
 
 def test_every_fault_has_a_checker_and_an_example_of_itself() -> None:
-    assert sorted(KINDS.keys() - CHECKS.keys() - APART) == []
-    assert [name for name, it in KINDS.items() if it.example.partition(",")[0] != name] == []
+    assert sorted(FAULT_KINDS.keys() - CHECKS.keys() - SERVER_WIDE_FAULTS) == []
+    assert [
+        name for name, kind in FAULT_KINDS.items() if kind.example.partition(",")[0] != name
+    ] == []
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("fault", sorted(KINDS.keys() - APART))
-def test_what_a_fault_does_stands_on_the_wire_or_why_it_does_nothing_in_the_journal(
-    played: Played, fault: str, source: str
+@pytest.mark.parametrize("fault", sorted(FAULT_KINDS.keys() - SERVER_WIDE_FAULTS))
+def test_a_fault_shows_on_the_wire_or_is_skipped_with_a_reason_in_the_journal(
+    played: MatrixResults, fault: str, source: str
 ) -> None:
     cells = [cell for cell in played.cells if (cell.rule.kind.name, cell.source) == (fault, source)]
 
     assert {cell.framing for cell in cells} == REQUESTS.keys()
-    assert [f"{cell}: {problem}" for cell in cells for problem in check(cell)] == []
+    assert [f"{cell}: {problem}" for cell in cells for problem in check_cell(cell)] == []
 
 
-def test_every_fault_means_something_somewhere(played: Played) -> None:
-    struck = {cell.rule.kind.name for cell in played.cells if not cell.injected.skipped}
+def test_every_fault_applies_somewhere(played: MatrixResults) -> None:
+    applied = {cell.rule.kind.name for cell in played.cells if not cell.fault_record.skipped}
 
-    assert struck == KINDS.keys() - APART
+    assert applied == FAULT_KINDS.keys() - SERVER_WIDE_FAULTS
 
 
-def _is_instead(cell: Cell) -> bool:
+def _replaces_response(cell: Cell) -> bool:
     return isinstance(cell.rule.fault.mechanism(cell.rule.location), ReplaceResponse)
 
 
-@pytest.mark.parametrize("source", LIVE)
-def test_the_cassette_has_what_the_provider_said_whatever_the_client_was_told(
-    played: Played, source: str
+@pytest.mark.parametrize("source", LIVE_SOURCES)
+def test_the_cassette_has_the_providers_response_whatever_the_client_received(
+    played: MatrixResults, source: str
 ) -> None:
-    cells = [cell for cell in played.cells if cell.source == source and not _is_instead(cell)]
-    recorded = played.recorded[source]
+    cells = [
+        cell for cell in played.cells if cell.source == source and not _replaces_response(cell)
+    ]
+    recorded = played.recorded_cassettes[source]
 
     assert cells
-    for it in cells:
-        [cassette] = recorded[session_of(it.framing, it.rule.text)]
-        assert cassette.end.sha256 == sha256(it.truth.body).hexdigest(), it
-        assert (cassette.end.ending, outcome_of(cassette).complete) == (Ending.CLEAN, True), it
-        assert it.asked == 1, it
+    for cell in cells:
+        [cassette] = recorded[session_name(cell.framing, cell.rule.text)]
+        assert cassette.end.sha256 == sha256(cell.unfaulted.body).hexdigest(), cell
+        assert (cassette.end.ending, cassette_outcome(cassette).is_complete) == (
+            Ending.CLEAN,
+            True,
+        ), cell
+        assert cell.upstream_request_count == 1, cell
 
 
-@pytest.mark.parametrize("source", LIVE)
-def test_what_is_refused_before_the_head_asks_nobody_and_leaves_no_cassette(
-    played: Played, source: str
+@pytest.mark.parametrize("source", LIVE_SOURCES)
+def test_a_replaced_response_sends_no_upstream_request_and_leaves_no_cassette(
+    played: MatrixResults, source: str
 ) -> None:
-    cells = [cell for cell in played.cells if cell.source == source and _is_instead(cell)]
-    recorded = played.recorded[source]
+    cells = [cell for cell in played.cells if cell.source == source and _replaces_response(cell)]
+    recorded = played.recorded_cassettes[source]
 
     assert cells
-    for it in cells:
-        if it.injected.skipped:
+    for cell in cells:
+        if cell.fault_record.skipped:
             continue
-        assert it.asked == 0, it
-        assert session_of(it.framing, it.rule.text) not in recorded, it
-        assert it.entry.origin == "fault", it
+        assert cell.upstream_request_count == 0, cell
+        assert session_name(cell.framing, cell.rule.text) not in recorded, cell
+        assert cell.entry.origin == "fault", cell
 
 
-def test_the_journal_tells_where_it_struck(played: Played) -> None:
-    for it in played.cells:
-        told = it.injected
-        assert (told.rule, told.fault) == (it.rule.text, it.rule.kind.name)
-        if not told.skipped and it.rule.text == "reset,bytes=120":
-            assert told.byte == 120
-            assert told.event == len([n for n, _ in enumerate(it.messages) if _end(it, n) <= 120])
+def test_the_journal_has_the_location_of_each_fault(played: MatrixResults) -> None:
+    for cell in played.cells:
+        record = cell.fault_record
+        assert (record.rule, record.fault) == (cell.rule.text, cell.rule.kind.name)
+        if not record.skipped and cell.rule.text == "reset,bytes=120":
+            assert record.byte == 120
+            assert record.event == len(
+                [
+                    number
+                    for number, _ in enumerate(cell.messages)
+                    if _message_end(cell, number) <= 120
+                ]
+            )
 
 
-def _end(cell: Cell, number: int) -> int:
+def _message_end(cell: Cell, number: int) -> int:
     return len(b"".join(cell.messages[: number + 1]))

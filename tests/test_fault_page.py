@@ -1,4 +1,4 @@
-"""docs/faults.md is what the faults say of themselves, and nothing older."""
+"""docs/faults.md is up to date with the fault definitions."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import re
 
 import pytest
 
-from fault_page import FRAME, PAGE, page
+from fault_page import FRAME, PAGE, render_page
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.grammar.locations import PLACES
-from llm_proxy.faults.grammar.selectors import AUDIENCES
-from llm_proxy.faults.grammar.triggers import OCCASIONS
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.grammar.locations import LOCATION_PARSERS
+from llm_proxy.faults.grammar.selectors import SELECTOR_NAMES
+from llm_proxy.faults.grammar.triggers import TRIGGER_PARSERS
+from llm_proxy.faults.kinds import FAULT_KINDS
 
 TEXT = PAGE.read_text("utf-8")
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert page() == TEXT, "PYTHONPATH=proxy:tests python tests/fault_page.py > docs/faults.md"
+    assert render_page() == TEXT, (
+        "PYTHONPATH=proxy:tests python tests/fault_page.py > docs/faults.md"
+    )
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", FAULT_KINDS)
 def test_every_fault_has_a_section_with_its_picture_and_its_arguments(name: str) -> None:
     section = TEXT.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
 
     assert section.count("```") == 2
-    assert f"Example: `{KINDS[name].example}`" in section
+    assert f"Example: `{FAULT_KINDS[name].example}`" in section
     assert [
-        argument for argument in KINDS[name].arguments if f"| `{argument}` |" not in section
+        argument for argument in FAULT_KINDS[name].arguments if f"| `{argument}` |" not in section
     ] == []
 
 
-def test_the_frame_tells_the_whole_grammar() -> None:
+def test_the_frame_documents_the_whole_grammar() -> None:
     frame = FRAME.read_text("utf-8")
-    words = [*PLACES, *OCCASIONS, *AUDIENCES]
+    keys = [*LOCATION_PARSERS, *TRIGGER_PARSERS, *SELECTOR_NAMES]
 
-    assert [word for word in words if not re.search(rf"`{word}=", frame)] == []
+    assert [key for key in keys if not re.search(rf"`{key}=", frame)] == []
     assert [item for item in FaultEffect if f"*{item}*" not in frame] == []
 
 
@@ -48,11 +50,11 @@ def test_the_rules_that_it_shows_are_rules() -> None:
     assert [parse_rule(item).text for item in shown] == shown
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_its_links_resolve() -> None:
     headings = re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    inner = re.findall(r"\]\(#([^)]*)\)", TEXT)
-    files = re.findall(r"\]\(([\w-]+\.md)", TEXT)
+    linked_anchors = re.findall(r"\]\(#([^)]*)\)", TEXT)
+    linked_files = re.findall(r"\]\(([\w-]+\.md)", TEXT)
 
-    assert [item for item in inner if item not in anchors] == []
-    assert [file for file in files if not (PAGE.parent / file).exists()] == []
+    assert [item for item in linked_anchors if item not in anchors] == []
+    assert [file for file in linked_files if not (PAGE.parent / file).exists()] == []

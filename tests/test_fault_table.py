@@ -1,4 +1,4 @@
-"""docs/faults.md says what the official SDKs do on each fault, and how often they ask."""
+"""docs/faults.md: what the official SDKs do on each fault, and how many requests they send."""
 
 from __future__ import annotations
 
@@ -10,66 +10,64 @@ import fault_measuring
 import fault_table
 import judge_runner
 from fault_cases import CASES, MODES
-from fault_sdks import COLUMNS, GOOGLE, HELPING
+from fault_sdks import COLUMNS, GOOGLE, SDKS_WITH_HELPER
 from fault_table import Outcomes
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.kinds import FAULT_KINDS
 
-HERE = [column for column in COLUMNS if column != GOOGLE]
+COLUMNS_WITHOUT_GOOGLE = [column for column in COLUMNS if column != GOOGLE]
 
 
-def of(columns: list[str]) -> Outcomes:
-    """What is stored of these SDKs."""
+def stored_outcomes(columns: list[str]) -> Outcomes:
+    """The stored outcomes of these SDKs."""
     return {
         mode: {
             rule: {column: cells[column] for column in columns if column in cells}
             for rule, cells in rules.items()
         }
-        for mode, rules in fault_table.stored().items()
+        for mode, rules in fault_table.read_outcomes().items()
     }
 
 
 def test_every_fault_is_measured_with_every_sdk() -> None:
-    outcomes = fault_table.stored()
+    outcomes = fault_table.read_outcomes()
 
-    assert {parse_rule(item).kind.name for item in outcomes["stream"]} == set(KINDS)
+    assert {parse_rule(item).kind.name for item in outcomes["stream"]} == set(FAULT_KINDS)
     assert {mode: list(rules) for mode, rules in outcomes.items()} == {
-        mode: [case_.text for case_ in CASES if case_.mode == mode] for mode in MODES
+        mode: [case_.rule_text for case_ in CASES if case_.mode == mode] for mode in MODES
     }
     for mode, rules in outcomes.items():
         for cells in rules.values():
             assert list(cells) == [
-                column for column in COLUMNS if mode != "helper" or column in HELPING
+                column for column in COLUMNS if mode != "helper" or column in SDKS_WITH_HELPER
             ]
 
 
-def test_every_rule_that_is_measured_stands_in_a_table_where_it_has_a_meaning() -> None:
-    tables = fault_table.tables()
+def test_every_measured_rule_with_an_effect_is_in_a_table() -> None:
+    tables = fault_table.render_tables()
 
-    for rules in fault_table.stored().values():
+    for rules in fault_table.read_outcomes().values():
         for rule, cells in rules.items():
-            means_nothing = set(cells.values()) == {fault_table.NOTHING}
-            assert means_nothing or f"| `{rule}` |" in tables
+            is_meaningless = set(cells.values()) == {fault_table.NO_MEANING}
+            assert is_meaningless or f"| `{rule}` |" in tables
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("columns", [HERE, [GOOGLE]], ids=["here", GOOGLE])
-async def test_the_sdks_do_what_the_tables_say_and_ask_as_often(
-    tmp_path: Path, columns: list[str]
-) -> None:
-    if GOOGLE in columns and (why := judge_runner.missing(GOOGLE)):
-        pytest.skip(why)
+@pytest.mark.parametrize("columns", [COLUMNS_WITHOUT_GOOGLE, [GOOGLE]], ids=["here", GOOGLE])
+async def test_the_sdks_behave_and_retry_as_documented(tmp_path: Path, columns: list[str]) -> None:
+    if GOOGLE in columns and (reason := judge_runner.missing_reason(GOOGLE)):
+        pytest.skip(reason)
 
-    differing = set(await _differing(columns, tmp_path))
-    if differing:  # a busy machine keeps an SDK waiting for longer than it does
-        differing &= set(await _differing(columns, tmp_path))
+    differing = set(await _differing_cells(columns, tmp_path))
+    if differing:  # on a busy machine an SDK may time out
+        differing &= set(await _differing_cells(columns, tmp_path))
 
     assert not differing, "PYTHONPATH=proxy:tests python tests/fault_measuring.py measures anew"
 
 
-async def _differing(columns: list[str], folder: Path) -> list[tuple[str, str, str]]:
-    """Mode, rule and SDK of each cell that is measured otherwise than it is stored."""
-    measured, stored = await fault_measuring.measured(columns, folder), of(columns)
+async def _differing_cells(columns: list[str], folder: Path) -> list[tuple[str, str, str]]:
+    """Mode, rule and SDK of each cell whose measurement differs from the stored one."""
+    measured, stored = await fault_measuring.measure(columns, folder), stored_outcomes(columns)
     assert {item: list(measured[item]) for item in measured} == {
         item: list(stored[item]) for item in stored
     }

@@ -1,4 +1,4 @@
-"""The grammar of rules: what it takes, what it refuses and why, and that nothing breaks it."""
+"""The grammar of rules: what it accepts, what it refuses and why; no input breaks it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fault_injection import answer_of, asked, struck
+from fault_injection import apply_faults, encoded_response, turn_request
 from llm_proxy.actions import Begin, Send
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.grammar import parse_rule, parse_rules
-from llm_proxy.faults.grammar.locations import PLACES as WHERE
-from llm_proxy.faults.grammar.selectors import AUDIENCES as WHO
-from llm_proxy.faults.grammar.triggers import OCCASIONS as WHEN
-from llm_proxy.faults.kinds import KINDS
-from llm_proxy.faults.location import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime, Place
+from llm_proxy.faults.grammar.locations import LOCATION_PARSERS as LOCATION_KEYS
+from llm_proxy.faults.grammar.selectors import SELECTOR_NAMES as SELECTOR_KEYS
+from llm_proxy.faults.grammar.triggers import TRIGGER_PARSERS as TRIGGER_KEYS
+from llm_proxy.faults.kinds import FAULT_KINDS
+from llm_proxy.faults.location import (
+    AfterBytes,
+    AfterEvents,
+    AtEvent,
+    AtFraction,
+    AtTime,
+    StreamLocation,
+)
 from llm_proxy.faults.rule import Selector, Trigger, matches_pattern
 
-A_SIZE: Final = "a number of bytes such as 7, 16kB or 1MiB"
-A_SPAN: Final = "a span of time such as 300ms, 0.5s or 2m"
+SIZE_HINT: Final = "a number of bytes such as 7, 16kB or 1MiB"
+DURATION_HINT: Final = "a span of time such as 300ms, 0.5s or 2m"
 
-PLACES: Final[dict[str, Place]] = {
+LOCATIONS: Final[dict[str, StreamLocation]] = {
     "after=0": AfterEvents(0),
     "after=3": AfterEvents(3),
     "at=message_stop": AtEvent("message_stop"),
@@ -39,7 +46,7 @@ PLACES: Final[dict[str, Place]] = {
     "fraction=0.5": AtFraction(0.5),
     "fraction=25%": AtFraction(0.25),
 }
-OCCASIONS: Final[dict[str, Trigger]] = {
+TRIGGERS: Final[dict[str, Trigger]] = {
     "": Trigger(),
     "nth=2": Trigger(nth=2),
     "first=3": Trigger(first=3),
@@ -51,7 +58,7 @@ OCCASIONS: Final[dict[str, Trigger]] = {
     "window=500ms": Trigger(window=(0, 500)),
     "times=5,probability=1": Trigger(times=5, probability=1),
 }
-AUDIENCES: Final[dict[str, Selector]] = {
+SELECTORS: Final[dict[str, Selector]] = {
     "dialect=openai-*": Selector(dialect="openai-*"),
     "provider=groq,model=llama*": Selector(provider="groq", model="llama*"),
     'path="/v1/a,b"': Selector(path="/v1/a,b"),
@@ -61,23 +68,23 @@ AUDIENCES: Final[dict[str, Selector]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "place"), PLACES.items())
-def test_where_a_rule_strikes(text: str, place: Place) -> None:
+@pytest.mark.parametrize(("text", "location"), LOCATIONS.items())
+def test_a_location_is_parsed(text: str, location: StreamLocation) -> None:
     rule = parse_rule(f"reset,{text}")
-    assert (rule.kind, rule.location, rule.trigger) == (KINDS["reset"], place, Trigger())
+    assert (rule.kind, rule.location, rule.trigger) == (FAULT_KINDS["reset"], location, Trigger())
 
 
-@pytest.mark.parametrize(("text", "occasion"), OCCASIONS.items())
-def test_when_a_rule_strikes(text: str, occasion: Trigger) -> None:
-    assert parse_rule(f"reset,{text}".rstrip(",")).trigger == occasion
+@pytest.mark.parametrize(("text", "trigger"), TRIGGERS.items())
+def test_a_trigger_is_parsed(text: str, trigger: Trigger) -> None:
+    assert parse_rule(f"reset,{text}".rstrip(",")).trigger == trigger
 
 
-@pytest.mark.parametrize(("text", "audience"), AUDIENCES.items())
-def test_for_whom_a_rule_is_meant(text: str, audience: Selector) -> None:
-    assert parse_rule(f"reset,{text}").selector == audience
+@pytest.mark.parametrize(("text", "selector"), SELECTORS.items())
+def test_a_selector_is_parsed(text: str, selector: Selector) -> None:
+    assert parse_rule(f"reset,{text}").selector == selector
 
 
-SAME: Final = [
+EQUIVALENT_RULES: Final = [
     ("reset,after=3", "RESET, After = 3"),
     ("reset,after=3", '"reset",after=3'.replace('"', "")),
     ("stall,for=2s", 'stall,for="2s"'),
@@ -88,9 +95,9 @@ SAME: Final = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_spellings_that_mean_the_same(one: str, other: str) -> None:
-    first, second = parse_rule(one), parse_rule(other)
+@pytest.mark.parametrize(("text", "other_text"), EQUIVALENT_RULES)
+def test_equivalent_spellings_parse_to_the_same_rule(text: str, other_text: str) -> None:
+    first, second = parse_rule(text), parse_rule(other_text)
     assert (first.kind, first.fault, first.location) == (second.kind, second.fault, second.location)
 
 
@@ -107,24 +114,24 @@ MAPPINGS: Final[list[tuple[dict[str, Any], str]]] = [
 
 
 @pytest.mark.parametrize(("mapping", "text"), MAPPINGS)
-def test_a_mapping_is_the_rule_that_a_text_is(mapping: dict[str, Any], text: str) -> None:
+def test_a_mapping_parses_to_the_rule_of_the_text(mapping: dict[str, Any], text: str) -> None:
     assert parse_rule(mapping) == parse_rule(text)
 
 
-_NAMES: Final = ", ".join(sorted(KINDS))
-_COMMA: Final = "write name=value, and put a value that holds a comma in double quotes"
-WRONG: Final[dict[str, str]] = {
-    # the name
+_NAMES: Final = ", ".join(sorted(FAULT_KINDS))
+_TERM_HINT: Final = "write name=value, and put a value that holds a comma in double quotes"
+ERRORS_BY_TEXT: Final[dict[str, str]] = {
+    # names
     "": "fault '': write the name of a fault first, such as reset,after=3",
     ",after=3": "fault ',after=3': write the name of a fault first, such as reset,after=3",
     "rset": "fault 'rset': there is no fault rset; did you mean reset?",
     "xyzzy": f"fault 'xyzzy': there is no fault xyzzy; there are {_NAMES}",
     "after=3": f"fault 'after=3': there is no fault after=3; there are {_NAMES}",
     # terms
-    "reset,3": f"fault 'reset,3': '3' is no term: {_COMMA}",
-    "reset,": f"fault 'reset,': '' is no term: {_COMMA}",
-    "reset,=3": f"fault 'reset,=3': '=3' is no term: {_COMMA}",
-    "reset,a b=3": f"fault 'reset,a b=3': 'a b=3' is no term: {_COMMA}",
+    "reset,3": f"fault 'reset,3': '3' is no term: {_TERM_HINT}",
+    "reset,": f"fault 'reset,': '' is no term: {_TERM_HINT}",
+    "reset,=3": f"fault 'reset,=3': '=3' is no term: {_TERM_HINT}",
+    "reset,a b=3": f"fault 'reset,a b=3': 'a b=3' is no term: {_TERM_HINT}",
     "reset,afer=3": "fault 'reset,afer=3': there is no afer; did you mean after?",
     "reset,zzz=3": "fault 'reset,zzz=3': there is no zzz",
     "stall,zzz=3": "fault 'stall,zzz=3': there is no zzz; stall has for",
@@ -134,14 +141,14 @@ WRONG: Final[dict[str, str]] = {
     ),
     'reset,session="a': "fault 'reset,session=\"a': a quote is not closed",
     "reset,session=(a": "fault 'reset,session=(a': a parenthesis is not closed",
-    # places
+    # locations
     "reset,after=x": "fault 'reset,after=x': after=x is not a whole number",
     "reset,after=-1": "fault 'reset,after=-1': after=-1 is not a whole number",
     "reset,after=": "fault 'reset,after=': after= is not a whole number",
     "reset,after=1.5": "fault 'reset,after=1.5': after=1.5 is not a whole number",
     "reset,at=": "fault 'reset,at=': at= is not the type of an event, such as message_stop or done",
-    "reset,bytes=x": f"fault 'reset,bytes=x': bytes=x is not {A_SIZE}",
-    "reset,ms=x": f"fault 'reset,ms=x': ms=x is not {A_SPAN}",
+    "reset,bytes=x": f"fault 'reset,bytes=x': bytes=x is not {SIZE_HINT}",
+    "reset,ms=x": f"fault 'reset,ms=x': ms=x is not {DURATION_HINT}",
     "reset,fraction=2": (
         "fault 'reset,fraction=2': fraction=2 is not a number from 0 to 1, or a percentage such as "
         "20%"
@@ -172,8 +179,8 @@ WRONG: Final[dict[str, str]] = {
     "slice": "fault 'slice': slice needs size: bytes of a write",
     "slice,size=0": "fault 'slice,size=0': size must be 1 byte or more",
     "drop,count=0": "fault 'drop,count=0': count must be 1 or more",
-    "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {A_SPAN}",
-    # occasions
+    "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {DURATION_HINT}",
+    # triggers
     "reset,nth=0": "fault 'reset,nth=0': nth=0 is not a whole number from 1 on",
     "reset,times=x": "fault 'reset,times=x': times=x is not a whole number",
     "reset,nth=1,first=2": (
@@ -200,11 +207,11 @@ WRONG: Final[dict[str, str]] = {
     "hang,for=8761h": (
         "fault 'hang,for=8761h': for=8761h is not a span of time up to a year, which is 8760h"
     ),
-    "reset,window=x": f"fault 'reset,window=x': window=x is not {A_SPAN}",
+    "reset,window=x": f"fault 'reset,window=x': window=x is not {DURATION_HINT}",
     "quota,requests=1,nth=2": (
         "fault 'quota,requests=1,nth=2': quota has occasions of its own: leave nth out"
     ),
-    # audiences
+    # selectors
     "reset,dialect=opnai-chat": (
         "fault 'reset,dialect=opnai-chat': there is no dialect opnai-chat; did you mean "
         "openai-chat?"
@@ -229,15 +236,15 @@ WRONG: Final[dict[str, str]] = {
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), WRONG.items(), ids=[item or "empty" for item in WRONG]
+    ("text", "message"), ERRORS_BY_TEXT.items(), ids=[item or "empty" for item in ERRORS_BY_TEXT]
 )
-def test_what_is_no_rule_is_refused_in_a_sentence(text: str, message: str) -> None:
-    with pytest.raises(UsageError) as wrong:
+def test_an_invalid_rule_is_refused_with_a_message(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
         parse_rule(text)
-    assert str(wrong.value) == message
+    assert str(error.value) == message
 
 
-WRONG_MAPPINGS: Final[list[tuple[Any, str]]] = [
+MAPPING_ERRORS: Final[list[tuple[Any, str]]] = [
     ({}, "a fault is given by its name: {fault: reset, after: 3}"),
     ({"after": 3}, "a fault is given by its name: {fault: reset, after: 3}"),
     ({"fault": "reset,after=3"}, "a fault is given by its name: {fault: reset, after: 3}"),
@@ -249,34 +256,36 @@ WRONG_MAPPINGS: Final[list[tuple[Any, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("mapping", "message"), WRONG_MAPPINGS)
-def test_what_is_wrong_with_a_mapping_is_told(mapping: Any, message: str) -> None:
-    with pytest.raises(UsageError) as wrong:
+@pytest.mark.parametrize(("mapping", "message"), MAPPING_ERRORS)
+def test_an_invalid_mapping_is_refused_with_a_message(mapping: Any, message: str) -> None:
+    with pytest.raises(UsageError) as error:
         parse_rules([mapping])
-    assert str(wrong.value) == message
+    assert str(error.value) == message
 
 
-def test_a_name_that_is_too_long_or_cannot_be_seen_does_not_reach_a_terminal() -> None:
-    with pytest.raises(UsageError) as wrong:
+def test_long_text_and_control_characters_do_not_reach_a_terminal() -> None:
+    with pytest.raises(UsageError) as error:
         parse_rule("reset\x1b[31m,after=3\u202e")
-    assert re.fullmatch(r"[ -~]+", str(wrong.value))
+    assert re.fullmatch(r"[ -~]+", str(error.value))
     with pytest.raises(UsageError, match="longer than 2000 characters"):
         parse_rule("reset,session=" + "a" * 2000)
     with pytest.raises(UsageError, match="session is longer than 200 characters"):
         parse_rule("reset,session=" + "a" * 201)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_fault_shows_itself_by_its_example_and_has_its_places(kind: Any) -> None:
+@pytest.mark.parametrize("kind", FAULT_KINDS.values(), ids=FAULT_KINDS)
+def test_the_example_of_every_fault_parses_and_only_its_locations_are_accepted(kind: Any) -> None:
     assert parse_rule(kind.example).kind is kind
-    needed = "".join(f",{item}" for item in kind.example.split(",")[1:] if _is_argument(kind, item))
-    spelled = {"after": "1", "at": "finish", "bytes": "1", "ms": "1", "fraction": "50%"}
-    for word in WHERE:
-        text = f"{kind.name}{needed},{word}={spelled[word]}"
-        if word in kind.allowed_locations:
+    required_arguments = "".join(
+        f",{item}" for item in kind.example.split(",")[1:] if _is_argument(kind, item)
+    )
+    example_values = {"after": "1", "at": "finish", "bytes": "1", "ms": "1", "fraction": "50%"}
+    for key in LOCATION_KEYS:
+        text = f"{kind.name}{required_arguments},{key}={example_values[key]}"
+        if key in kind.allowed_locations:
             assert parse_rule(text).location is not None
-        elif word not in kind.arguments:
-            with pytest.raises(UsageError, match=rf"leave {word} out|cannot be placed by {word}"):
+        elif key not in kind.arguments:
+            with pytest.raises(UsageError, match=rf"leave {key} out|cannot be placed by {key}"):
                 parse_rule(text)
 
 
@@ -284,26 +293,36 @@ def _is_argument(kind: Any, term: str) -> bool:
     return term.partition("=")[0] in kind.arguments
 
 
-# Anything
+# Arbitrary input
 
-WORDS: Final = (
-    *KINDS, *WHERE, *WHEN, *WHO, "for", "by", "size", "count", "code",
-)  # fmt: skip
+KEYS: Final = (
+    *FAULT_KINDS,
+    *LOCATION_KEYS,
+    *TRIGGER_KEYS,
+    *SELECTOR_KEYS,
+    "for",
+    "by",
+    "size",
+    "count",
+    "code",
+)
 VALUES: Final = (
     "1", "3", "2.5", "1s", "10ms", "10s..20s", "..", "20%", "gpt-4*", "true", "no", '"a,b"', "(a)",
     "", "\\", '"', "٣", "½", "\ud800", "1e999", "[z-a]*", "request",
 )  # fmt: skip
 TERM: Final = st.tuples(
-    st.sampled_from(WORDS), st.one_of(st.sampled_from(VALUES), st.text(max_size=6))
+    st.sampled_from(KEYS), st.one_of(st.sampled_from(VALUES), st.text(max_size=6))
 )
-SOUP: Final = st.lists(
-    st.one_of(st.sampled_from((*WORDS, *VALUES, *',="()\\ ')), st.text(max_size=4)), max_size=12
+RANDOM_TEXTS: Final = st.lists(
+    st.one_of(st.sampled_from((*KEYS, *VALUES, *',="()\\ ')), st.text(max_size=4)), max_size=12
 ).map("".join)
 TEXTS: Final = st.one_of(
-    SOUP,
+    RANDOM_TEXTS,
     st.text(),
-    st.tuples(st.sampled_from(WORDS), st.lists(TERM, max_size=4)).map(
-        lambda it: ",".join([it[0], *(f"{name}={value}" for name, value in it[1])])
+    st.tuples(st.sampled_from(KEYS), st.lists(TERM, max_size=4)).map(
+        lambda name_and_terms: ",".join(
+            [name_and_terms[0], *(f"{name}={value}" for name, value in name_and_terms[1])]
+        )
     ),
 )
 SCALARS: Final = st.one_of(
@@ -314,7 +333,7 @@ SCALARS: Final = st.one_of(
 
 @settings(max_examples=150)
 @given(TEXTS)
-def test_a_text_is_a_rule_or_refused_and_a_rule_is_what_its_own_text_spells(text: str) -> None:
+def test_any_text_is_refused_or_round_trips(text: str) -> None:
     try:
         rule = parse_rule(text)
     except UsageError:
@@ -324,14 +343,12 @@ def test_a_text_is_a_rule_or_refused_and_a_rule_is_what_its_own_text_spells(text
 
 @settings(max_examples=150)
 @given(
-    st.sampled_from([*KINDS]),
-    st.dictionaries(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), SCALARS, max_size=4),
+    st.sampled_from([*FAULT_KINDS]),
+    st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=5)), SCALARS, max_size=4),
 )
-def test_a_mapping_is_a_rule_or_refused_and_its_text_spells_the_same(
-    name: str, more: dict[str, Any]
-) -> None:
+def test_any_mapping_is_refused_or_round_trips(name: str, arguments: dict[str, Any]) -> None:
     try:
-        rule = parse_rule({"fault": name} | more)
+        rule = parse_rule({"fault": name} | arguments)
     except UsageError:
         return
     assert parse_rule(rule.text) == rule
@@ -346,20 +363,20 @@ def test_any_text_is_a_pattern(pattern: str, name: str) -> None:
     assert matches_pattern(name, pattern) in {True, False}
 
 
-# What a rule may cost
+# The cost of a rule
 
 
 @pytest.mark.parametrize(
     "pattern", ["*a" * 99 + "b", "*" * 200, "*?" * 100 + "b", "[a-z]*" * 33 + "!"]
 )
 def test_no_pattern_takes_exponential_time(pattern: str) -> None:
-    began = time.process_time()
+    started = time.process_time()
     matches_pattern("a" * 20_000, pattern)
-    assert time.process_time() - began < 2
+    assert time.process_time() - started < 2
 
 
 def test_no_text_takes_exponential_time() -> None:
-    began = time.process_time()
+    started = time.process_time()
     for text in (
         '"' * 1999,
         "(" * 1999,
@@ -370,7 +387,7 @@ def test_no_text_takes_exponential_time() -> None:
     ):
         with pytest.raises(UsageError):
             parse_rule(text)
-    assert time.process_time() - began < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(
@@ -381,15 +398,15 @@ def test_no_text_takes_exponential_time() -> None:
         ("duplicate,count=1000", 5_000),
     ],
 )
-def test_no_rule_takes_memory_by_the_byte(rule: str, size: int) -> None:
-    request = asked()
-    head = answer_of(request).head
+def test_no_rule_makes_an_action_per_byte(rule: str, size: int) -> None:
+    request = turn_request()
+    head = encoded_response(request).head
     message = b'data: {"a":"%b"}\n\n' % (b"x" * size)
     burst = (
         Begin(ResponseHead(200, "OK", head.headers, "chunked")),
         Send(b"data: 1\n\n"),
         Send(message),
     )
-    gone, _ = struck(request, burst, rule)
-    assert sum(len(item.data) for item in gone if isinstance(item, Send)) >= size
-    assert len(gone) < 250_000
+    actions, _ = apply_faults(request, burst, rule)
+    assert sum(len(item.data) for item in actions if isinstance(item, Send)) >= size
+    assert len(actions) < 250_000

@@ -1,4 +1,4 @@
-"""Faults on live answers: what the client meets, and the truth that the cassette keeps."""
+"""Faults on live responses: what the client receives, and that the cassette is unaffected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
@@ -19,250 +19,294 @@ from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
-from raw_http import Raw, ask, line
-from stored_cassettes import DONE, bodies, chat, event, put, says
+from raw_http import RawResponse, open_line, send_request
+from stored_cassettes import (
+    DONE_EVENT,
+    chat_event,
+    raw_chat_request,
+    response_bodies,
+    text_response,
+    write_cassettes,
+)
 from stub_upstream import Connection, Upstream, chunked, upstream
-from waiting import until
+from waiting import wait_until
 
-EVENTS: Final = [event("The"), event(" quick"), event(" föx"), DONE]
+EVENTS: Final = [chat_event("The"), chat_event(" quick"), chat_event(" föx"), DONE_EVENT]
 BODY: Final = b"".join(EVENTS)
 
 
-class Held:
-    """A provider that sends what follows its first event when it is told to."""
+class HeldUpstream:
+    """An upstream handler that sends one event, and the rest once `release` is set."""
 
     def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.first_event_sent = asyncio.Event()
+        self.release = asyncio.Event()
 
     async def __call__(self, connection: Connection) -> None:
         await connection.begin()
         await connection.chunk(EVENTS[0])
-        self.begun.set()
-        await self.go_on.wait()
-        for it in EVENTS[1:]:
-            await connection.chunk(it)
+        self.first_event_sent.set()
+        await self.release.wait()
+        for event_bytes in EVENTS[1:]:
+            await connection.chunk(event_bytes)
         await connection.finish()
 
 
 @asynccontextmanager
-async def faulted(
-    folder: Path, provider: Upstream, *rules: str, mode: ModeName = "record", **about: Any
+async def faulted_proxy(
+    folder: Path, provider: Upstream, *rules: str, mode: ModeName = "record", **options: Any
 ) -> AsyncIterator[RunningProxy]:
-    """A live proxy under these rules."""
-    how = {"pace": InstantPace(), "simulating": SimulationOptions(silence=20)} | about
-    async with proxy(mode, folder, provider.url, faults=parse_rules(rules), **how) as it:
-        yield it
+    """A proxy to `provider` under these rules."""
+    settings = {"pace": InstantPace(), "simulating": SimulationOptions(silence=20)} | options
+    async with proxy(mode, folder, provider.url, faults=parse_rules(rules), **settings) as server:
+        yield server
 
 
-def is_true(cassette: Cassette) -> bool:
-    """Whether it has all that the provider said, and how it ended."""
+def is_complete_recording(cassette: Cassette) -> bool:
+    """Whether the cassette holds the whole body and a clean end."""
     end = cassette.end
     return (end.ending, end.sha256) == (Ending.CLEAN, sha256(BODY).hexdigest())
 
 
-def faults(it: RunningProxy) -> list[tuple[str, str]]:
-    """What was injected into each answer, and why not."""
-    return [(its.rule, its.skipped) for entry in it.journal.entries for its in entry.faults]
+def injected_faults(server: RunningProxy) -> list[tuple[str, str]]:
+    """The rule of each injected fault, and why it was skipped (or "")."""
+    return [
+        (record.rule, record.skipped) for entry in server.journal.entries for record in entry.faults
+    ]
 
 
 @pytest.mark.parametrize("rule", ["reset,after=1", "close,after=1", "truncate,after=1"])
-async def test_the_client_is_cut_off_at_once_and_the_provider_is_heard_to_its_end(
+async def test_the_client_is_cut_off_at_once_and_the_upstream_is_read_to_its_end(
     tmp_path: Path, rule: str
 ) -> None:
-    held = Held()
-    async with upstream(held) as provider, faulted(tmp_path, provider, rule) as it:
-        got = await ask(it.url, chat())
-        assert not held.go_on.is_set()
-        held.go_on.set()
-        await until(lambda: not it.active_streams())
+    held_upstream = HeldUpstream()
+    async with (
+        upstream(held_upstream) as provider,
+        faulted_proxy(tmp_path, provider, rule) as server,
+    ):
+        response = await send_request(server.url, raw_chat_request())
+        assert not held_upstream.release.is_set()
+        held_upstream.release.set()
+        await wait_until(lambda: not server.active_stream_count())
 
     ends = {"reset,after=1": "rst", "close,after=1": "fin", "truncate,after=1": "clean"}
-    assert (got.how, got.body) == (ends[rule], EVENTS[0])
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
+    assert (response.ending, response.body) == (ends[rule], EVENTS[0])
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
 
 
 async def test_a_client_that_leaves_amid_an_endless_stall_costs_the_recording_nothing(
     tmp_path: Path,
 ) -> None:
-    held = Held()
-    async with upstream(held) as provider, faulted(tmp_path, provider, "stall,after=1") as it:
-        async with line(it.url) as client:
-            await client.send(chat("hi", "Host: HOST"))
-            await held.begun.wait()
+    held_upstream = HeldUpstream()
+    async with (
+        upstream(held_upstream) as provider,
+        faulted_proxy(tmp_path, provider, "stall,after=1") as server,
+    ):
+        async with open_line(server.url) as client:
+            await client.send(raw_chat_request("hi", "Host: HOST"))
+            await held_upstream.first_event_sent.wait()
             await client.reader.readuntil(b"The")
-        await until(lambda: it.journal.entries[-1].ending == "client_gone")
-        held.go_on.set()
-        await until(lambda: not it.active_streams())
+        await wait_until(lambda: server.journal.entries[-1].ending == "client_gone")
+        held_upstream.release.set()
+        await wait_until(lambda: not server.active_stream_count())
 
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
-    assert faults(it) == [("stall,after=1", "")]
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
+    assert injected_faults(server) == [("stall,after=1", "")]
 
 
-async def test_a_client_that_leaves_amid_a_pause_lets_the_provider_go_as_ever(
+async def test_a_client_that_leaves_amid_a_pause_closes_the_upstream_as_usual(
     tmp_path: Path,
 ) -> None:
-    held = Held()
+    held_upstream = HeldUpstream()
     rule = "stall,after=1,for=20s"
-    async with upstream(held) as provider, faulted(tmp_path, provider, rule) as it:
-        async with line(it.url) as client:
-            await client.send(chat("hi", "Host: HOST"))
+    async with (
+        upstream(held_upstream) as provider,
+        faulted_proxy(tmp_path, provider, rule) as server,
+    ):
+        async with open_line(server.url) as client:
+            await client.send(raw_chat_request("hi", "Host: HOST"))
             await client.reader.readuntil(b"The")
-        await until(lambda: not it.active_streams())
+        await wait_until(lambda: not server.active_stream_count())
 
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
     assert (cassette.end.ending, cassette.body) == (Ending.CLIENT_GONE, EVENTS[0])
 
 
-async def test_a_proxy_that_stops_waits_for_what_only_the_recording_hears(tmp_path: Path) -> None:
-    held = Held()
-    async with upstream(held) as provider, faulted(tmp_path, provider, "reset,after=1") as it:
-        await ask(it.url, chat())
-        drain = asyncio.create_task(it.drain(asyncio.Event()))
-        await asyncio.sleep(0)
-        held.go_on.set()
-        await drain
-
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
-
-
-async def test_a_proxy_in_a_hurry_keeps_what_it_has_and_says_that_it_was_stopped(
+async def test_a_stopping_proxy_waits_for_streams_that_only_the_recording_reads(
     tmp_path: Path,
 ) -> None:
-    hurry = asyncio.Event()
-    hurry.set()
-    async with upstream(Held()) as provider, faulted(tmp_path, provider, "reset,after=1") as it:
-        await ask(it.url, chat())
-        await it.drain(hurry)
+    held_upstream = HeldUpstream()
+    async with (
+        upstream(held_upstream) as provider,
+        faulted_proxy(tmp_path, provider, "reset,after=1") as server,
+    ):
+        await send_request(server.url, raw_chat_request())
+        drain = asyncio.create_task(server.drain(asyncio.Event()))
+        await asyncio.sleep(0)
+        held_upstream.release.set()
+        await drain
 
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
+
+
+async def test_a_proxy_stopped_at_once_records_what_it_has_as_killed(
+    tmp_path: Path,
+) -> None:
+    stop_now = asyncio.Event()
+    stop_now.set()
+    async with (
+        upstream(HeldUpstream()) as provider,
+        faulted_proxy(tmp_path, provider, "reset,after=1") as server,
+    ):
+        await send_request(server.url, raw_chat_request())
+        await server.drain(stop_now)
+
+    [cassette] = load_cassettes(tmp_path)
     assert (cassette.end.ending, cassette.body) == (Ending.KILLED, EVENTS[0])
 
 
 async def test_a_stall_that_is_under_way_ends_when_the_proxy_is_stopped(tmp_path: Path) -> None:
-    held = Held()
-    held.go_on.set()
-    hurry = asyncio.Event()
-    async with upstream(held) as provider, faulted(tmp_path, provider, "stall,after=1") as it:
-        client = asyncio.create_task(ask(it.url, chat()))
-        await until(
-            lambda: it.upstream is not None and held.begun.is_set() and not it.upstream.active_count
+    held_upstream = HeldUpstream()
+    held_upstream.release.set()
+    stop_now = asyncio.Event()
+    async with (
+        upstream(held_upstream) as provider,
+        faulted_proxy(tmp_path, provider, "stall,after=1") as server,
+    ):
+        client = asyncio.create_task(send_request(server.url, raw_chat_request()))
+        await wait_until(
+            lambda: (
+                server.upstream is not None
+                and held_upstream.first_event_sent.is_set()
+                and not server.upstream.active_count
+            )
         )
-        hurry.set()
-        await it.drain(hurry)
-        got = await client
+        stop_now.set()
+        await server.drain(stop_now)
+        response = await client
 
-    assert (got.how, got.body) == ("fin", EVENTS[0])
-    assert it.journal.entries[-1].ending == "cut"
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
-
-
-def _numbers(folder: Path) -> list[tuple[str, bytes]]:
-    return [(Path(cassette.file).stem[-1], cassette.body) for cassette in cassettes(folder)]
+    assert (response.ending, response.body) == ("fin", EVENTS[0])
+    assert server.journal.entries[-1].ending == "cut"
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
 
 
-async def _numbered(connection: Connection) -> None:
-    [body] = bodies([says(f"live {connection.number}")])
+def _takes(folder: Path) -> list[tuple[str, bytes]]:
+    return [(Path(cassette.file).stem[-1], cassette.body) for cassette in load_cassettes(folder)]
+
+
+async def _numbered_response(connection: Connection) -> None:
+    [body] = response_bodies([text_response(f"live {connection.number}")])
     await chunked([body])(connection)
 
 
 async def test_a_request_that_was_refused_uses_up_no_take(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("on disk"))
+    write_cassettes(tmp_path, raw_chat_request(), text_response("on disk"))
     rules = ("status,code=503,every=2",)
-    async with upstream(_numbered) as provider:
-        async with faulted(tmp_path, provider, *rules, mode="auto") as it:
-            got = [await ask(it.url, chat()) for _ in range(6)]
+    async with upstream(_numbered_response) as provider:
+        async with faulted_proxy(tmp_path, provider, *rules, mode="auto") as server:
+            response = [await send_request(server.url, raw_chat_request()) for _ in range(6)]
 
-    on_disk, first, second = (bodies([says(text)])[0] for text in ("on disk", "live 1", "live 2"))
-    assert [raw.status for raw in got] == [200, 503] * 3
-    assert [raw.body for raw in got if raw.status == 200] == [on_disk, first, second]
-    assert _numbers(tmp_path) == [("1", on_disk), ("2", first), ("3", second)]
+    on_disk, first, second = (
+        response_bodies([text_response(text)])[0] for text in ("on disk", "live 1", "live 2")
+    )
+    assert [raw.status for raw in response] == [200, 503] * 3
+    assert [raw.body for raw in response if raw.status == 200] == [on_disk, first, second]
+    assert _takes(tmp_path) == [("1", on_disk), ("2", first), ("3", second)]
 
 
 async def test_an_answer_that_was_cut_off_is_the_next_take_all_the_same(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("on disk"))
-    async with upstream(_numbered) as provider:
-        async with faulted(tmp_path, provider, "reset,after=1,nth=2", mode="auto") as it:
-            got = [await ask(it.url, chat()) for _ in range(3)]
-            await until(lambda: not it.active_streams())
+    write_cassettes(tmp_path, raw_chat_request(), text_response("on disk"))
+    async with upstream(_numbered_response) as provider:
+        async with faulted_proxy(tmp_path, provider, "reset,after=1,nth=2", mode="auto") as server:
+            response = [await send_request(server.url, raw_chat_request()) for _ in range(3)]
+            await wait_until(lambda: not server.active_stream_count())
 
-    assert [raw.how for raw in got] == ["clean", "rst", "clean"]
-    wanted = [*bodies([says("on disk")]), *bodies([says("live 1"), says("live 2")])]
-    assert _numbers(tmp_path) == [(str(n), body) for n, body in enumerate(wanted, 1)]
+    assert [raw.ending for raw in response] == ["clean", "rst", "clean"]
+    expected = [
+        *response_bodies([text_response("on disk")]),
+        *response_bodies([text_response("live 1"), text_response("live 2")]),
+    ]
+    assert _takes(tmp_path) == [(str(number), body) for number, body in enumerate(expected, 1)]
 
 
 async def test_rules_work_one_after_the_other_as_an_answer_arrives(tmp_path: Path) -> None:
     rules = ("drop,after=1", "slice,size=9,delay=0ms", "reset,after=2")
     async with upstream(chunked([BODY[:30], BODY[30:]])) as provider:
-        async with faulted(tmp_path, provider, *rules) as it:
-            got = await ask(it.url, chat())
-            await until(lambda: not it.active_streams())
+        async with faulted_proxy(tmp_path, provider, *rules) as server:
+            response = await send_request(server.url, raw_chat_request())
+            await wait_until(lambda: not server.active_stream_count())
 
-    assert (got.how, got.body) == ("rst", EVENTS[0] + EVENTS[2])
-    assert max(map(len, got.chunks)) <= 9
-    [entry] = it.journal.entries
-    assert [(its.fault, its.event, its.byte) for its in entry.faults] == [
+    assert (response.ending, response.body) == ("rst", EVENTS[0] + EVENTS[2])
+    assert max(map(len, response.chunks)) <= 9
+    [entry] = server.journal.entries
+    assert [(record.fault, record.event, record.byte) for record in entry.faults] == [
         ("drop", 1, len(EVENTS[0])),
         ("slice", 0, 0),
         ("reset", 2, len(EVENTS[0] + EVENTS[2])),
     ]
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
 
 
-async def test_a_moment_comes_also_where_the_provider_is_silent(tmp_path: Path) -> None:
-    held = Held()
-    async with upstream(held) as provider, faulted(tmp_path, provider, "reset,ms=150") as it:
-        began = asyncio.get_running_loop().time()
-        got = await ask(it.url, chat())
-        took = asyncio.get_running_loop().time() - began
-        held.go_on.set()
-        await until(lambda: not it.active_streams())
+async def test_a_time_location_is_reached_while_the_upstream_is_silent(tmp_path: Path) -> None:
+    held_upstream = HeldUpstream()
+    async with (
+        upstream(held_upstream) as provider,
+        faulted_proxy(tmp_path, provider, "reset,ms=150") as server,
+    ):
+        started = asyncio.get_running_loop().time()
+        response = await send_request(server.url, raw_chat_request())
+        elapsed_s = asyncio.get_running_loop().time() - started
+        held_upstream.release.set()
+        await wait_until(lambda: not server.active_stream_count())
 
-    assert (got.how, got.body) == ("rst", EVENTS[0])
-    assert took >= 0.15
-    assert faults(it) == [("reset,ms=150", "")]
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
+    assert (response.ending, response.body) == ("rst", EVENTS[0])
+    assert elapsed_s >= 0.15
+    assert injected_faults(server) == [("reset,ms=150", "")]
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
 
 
-async def test_a_moment_comes_also_before_the_head(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
+async def test_a_time_location_is_reached_before_the_head(tmp_path: Path) -> None:
+    release = asyncio.Event()
 
-    async def late(connection: Connection) -> None:
-        await go_on.wait()
+    async def respond_late(connection: Connection) -> None:
+        await release.wait()
         await chunked(EVENTS)(connection)
 
-    async with upstream(late) as provider, faulted(tmp_path, provider, "close,ms=50") as it:
-        got = await ask(it.url, chat())
-        go_on.set()
-        await until(lambda: not it.active_streams())
+    async with (
+        upstream(respond_late) as provider,
+        faulted_proxy(tmp_path, provider, "close,ms=50") as server,
+    ):
+        response = await send_request(server.url, raw_chat_request())
+        release.set()
+        await wait_until(lambda: not server.active_stream_count())
 
-    assert (got.status, got.how, got.body) == (0, "fin", b"")
-    [entry] = it.journal.entries
-    assert [(its.at_ms, its.event) for its in entry.faults] == [(50, None)]
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
+    assert (response.status, response.ending, response.body) == (0, "fin", b"")
+    [entry] = server.journal.entries
+    assert [(record.at_ms, record.event) for record in entry.faults] == [(50, None)]
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
 
 
-async def test_a_pause_delays_what_comes_behind_it_and_holds_up_no_recording(
+async def test_a_pause_delays_the_rest_but_not_the_recording(
     tmp_path: Path,
 ) -> None:
     async with upstream(chunked(EVENTS)) as provider:
-        async with faulted(tmp_path, provider, "stall,after=1,for=200ms") as it:
-            got = await ask(it.url, chat())
-    assert (got.how, got.body) == ("clean", BODY)
-    assert got.times[-1] >= 190
-    [cassette] = cassettes(tmp_path)
-    assert is_true(cassette)
-    assert cassette.end.at_ms < got.times[-1]
+        async with faulted_proxy(tmp_path, provider, "stall,after=1,for=200ms") as server:
+            response = await send_request(server.url, raw_chat_request())
+    assert (response.ending, response.body) == ("clean", BODY)
+    assert response.times_ms[-1] >= 190
+    [cassette] = load_cassettes(tmp_path)
+    assert is_complete_recording(cassette)
+    assert cassette.end.at_ms < response.times_ms[-1]
 
 
-async def test_where_the_provider_fails_first_that_is_passed_on_and_the_rule_says_so(
+async def test_an_earlier_upstream_failure_is_passed_on_and_the_rule_is_skipped(
     tmp_path: Path,
 ) -> None:
     async def cut(connection: Connection) -> None:
@@ -270,33 +314,39 @@ async def test_where_the_provider_fails_first_that_is_passed_on_and_the_rule_say
         await connection.chunk(EVENTS[0])
         connection.fin()
 
-    async with upstream(cut) as provider, faulted(tmp_path, provider, "reset,after=3") as it:
-        got = await ask(it.url, chat())
-        await until(lambda: not it.active_streams())
+    async with (
+        upstream(cut) as provider,
+        faulted_proxy(tmp_path, provider, "reset,after=3") as server,
+    ):
+        response = await send_request(server.url, raw_chat_request())
+        await wait_until(lambda: not server.active_stream_count())
 
-    assert (got.how, got.body) == ("fin", EVENTS[0])
-    assert faults(it) == [("reset,after=3", "the answer broke off before it")]
-    [cassette] = cassettes(tmp_path)
+    assert (response.ending, response.body) == ("fin", EVENTS[0])
+    assert injected_faults(server) == [("reset,after=3", "the answer broke off before it")]
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.end.ending is Ending.FIN
 
 
-async def test_where_there_is_no_provider_the_rule_says_that_there_was_no_answer(
+async def test_a_rule_is_skipped_if_the_upstream_fails(
     tmp_path: Path,
 ) -> None:
-    async def none(connection: Connection) -> None:
+    async def close_without_response(connection: Connection) -> None:
         connection.fin()
 
-    async with upstream(none) as provider, faulted(tmp_path, provider, "reset,after=1") as it:
-        got: Raw = await ask(it.url, chat())
+    async with (
+        upstream(close_without_response) as provider,
+        faulted_proxy(tmp_path, provider, "reset,after=1") as server,
+    ):
+        response: RawResponse = await send_request(server.url, raw_chat_request())
 
-    assert got.status == 502
-    assert faults(it) == [("reset,after=1", "the answer was over before it")]
-    assert cassettes(tmp_path) == []
+    assert response.status == 502
+    assert injected_faults(server) == [("reset,after=1", "the answer was over before it")]
+    assert load_cassettes(tmp_path) == []
 
 
 async def test_a_miss_under_a_rule_is_a_miss(tmp_path: Path) -> None:
-    async with proxy("replay", tmp_path, faults=parse_rules(["reset,after=1"])) as it:
-        got = await ask(it.url, chat())
+    async with proxy("replay", tmp_path, faults=parse_rules(["reset,after=1"])) as server:
+        response = await send_request(server.url, raw_chat_request())
 
-    assert got.status == 424
-    assert faults(it) == [("reset,after=1", "there was no answer")]
+    assert response.status == 424
+    assert injected_faults(server) == [("reset,after=1", "there was no answer")]

@@ -1,4 +1,4 @@
-"""Faults of messages: half of one, a copy, another order, broken ones, signs of life."""
+"""Faults of messages: half-event, duplicate, reorder, malformed ones, stall-keepalive."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialect_manners import asking
-from fault_injection import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, live, struck
+from dialect_manners import json_request
+from fault_injection import (
+    DIALECTS_BY_FRAMING,
+    SILENCE_MS,
+    apply_faults,
+    apply_faults_live,
+    encoded_response,
+    response_burst,
+    sent_body,
+    split_at,
+    turn_request,
+)
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
-from llm_proxy.dialects import DIALECTS as ALL
+from llm_proxy.dialects import DIALECTS as ALL_DIALECTS
 from llm_proxy.dialects import chat_dialects, find_dialect
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import UsageError
@@ -22,245 +32,276 @@ from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.framing import eventstream, split_messages
 
-FRAMINGS = st.sampled_from([*DIALECTS, "array"])
+FRAMINGS = st.sampled_from([*DIALECTS_BY_FRAMING, "array"])
 CUTS = st.lists(st.integers(0, 4000), max_size=20)
-FEW = settings(max_examples=25)
+FEW_EXAMPLES = settings(max_examples=25)
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 COMMENT = b": keep-alive\n\n"
-BETWEEN = "strikes between the messages of a stream, and stream=false means bodies without any"
+STREAM_FALSE_ERROR = (
+    "strikes between the messages of a stream, and stream=false means bodies without any"
+)
 
 
-def request_of(framing: str) -> Request:
+def streaming_request(framing: str) -> Request:
     if framing != "array":
-        return asked(DIALECTS[framing])
+        return turn_request(DIALECTS_BY_FRAMING[framing])
     path = "/v1beta/models/gemini-3-flash:streamGenerateContent"
-    return asking(path, contents=[{"parts": [{"text": "Hi"}]}])
+    return json_request(path, contents=[{"parts": [{"text": "Hi"}]}])
 
 
-def spoilt(
+def messages_under_rule(
     framing: str, rule: str, cuts: list[int] | None = None, *, is_live: bool = False
 ) -> tuple[list[bytes], list[bytes], FaultEffect | None]:
-    """The messages as they were, as they went out, and what that means; None where nothing was."""
-    request = request_of(framing)
-    answer = answer_of(request)
-    pieces = cut(b"".join(answer.messages), cuts) if cuts is not None else ()
-    gone, injection = (live if is_live else struck)(request, burst_of(answer, pieces), rule)
-    (injected,) = injection.records
-    told = split_messages(answer.codec, body(gone))
-    return list(answer.messages), told, None if injected.skipped else injected.effect
+    """The original and the sent messages, and the effect of the rule; None if it was skipped."""
+    request = streaming_request(framing)
+    response = encoded_response(request)
+    pieces = split_at(b"".join(response.messages), cuts) if cuts is not None else ()
+    actions, injection = (apply_faults_live if is_live else apply_faults)(
+        request, response_burst(response, pieces), rule
+    )
+    (record,) = injection.records
+    sent = split_messages(response.codec, sent_body(actions))
+    return list(response.messages), sent, None if record.skipped else record.effect
 
 
-def skipped(request: Request, rule: str) -> str:
-    """Why the answer stayed as it was."""
-    burst = burst_of(answer_of(request))
-    gone, injection = struck(request, burst, rule)
-    assert gone == burst
+def skip_reason(request: Request, rule: str) -> str:
+    """Why the rule was skipped; asserts that the response is unchanged."""
+    burst = response_burst(encoded_response(request))
+    actions, injection = apply_faults(request, burst, rule)
+    assert actions == burst
     return injection.records[0].skipped
 
 
-@FEW
+@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 20), st.booleans())
-def test_half_an_event_is_half_of_its_bytes_and_the_end(
+def test_a_half_event_is_half_of_its_bytes_and_ends_the_body(
     framing: str, cuts: list[int], after: int, is_live: bool
 ) -> None:
-    before, told, effect = spoilt(framing, f"half-event,after={after}", cuts, is_live=is_live)
-    if after >= len(before):
+    original, sent, effect = messages_under_rule(
+        framing, f"half-event,after={after}", cuts, is_live=is_live
+    )
+    if after >= len(original):
         assert effect is None
         return
-    whole = before[after]
-    assert b"".join(told) == b"".join(before[:after]) + whole[: len(whole) // 2]
+    whole = original[after]
+    assert b"".join(sent) == b"".join(original[:after]) + whole[: len(whole) // 2]
     assert effect is FaultEffect.TRUNCATED
 
 
 def test_half_an_event_may_end_within_a_character() -> None:
-    request = asked("openai-chat")
-    answer = answer_of(request)
+    request = turn_request("openai-chat")
+    response = encoded_response(request)
     event = 'data: {"text":"ööööööööööööö"}\n\n'.encode()
-    gone, _ = struck(request, burst_of(answer, [event]), "half-event,after=0")
+    actions, _ = apply_faults(request, response_burst(response, [event]), "half-event,after=0")
     with pytest.raises(UnicodeDecodeError):
-        body(gone).decode()
+        sent_body(actions).decode()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 8), st.integers(1, 3), st.booleans())
-def test_a_duplicate_is_the_message_again_and_can_be_read(
+def test_a_duplicate_is_the_message_again_and_can_be_parsed(
     framing: str, cuts: list[int], after: int, count: int, is_live: bool
 ) -> None:
     rule = f"duplicate,after={after},count={count}"
-    before, told, effect = spoilt(framing, rule, cuts, is_live=is_live)
+    original, sent, effect = messages_under_rule(framing, rule, cuts, is_live=is_live)
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
-    read = [message_contents.message_object(codec, item) for item in told]
-    again = [message_contents.message_object(codec, item) for item in before]
-    assert read == [*again[:after], *[again[after]] * count, *again[after:]]
-    assert effect is FaultEffect.ALTERED
-    if framing == "array":
-        assert len(json.loads(b"".join(told))) == len(before) - 1 + count
-    else:
-        assert told == [*before[:after], *[before[after]] * count, *before[after:]]
-
-
-@FEW
-@given(FRAMINGS, CUTS, st.integers(0, 7), st.booleans())
-def test_two_messages_change_places_and_can_be_read(
-    framing: str, cuts: list[int], after: int, is_live: bool
-) -> None:
-    before, told, effect = spoilt(framing, f"reorder,after={after}", cuts, is_live=is_live)
-    codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
-    order = [*range(after), after + 1, after, *range(after + 2, len(before))]
-    assert [message_contents.message_object(codec, item) for item in told] == [
-        message_contents.message_object(codec, before[item]) for item in order
+    sent_objects = [message_contents.message_json_fields(codec, item) for item in sent]
+    original_objects = [message_contents.message_json_fields(codec, item) for item in original]
+    assert sent_objects == [
+        *original_objects[:after],
+        *[original_objects[after]] * count,
+        *original_objects[after:],
     ]
     assert effect is FaultEffect.ALTERED
     if framing == "array":
-        assert len(json.loads(b"".join(told))) == len(before) - 1
+        assert len(json.loads(b"".join(sent))) == len(original) - 1 + count
+    else:
+        assert sent == [*original[:after], *[original[after]] * count, *original[after:]]
 
 
-def test_what_changes_places_comes_when_the_later_one_was_due() -> None:
-    request = asked()
-    answer = answer_of(request)
-    gone, _ = struck(request, burst_of(answer), "reorder,after=1")
-    first, second, third = answer.messages[:3]
-    assert gone[2:8] == (
+@FEW_EXAMPLES
+@given(FRAMINGS, CUTS, st.integers(0, 7), st.booleans())
+def test_two_messages_are_swapped_and_can_be_parsed(
+    framing: str, cuts: list[int], after: int, is_live: bool
+) -> None:
+    original, sent, effect = messages_under_rule(
+        framing, f"reorder,after={after}", cuts, is_live=is_live
+    )
+    codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
+    indexes = [*range(after), after + 1, after, *range(after + 2, len(original))]
+    assert [message_contents.message_json_fields(codec, item) for item in sent] == [
+        message_contents.message_json_fields(codec, original[item]) for item in indexes
+    ]
+    assert effect is FaultEffect.ALTERED
+    if framing == "array":
+        assert len(json.loads(b"".join(sent))) == len(original) - 1
+
+
+def test_swapped_messages_are_sent_when_the_later_one_was_due() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    actions, _ = apply_faults(request, response_burst(response), "reorder,after=1")
+    first, second, third = response.messages[:3]
+    assert actions[2:8] == (
         Wait(20.0), Send(first), Wait(40.0), Send(third), Send(second), Wait(50.0)
     )  # fmt: skip
 
 
-def test_one_message_has_nobody_to_change_places_with() -> None:
-    request = asked()
-    last = len(answer_of(request).messages) - 1
-    assert skipped(request, f"reorder,after={last}") == "there was but one message behind it"
+def test_the_last_message_cannot_be_reordered() -> None:
+    request = turn_request()
+    last = len(encoded_response(request).messages) - 1
+    assert skip_reason(request, f"reorder,after={last}") == "there was but one message behind it"
 
 
 def test_the_end_of_an_array_stays_where_it_is() -> None:
-    request = request_of("array")
-    last = len(answer_of(request).messages) - 1
-    why = "the end of the array has no other place"
-    assert skipped(request, f"duplicate,after={last}") == why
-    assert skipped(request, f"reorder,after={last - 1}") == why
+    request = streaming_request("array")
+    last = len(encoded_response(request).messages) - 1
+    reason = "the end of the array has no other place"
+    assert skip_reason(request, f"duplicate,after={last}") == reason
+    assert skip_reason(request, f"reorder,after={last - 1}") == reason
 
 
-@FEW
+@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 8), st.booleans())
 def test_one_message_is_no_json_and_all_others_are_as_they_were(
     framing: str, cuts: list[int], after: int, is_live: bool
 ) -> None:
-    before, told, effect = spoilt(framing, f"malformed-json,after={after}", cuts, is_live=is_live)
+    original, sent, effect = messages_under_rule(
+        framing, f"malformed-json,after={after}", cuts, is_live=is_live
+    )
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
     assert effect is FaultEffect.MALFORMED
-    assert told[:after] == before[:after]
-    assert message_contents.message_object(codec, told[after]) == {}
-    if framing == "array":  # an array that is broken has no elements any more
-        assert b"".join(told).endswith(b"".join(before[after + 1 :]))
+    assert sent[:after] == original[:after]
+    assert message_contents.message_json_fields(codec, sent[after]) == {}
+    if framing == "array":  # a broken array has no elements
+        assert b"".join(sent).endswith(b"".join(original[after + 1 :]))
     else:
-        assert told[after + 1 :] == before[after + 1 :]
+        assert sent[after + 1 :] == original[after + 1 :]
 
 
-@FEW
+@FEW_EXAMPLES
 @given(FRAMINGS, CUTS, st.integers(0, 8), st.booleans())
 def test_one_byte_is_no_utf_8_and_all_else_is_as_it_was(
     framing: str, cuts: list[int], after: int, is_live: bool
 ) -> None:
-    before, told, effect = spoilt(framing, f"bad-utf8,after={after}", cuts, is_live=is_live)
+    original, sent, effect = messages_under_rule(
+        framing, f"bad-utf8,after={after}", cuts, is_live=is_live
+    )
     assert effect is FaultEffect.MALFORMED
-    assert told[:after] == before[:after]
-    assert told[after + 1 :] == before[after + 1 :]
-    content = told[after]
+    assert sent[:after] == original[:after]
+    assert sent[after + 1 :] == original[after + 1 :]
+    content = sent[after]
     if framing == "eventstream":
-        frame, was = eventstream.parse_frame(content), eventstream.parse_frame(before[after])
+        frame, original_frame = (
+            eventstream.parse_frame(content),
+            eventstream.parse_frame(original[after]),
+        )
         assert frame is not None
-        assert was is not None
-        assert frame.payload.replace(b"\xff", b"") == was.payload
+        assert original_frame is not None
+        assert frame.payload.replace(b"\xff", b"") == original_frame.payload
         content = frame.payload
     else:
-        assert content.replace(b"\xff", b"") == before[after]
+        assert content.replace(b"\xff", b"") == original[after]
     assert content.count(b"\xff") == 1
 
 
 @pytest.mark.parametrize("dialect", sorted(chat_dialects()))
-def test_the_byte_stands_in_what_the_model_says_in_a_whole_body_too(dialect: str) -> None:
-    request = asked(dialect, stream=False)
-    gone, injection = struck(request, burst_of(answer_of(request)), "bad-utf8")
+def test_the_bad_byte_is_in_the_models_text_in_a_whole_body_too(dialect: str) -> None:
+    request = turn_request(dialect, stream=False)
+    actions, injection = apply_faults(
+        request, response_burst(encoded_response(request)), "bad-utf8"
+    )
     assert injection.records[0].skipped == ""
-    assert "over the lazy dög.".encode() + b'\xff"' in body(gone)
+    assert "over the lazy dög.".encode() + b'\xff"' in sent_body(actions)
 
 
 @pytest.mark.parametrize("rule", ["malformed-json", "bad-utf8"])
 def test_a_whole_body_declares_the_length_that_it_has(rule: str) -> None:
-    request = asked(stream=False)
-    answer = answer_of(request)
-    gone, _ = struck(request, burst_of(answer), rule)
-    begin = next(item for item in gone if isinstance(item, Begin))
-    assert begin.head.length == len(body(gone)) != len(answer.messages[0])
+    request = turn_request(stream=False)
+    response = encoded_response(request)
+    actions, _ = apply_faults(request, response_burst(response), rule)
+    begin = next(item for item in actions if isinstance(item, Begin))
+    assert begin.head.content_length == len(sent_body(actions)) != len(response.messages[0])
 
 
 def test_done_has_no_text() -> None:
-    request = asked()
-    last = len(answer_of(request).messages) - 1
-    assert skipped(request, f"bad-utf8,after={last}") == "the message has no text"
+    request = turn_request()
+    last = len(encoded_response(request).messages) - 1
+    assert skip_reason(request, f"bad-utf8,after={last}") == "the message has no text"
 
 
-def alive(rule: str, dialect: str = "openai-chat") -> tuple[Burst, DialectResponse]:
-    request = asked(dialect)
-    answer = answer_of(request)
-    gone, _ = struck(request, burst_of(answer), rule)
-    return gone, answer
+def stalled_response(rule: str, dialect: str = "openai-chat") -> tuple[Burst, DialectResponse]:
+    request = turn_request(dialect)
+    response = encoded_response(request)
+    actions, _ = apply_faults(request, response_burst(response), rule)
+    return actions, response
 
 
-@pytest.mark.parametrize(("dialect", "sign"), [("openai-chat", COMMENT), ("anthropic", PING)])
-def test_a_stall_shows_signs_of_life_until_the_longest_silence(dialect: str, sign: bytes) -> None:
-    gone, answer = alive("stall-keepalive,after=1,interval=4s", dialect)
-    assert gone[2:] == (
-        Wait(20.0), Send(answer.messages[0]),
-        Wait(4020.0), Send(sign), Wait(8020.0), Send(sign), Wait(20.0 + SILENCE), Abort("fin"),
-    )  # fmt: skip
+@pytest.mark.parametrize(("dialect", "keep_alive"), [("openai-chat", COMMENT), ("anthropic", PING)])
+def test_a_stall_sends_keep_alives_until_the_longest_silence(
+    dialect: str, keep_alive: bytes
+) -> None:
+    actions, response = stalled_response("stall-keepalive,after=1,interval=4s", dialect)
+    assert actions[2:] == (
+        Wait(20.0),
+        Send(response.messages[0]),
+        Wait(4020.0),
+        Send(keep_alive),
+        Wait(8020.0),
+        Send(keep_alive),
+        Wait(20.0 + SILENCE_MS),
+        Abort("fin"),
+    )
 
 
-def test_an_answer_goes_on_after_its_signs_of_life() -> None:
-    gone, answer = alive("stall-keepalive,after=1,interval=100ms,for=250ms")
-    assert gone[3:11] == (
-        Send(answer.messages[0]),
+def test_a_response_continues_after_its_keep_alives() -> None:
+    actions, response = stalled_response("stall-keepalive,after=1,interval=100ms,for=250ms")
+    assert actions[3:11] == (
+        Send(response.messages[0]),
         Wait(120.0), Send(COMMENT), Wait(220.0), Send(COMMENT), Wait(270.0),
-        Wait(280.0), Send(answer.messages[1]),
+        Wait(280.0), Send(response.messages[1]),
     )  # fmt: skip
-    dues = [item.due for item in gone if isinstance(item, Wait)]
+    dues = [item.due for item in actions if isinstance(item, Wait)]
     assert all(one <= two for one, two in itertools.pairwise(dues))
 
 
-def test_a_stall_at_its_time_shows_signs_of_life_between_messages() -> None:
-    request = asked()
-    burst = burst_of(answer_of(request))
-    for strike in (struck, live):
-        gone, injection = strike(request, burst, "stall-keepalive,ms=35,interval=50ms,for=100ms")
+def test_a_timed_stall_sends_keep_alives_between_messages() -> None:
+    request = turn_request()
+    burst = response_burst(encoded_response(request))
+    for rewrite in (apply_faults, apply_faults_live):
+        actions, injection = rewrite(
+            request, burst, "stall-keepalive,ms=35,interval=50ms,for=100ms"
+        )
         assert injection.records[0].effect is FaultEffect.SLOWED
-        assert [*gone[6:10]] == [Wait(85.0), Send(COMMENT), Wait(135.0), Send(COMMENT)]
+        assert [*actions[6:10]] == [Wait(85.0), Send(COMMENT), Wait(135.0), Send(COMMENT)]
 
 
 @pytest.mark.parametrize(
-    ("dialect", "why"),
+    ("dialect", "reason"),
     [
         ("gemini", "gemini has no keep-alive in such an answer"),
         ("ollama", "stall-keepalive has no meaning in a body of ndjson"),
         ("bedrock", "stall-keepalive has no meaning in a body of eventstream"),
     ],
 )
-def test_some_have_no_sign_of_life(dialect: str, why: str) -> None:
-    assert skipped(asked(dialect), "stall-keepalive") == why
+def test_some_dialects_have_no_keep_alive(dialect: str, reason: str) -> None:
+    assert skip_reason(turn_request(dialect), "stall-keepalive") == reason
 
 
 @pytest.mark.parametrize("name", ["stall-keepalive", "error-event"])
-def test_nothing_is_said_within_a_message(name: str) -> None:
-    request = asked()
-    answer = answer_of(request)
-    whole = b"".join(answer.messages)
-    burst = burst_of(answer, cut(whole, [len(answer.messages[0]) + 9]))
-    gone, injection = struck(request, burst, f"{name},ms=25")
+def test_nothing_is_inserted_within_a_message(name: str) -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    whole = b"".join(response.messages)
+    burst = response_burst(response, split_at(whole, [len(response.messages[0]) + 9]))
+    actions, injection = apply_faults(request, burst, f"{name},ms=25")
     assert injection.records[0].skipped == "a message was under way"
-    assert body(gone) == whole
+    assert sent_body(actions) == whole
 
 
 @pytest.mark.parametrize(
-    ("rule", "why"),
+    ("rule", "reason"),
     [
         ("stall-keepalive,interval=9ms", "interval must be 10ms or more"),
         ("stall-keepalive,interval=10ms,for=2h", "for must be at most 100000 times the interval"),
@@ -273,40 +314,42 @@ def test_nothing_is_said_within_a_message(name: str) -> None:
         ("error-event,stream=false", None),
     ],
 )  # fmt: skip
-def test_what_has_no_meaning_is_refused_when_it_is_given(rule: str, why: str | None) -> None:
+def test_a_meaningless_rule_is_refused(rule: str, reason: str | None) -> None:
     name = rule.partition(",")[0]
-    why = why or f"{name} {BETWEEN}"
+    reason = reason or f"{name} {STREAM_FALSE_ERROR}"
     with pytest.raises(UsageError) as error:
         parse_rule(rule)
-    assert str(error.value) == f"fault '{rule}': {why}"
+    assert str(error.value) == f"fault '{rule}': {reason}"
 
 
-def test_every_dialect_that_streams_events_has_thought_of_signs_of_life() -> None:
-    signs = {find_dialect(asked(name)).keep_alive_message("sse")
+def test_every_sse_dialect_has_a_keep_alive() -> None:
+    keep_alives = {find_dialect(turn_request(name)).keep_alive_message("sse")
     for name in ("openai-chat", "openai-completions",
              "openai-responses", "cohere", "gemini-interactions")}  # fmt: skip
-    assert signs == {COMMENT}
-    assert {item.keep_alive_message("ndjson") for item in ALL} == {b""}
+    assert keep_alives == {COMMENT}
+    assert {item.keep_alive_message("ndjson") for item in ALL_DIALECTS} == {b""}
 
 
-def test_a_type_is_found_in_what_a_frame_wraps() -> None:
+def test_an_event_type_is_found_within_a_frame() -> None:
     path = "/model/us.anthropic.claude-sonnet-5/invoke-with-response-stream"
-    request = asking(path, anthropic_version="bedrock-2023-05-31", messages=[])
-    answer = answer_of(request)
-    gone, injection = struck(request, burst_of(answer), "truncate,at=content_block_stop")
-    (injected,) = injection.records
-    assert injected.event is not None
-    assert body(gone) == b"".join(answer.messages[: injected.event])
-    closing = message_contents.message_object("eventstream", answer.messages[injected.event])
+    request = json_request(path, anthropic_version="bedrock-2023-05-31", messages=[])
+    response = encoded_response(request)
+    actions, injection = apply_faults(
+        request, response_burst(response), "truncate,at=content_block_stop"
+    )
+    (record,) = injection.records
+    assert record.event is not None
+    assert sent_body(actions) == b"".join(response.messages[: record.event])
+    closing = message_contents.message_json_fields("eventstream", response.messages[record.event])
     assert closing == {"type": "content_block_stop", "index": 0}
 
 
-def test_copies_beyond_all_measure_are_not_made() -> None:
-    request = asked()
-    long = b"data: " + b"x" * 100_000 + b"\n\n"
-    burst = (Begin(answer_of(request).head), Send(long), Send(b"data: [DONE]\n\n"))
-    gone, injection = struck(request, burst, "duplicate,after=0,count=1000")
-    assert gone == burst
+def test_too_many_copies_are_skipped() -> None:
+    request = turn_request()
+    long_message = b"data: " + b"x" * 100_000 + b"\n\n"
+    burst = (Begin(encoded_response(request).head), Send(long_message), Send(b"data: [DONE]\n\n"))
+    actions, injection = apply_faults(request, burst, "duplicate,after=0,count=1000")
+    assert actions == burst
     assert [record.skipped for record in injection.records] == [
         "so many copies would have more than 67108864 bytes"
     ]

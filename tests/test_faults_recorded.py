@@ -1,4 +1,4 @@
-"""Faults in what providers really sent: the shipped cassettes, and some of the corpus."""
+"""Faults in recorded responses: the shipped cassettes, and some rows of the corpus."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 import corpus
-from corpus_comparison import response
-from corpus_framing import as_sent
-from fault_injection import body, burst_of, call_of, struck
+from corpus_comparison import row_response
+from corpus_framing import with_framing
+from fault_injection import apply_faults, response_burst, routed_request, sent_body
 from llm_proxy.actions import Begin
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.reader import read_cassette
@@ -23,111 +23,122 @@ from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.json_api import succeeded
 from llm_proxy.exchange import Request
 from llm_proxy.framing import split_messages
-from llm_proxy.turns import Finish, Refusal, Turn
+from llm_proxy.turns import FinishReason, Refusal, Turn
 from shipped_scenarios import CASSETTES
 
-_EACH: Final = 2
-"""Rows of a wire."""
-_SAYS: Final = 6
-"""Messages that a stream has at the least."""
+_ROWS_PER_WIRE: Final = 2
+"""Rows checked per wire."""
+_MIN_MESSAGES: Final = 6
+"""The least number of messages of a checked stream."""
 
-FILES: Final = sorted(
+CASSETTE_FILES: Final = sorted(
     path for path in CASSETTES.rglob("*.jsonl") if path.parent.parent.name in chat_dialects()
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a provider sent, and to what."""
+class RecordedExchange:
+    """A recorded request and the provider's response."""
 
     request: Request
-    answer: DialectResponse
+    provider_response: DialectResponse
 
     @property
     def turn(self) -> Turn:
-        """What it said first."""
-        return call_of(self.request).dialect.decode(self.answer)[0]
+        """The first turn of the response."""
+        return routed_request(self.request).dialect.decode(self.provider_response)[0]
 
-    def under(self, rule: str) -> tuple[DialectResponse, Turn, str]:
-        """What goes out under a rule, what that says, and why it did not strike."""
-        gone, injection = struck(self.request, burst_of(self.answer), rule)
-        head = next(item.head for item in gone if isinstance(item, Begin))
-        codec = self.answer.codec
-        told = DialectResponse(head, codec, split_messages(codec, body(gone)))
-        turns = call_of(self.request).dialect.decode(told)
-        return told, (turns or (Turn(()),))[0], injection.records[0].skipped
+    def with_rule(self, rule: str) -> tuple[DialectResponse, Turn, str]:
+        """The response under a rule, its first turn, and why the rule was skipped (or "")."""
+        actions, injection = apply_faults(
+            self.request, response_burst(self.provider_response), rule
+        )
+        head = next(item.head for item in actions if isinstance(item, Begin))
+        codec = self.provider_response.codec
+        sent_response = DialectResponse(head, codec, split_messages(codec, sent_body(actions)))
+        turns = routed_request(self.request).dialect.decode(sent_response)
+        return sent_response, (turns or (Turn(()),))[0], injection.records[0].skipped
 
 
-def check(it: Recorded) -> None:
-    """Each fault says what it means, and what had gone out before it is as it was."""
-    dialect, was = call_of(it.request).dialect, it.turn
-    sent = it.answer.messages
-    half = 0 if it.answer.codec == "whole" else len(sent) // 2
+def check_faults(exchange: RecordedExchange) -> None:
+    """Each fault has its meaning, and what was sent before it is unchanged."""
+    dialect, original = routed_request(exchange.request).dialect, exchange.turn
+    messages = exchange.provider_response.messages
+    half_count = 0 if exchange.provider_response.codec == "whole" else len(messages) // 2
     for name in ("error-event", "finish-length"):
-        if name == "error-event" and it.answer.codec == "whole":
+        if name == "error-event" and exchange.provider_response.codec == "whole":
             continue
-        told, turn, skipped = it.under(f"{name},after={half}")
+        sent_response, turn, skipped = exchange.with_rule(f"{name},after={half_count}")
         assert skipped in ("", "the answer had told why it ends")
         if skipped:
             continue
-        assert tuple(told.messages[:half]) == tuple(sent[:half])
-        assert dialect.completeness(told).is_complete
-        assert was.text.startswith(turn.text)
-        assert turn.id == was.id
+        assert tuple(sent_response.messages[:half_count]) == tuple(messages[:half_count])
+        assert dialect.completeness(sent_response).is_complete
+        assert original.text.startswith(turn.text)
+        assert turn.id == original.id
         if name == "error-event":
             assert turn.failure is not None
         else:
-            assert (turn.finish, turn.failure) == (Finish.LENGTH, None)
-    told, turn, skipped = it.under("refusal,message=No.")
+            assert (turn.finish, turn.failure) == (FinishReason.LENGTH, None)
+    sent_response, turn, skipped = exchange.with_rule("refusal,message=No.")
     assert skipped == ""
-    assert dialect.completeness(told).is_complete
-    assert turn.text == "No." or turn.finish is Finish.CONTENT_FILTER or _refuses(turn)
-    assert (turn.id, turn.model) == (was.id, was.model)
+    assert dialect.completeness(sent_response).is_complete
+    assert turn.text == "No." or turn.finish is FinishReason.CONTENT_FILTER or _refuses(turn)
+    assert (turn.id, turn.model) == (original.id, original.model)
 
 
 def _refuses(turn: Turn) -> bool:
     return any(isinstance(part, Refusal) and part.text == "No." for part in turn.parts)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda it: f"{it.parent.parent.name} {it.stem}")
-def test_shipped_cassettes_say_what_faults_mean(file: Path) -> None:
+@pytest.mark.parametrize(
+    "file", CASSETTE_FILES, ids=lambda file: f"{file.parent.parent.name} {file.stem}"
+)
+def test_faults_in_shipped_cassettes_mean_what_they_should(file: Path) -> None:
     cassette: Cassette = read_cassette(str(file), file.read_bytes())
-    it = Recorded(stored_http_request(cassette), dialect_response(cassette))
-    if succeeded(it.answer.head):
-        check(it)
+    exchange = RecordedExchange(stored_http_request(cassette), dialect_response(cassette))
+    if succeeded(exchange.provider_response.head):
+        check_faults(exchange)
     else:
         for rule in ("refusal", "finish-length", "bad-tool-call"):
-            told, turn, skipped = it.under(rule)
-            assert (told.messages, turn) == (list(it.answer.messages), it.turn)
+            sent_response, turn, skipped = exchange.with_rule(rule)
+            assert (sent_response.messages, turn) == (
+                list(exchange.provider_response.messages),
+                exchange.turn,
+            )
             assert skipped == "the answer is an error already"
 
 
-def some() -> Iterator[Recorded]:
-    """A few rows of each wire: streams with words."""
-    seen: defaultdict[str, int] = defaultdict(int)
+def corpus_exchanges() -> Iterator[RecordedExchange]:
+    """A few rows of each wire: streams of chat dialects with text."""
+    row_counts: defaultdict[str, int] = defaultdict(int)
     for row in corpus.rows():
-        if row.fidelity != "exact" or not row.streaming or seen[row.wire] == _EACH:
+        if row.fidelity != "exact" or not row.streaming or row_counts[row.wire] == _ROWS_PER_WIRE:
             continue
-        sent = as_sent(row)
-        answer = response(sent)
-        it = Recorded(sent.request, answer)
-        if len(answer.messages) < _SAYS or answer.codec == "whole" or not _speaks(it):
+        sent_row = with_framing(row)
+        provider_response = row_response(sent_row)
+        exchange = RecordedExchange(sent_row.request, provider_response)
+        if (
+            len(provider_response.messages) < _MIN_MESSAGES
+            or provider_response.codec == "whole"
+            or not _has_chat_text(exchange)
+        ):
             continue
-        seen[row.wire] += 1
-        yield it
+        row_counts[row.wire] += 1
+        yield exchange
 
 
-def _speaks(it: Recorded) -> bool:
-    call = call_of(it.request)
-    turns = call.dialect.decode(it.answer)
-    says = bool(turns and turns[0].text and not turns[0].failure)
-    return says and call.dialect.name in chat_dialects()
+def _has_chat_text(exchange: RecordedExchange) -> bool:
+    call = routed_request(exchange.request)
+    turns = call.dialect.decode(exchange.provider_response)
+    has_text = bool(turns and turns[0].text and not turns[0].failure)
+    return has_text and call.dialect.name in chat_dialects()
 
 
 @pytest.mark.corpus
-def test_what_providers_really_sent_says_what_faults_mean() -> None:
+def test_faults_in_corpus_rows_mean_what_they_should() -> None:
     checked = 0
-    for it in some():
-        check(it)
+    for exchange in corpus_exchanges():
+        check_faults(exchange)
         checked += 1
-    assert checked > 6 * _EACH
+    assert checked > 6 * _ROWS_PER_WIRE

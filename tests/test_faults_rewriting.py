@@ -1,4 +1,4 @@
-"""Where faults land: exactly at their place, however the stream was cut on its way."""
+"""Faults apply exactly at their location, however the stream was split on its way."""
 
 from __future__ import annotations
 
@@ -9,103 +9,123 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fault_injection import DIALECTS, answer_of, asked, body, burst_of, cut, injection, live, struck
+from fault_injection import (
+    DIALECTS_BY_FRAMING,
+    apply_faults,
+    apply_faults_live,
+    encoded_response,
+    request_faults,
+    response_burst,
+    sent_body,
+    split_at,
+    turn_request,
+)
 from llm_proxy.actions import Abort, Begin, Send, Wait
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
 from llm_proxy.faults.rewriting import RewritingTooExpensive, rewrite_response
 
-FRAMINGS = st.sampled_from(list(DIALECTS))
+FRAMINGS = st.sampled_from(list(DIALECTS_BY_FRAMING))
 CUTS = st.lists(st.integers(0, 4000), max_size=30)
 
 
 @given(FRAMINGS, CUTS, st.integers(0, 6), st.booleans())
-def test_after_events_lies_behind_whole_messages_however_they_arrive(
+def test_after_is_a_location_between_whole_messages_however_they_arrive(
     framing: str, cuts: list[int], events: int, is_live: bool
 ) -> None:
-    request = asked(DIALECTS[framing])
-    answer = answer_of(request)
-    whole = b"".join(answer.messages)
-    events = min(events, len(answer.messages))
-    strike = live if is_live else struck
-    gone, injection = strike(request, burst_of(answer, cut(whole, cuts)), f"reset,after={events}")
-    assert body(gone) == b"".join(answer.messages[:events])
-    assert gone[-1] == Abort("rst")
-    (injected,) = injection.records
-    assert (injected.event, injected.byte) == (events, len(body(gone)))
-    assert injected.effect is FaultEffect.CUT
+    request = turn_request(DIALECTS_BY_FRAMING[framing])
+    response = encoded_response(request)
+    whole = b"".join(response.messages)
+    events = min(events, len(response.messages))
+    rewrite = apply_faults_live if is_live else apply_faults
+    actions, injection = rewrite(
+        request, response_burst(response, split_at(whole, cuts)), f"reset,after={events}"
+    )
+    assert sent_body(actions) == b"".join(response.messages[:events])
+    assert actions[-1] == Abort("rst")
+    (record,) = injection.records
+    assert (record.event, record.byte) == (events, len(sent_body(actions)))
+    assert record.effect is FaultEffect.CUT
 
 
 @given(FRAMINGS, CUTS, st.integers(0, 4000), st.booleans())
 def test_bytes_are_counted_to_the_byte(
     framing: str, cuts: list[int], size: int, is_live: bool
 ) -> None:
-    request = asked(DIALECTS[framing])
-    answer = answer_of(request)
-    whole = b"".join(answer.messages)
+    request = turn_request(DIALECTS_BY_FRAMING[framing])
+    response = encoded_response(request)
+    whole = b"".join(response.messages)
     size %= len(whole) + 1
-    strike = live if is_live else struck
-    gone, _ = strike(request, burst_of(answer, cut(whole, cuts)), f"close,bytes={size}")
-    assert body(gone) == whole[:size]
-    assert gone[-1] == Abort("fin")
+    rewrite = apply_faults_live if is_live else apply_faults
+    actions, _ = rewrite(
+        request, response_burst(response, split_at(whole, cuts)), f"close,bytes={size}"
+    )
+    assert sent_body(actions) == whole[:size]
+    assert actions[-1] == Abort("fin")
 
 
 @given(CUTS, st.sampled_from(["content_block_delta", "message_delta", "message_stop", "finish"]))
-def test_a_type_of_event_is_met_before_the_event(cuts: list[int], kind: str) -> None:
-    request = asked("anthropic")
-    answer = answer_of(request)
-    named = "message_delta" if kind == "finish" else kind
-    before = list(answer.messages)
-    index = next(n for n, it in enumerate(before) if f"event: {named}\n".encode() in it)
-    for strike in (live, struck):
-        gone, _ = strike(
-            request, burst_of(answer, cut(b"".join(before), cuts)), f"truncate,at={kind}"
+def test_an_event_type_location_is_before_the_event(cuts: list[int], at: str) -> None:
+    request = turn_request("anthropic")
+    response = encoded_response(request)
+    event_type = "message_delta" if at == "finish" else at
+    before = list(response.messages)
+    index = next(
+        number
+        for number, message in enumerate(before)
+        if f"event: {event_type}\n".encode() in message
+    )
+    for rewrite in (apply_faults_live, apply_faults):
+        actions, _ = rewrite(
+            request, response_burst(response, split_at(b"".join(before), cuts)), f"truncate,at={at}"
         )
-        assert body(gone) == b"".join(before[:index])
-        assert not isinstance(gone[-1], Abort)
+        assert sent_body(actions) == b"".join(before[:index])
+        assert not isinstance(actions[-1], Abort)
 
 
 @given(st.integers(0, 300), st.booleans())
-def test_a_moment_is_met_between_what_is_due_before_and_behind_it(ms: int, is_live: bool) -> None:
-    request = asked()
-    answer = answer_of(request)
-    burst = burst_of(answer)
-    strike = live if is_live else struck
-    gone, injection = strike(request, burst, f"reset,ms={ms}")
-    if ms >= 10 * (len(answer.messages) + 1):
+def test_a_time_location_is_between_the_actions_due_before_and_after_it(
+    ms: int, is_live: bool
+) -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    burst = response_burst(response)
+    rewrite = apply_faults_live if is_live else apply_faults
+    actions, injection = rewrite(request, burst, f"reset,ms={ms}")
+    if ms >= 10 * (len(response.messages) + 1):
         assert injection.records[0].skipped == f"the answer was over before {ms} ms"
-        assert tuple(gone) == burst
+        assert tuple(actions) == burst
         return
-    arrived = [it for n, it in enumerate(answer.messages, 2) if n * 10 <= ms]
-    assert body(gone) == b"".join(arrived)
-    assert gone[-1] == Abort("rst")
+    arrived = [message for number, message in enumerate(response.messages, 2) if number * 10 <= ms]
+    assert sent_body(actions) == b"".join(arrived)
+    assert actions[-1] == Abort("rst")
     assert injection.records[0].at_ms == ms
-    assert any(isinstance(item, Begin) for item in gone) == (ms >= 10)
+    assert any(isinstance(item, Begin) for item in actions) == (ms >= 10)
 
 
-def test_a_fraction_is_one_of_the_bytes() -> None:
-    request = asked()
-    answer = answer_of(request)
-    whole = b"".join(answer.messages)
-    gone, _ = struck(request, burst_of(answer), "reset,fraction=25%")
-    assert body(gone) == whole[: round(len(whole) / 4)]
+def test_a_fraction_is_of_the_body_bytes() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    whole = b"".join(response.messages)
+    actions, _ = apply_faults(request, response_burst(response), "reset,fraction=25%")
+    assert sent_body(actions) == whole[: round(len(whole) / 4)]
 
 
-def test_a_fraction_of_a_live_stream_is_known_to_nobody() -> None:
-    request = asked()
-    answer = answer_of(request)
-    gone, injection = live(request, burst_of(answer), "reset,fraction=25%")
-    assert tuple(gone) == burst_of(answer)
+def test_a_fraction_of_a_live_stream_is_skipped() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    actions, injection = apply_faults_live(request, response_burst(response), "reset,fraction=25%")
+    assert tuple(actions) == response_burst(response)
     assert injection.records[0].skipped == (
         "fraction= needs a body whose length is known beforehand"
     )
 
 
-def test_what_is_not_reached_is_said_and_changes_nothing() -> None:
-    request = asked()
-    answer = answer_of(request)
-    gone, injection = struck(request, burst_of(answer), "stall,after=99")
-    assert gone == burst_of(answer)
-    count = len(answer.messages)
+def test_a_location_that_is_not_reached_is_skipped_with_a_reason() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    actions, injection = apply_faults(request, response_burst(response), "stall,after=99")
+    assert actions == response_burst(response)
+    count = len(response.messages)
     assert injection.records == (
         FaultRecord(
             "stall,after=99", "stall", FaultEffect.STALLED,
@@ -114,87 +134,98 @@ def test_what_is_not_reached_is_said_and_changes_nothing() -> None:
     )  # fmt: skip
 
 
-def test_what_lies_behind_a_pause_is_late_by_it_and_nothing_else() -> None:
-    request = asked()
-    answer = answer_of(request)
-    gone, _ = struck(request, burst_of(answer), "stall,after=2,for=1s")
-    dues = [item.due for item in gone if isinstance(item, Wait)]
+def test_only_what_follows_a_pause_is_delayed() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    actions, _ = apply_faults(request, response_burst(response), "stall,after=2,for=1s")
+    dues = [item.due for item in actions if isinstance(item, Wait)]
     assert dues[:5] == [10, 20, 30, 1030, 1040]
-    assert body(gone) == b"".join(answer.messages)
+    assert sent_body(actions) == b"".join(response.messages)
 
 
-def test_rules_see_what_those_before_them_left() -> None:
-    request = asked()
-    answer = answer_of(request)
-    gone, _ = struck(request, burst_of(answer), "drop,after=1,count=2", "reset,after=2")
-    assert body(gone) == answer.messages[0] + answer.messages[3]
+def test_rules_see_the_output_of_earlier_rules() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    actions, _ = apply_faults(
+        request, response_burst(response), "drop,after=1,count=2", "reset,after=2"
+    )
+    assert sent_body(actions) == response.messages[0] + response.messages[3]
 
 
-def test_a_whole_body_that_ends_early_declares_what_it_has() -> None:
-    request = asked(stream=False)
-    answer = answer_of(request)
-    gone, _ = struck(request, burst_of(answer), "truncate")
-    head = next(item.head for item in gone if isinstance(item, Begin))
-    size = len(answer.messages[0]) // 2
-    assert (head.framing, head.length, body(gone)) == ("length", size, answer.messages[0][:size])
+def test_a_truncated_whole_body_declares_its_new_length() -> None:
+    request = turn_request(stream=False)
+    response = encoded_response(request)
+    actions, _ = apply_faults(request, response_burst(response), "truncate")
+    head = next(item.head for item in actions if isinstance(item, Begin))
+    size = len(response.messages[0]) // 2
+    assert (head.framing, head.content_length, sent_body(actions)) == (
+        "length",
+        size,
+        response.messages[0][:size],
+    )
 
 
-def test_a_whole_body_that_is_cut_declares_what_it_had() -> None:
-    request = asked(stream=False)
-    answer = answer_of(request)
-    gone, _ = struck(request, burst_of(answer), "close,bytes=5")
-    head = next(item.head for item in gone if isinstance(item, Begin))
-    assert (head.length, body(gone)) == (len(answer.messages[0]), answer.messages[0][:5])
+def test_a_cut_whole_body_declares_its_original_length() -> None:
+    request = turn_request(stream=False)
+    response = encoded_response(request)
+    actions, _ = apply_faults(request, response_burst(response), "close,bytes=5")
+    head = next(item.head for item in actions if isinstance(item, Begin))
+    assert (head.content_length, sent_body(actions)) == (
+        len(response.messages[0]),
+        response.messages[0][:5],
+    )
 
 
 @given(FRAMINGS, CUTS, st.integers(1, 9))
 def test_slices_are_of_one_size_and_the_bytes_the_same(
     framing: str, cuts: list[int], size: int
 ) -> None:
-    request = asked(DIALECTS[framing])
-    answer = answer_of(request)
-    whole = b"".join(answer.messages)
-    gone, _ = struck(request, burst_of(answer, cut(whole, cuts)), f"slice,size={size}")
-    assert body(gone) == whole
-    assert max(len(item.data) for item in gone if isinstance(item, Send)) <= size
+    request = turn_request(DIALECTS_BY_FRAMING[framing])
+    response = encoded_response(request)
+    whole = b"".join(response.messages)
+    actions, _ = apply_faults(
+        request, response_burst(response, split_at(whole, cuts)), f"slice,size={size}"
+    )
+    assert sent_body(actions) == whole
+    assert max(len(item.data) for item in actions if isinstance(item, Send)) <= size
 
 
 @pytest.mark.parametrize("rule", ["status,code=503", "reset", "close"])
-def test_what_has_no_place_answers_alone(rule: str) -> None:
-    request = asked()
-    gone, injection = struck(request, burst_of(answer_of(request)), rule)
+def test_a_rule_without_location_replaces_the_response(rule: str) -> None:
+    request = turn_request()
+    actions, injection = apply_faults(request, response_burst(encoded_response(request)), rule)
     assert injection.records[0].skipped == ""
     assert injection.records[0].event is None
-    assert len(gone) in (1, 2)
+    assert len(actions) in (1, 2)
 
 
-def test_rules_that_make_too_much_work_together_strike_nothing() -> None:
-    request = asked()
-    chain, _ = injection(request, *["slice,size=1,delay=0ms"] * 99).rewriter_chain()
+def test_rules_that_are_too_expensive_together_raise() -> None:
+    request = turn_request()
+    chain, _ = request_faults(request, *["slice,size=1,delay=0ms"] * 99).build_rewriter_chain()
     with pytest.raises(
         RewritingTooExpensive, match="the rules of this answer make too much work together"
     ):
-        rewrite_response(burst_of(answer_of(request)), chain)
+        rewrite_response(response_burst(encoded_response(request)), chain)
 
 
-def test_rules_behind_each_other_make_no_more_work_than_they_must() -> None:
-    request = asked()
-    answer = answer_of(request)
-    size = sum(map(len, answer.messages))
-    gone, _ = struck(request, burst_of(answer), *["slice,size=1"] * 5)
-    assert len(gone) <= 2 * size + 3
+def test_repeated_rules_make_no_extra_actions() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    size = sum(map(len, response.messages))
+    actions, _ = apply_faults(request, response_burst(response), *["slice,size=1"] * 5)
+    assert len(actions) <= 2 * size + 3
 
 
-def test_an_end_that_is_made_names_the_time_that_the_answer_had_named() -> None:
-    request = asked()
-    whole = answer_of(request)
-    answer = replace(
-        whole,
+def test_a_synthesised_end_keeps_the_created_time_of_the_response() -> None:
+    request = turn_request()
+    original = encoded_response(request)
+    response = replace(
+        original,
         messages=tuple(
             re.sub(rb'"created":\d+', b'"created":1795252595', message)
-            for message in whole.messages
+            for message in original.messages
         ),
     )
-    gone, _ = struck(request, burst_of(answer), "finish-length,after=4")
-    assert b'"finish_reason":"length"' in body(gone)
-    assert set(re.findall(rb'"created":(\d+)', body(gone))) == {b"1795252595"}
+    actions, _ = apply_faults(request, response_burst(response), "finish-length,after=4")
+    assert b'"finish_reason":"length"' in sent_body(actions)
+    assert set(re.findall(rb'"created":(\d+)', sent_body(actions))) == {b"1795252595"}

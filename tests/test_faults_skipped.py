@@ -1,4 +1,4 @@
-"""Answers in which a fault has no meaning: it is left out, with the reason, and nothing breaks."""
+"""Responses in which a fault has no meaning: it is skipped with a reason, and nothing breaks."""
 
 from __future__ import annotations
 
@@ -6,33 +6,44 @@ import gzip
 
 import pytest
 
-from fault_injection import answer_of, asked, body, burst_of, live, struck
+from fault_injection import (
+    apply_faults,
+    apply_faults_live,
+    encoded_response,
+    response_burst,
+    sent_body,
+    turn_request,
+)
 from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.kinds import FAULT_KINDS
 
-TYPES = {"sse": "text/event-stream", "ndjson": "application/x-ndjson", "whole": "application/json"}
-TAKING = ["bad-utf8", "malformed-json", "half-event", "duplicate", "drop", "reorder"]
-"""Faults that do something with a message."""
+CONTENT_TYPES = {
+    "sse": "text/event-stream",
+    "ndjson": "application/x-ndjson",
+    "whole": "application/json",
+}
+MESSAGE_FAULTS = ["bad-utf8", "malformed-json", "half-event", "duplicate", "drop", "reorder"]
+"""Faults that alter a message."""
 
 
-@pytest.mark.parametrize("framing", TYPES)
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("framing", CONTENT_TYPES)
+@pytest.mark.parametrize("name", FAULT_KINDS)
 def test_an_empty_body_breaks_no_fault(name: str, framing: str) -> None:
-    head = ResponseHead(200, "OK", (("Content-Type", TYPES[framing]),), "length", 0)
-    for strike in (struck, live):
-        _, injection = strike(asked(), (Wait(1.0), Begin(head)), KINDS[name].example)
-        assert len(injection.final_records()) == (name != "quota")
+    head = ResponseHead(200, "OK", (("Content-Type", CONTENT_TYPES[framing]),), "length", 0)
+    for rewrite in (apply_faults, apply_faults_live):
+        _, injection = rewrite(turn_request(), (Wait(1.0), Begin(head)), FAULT_KINDS[name].example)
+        assert len(injection.finalize_records()) == (name != "quota")
 
 
-@pytest.mark.parametrize("name", TAKING)
-def test_a_body_without_a_message_has_none_to_spoil(name: str) -> None:
+@pytest.mark.parametrize("name", MESSAGE_FAULTS)
+def test_a_body_without_messages_is_left_unchanged(name: str) -> None:
     head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
     burst = (Wait(1.0), Begin(head))
-    for strike in (struck, live):
-        gone, injection = strike(asked(), burst, f"{name},after=0")
-        assert tuple(gone) == burst
-        assert [final_record.skipped for final_record in injection.final_records()] == [
+    for rewrite in (apply_faults, apply_faults_live):
+        actions, injection = rewrite(turn_request(), burst, f"{name},after=0")
+        assert tuple(actions) == burst
+        assert [final_record.skipped for final_record in injection.finalize_records()] == [
             "the body is empty"
         ]
 
@@ -47,25 +58,27 @@ def test_a_body_without_a_message_has_none_to_spoil(name: str) -> None:
         "stall-keepalive,ms=100",
     ],
 )
-def test_an_answer_that_has_not_begun_has_no_body_to_spoil(rule: str) -> None:
-    request = asked()
-    burst = (Wait(500.0), *burst_of(answer_of(request))[1:])
-    for strike in (struck, live):
-        gone, injection = strike(request, burst, rule)
-        assert tuple(gone) == burst
-        assert [final_record.skipped for final_record in injection.final_records()] == [
+def test_a_response_that_has_not_begun_is_left_unchanged(rule: str) -> None:
+    request = turn_request()
+    burst = (Wait(500.0), *response_burst(encoded_response(request))[1:])
+    for rewrite in (apply_faults, apply_faults_live):
+        actions, injection = rewrite(request, burst, rule)
+        assert tuple(actions) == burst
+        assert [final_record.skipped for final_record in injection.finalize_records()] == [
             "the answer had not begun"
         ]
 
 
-PACKED = tuple(gzip.compress(b"data: {}\n\n" * 9, mtime=0)[at : at + 10] for at in range(0, 40, 10))
-"""A stream whose messages are hidden by a content coding."""
+GZIP_PIECES = tuple(
+    gzip.compress(b"data: {}\n\n" * 9, mtime=0)[at : at + 10] for at in range(0, 40, 10)
+)
+"""Pieces of a gzip body: its messages are hidden by the content coding."""
 
 
 @pytest.mark.parametrize(
-    ("rule", "why"),
+    ("rule", "reason"),
     [
-        *((f"{name},after=0", "the body is packed with gzip") for name in TAKING),
+        *((f"{name},after=0", "the body is packed with gzip") for name in MESSAGE_FAULTS),
         *((name, "the body is packed with gzip") for name in ("bom", "refusal", "finish-length")),
         ("error-event,ms=1s", "the body is packed with gzip"),
         ("stall-keepalive,after=1", "the body is packed with gzip"),
@@ -75,34 +88,36 @@ PACKED = tuple(gzip.compress(b"data: {}\n\n" * 9, mtime=0)[at : at + 10] for at 
         ("slice,size=3", ""),
     ],
 )
-def test_in_a_packed_body_there_are_bytes_alone(rule: str, why: str) -> None:
+def test_in_a_compressed_body_only_byte_faults_apply(rule: str, reason: str) -> None:
     headers = (("Content-Type", "text/event-stream"), ("Content-Encoding", "gzip"))
     head = ResponseHead(200, "OK", headers, "chunked")
-    burst: Burst = (Wait(1.0), Begin(head), *map(Send, PACKED))
-    for strike in (struck, live):
-        gone, injection = strike(asked(), burst, rule)
-        assert [final_record.skipped for final_record in injection.final_records()] == [why]
-        assert (tuple(gone) == burst) == bool(why)
+    burst: Burst = (Wait(1.0), Begin(head), *map(Send, GZIP_PIECES))
+    for rewrite in (apply_faults, apply_faults_live):
+        actions, injection = rewrite(turn_request(), burst, rule)
+        assert [final_record.skipped for final_record in injection.finalize_records()] == [reason]
+        assert (tuple(actions) == burst) == bool(reason)
 
 
 @pytest.mark.parametrize("rule", ["truncate,after={}", "truncate,fraction=1"])
-def test_behind_its_last_message_a_body_is_not_truncated(rule: str) -> None:
-    request = asked()
-    answer = answer_of(request)
-    gone, injection = struck(request, burst_of(answer), rule.format(len(answer.messages)))
-    assert gone == burst_of(answer)
+def test_a_body_is_not_truncated_after_its_last_message(rule: str) -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    actions, injection = apply_faults(
+        request, response_burst(response), rule.format(len(response.messages))
+    )
+    assert actions == response_burst(response)
     assert [record.skipped for record in injection.records] == ["there was nothing behind it"]
 
 
-def test_what_is_behind_a_place_is_what_the_rules_before_left() -> None:
-    request = asked()
-    answer = answer_of(request)
-    count = len(answer.messages)
+def test_a_later_rule_sees_the_output_of_earlier_rules() -> None:
+    request = turn_request()
+    response = encoded_response(request)
+    count = len(response.messages)
     rules = ["duplicate,after=0", f"truncate,after={count}"]
-    gone, injection = struck(request, burst_of(answer), *rules)
-    assert body(gone) == b"".join((answer.messages[0], *answer.messages[: count - 1]))
+    actions, injection = apply_faults(request, response_burst(response), *rules)
+    assert sent_body(actions) == b"".join((response.messages[0], *response.messages[: count - 1]))
     assert [record.skipped for record in injection.records] == ["", ""]
     rules = ["duplicate,after=0", "truncate,fraction=50%"]
-    gone, _ = struck(request, burst_of(answer), *rules)
-    doubled = answer.messages[0] + b"".join(answer.messages)
-    assert body(gone) == doubled[: round(len(doubled) / 2)]
+    actions, _ = apply_faults(request, response_burst(response), *rules)
+    doubled = response.messages[0] + b"".join(response.messages)
+    assert sent_body(actions) == doubled[: round(len(doubled) / 2)]

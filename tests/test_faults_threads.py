@@ -1,4 +1,4 @@
-"""What takes a while is done in another thread: no stream waits for the faults of another."""
+"""Slow work runs in another thread: no stream waits for the faults of another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fault_injection import answer_of, asked, burst_of, call_of
+from fault_injection import encoded_response, response_burst, routed_request, turn_request
 from llm_proxy.actions import Burst, Send
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
@@ -19,49 +19,51 @@ from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentRespons
 from llm_proxy.shell.server.journal import JournalEntry
 
 
-@pytest.mark.parametrize(("copies", "is_aside"), [(1, False), (1000, True)])
-async def test_a_large_answer_is_rewritten_aside(
-    copies: int, *, is_aside: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("copies", "in_other_thread"), [(1, False), (1000, True)])
+async def test_a_large_response_is_rewritten_in_another_thread(
+    copies: int, *, in_other_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
 
-    def spy(burst: Burst, chain: RewriterChain) -> Burst:
+    def record_thread(burst: Burst, chain: RewriterChain) -> Burst:
         threads.append(threading.current_thread())
         return rewrite_response(burst, chain)
 
-    monkeypatch.setattr(fault_middleware, "rewrite_response", spy)
-    request = asked()
-    call, answer = call_of(request), answer_of(request)
-    first, *_, last = answer.messages
-    burst = burst_of(answer, [first] * copies + [last])
+    monkeypatch.setattr(fault_middleware, "rewrite_response", record_thread)
+    request = turn_request()
+    call, response = routed_request(request), encoded_response(request)
+    first, *_, last = response.messages
+    burst = response_burst(response, [first] * copies + [last])
     faults = FaultMiddleware(FaultEngine([parse_rule("drop,at=done")]))
     injection = await faults.faults_for(call)
     assert injection is not None
-    gone = await faults.inject(burst, injection, SentResponse(call))
-    assert isinstance(gone, tuple)
-    assert sum(isinstance(item, Send) for item in gone) == copies
-    assert [thread is not threading.main_thread() for thread in threads] == [is_aside]
+    actions = await faults.inject(burst, injection, SentResponse(call))
+    assert isinstance(actions, tuple)
+    assert sum(isinstance(item, Send) for item in actions) == copies
+    assert [thread is not threading.main_thread() for thread in threads] == [in_other_thread]
 
 
-@pytest.mark.parametrize(("words", "is_aside"), [(1, False), (20_000, True)])
-async def test_a_large_history_is_read_aside(
-    words: int, *, is_aside: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("padding_bytes", "in_other_thread"), [(1, False), (20_000, True)])
+async def test_a_large_request_is_decoded_in_another_thread(
+    padding_bytes: int, *, in_other_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = asked()
-    call = call_of(request)
-    heard = SentResponse(call)
-    heard.add(burst_of(answer_of(request)))
+    request = turn_request()
+    call = routed_request(request)
+    sent_response = SentResponse(call)
+    sent_response.add(response_burst(encoded_response(request)))
     faults = FaultMiddleware(FaultEngine())
-    struck = (FaultRecord("truncate", "truncate", FaultEffect.TRUNCATED),)
-    faults.watch_response(JournalEntry(1, "default", "POST", "/", faults=struck), call, heard)
+    records = (FaultRecord("truncate", "truncate", FaultEffect.TRUNCATED),)
+    faults.update_spoiled_responses(
+        JournalEntry(1, "default", "POST", "/", faults=records), call, sent_response
+    )
     threads: list[threading.Thread] = []
-    read = type(call.dialect).decode_request
+    decode_request = type(call.dialect).decode_request
 
-    def spy(dialect: Any, asked: Any) -> Any:
+    def record_thread(dialect: Any, decompressed: Any) -> Any:
         threads.append(threading.current_thread())
-        return read(dialect, asked)
+        return decode_request(dialect, decompressed)
 
-    monkeypatch.setattr(type(call.dialect), "decode_request", spy)
-    longer = replace(request, body=request.body + b" " * words)
-    assert await faults.continued_request(call_of(longer)) is None
-    assert [thread is not threading.main_thread() for thread in threads] == [is_aside]
+    monkeypatch.setattr(type(call.dialect), "decode_request", record_thread)
+    longer_request = replace(request, body=request.body + b" " * padding_bytes)
+    assert await faults.continued_request_number(routed_request(longer_request)) is None
+    assert [thread is not threading.main_thread() for thread in threads] == [in_other_thread]

@@ -1,4 +1,4 @@
-"""Faults of what is said: errors amid an answer, early ends, refusals, bad calls of tools."""
+"""Faults that alter the turn: error events, early ends, refusals, bad tool calls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialect_manners import DELIVERY, MANNERS, Manner, asking
-from fault_injection import TURN, asked, body, burst_of, call_of, cut, live, struck
-from fault_injection import answer_of as answered
+from dialect_manners import ENCODE_CONTEXT, MANNERS, Manner, json_request
+from fault_injection import (
+    TURN,
+    apply_faults,
+    apply_faults_live,
+    response_burst,
+    routed_request,
+    sent_body,
+    split_at,
+    turn_request,
+)
+from fault_injection import encoded_response as response_to
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import chat_dialects
 from llm_proxy.dialects.base import DialectResponse
@@ -23,78 +32,81 @@ from llm_proxy.faults import message_contents
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.framing import split_messages
-from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, FinishReason, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 
-FAILED: Final = "The server had an error while processing your request."
-SORRY: Final = "I'm sorry, but I can't help with that."
-CITY: Final = {
+ERROR_MESSAGE: Final = "The server had an error while processing your request."
+REFUSAL_TEXT: Final = "I'm sorry, but I can't help with that."
+CITY_SCHEMA: Final = {
     "type": "object",
     "properties": {"unit": {"type": "string"}, "city": {"type": "string"}},
     "required": ["city"],
 }
-CALLS: Final = Turn(
+CALL_TURN: Final = Turn(
     (
         Reasoning("I should look."),
         Text("Let me look."),
         ToolCall("call_1", "weather", '{"unit":"C","city":"Rome"}'),
     ),
-    finish=Finish.TOOL_CALLS,
+    finish=FinishReason.TOOL_CALLS,
     usage=Usage(input=5, output=12),
 )
-SAYS: Final = replace(TURN, model="")
-FEW: Final = settings(max_examples=20)
+TEXT_TURN: Final = replace(TURN, model="")
+FEW_EXAMPLES: Final = settings(max_examples=20)
 
 
-def spoken(manner: Manner, turn: Turn) -> DialectResponse | None:
-    """What is answered in this manner; None where it has no words for the turn."""
+def encode_or_none(manner: Manner, turn: Turn) -> DialectResponse | None:
+    """The encoded turn; None if this response format cannot represent it."""
     try:
-        return manner.dialect.encode(manner.request, (turn,), manner.delivery)
+        return manner.dialect.encode(manner.request, (turn,), manner.context)
     except NotRepresentable:
         return None
 
 
-def read(
-    request: Request, answer: DialectResponse, gone: Sequence[Action]
+def decode_sent(
+    request: Request, response: DialectResponse, actions: Sequence[Action]
 ) -> tuple[DialectResponse, Turn]:
-    """What went out, and what it says."""
-    head = next(item.head for item in gone if isinstance(item, Begin))
-    told = DialectResponse(head, answer.codec, split_messages(answer.codec, body(gone)))
-    turns = call_of(request).dialect.decode(told)
+    """The response that was sent, and its first turn."""
+    head = next(item.head for item in actions if isinstance(item, Begin))
+    sent_response = DialectResponse(
+        head, response.codec, split_messages(response.codec, sent_body(actions))
+    )
+    turns = routed_request(request).dialect.decode(sent_response)
     assert turns
-    return told, turns[0]
+    return sent_response, turns[0]
 
 
-STREAMS: Final = [
-    pytest.param(manner, answer, id=manner.name)
+STREAM_CASES: Final = [
+    pytest.param(manner, response, id=manner.name)
     for manner in MANNERS
     if manner.dialect.streams(manner.request)
-    if (answer := spoken(manner, CALLS) or spoken(manner, SAYS)) is not None
+    if (response := encode_or_none(manner, CALL_TURN) or encode_or_none(manner, TEXT_TURN))
+    is not None
 ]
-"""Streams of all that a manner can say."""
-WHOLE: Final = [
-    pytest.param(manner, answer, id=manner.name)
+"""Each streaming response format with a turn that it can represent."""
+WHOLE_CASES: Final = [
+    pytest.param(manner, response, id=manner.name)
     for manner in MANNERS
     if not manner.dialect.streams(manner.request) and "compacted" not in manner.name
-    if (answer := spoken(manner, SAYS)) is not None
+    if (response := encode_or_none(manner, TEXT_TURN)) is not None
 ]
 
 
-def so_far(manner: Manner, answer: DialectResponse, after: int) -> Turn | None:
-    """What a stream has said by then; None where it cannot be ended any more, or not yet."""
-    turns = manner.dialect.decode(replace(answer, messages=answer.messages[:after]))
+def partial_turn(manner: Manner, response: DialectResponse, after: int) -> Turn | None:
+    """The turn so far; None if it has ended already or has not begun."""
+    turns = manner.dialect.decode(replace(response, messages=response.messages[:after]))
     if any(turn.finish or turn.failure for turn in turns):
         return None
     return turns[0] if turns else None
 
 
-def places(answer: DialectResponse) -> list[int]:
-    """Some places of a stream: where it opens, amid its words, and where it closes."""
-    size = len(answer.messages)
+def cut_points(response: DialectResponse) -> list[int]:
+    """Some message counts: at the start of the stream, amid its text, and near its end."""
+    size = len(response.messages)
     return sorted({item for item in (1, size // 3, size // 2, size - 4) if 0 < item < size})
 
 
-def texts(turn: Turn) -> list[str]:
-    """What was said, however it is told."""
+def part_texts(turn: Turn) -> list[str]:
+    """The texts of all parts with text."""
     return [
         part.text
         for part in turn.parts
@@ -102,75 +114,80 @@ def texts(turn: Turn) -> list[str]:
     ]
 
 
-def check_ending(manner: Manner, answer: DialectResponse, rule: str, after: int) -> Turn | None:
-    """What a stream says that ends so there; None where it cannot."""
-    before = so_far(manner, answer, after)
-    gone, injected = struck(manner.request, burst_of(answer), f"{rule},after={after}")
-    if before is None or injected.records[0].skipped:
+def ending_turn(manner: Manner, response: DialectResponse, rule: str, after: int) -> Turn | None:
+    """The turn of a stream that the rule ends after so many messages; None if it cannot."""
+    partial = partial_turn(manner, response, after)
+    actions, injection = apply_faults(
+        manner.request, response_burst(response), f"{rule},after={after}"
+    )
+    if partial is None or injection.records[0].skipped:
         return None
-    told, turn = read(manner.request, answer, gone)
-    assert tuple(told.messages[:after]) == tuple(answer.messages[:after])
-    assert texts(turn) == texts(before)
-    assert (turn.id, turn.model) in ((before.id, before.model), (turn.id, ""))
-    assert manner.dialect.completeness(told).is_complete
-    check_closed_once(manner, told)
+    sent_response, turn = decode_sent(manner.request, response, actions)
+    assert tuple(sent_response.messages[:after]) == tuple(response.messages[:after])
+    assert part_texts(turn) == part_texts(partial)
+    assert (turn.id, turn.model) in ((partial.id, partial.model), (turn.id, ""))
+    assert manner.dialect.completeness(sent_response).is_complete
+    check_closed_once(manner, sent_response)
     return turn
 
 
-def check_closed_once(manner: Manner, told: DialectResponse) -> None:
-    """Numbers go on by one, and nothing but words is told twice of one part."""
-    documents = [message_contents.message_object(told.codec, item) for item in told.messages]
+def check_closed_once(manner: Manner, sent_response: DialectResponse) -> None:
+    """Sequence numbers increase by one, and only text events repeat for one part."""
+    documents = [
+        message_contents.message_json_fields(sent_response.codec, item)
+        for item in sent_response.messages
+    ]
     numbers = [item["sequence_number"] for item in documents if "sequence_number" in item]
     assert numbers == list(range(len(numbers)))
     parts = [
         (
-            message_contents.message_types(told.codec, message),
+            message_contents.message_types(sent_response.codec, message),
             *(item for item in document.items() if "ndex" in item[0]),
         )
-        for message, document in zip(told.messages, documents, strict=True)
-        if not manner.dialect.output_chars(told.codec, message)
+        for message, document in zip(sent_response.messages, documents, strict=True)
+        if not manner.dialect.output_chars(sent_response.codec, message)
     ]
     closed = [part for part in parts if len(part) > 1]
     assert len(set(map(str, closed))) == len(closed)
 
 
-@pytest.mark.parametrize(("manner", "answer"), STREAMS)
-def test_a_stream_fails_anywhere_in_its_providers_own_words(
-    manner: Manner, answer: DialectResponse
+@pytest.mark.parametrize(("manner", "response"), STREAM_CASES)
+def test_a_stream_can_fail_anywhere_with_its_providers_own_error(
+    manner: Manner, response: DialectResponse
 ) -> None:
-    for after in places(answer):
-        turn = check_ending(manner, answer, "error-event", after)
+    for after in cut_points(response):
+        turn = ending_turn(manner, response, "error-event", after)
         if turn is not None:
             assert turn.failure is not None
-            assert turn.failure.message == FAILED
-            assert turn.finish in (None, Finish.ERROR)
+            assert turn.failure.message == ERROR_MESSAGE
+            assert turn.finish in (None, FinishReason.ERROR)
 
 
-@pytest.mark.parametrize(("manner", "answer"), STREAMS)
-def test_a_stream_ends_anywhere_at_its_longest_length(
-    manner: Manner, answer: DialectResponse
+@pytest.mark.parametrize(("manner", "response"), STREAM_CASES)
+def test_a_stream_can_end_anywhere_with_finish_length(
+    manner: Manner, response: DialectResponse
 ) -> None:
-    ended = 0
-    for after in places(answer):
-        turn = check_ending(manner, answer, "finish-length", after)
+    ended_count = 0
+    for after in cut_points(response):
+        turn = ending_turn(manner, response, "finish-length", after)
         if turn is not None:
-            ended += 1
-            assert (turn.finish, turn.failure) == (Finish.LENGTH, None)
-    assert ended or len(answer.messages) == 1
+            ended_count += 1
+            assert (turn.finish, turn.failure) == (FinishReason.LENGTH, None)
+    assert ended_count or len(response.messages) == 1
 
 
-@pytest.mark.parametrize(("manner", "answer"), WHOLE)
-def test_a_whole_body_that_ends_early_says_half_of_its_text(
-    manner: Manner, answer: DialectResponse
+@pytest.mark.parametrize(("manner", "response"), WHOLE_CASES)
+def test_a_whole_body_with_finish_length_has_half_of_its_text(
+    manner: Manner, response: DialectResponse
 ) -> None:
-    gone, injected = struck(manner.request, burst_of(answer), "finish-length")
-    told, turn = read(manner.request, answer, gone)
-    assert injected.records[0].skipped == ""
-    assert (turn.text, turn.finish) == ("The quick brown fox ju", Finish.LENGTH)
-    assert told.head.length == len(body(gone))
+    actions, injection = apply_faults(manner.request, response_burst(response), "finish-length")
+    sent_response, turn = decode_sent(manner.request, response, actions)
+    assert injection.records[0].skipped == ""
+    assert (turn.text, turn.finish) == ("The quick brown fox ju", FinishReason.LENGTH)
+    assert sent_response.head.content_length == len(sent_body(actions))
 
 
-FILTERED: Final = {
+FILTER_FINISH_BY_DIALECT: Final = {
     "openai-chat": "content_filter",
     "openai-completions": "content_filter",
     "openai-responses": "content_filter",
@@ -179,30 +196,30 @@ FILTERED: Final = {
     "bedrock": "content_filtered",
     "cohere": "ERROR",
 }
-"""The provider's own word; the others have none."""
+"""The provider's own finish reason; the other dialects have none."""
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("dialect", sorted(chat_dialects()))
-def test_a_filter_has_its_providers_own_word(dialect: str, stream: bool) -> None:
-    request = asked(dialect, stream=stream)
-    answer = answered(request)
+def test_a_content_filter_has_its_providers_own_finish_reason(dialect: str, stream: bool) -> None:
+    request = turn_request(dialect, stream=stream)
+    response = response_to(request)
     rule = "content-filter,after=6" if stream else "content-filter"
-    gone, injected = struck(request, burst_of(answer), rule)
-    if dialect not in FILTERED:
-        assert gone == burst_of(answer)
-        why = f"{dialect} has no word for an answer that ends so"
-        assert injected.records[0].skipped == why
+    actions, injection = apply_faults(request, response_burst(response), rule)
+    if dialect not in FILTER_FINISH_BY_DIALECT:
+        assert actions == response_burst(response)
+        reason = f"{dialect} has no word for an answer that ends so"
+        assert injection.records[0].skipped == reason
         return
-    _, turn = read(request, answer, gone)
-    assert turn.finish_raw == FILTERED[dialect]
+    _, turn = decode_sent(request, response, actions)
+    assert turn.finish_raw == FILTER_FINISH_BY_DIALECT[dialect]
     assert TURN.text.startswith(turn.text)
     assert turn.text not in ("", TURN.text) or dialect == "openai-responses"
 
 
-def test_what_an_early_end_cost_is_counted_anew() -> None:
+def test_the_usage_of_an_early_end_is_recounted() -> None:
     request = replace(
-        asked(),
+        turn_request(),
         body=json.dumps(
             {
                 "model": "m",
@@ -212,116 +229,124 @@ def test_what_an_early_end_cost_is_counted_anew() -> None:
             }
         ).encode(),
     )
-    answer = answered(request)
-    gone, _ = struck(request, burst_of(answer), "finish-length,after=3")
-    _, turn = read(request, answer, gone)
+    response = response_to(request)
+    actions, _ = apply_faults(request, response_burst(response), "finish-length,after=3")
+    _, turn = decode_sent(request, response, actions)
     assert (turn.text, turn.usage) == ("The quick", Usage(input=5, output=3, total=8))
 
 
 def test_an_early_end_comes_when_the_next_message_was_due() -> None:
-    request = asked()
-    answer = answered(request)
-    gone, injected = struck(request, burst_of(answer), "finish-length,after=2")
-    first, second, *rest = gone[2:][1::2][:2] + tuple(
-        item for item in gone[6:] if isinstance(item, Wait)
+    request = turn_request()
+    response = response_to(request)
+    actions, injection = apply_faults(request, response_burst(response), "finish-length,after=2")
+    first, second, *rest = actions[2:][1::2][:2] + tuple(
+        item for item in actions[6:] if isinstance(item, Wait)
     )
-    assert [first, second] == [Send(message) for message in answer.messages[:2]]
+    assert [first, second] == [Send(message) for message in response.messages[:2]]
     assert rest == [Wait(40.0)]
-    assert injected.records[0].at_ms == 40.0
+    assert injection.records[0].at_ms == 40.0
 
 
-def test_an_end_is_told_but_once() -> None:
-    request = asked()
-    answer = answered(request)
+def test_a_stream_ends_only_once() -> None:
+    request = turn_request()
+    response = response_to(request)
     for rule in ("error-event", "finish-length", "content-filter"):
-        after = len(answer.messages) - 1
-        gone, injected = struck(request, burst_of(answer), f"{rule},after={after}")
-        assert gone == burst_of(answer)
-        assert injected.records[0].skipped == "the answer had told why it ends"
+        after = len(response.messages) - 1
+        actions, injection = apply_faults(
+            request, response_burst(response), f"{rule},after={after}"
+        )
+        assert actions == response_burst(response)
+        assert injection.records[0].skipped == "the answer had told why it ends"
 
 
 @pytest.mark.parametrize("rule", ["error-event", "finish-length", "content-filter", "refusal"])
-def test_an_error_is_left_as_it_is(rule: str) -> None:
-    request = asked()
-    refused = call_of(request).dialect.error_response(429, Failure("Slow down."), DELIVERY)
-    gone, _ = struck(request, burst_of(refused), rule)
-    assert gone == burst_of(refused)
+def test_an_error_response_is_left_unchanged(rule: str) -> None:
+    request = turn_request()
+    error_response = routed_request(request).dialect.error_response(
+        429, Failure("Slow down."), ENCODE_CONTEXT
+    )
+    actions, _ = apply_faults(request, response_burst(error_response), rule)
+    assert actions == response_burst(error_response)
 
 
-def test_an_error_says_what_its_rule_says() -> None:
-    request = asked("anthropic")
-    answer = answered(request)
+def test_an_error_event_has_the_type_and_message_of_its_rule() -> None:
+    request = turn_request("anthropic")
+    response = response_to(request)
     rule = 'error-event,after=4,type=overloaded_error,message="Overloaded, sorry"'
-    gone, injected = struck(request, burst_of(answer), rule)
-    _, turn = read(request, answer, gone)
+    actions, injection = apply_faults(request, response_burst(response), rule)
+    _, turn = decode_sent(request, response, actions)
     assert turn.failure == Failure("Overloaded, sorry", type="overloaded_error")
-    assert injected.records[0].effect is FaultEffect.FAILED
-    assert gone[-1] == Send(b"".join(split_messages("sse", body(gone))[-1:]))
+    assert injection.records[0].effect is FaultEffect.FAILED
+    assert actions[-1] == Send(b"".join(split_messages("sse", sent_body(actions))[-1:]))
 
 
-REFUSED: Final = {
-    "openai-chat": ((Refusal(SORRY),), "stop"),
+REFUSAL_BY_DIALECT: Final = {
+    "openai-chat": ((Refusal(REFUSAL_TEXT),), "stop"),
     "openai-completions": ((), "content_filter"),
-    "openai-responses": ((Refusal(SORRY),), "completed"),
-    "anthropic": ((Refusal(SORRY),), "refusal"),
+    "openai-responses": ((Refusal(REFUSAL_TEXT),), "completed"),
+    "anthropic": ((Refusal(REFUSAL_TEXT),), "refusal"),
     "gemini": ((), "SAFETY"),
-    "gemini-interactions": ((Text(SORRY),), "completed"),
-    "ollama": ((Text(SORRY),), "stop"),
-    "cohere": ((Text(SORRY),), "COMPLETE"),
-    "bedrock": ((Text(SORRY),), "refusal"),
+    "gemini-interactions": ((Text(REFUSAL_TEXT),), "completed"),
+    "ollama": ((Text(REFUSAL_TEXT),), "stop"),
+    "cohere": ((Text(REFUSAL_TEXT),), "COMPLETE"),
+    "bedrock": ((Text(REFUSAL_TEXT),), "refusal"),
 }
-"""How each provider tells a refusal."""
+"""The parts and the finish reason of each provider's refusal."""
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", sorted(REFUSED))
-def test_a_refusal_is_told_as_its_provider_tells_one(dialect: str, stream: bool) -> None:
-    request = asked(dialect, stream=stream)
-    answer = answered(request)
-    (was,) = call_of(request).dialect.decode(answer)
-    gone, injected = struck(request, burst_of(answer), "refusal")
-    told, turn = read(request, answer, gone)
-    bare = tuple(replace(part, metadata=()) for part in turn.parts)
-    assert (bare, turn.finish_raw) == REFUSED[dialect]
-    assert (turn.id, turn.model, turn.usage) == (was.id, was.model, was.usage)
-    assert injected.records[0].effect is FaultEffect.ALTERED
-    assert told.head.length in (None, len(body(gone)))
+@pytest.mark.parametrize("dialect", sorted(REFUSAL_BY_DIALECT))
+def test_a_refusal_is_encoded_as_its_provider_does(dialect: str, stream: bool) -> None:
+    request = turn_request(dialect, stream=stream)
+    response = response_to(request)
+    (original,) = routed_request(request).dialect.decode(response)
+    actions, injection = apply_faults(request, response_burst(response), "refusal")
+    sent_response, turn = decode_sent(request, response, actions)
+    bare_parts = tuple(replace(part, metadata=()) for part in turn.parts)
+    assert (bare_parts, turn.finish_raw) == REFUSAL_BY_DIALECT[dialect]
+    assert (turn.id, turn.model, turn.usage) == (original.id, original.model, original.usage)
+    assert injection.records[0].effect is FaultEffect.ALTERED
+    assert sent_response.head.content_length in (None, len(sent_body(actions)))
 
 
-def test_every_dialect_that_speaks_refuses() -> None:
-    assert set(REFUSED) == set(chat_dialects())
+def test_every_chat_dialect_has_a_refusal() -> None:
+    assert set(REFUSAL_BY_DIALECT) == set(chat_dialects())
 
 
-@pytest.mark.parametrize(("manner", "answer"), [*STREAMS, *WHOLE])
-def test_a_refusal_is_whole_in_every_manner(manner: Manner, answer: DialectResponse) -> None:
-    gone, injected = struck(manner.request, burst_of(answer), "refusal,message=No.")
-    told, turn = read(manner.request, answer, gone)
-    assert injected.records[0].skipped == ""
-    assert "".join(texts(turn)) in ("No.", "")
-    assert manner.dialect.completeness(told).is_complete
+@pytest.mark.parametrize(("manner", "response"), [*STREAM_CASES, *WHOLE_CASES])
+def test_a_refusal_is_complete_in_every_response_format(
+    manner: Manner, response: DialectResponse
+) -> None:
+    actions, injection = apply_faults(
+        manner.request, response_burst(response), "refusal,message=No."
+    )
+    sent_response, turn = decode_sent(manner.request, response, actions)
+    assert injection.records[0].skipped == ""
+    assert "".join(part_texts(turn)) in ("No.", "")
+    assert manner.dialect.completeness(sent_response).is_complete
 
 
-def test_an_answer_told_anew_takes_as_long_as_the_real_one() -> None:
-    request = asked()
-    answer = answered(request)
-    gone, injected = struck(request, burst_of(answer), "refusal,message=No")
-    head, *sent = (item for item in gone if not isinstance(item, Wait))
-    dues = [item.due for item in gone if isinstance(item, Wait)]
+def test_a_re_encoded_response_takes_as_long_as_the_original() -> None:
+    request = turn_request()
+    response = response_to(request)
+    actions, injection = apply_faults(request, response_burst(response), "refusal,message=No")
+    head, *sent = (item for item in actions if not isinstance(item, Wait))
+    dues = [item.due for item in actions if isinstance(item, Wait)]
     assert isinstance(head, Begin)
     assert dues == [10.0 * n for n in range(1, len(sent) + 2)]
-    assert injected.records[0].at_ms == 20.0
+    assert injection.records[0].at_ms == 20.0
 
 
-def test_what_is_told_in_more_messages_ends_with_the_last_one() -> None:
-    request = asked()
-    answer = answered(request)
-    gone, _ = struck(request, burst_of(answer), f'refusal,message="{"no " * 50}"')
-    dues = [item.due for item in gone if isinstance(item, Wait)]
-    assert dues == [10.0 * n for n in range(1, len(answer.messages) + 2)]
-    assert sum(isinstance(item, Send) for item in gone) > len(answer.messages)
+def test_a_re_encoded_response_with_more_messages_ends_with_the_original() -> None:
+    request = turn_request()
+    response = response_to(request)
+    actions, _ = apply_faults(request, response_burst(response), f'refusal,message="{"no " * 50}"')
+    dues = [item.due for item in actions if isinstance(item, Wait)]
+    assert dues == [10.0 * n for n in range(1, len(response.messages) + 2)]
+    assert sum(isinstance(item, Send) for item in actions) > len(response.messages)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(
     st.sampled_from(
         ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "bedrock"]
@@ -329,19 +354,19 @@ def test_what_is_told_in_more_messages_ends_with_the_last_one() -> None:
     st.lists(st.integers(0, 4000), max_size=10),
     st.sampled_from(["refusal", "error-event,after=3", "finish-length,after=4"]),
 )
-def test_live_answers_say_the_same_however_they_arrive(
+def test_live_responses_become_the_same_however_they_arrive(
     dialect: str, cuts: list[int], rule: str
 ) -> None:
-    request = asked(dialect)
-    answer = answered(request)
-    pieces = cut(b"".join(answer.messages), cuts)
-    recorded, _ = struck(request, burst_of(answer), rule)
-    told, _ = live(request, burst_of(answer, pieces), rule)
-    assert body(told) == body(recorded)
+    request = turn_request(dialect)
+    response = response_to(request)
+    pieces = split_at(b"".join(response.messages), cuts)
+    whole_actions, _ = apply_faults(request, response_burst(response), rule)
+    live_actions, _ = apply_faults_live(request, response_burst(response, pieces), rule)
+    assert sent_body(live_actions) == sent_body(whole_actions)
 
 
-def offering(dialect: str, schema: object = CITY) -> dict[str, object]:
-    """The fields of a request that offer a tool."""
+def tool_fields(dialect: str, schema: object = CITY_SCHEMA) -> dict[str, object]:
+    """The request fields that offer a tool."""
     match dialect:
         case "anthropic":
             return {"tools": [{"name": "weather", "input_schema": schema}]}
@@ -360,130 +385,140 @@ def offering(dialect: str, schema: object = CITY) -> dict[str, object]:
             return {"tools": [{"type": "function", "function": function}]}
 
 
-def with_tools(dialect: str, *, stream: bool = True, schema: object = CITY) -> Request:
+def with_tools(dialect: str, *, stream: bool = True, schema: object = CITY_SCHEMA) -> Request:
     """A request that offers a tool."""
-    request = asked(dialect, stream=stream)
+    request = turn_request(dialect, stream=stream)
     return replace(
-        request, body=json.dumps(json.loads(request.body) | offering(dialect, schema)).encode()
+        request, body=json.dumps(json.loads(request.body) | tool_fields(dialect, schema)).encode()
     )
 
 
-CALLERS: Final = sorted(set(chat_dialects()) - {"openai-completions"})
-HOWS: Final = {
+CALL_DIALECTS: Final = sorted(set(chat_dialects()) - {"openai-completions"})
+BAD_CALLS: Final = {
     "name": ("weather_v2", {"unit": "C", "city": "Rome"}),
     "missing": ("weather", {"unit": "C"}),
 }
-MADE_UP: Final[dict[str, tuple[str, dict[str, str]]]] = {
+INVENTED_CALLS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "name": ("weather_v2", {}),
     "missing": ("weather", {}),
 }
 
 
-def call(turn: Turn) -> ToolCall:
-    """The call of an answer."""
-    (found,) = (part for part in turn.parts if isinstance(part, ToolCall))
-    return found
+def only_call(turn: Turn) -> ToolCall:
+    """The only tool call of a turn."""
+    (tool_call,) = (part for part in turn.parts if isinstance(part, ToolCall))
+    return tool_call
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("how", sorted(HOWS))
-@pytest.mark.parametrize("dialect", CALLERS)
+@pytest.mark.parametrize("how", sorted(BAD_CALLS))
+@pytest.mark.parametrize("dialect", CALL_DIALECTS)
 def test_a_call_cannot_be_carried_out(dialect: str, how: str, stream: bool) -> None:
     request = with_tools(dialect, stream=stream)
-    answer = answered(request, CALLS)
-    (was,) = call_of(request).dialect.decode(answer)
-    gone, injected = struck(request, burst_of(answer), f"bad-tool-call,how={how}")
-    told, turn = read(request, answer, gone)
-    assert (call(turn).name, json.loads(call(turn).arguments)) == HOWS[how]
-    assert texts(turn) == texts(was)
+    response = response_to(request, CALL_TURN)
+    (original,) = routed_request(request).dialect.decode(response)
+    actions, injection = apply_faults(request, response_burst(response), f"bad-tool-call,how={how}")
+    sent_response, turn = decode_sent(request, response, actions)
+    assert (only_call(turn).name, json.loads(only_call(turn).arguments)) == BAD_CALLS[how]
+    assert part_texts(turn) == part_texts(original)
     assert (turn.id, turn.model, turn.usage, turn.finish) == (
-        was.id, was.model, was.usage, Finish.TOOL_CALLS
+        original.id, original.model, original.usage, FinishReason.TOOL_CALLS
     )  # fmt: skip
-    assert injected.records[0].effect is FaultEffect.ALTERED
-    assert told.head.length in (None, len(body(gone)))
+    assert injection.records[0].effect is FaultEffect.ALTERED
+    assert sent_response.head.content_length in (None, len(sent_body(actions)))
 
 
-@pytest.mark.parametrize("how", sorted(MADE_UP))
-@pytest.mark.parametrize("dialect", CALLERS)
+@pytest.mark.parametrize("how", sorted(INVENTED_CALLS))
+@pytest.mark.parametrize("dialect", CALL_DIALECTS)
 def test_an_answer_without_a_call_calls_the_tool_that_is_offered(dialect: str, how: str) -> None:
     request = with_tools(dialect)
-    answer = answered(request)
-    gone, _ = struck(request, burst_of(answer), f"bad-tool-call,how={how}")
-    _, turn = read(request, answer, gone)
-    assert (call(turn).name, json.loads(call(turn).arguments)) == MADE_UP[how]
-    assert (turn.text, turn.finish) == ("", Finish.TOOL_CALLS)
+    response = response_to(request)
+    actions, _ = apply_faults(request, response_burst(response), f"bad-tool-call,how={how}")
+    _, turn = decode_sent(request, response, actions)
+    assert (only_call(turn).name, json.loads(only_call(turn).arguments)) == INVENTED_CALLS[how]
+    assert (turn.text, turn.finish) == ("", FinishReason.TOOL_CALLS)
 
 
-WORDED: Final = ("openai-chat", "openai-responses", "anthropic", "bedrock", "cohere",
-                 "gemini-interactions")  # fmt: skip
+TEXT_ARGUMENT_DIALECTS: Final = (
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "bedrock",
+    "cohere",
+    "gemini-interactions",
+)
 """The dialects whose streams hold arguments as text."""
 
 
-@pytest.mark.parametrize("dialect", CALLERS)
+@pytest.mark.parametrize("dialect", CALL_DIALECTS)
 def test_arguments_are_no_json_where_the_wire_holds_them_as_text(dialect: str) -> None:
     request = with_tools(dialect)
-    answer = answered(request, CALLS)
-    gone, injected = struck(request, burst_of(answer), "bad-tool-call")
-    if dialect not in WORDED:
-        assert gone == burst_of(answer)
-        why = f"{dialect} tells arguments as an object, which is JSON"
-        assert injected.records[0].skipped == why
+    response = response_to(request, CALL_TURN)
+    actions, injection = apply_faults(request, response_burst(response), "bad-tool-call")
+    if dialect not in TEXT_ARGUMENT_DIALECTS:
+        assert actions == response_burst(response)
+        reason = f"{dialect} tells arguments as an object, which is JSON"
+        assert injection.records[0].skipped == reason
         return
-    _, turn = read(request, answer, gone)
-    assert call(turn).arguments == '{"unit":"C","'
-    assert turn.finish is Finish.TOOL_CALLS
+    _, turn = decode_sent(request, response, actions)
+    assert only_call(turn).arguments == '{"unit":"C","'
+    assert turn.finish is FinishReason.TOOL_CALLS
 
 
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"required": [7, []]}])
-def test_nothing_is_left_out_where_nothing_must_be_there(schema: object) -> None:
+def test_no_argument_is_left_out_if_none_is_required(schema: object) -> None:
     request = with_tools("openai-chat", schema=schema)
-    answer = answered(request, CALLS)
-    gone, injected = struck(request, burst_of(answer), "bad-tool-call,how=missing")
-    assert gone == burst_of(answer)
-    why = "the tool weather has no argument that must be there"
-    assert injected.records[0].skipped == why
+    response = response_to(request, CALL_TURN)
+    actions, injection = apply_faults(
+        request, response_burst(response), "bad-tool-call,how=missing"
+    )
+    assert actions == response_burst(response)
+    reason = "the tool weather has no argument that must be there"
+    assert injection.records[0].skipped == reason
 
 
-def test_a_name_that_is_not_offered_is_found() -> None:
+def test_an_unknown_tool_name_is_chosen() -> None:
     request = with_tools("openai-chat")
-    named = json.loads(request.body)
-    more = [{"type": "function", "function": {"name": f"weather_v{n}"}} for n in (2, 3)]
-    request = replace(request, body=json.dumps(named | {"tools": named["tools"] + more}).encode())
-    answer = answered(request, CALLS)
-    gone, _ = struck(request, burst_of(answer), "bad-tool-call,how=name")
-    assert call(read(request, answer, gone)[1]).name == "weather_v4"
+    document = json.loads(request.body)
+    extra_tools = [{"type": "function", "function": {"name": f"weather_v{n}"}} for n in (2, 3)]
+    request = replace(
+        request, body=json.dumps(document | {"tools": document["tools"] + extra_tools}).encode()
+    )
+    response = response_to(request, CALL_TURN)
+    actions, _ = apply_faults(request, response_burst(response), "bad-tool-call,how=name")
+    assert only_call(decode_sent(request, response, actions)[1]).name == "weather_v4"
 
 
-def test_nothing_is_held_back_where_no_tool_is_offered() -> None:
-    request = asked()
-    answer = answered(request)
-    gone, injected = live(request, burst_of(answer), "bad-tool-call")
-    assert tuple(gone) == burst_of(answer)
-    assert injected.records[0].skipped == "the request offers no tool"
+def test_nothing_is_held_back_if_no_tool_is_offered() -> None:
+    request = turn_request()
+    response = response_to(request)
+    actions, injection = apply_faults_live(request, response_burst(response), "bad-tool-call")
+    assert tuple(actions) == response_burst(response)
+    assert injection.records[0].skipped == "the request offers no tool"
 
 
-def test_what_was_taken_for_nothing_comes_as_it_was() -> None:
+def test_a_response_held_for_a_skipped_fault_is_sent_unchanged() -> None:
     request = with_tools("openai-chat", schema={"type": "object"})
-    answer = answered(request)
-    burst = burst_of(answer, cut(b"".join(answer.messages), range(0, 4000, 37)))
-    for strike in (struck, live):
-        gone, injected = strike(request, burst, "bad-tool-call,how=missing")
-        assert tuple(gone) == burst
-        assert injected.records[0].skipped != ""
+    response = response_to(request)
+    burst = response_burst(response, split_at(b"".join(response.messages), range(0, 4000, 37)))
+    for rewrite in (apply_faults, apply_faults_live):
+        actions, injection = rewrite(request, burst, "bad-tool-call,how=missing")
+        assert tuple(actions) == burst
+        assert injection.records[0].skipped != ""
 
 
-def test_what_is_no_turn_is_left_as_it_is() -> None:
-    request = asking("/v1/embeddings", model="m", input="Hi")
+def test_a_response_without_a_turn_is_left_unchanged() -> None:
+    request = json_request("/v1/embeddings", model="m", input="Hi")
     head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", 2)
     burst: Burst = (Begin(head), Send(b"{}"))
     for rule in ("refusal", "finish-length", "content-filter", "bad-tool-call"):
-        gone, injected = struck(request, burst, rule)
-        assert gone == burst
-        why = "answers of openai-embeddings hold no turns, so none can be told as one"
-        assert injected.records[0].skipped == why
+        actions, injection = apply_faults(request, burst, rule)
+        assert actions == burst
+        reason = "answers of openai-embeddings hold no turns, so none can be told as one"
+        assert injection.records[0].skipped == reason
 
 
-def test_a_way_to_be_bad_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_kind_of_bad_call_is_refused() -> None:
     with pytest.raises(UsageError) as error:
         parse_rule("bad-tool-call,how=late")
     assert str(error.value) == (

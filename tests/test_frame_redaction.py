@@ -1,4 +1,4 @@
-"""A secret in a frame goes, and the frame stays one that clients read."""
+"""Secrets in frames are redacted, and the frames stay valid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import cut, cuts
+from cassette_builders import split_at, splits
 from llm_proxy import framing
 from llm_proxy.credentials import credential_spellings
 from llm_proxy.exchange import Read, Request
@@ -22,29 +22,33 @@ KEY: Final = 'sk-"canary/01\\23+45'
 SECRETS: Final = credential_spellings(
     Request("POST", "/x", "", (("Authorization", f"Bearer {KEY}"),), b"")
 )
-"""The key in every spelling that is known."""
-MARK: Final = PLACEHOLDER.encode()
+"""The key in every known spelling."""
+PLACEHOLDER_BYTES: Final = PLACEHOLDER.encode()
 HEADERS: Final = ((":event-type", "chunk"), (":message-type", "event"))
 
 
-def packed(text: bytes, end: bytes = b'","p":"ab"}') -> bytes:
+def bedrock_payload(text: bytes, end: bytes = b'","p":"ab"}') -> bytes:
     """A payload of InvokeModelWithResponseStream."""
     return b'{"bytes":"' + b64encode(text) + end
 
 
-def stream(pieces: Iterable[bytes], secrets: Iterable[bytes] = SECRETS) -> tuple[list[Read], int]:
-    """The reads that are stored of these pieces, one of which arrives every ms; and the count."""
+def redact_stream(
+    pieces: Iterable[bytes], secrets: Iterable[bytes] = SECRETS
+) -> tuple[list[Read], int]:
+    """The stored reads of these pieces (one arrives every ms), and the count of redactions."""
     redactor = Redactor(secrets)
     frames = FrameRedactor(redactor)
-    out = [item for at, piece in enumerate(pieces) for item in frames.feed(Read(float(at), piece))]
-    return joined([*out, *frames.close()]), redactor.count
+    pieces_out = [
+        item for at, piece in enumerate(pieces) for item in frames.feed(Read(float(at), piece))
+    ]
+    return join_pieces([*pieces_out, *frames.close()]), redactor.replaced_count
 
 
-def joined(pieces: Iterable[RedactedPiece]) -> list[Read]:
-    """Whole reads again."""
+def join_pieces(pieces: Iterable[RedactedPiece]) -> list[Read]:
+    """The reads, with the rests joined to them."""
     reads: list[Read] = []
     for piece in pieces:
-        if piece.is_rest and reads:
+        if piece.is_continuation and reads:
             last = reads.pop()
             assert last.at_ms == piece.read.at_ms
             reads.append(Read(last.at_ms, last.data + piece.read.data))
@@ -57,60 +61,60 @@ def body(reads: Iterable[Read]) -> bytes:
     return b"".join(read.data for read in reads)
 
 
-def of(data: bytes) -> list[Frame | None]:
+def parse_frames(data: bytes) -> list[Frame | None]:
     return [
         parse_frame(split_message) for split_message in framing.split_messages("eventstream", data)
     ]
 
 
-ESCAPED: Final = KEY.replace("\\", "\\\\").replace('"', '\\"').encode()
+ESCAPED_KEY: Final = KEY.replace("\\", "\\\\").replace('"', '\\"').encode()
 
 
-def test_a_frame_with_a_secret_is_written_anew() -> None:
-    reads, count = stream([encode_frame(HEADERS, b'{"text":"so %b it is"}' % ESCAPED)])
-    assert of(body(reads)) == [Frame(HEADERS, b'{"text":"so [redacted] it is"}')]
+def test_a_frame_with_a_secret_is_re_encoded() -> None:
+    reads, count = redact_stream([encode_frame(HEADERS, b'{"text":"so %b it is"}' % ESCAPED_KEY)])
+    assert parse_frames(body(reads)) == [Frame(HEADERS, b'{"text":"so [redacted] it is"}')]
     assert count == 1
 
 
-def test_a_header_with_a_secret_is_written_anew() -> None:
+def test_a_header_with_a_secret_is_re_encoded() -> None:
     headers = ((":event-type", "a"), ("x", f"{KEY} {KEY}"), (KEY, "b"))
-    reads, count = stream([encode_frame(headers, b"{}")])
-    kept = ((":event-type", "a"), ("x", "[redacted] [redacted]"), ("[redacted]", "b"))
-    assert of(body(reads)) == [Frame(kept, b"{}")]
+    reads, count = redact_stream([encode_frame(headers, b"{}")])
+    redacted_headers = ((":event-type", "a"), ("x", "[redacted] [redacted]"), ("[redacted]", "b"))
+    assert parse_frames(body(reads)) == [Frame(redacted_headers, b"{}")]
     assert count == 3
 
 
 @pytest.mark.parametrize("size", range(60, 66))
 def test_a_secret_in_base64_is_found_wherever_it_begins(size: int) -> None:
-    text = b'{"text":"%b%b"}' % (b"x" * size, ESCAPED)
-    reads, count = stream([encode_frame(HEADERS, packed(text))])
-    [found] = of(body(reads))
-    assert found == Frame(HEADERS, packed(text.replace(ESCAPED, MARK)))
+    text = b'{"text":"%b%b"}' % (b"x" * size, ESCAPED_KEY)
+    reads, count = redact_stream([encode_frame(HEADERS, bedrock_payload(text))])
+    [found] = parse_frames(body(reads))
+    assert found == Frame(HEADERS, bedrock_payload(text.replace(ESCAPED_KEY, PLACEHOLDER_BYTES)))
     assert count == count_placeholders(reads) == 1
 
 
 def test_base64_is_found_however_json_writes_it() -> None:
     text = b"\xff\xff\xff" + KEY.encode()
     payload = b'{ "bytes" : "' + b64encode(text).replace(b"/", b"\\/") + b'"}'
-    reads, count = stream([encode_frame(HEADERS, payload)])
-    [found] = of(body(reads))
+    reads, count = redact_stream([encode_frame(HEADERS, payload)])
+    [found] = parse_frames(body(reads))
     assert found == Frame(
-        HEADERS, b'{ "bytes" : "' + b64encode(text.replace(KEY.encode(), MARK)) + b'"}'
+        HEADERS, b'{ "bytes" : "' + b64encode(text.replace(KEY.encode(), PLACEHOLDER_BYTES)) + b'"}'
     )
     assert count == 1
 
 
-def test_base64_that_is_none_is_redacted_as_it_is() -> None:
-    reads, count = stream([encode_frame(HEADERS, b'{"bytes":"sk-canary1"}')], [b"canary1"])
-    assert of(body(reads)) == [Frame(HEADERS, b'{"bytes":"sk-[redacted]"}')]
+def test_invalid_base64_is_redacted_as_plain_text() -> None:
+    reads, count = redact_stream([encode_frame(HEADERS, b'{"bytes":"sk-canary1"}')], [b"canary1"])
+    assert parse_frames(body(reads)) == [Frame(HEADERS, b'{"bytes":"sk-[redacted]"}')]
     assert count == 1
 
 
 def test_a_frame_without_a_secret_stays_as_it_is_to_the_byte() -> None:
-    whole = encode_frame(HEADERS, packed(b"nothing") + b"\xff\x00")
+    whole = encode_frame(HEADERS, bedrock_payload(b"nothing") + b"\xff\x00")
     for at in range(len(whole) + 1):
-        reads, count = stream(cut(whole, [at]))
-        assert [read.data for read in reads] == [item for item in cut(whole, [at]) if item]
+        reads, count = redact_stream(split_at(whole, [at]))
+        assert [read.data for read in reads] == [item for item in split_at(whole, [at]) if item]
         assert count == 0
 
 
@@ -119,10 +123,10 @@ def test_reads_keep_their_times_around_what_was_replaced() -> None:
     data = first + second + first
     at = len(first) + second.index(b"<")
     end = len(first) + second.index(b">") + 1
-    reads, _ = stream(cut(data, [5, at, end, end + 6]))
-    kept = first + encode_frame(HEADERS, b"<[redacted]>") + first
+    reads, _ = redact_stream(split_at(data, [5, at, end, end + 6]))
+    redacted = first + encode_frame(HEADERS, b"<[redacted]>") + first
     at_end = len(first) + len(encode_frame(HEADERS, b"<[redacted]>")) - 4
-    assert [read.data for read in reads] == cut(kept, [5, at, at_end, at_end + 6])
+    assert [read.data for read in reads] == split_at(redacted, [5, at, at_end, at_end + 6])
     assert [read.at_ms for read in reads] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
@@ -132,7 +136,7 @@ def test_a_frame_is_held_back_until_it_is_whole() -> None:
     assert frames.feed(Read(1.0, whole[:-1])) == []
     [first, last] = frames.feed(Read(2.0, whole[-1:] + b"\0\0"))
     assert (first.read.at_ms, last.read.at_ms) == (1.0, 2.0)
-    assert frames.close() == [RedactedPiece(Read(2.0, b"\0\0"), is_rest=True)]
+    assert frames.close() == [RedactedPiece(Read(2.0, b"\0\0"), is_continuation=True)]
 
 
 def test_a_whole_frame_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
@@ -143,42 +147,42 @@ def test_a_whole_frame_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
         assert frames.close() == []
 
 
-def test_a_frame_that_was_written_anew_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
-    kept = encode_frame(HEADERS, b"<[redacted]>")
-    frames = FrameRedactor(Redactor([KEY.encode(), kept[-2:] + b"12345678"]))
-    given = frames.feed(Read(1.0, encode_frame(HEADERS, b"<%b>" % KEY.encode())))
-    assert body(joined(given)) == kept
+def test_a_re_encoded_frame_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
+    redacted_frame = encode_frame(HEADERS, b"<[redacted]>")
+    frames = FrameRedactor(Redactor([KEY.encode(), redacted_frame[-2:] + b"12345678"]))
+    pieces = frames.feed(Read(1.0, encode_frame(HEADERS, b"<%b>" % KEY.encode())))
+    assert body(join_pieces(pieces)) == redacted_frame
 
 
-def test_a_secret_over_the_end_of_a_frame_with_a_wrong_checksum_is_replaced() -> None:
-    wrong = encode_frame(HEADERS, b"{}")[:-4] + b"sk-c"
-    for follows in (b"anary01" + b"\0" * 20, b"anary01", b"anary02" + b"\0" * 20):
-        reads, count = stream([wrong, follows], [b"sk-canary01", b"sk-canary02"])
-        assert body(reads) == wrong[:-4] + MARK + follows[7:]
+def test_a_secret_across_the_end_of_a_frame_with_a_wrong_checksum_is_replaced() -> None:
+    bad_frame = encode_frame(HEADERS, b"{}")[:-4] + b"sk-c"
+    for following in (b"anary01" + b"\0" * 20, b"anary01", b"anary02" + b"\0" * 20):
+        reads, count = redact_stream([bad_frame, following], [b"sk-canary01", b"sk-canary02"])
+        assert body(reads) == bad_frame[:-4] + PLACEHOLDER_BYTES + following[7:]
         assert count == 1
 
 
 def test_what_follows_a_frame_with_a_wrong_checksum_comes_through() -> None:
-    wrong, right = encode_frame(HEADERS, b"{}")[:-4] + b"sk-c", encode_frame(HEADERS, b"{}")
-    reads, count = stream([wrong + right, right], [b"sk-canary01"])
-    assert [read.data for read in reads] == [wrong + right, right]
+    bad_frame, right = encode_frame(HEADERS, b"{}")[:-4] + b"sk-c", encode_frame(HEADERS, b"{}")
+    reads, count = redact_stream([bad_frame + right, right], [b"sk-canary01"])
+    assert [read.data for read in reads] == [bad_frame + right, right]
     assert count == 0
 
 
-@pytest.mark.parametrize("payload", [b"{}", b"<%b>" % KEY.encode(), packed(KEY.encode())])
+@pytest.mark.parametrize("payload", [b"{}", b"<%b>" % KEY.encode(), bedrock_payload(KEY.encode())])
 def test_no_byte_of_a_read_is_copied_for_each_frame_in_it(payload: bytes) -> None:
-    copied = 0
+    copied_bytes = 0
 
-    class Counted(bytes):
+    class CopyCounter(bytes):
         def __getitem__(self, at: Any) -> Any:
-            nonlocal copied
+            nonlocal copied_bytes
             part = super().__getitem__(at)
-            copied += len(part) if isinstance(part, bytes) else 1
-            return Counted(part) if isinstance(part, bytes) else part
+            copied_bytes += len(part) if isinstance(part, bytes) else 1
+            return CopyCounter(part) if isinstance(part, bytes) else part
 
-    data = Counted(encode_frame(HEADERS, payload) * 1000)
-    assert count_placeholders(stream([data])[0]) == (0 if payload == b"{}" else 1000)
-    assert 0 < copied < 3 * len(data)
+    data = CopyCounter(encode_frame(HEADERS, payload) * 1000)
+    assert count_placeholders(redact_stream([data])[0]) == (0 if payload == b"{}" else 1000)
+    assert 0 < copied_bytes < 3 * len(data)
 
 
 def test_without_secrets_nothing_is_held_back() -> None:
@@ -188,35 +192,37 @@ def test_without_secrets_nothing_is_held_back() -> None:
     assert frames.close() == []
 
 
-@pytest.mark.parametrize("missing", range(1, 40))
-def test_a_frame_that_was_cut_stays_one_that_lacks_as_much(missing: int) -> None:
-    text = b'{"text":"%b' % ESCAPED
-    payload = packed(text + b"x" * 60)
-    short = encode_frame(HEADERS, payload)[:-missing]
-    reads, count = stream([short])
-    [left] = framing.split_messages("eventstream", body(reads))
-    assert parse_frame(left) is None
-    size = int.from_bytes(left[:4], "big")
-    assert len(left) < size  # clients wait for more, as they did
+@pytest.mark.parametrize("missing_bytes", range(1, 40))
+def test_a_cut_frame_stays_incomplete(missing_bytes: int) -> None:
+    text = b'{"text":"%b' % ESCAPED_KEY
+    payload = bedrock_payload(text + b"x" * 60)
+    cut_frame = encode_frame(HEADERS, payload)[:-missing_bytes]
+    reads, count = redact_stream([cut_frame])
+    [cut_message] = framing.split_messages("eventstream", body(reads))
+    assert parse_frame(cut_message) is None
+    size = int.from_bytes(cut_message[:4], "big")
+    assert len(cut_message) < size  # clients wait for more, as they did
     assert count == count_placeholders(reads) == 1
 
 
 def test_a_secret_is_found_in_base64_that_was_cut() -> None:
-    payload = packed(b"ab" + KEY.encode() + b"cdefgh")
+    payload = bedrock_payload(b"ab" + KEY.encode() + b"cdefgh")
     whole = encode_frame(HEADERS, payload)
-    begun = whole.index(b64encode(b"ab" + KEY.encode())[:8])
-    for length in range(begun, len(whole)):
-        reads, _ = stream([whole[:length]])
-        found = body(reads)[begun:].partition(b'"')[0].rstrip(b"=")
+    base64_start = whole.index(b64encode(b"ab" + KEY.encode())[:8])
+    for length in range(base64_start, len(whole)):
+        reads, _ = redact_stream([whole[:length]])
+        found = body(reads)[base64_start:].partition(b'"')[0].rstrip(b"=")
         assert KEY.encode() not in b64decode(found + b"A" * (-len(found) % 4))
 
 
 def test_a_wrong_checksum_stays_wrong() -> None:
     whole = encode_frame(HEADERS, b"<%b>" % KEY.encode())
-    reads, count = stream([whole[:-1] + bytes([whole[-1] ^ 1]), encode_frame(HEADERS, b"{}")])
-    good = encode_frame(HEADERS, b"<[redacted]>")
-    assert body(reads[:1]) == good[:-1] + bytes([good[-1] ^ 1])
-    assert of(body(reads)) == [None, Frame(HEADERS, b"{}")]
+    reads, count = redact_stream(
+        [whole[:-1] + bytes([whole[-1] ^ 1]), encode_frame(HEADERS, b"{}")]
+    )
+    redacted_frame = encode_frame(HEADERS, b"<[redacted]>")
+    assert body(reads[:1]) == redacted_frame[:-1] + bytes([redacted_frame[-1] ^ 1])
+    assert parse_frames(body(reads)) == [None, Frame(HEADERS, b"{}")]
     assert count == 1
 
 
@@ -232,8 +238,8 @@ def test_a_wrong_checksum_stays_wrong() -> None:
 )
 def test_what_is_no_frame_is_redacted_as_bytes(data: bytes) -> None:
     for at in range(len(data) + 1):
-        reads, count = stream(cut(data, [at]))
-        assert body(reads) == data.replace(KEY.encode(), MARK)
+        reads, count = redact_stream(split_at(data, [at]))
+        assert body(reads) == data.replace(KEY.encode(), PLACEHOLDER_BYTES)
         assert count == data.count(KEY.encode())
 
 
@@ -246,22 +252,24 @@ def test_what_is_no_frame_is_not_held_back() -> None:
 
 
 def test_a_frame_longer_than_any_client_takes_is_not_held_back() -> None:
-    endless = encode_frame((), b"\0" * (25 * 1024 * 1024))
+    oversized_frame = encode_frame((), b"\0" * (25 * 1024 * 1024))
     frames = FrameRedactor(Redactor(SECRETS))
-    assert frames.feed(Read(1.0, endless[:100])) == [RedactedPiece(Read(1.0, endless[:100]))]
+    assert frames.feed(Read(1.0, oversized_frame[:100])) == [
+        RedactedPiece(Read(1.0, oversized_frame[:100]))
+    ]
 
 
 def test_a_header_that_cannot_hold_a_placeholder_is_redacted_as_bytes() -> None:
     name = "12345678" * 31
-    reads, count = stream([encode_frame(((name, ""),), b"{}")], [b"12345678"])
+    reads, count = redact_stream([encode_frame(((name, ""),), b"{}")], [b"12345678"])
     assert b"12345678" not in body(reads)
-    assert body(reads).count(MARK) == count == 31
+    assert body(reads).count(PLACEHOLDER_BYTES) == count == 31
 
 
-def test_a_header_without_room_does_not_give_away_what_the_others_and_the_payload_hold() -> None:
+def test_a_header_without_room_does_not_leak_secrets_of_other_headers_and_the_payload() -> None:
     name, text = "12345678" * 31, b"xx12345678yy"
-    reads, count = stream(
-        [encode_frame(((name, ""), ("x", text.decode())), packed(text))], [b"12345678"]
+    reads, count = redact_stream(
+        [encode_frame(((name, ""), ("x", text.decode())), bedrock_payload(text))], [b"12345678"]
     )
     assert b64encode(text) not in body(reads)
     assert b64encode(b"xx[redacted]yy") in body(reads)
@@ -269,8 +277,10 @@ def test_a_header_without_room_does_not_give_away_what_the_others_and_the_payloa
     assert count == 33
 
 
-def test_a_secret_over_the_edge_of_headers_and_payload_is_replaced_all_the_same() -> None:
-    reads, count = stream([encode_frame((("a", "sk-can"),), b"ary-0123")], [b"sk-canary-0123"])
+def test_a_secret_across_headers_and_payload_is_replaced() -> None:
+    reads, count = redact_stream(
+        [encode_frame((("a", "sk-can"),), b"ary-0123")], [b"sk-canary-0123"]
+    )
     assert b"canary" not in body(reads)
     assert count == 1
 
@@ -279,58 +289,58 @@ def test_headers_that_are_malformed_are_redacted_as_bytes() -> None:
     whole = encode_frame((("a", f"{KEY}."),), b"<%b>" % KEY.encode())
     at = whole.index(b"\x01a\x07")
     broken = whole[:at] + b"\xff" + whole[at + 1 :]
-    reads, count = stream([broken])
+    reads, count = redact_stream([broken])
     assert KEY.encode() not in body(reads)
     assert count == 2
 
 
-# --- any stream, cut anyhow, with secrets anywhere ----------------------------------------------
+# --- any stream, split anywhere, with secrets anywhere ------------------------------------------
 
-LETTERS: Final = 'klm/+"\\é'
-"""Of these the numbers of a frame, and base64 of other text, hardly ever make a secret."""
+KEY_LETTERS: Final = 'klm/+"\\é'
+"""Letters of which a frame's numbers, or base64 of other text, hardly ever make a secret."""
 
-keys = st.lists(st.text(LETTERS, min_size=8, max_size=14), min_size=1, max_size=3)
+keys = st.lists(st.text(KEY_LETTERS, min_size=8, max_size=14), min_size=1, max_size=3)
 
 
-def known(of: Iterable[str]) -> list[bytes]:
+def spellings_of(key_texts: Iterable[str]) -> list[bytes]:
     """Every spelling of these keys."""
-    sent = tuple(("x-api-key", key.encode().decode("latin-1")) for key in of)
-    return sorted(credential_spellings(Request("POST", "/x", "", sent, b"")))
+    headers = tuple(("x-api-key", key.encode().decode("latin-1")) for key in key_texts)
+    return sorted(credential_spellings(Request("POST", "/x", "", headers, b"")))
 
 
 @st.composite
-def streams(draw: st.DrawFn, secrets: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """A stream of frames, and what is to be stored of it."""
+def streams_with_secrets(draw: st.DrawFn, secrets: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """A stream of frames, and its expected stored form."""
     text = st.lists(
         st.sampled_from(secrets) | st.text("klm{}:, é", max_size=12).map(str.encode), max_size=5
     ).map(b"".join)
-    clean = Redactor(secrets).redact
+    redact_bytes = Redactor(secrets).redact
     written = stored = b""
     for _ in range(draw(st.integers(0, 4))):
         payload, value = draw(text), draw(text)
-        kept = clean(payload)
+        redacted = redact_bytes(payload)
         if draw(st.booleans()):
-            payload, kept = packed(payload), packed(kept)
+            payload, redacted = bedrock_payload(payload), bedrock_payload(redacted)
         written += encode_frame((("k", "v"), ("x", value.decode())), payload)
-        stored += encode_frame((("k", "v"), ("x", clean(value).decode())), kept)
+        stored += encode_frame((("k", "v"), ("x", redact_bytes(value).decode())), redacted)
     return written, stored
 
 
-@given(keys.map(known).filter(bool), st.data())
+@given(keys.map(spellings_of).filter(bool), st.data())
 def test_no_secret_survives_in_any_stream_however_it_is_cut(
-    secrets: list[bytes], chosen: st.DataObject
+    secrets: list[bytes], drawn: st.DataObject
 ) -> None:
-    written, expected = chosen.draw(streams(secrets))
-    pieces = chosen.draw(cuts(written))
+    written, expected = drawn.draw(streams_with_secrets(secrets))
+    pieces = drawn.draw(splits(written))
 
-    reads, count = stream(pieces, secrets)
+    reads, count = redact_stream(pieces, secrets)
 
     assert body(reads) == expected
-    assert all(of(body(reads)))
+    assert all(parse_frames(body(reads)))
     assert count == count_placeholders(reads)
     unpacked = b"".join(
         b64decode(item.payload[10:].partition(b'"')[0])
-        for item in filter(None, of(body(reads)))
+        for item in filter(None, parse_frames(body(reads)))
         if item.payload.startswith(b'{"bytes":"')
     )
     assert not [secret for secret in secrets if secret in body(reads) + b"\0" + unpacked]
@@ -338,31 +348,31 @@ def test_no_secret_survives_in_any_stream_however_it_is_cut(
     assert [read.at_ms for read in reads] == sorted(read.at_ms for read in reads)
 
 
-@given(keys.map(known).filter(bool), st.data())
+@given(keys.map(spellings_of).filter(bool), st.data())
 def test_what_is_stored_does_not_depend_on_the_reads(
-    secrets: list[bytes], chosen: st.DataObject
+    secrets: list[bytes], drawn: st.DataObject
 ) -> None:
-    written, _ = chosen.draw(streams(secrets))
-    broken = written[: chosen.draw(st.integers(0, len(written)))]
+    written, _ = drawn.draw(streams_with_secrets(secrets))
+    broken = written[: drawn.draw(st.integers(0, len(written)))]
     garbage = st.sampled_from([*secrets, b"", b"\0" * 20])
-    sent = broken + chosen.draw(garbage) + chosen.draw(garbage)
+    sent = broken + drawn.draw(garbage) + drawn.draw(garbage)
 
-    reads, count = stream(chosen.draw(cuts(sent)), secrets)
+    reads, count = redact_stream(drawn.draw(splits(sent)), secrets)
 
-    in_one, count_in_one = stream([sent], secrets)
-    assert (body(reads), count) == (body(in_one), count_in_one)
+    single_read, single_count = redact_stream([sent], secrets)
+    assert (body(reads), count) == (body(single_read), single_count)
     assert not [secret for secret in secrets if secret in body(reads)]
 
 
 @given(st.binary(max_size=200), st.data())
 def test_bytes_without_secrets_come_through_at_their_times(
-    data: bytes, chosen: st.DataObject
+    data: bytes, drawn: st.DataObject
 ) -> None:
-    sent = chosen.draw(
+    sent = drawn.draw(
         st.sampled_from([data, encode_frame(HEADERS, data), encode_frame(HEADERS, data) + data])
     )
-    pieces = chosen.draw(cuts(sent))
-    reads, count = stream(pieces)
+    pieces = drawn.draw(splits(sent))
+    reads, count = redact_stream(pieces)
     assert [(read.at_ms, read.data) for read in reads] == [
         (float(at), piece) for at, piece in enumerate(pieces) if piece
     ]

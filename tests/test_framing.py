@@ -8,32 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import cut, cuts
+from cassette_builders import split_at, splits
 from llm_proxy import framing
-from llm_proxy.framing import CODECS, MESSAGE_LIMIT, Codec, codec_of_content_type
+from llm_proxy.framing import CODECS, MAX_MESSAGE_BYTES, Codec, codec_name_for_content_type
 from llm_proxy.framing.eventstream import encode_frame
-from llm_proxy.framing.sse import SseEvent, is_done, parse_event
-from thoroughness import enough
+from llm_proxy.framing.sse import SseEvent, is_done_message, parse_event
+from thoroughness import quick_or_thorough
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A stream, as the messages that it must be cut into."""
+    """A stream, as the messages that it must be split into."""
 
     codec: str
     ended: tuple[bytes, ...]
-    """Messages that nothing can change any more."""
+    """Complete messages, which no following byte changes."""
     tail: bytes = b""
-    """What stands after them."""
+    """The bytes after them."""
 
     @property
     def stream(self) -> bytes:
-        """The bytes that arrive."""
+        """All bytes."""
         return b"".join(self.ended) + self.tail
 
     @property
     def messages(self) -> list[bytes]:
-        """What comes out when nothing follows."""
+        """The messages if the stream ends here."""
         return [*self.ended, *([self.tail] if self.tail else [])]
 
 
@@ -54,7 +54,7 @@ EMPTY = encode_frame([], b"")
 BROKEN_PRELUDE = FRAME[:11] + bytes([FRAME[11] ^ 1]) + FRAME[12:]
 BROKEN_PAYLOAD = FRAME[:-6] + b"?" + FRAME[-5:]
 IMPOSSIBLE_PRELUDE = bytes.fromhex("0000000f 00000000 e77248b8")
-"""A total length of 15, which no frame has, under a checksum that fits."""
+"""A total length of 15, which no frame has, with a valid checksum."""
 
 
 def array(*ended: bytes, tail: bytes = b"") -> Case:
@@ -133,7 +133,7 @@ CASES = {
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 each_codec = pytest.mark.parametrize("name", CODECS)
 
-nasty_streams = st.lists(
+hostile_streams = st.lists(
     st.sampled_from(
         [b"\n", b"\r", b"\r\n", b"data: 1", b":", b"x", "\u2028".encode(), b"\xef\xbb\xbf", b"\0"]
     ),
@@ -142,14 +142,14 @@ nasty_streams = st.lists(
     st.sampled_from([FRAME, EMPTY, FRAME, EMPTY, BROKEN_PAYLOAD, BROKEN_PRELUDE, FRAME[:9], b"\0"]),
     max_size=6,
 ).map(b"".join)
-nasty_arrays = st.lists(
+hostile_arrays = st.lists(
     st.sampled_from([b"[", b"]", b"{", b"}", b"[{", b"}]", b'"', b"\\", b",", b"1", b" "]),
     max_size=20,
 ).map(lambda pieces: b"[" + b"".join(pieces))
 
 
-def fed(cutter: Codec, pieces: list[bytes]) -> list[bytes]:
-    return [item for piece in pieces for item in cutter.feed(piece)] + cutter.close()
+def feed_all(codec: Codec, pieces: list[bytes]) -> list[bytes]:
+    return [item for piece in pieces for item in codec.feed(piece)] + codec.close()
 
 
 @each_case
@@ -160,17 +160,17 @@ def test_a_stream_is_cut_into_its_messages(case: Case) -> None:
 @each_case
 def test_a_stream_that_comes_byte_by_byte_is_cut_at_the_same_places(case: Case) -> None:
     single = [bytes([item]) for item in case.stream]
-    assert fed(framing.new_codec(case.codec), single) == case.messages
+    assert feed_all(framing.new_codec(case.codec), single) == case.messages
 
 
 @each_case
 def test_a_stream_in_two_reads_is_cut_at_the_same_places(case: Case) -> None:
     for at in range(len(case.stream) + 1):
-        assert fed(framing.new_codec(case.codec), cut(case.stream, [at])) == case.messages
+        assert feed_all(framing.new_codec(case.codec), split_at(case.stream, [at])) == case.messages
 
 
 @each_case
-def test_what_follows_changes_no_message_that_has_ended(case: Case) -> None:
+def test_following_bytes_change_no_complete_message(case: Case) -> None:
     assert framing.split_messages(case.codec, case.stream + b"more") == [
         *case.ended,
         case.tail + b"more",
@@ -183,95 +183,97 @@ def test_a_message_is_given_as_soon_as_nothing_can_change_it(case: Case) -> None
 
 
 @each_case
-def test_a_codec_begins_anew_after_its_end(case: Case) -> None:
-    cutter = framing.new_codec(case.codec)
-    first = fed(cutter, [case.stream])
-    assert fed(cutter, [case.stream]) == first
+def test_a_codec_can_be_reused_after_close(case: Case) -> None:
+    codec = framing.new_codec(case.codec)
+    first = feed_all(codec, [case.stream])
+    assert feed_all(codec, [case.stream]) == first
 
 
-def plainly_cut(name: str, stream: bytes) -> list[bytes]:
-    """Messages by the words of the standard, with no thought of reads, limits or speed."""
+def reference_split(name: str, stream: bytes) -> list[bytes]:
+    """The messages by the standard, implemented without regard to reads, limits or speed."""
     if name == "whole":
         return [stream]
     if name == "json-array":
-        return plainly_cut_array(stream)
+        return reference_split_array(stream)
     if name == "ndjson":
         return re.findall(rb"[^\n]*\n|[^\n]+", stream)
     if name == "eventstream":
-        return plainly_framed(stream)
+        return reference_split_frames(stream)
     messages = [b""]
-    content = False
+    has_content = False
     for line in re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", stream):
         messages[-1] += line
         if line.strip(b"\r\n"):
-            content = True
-        elif content:
+            has_content = True
+        elif has_content:
             messages.append(b"")
-            content = False
+            has_content = False
     return messages
 
 
-def plainly_framed(stream: bytes) -> list[bytes]:
+def reference_split_frames(stream: bytes) -> list[bytes]:
     messages: list[bytes] = []
     while stream:
         total, headers = int.from_bytes(stream[:4], "big"), int.from_bytes(stream[4:8], "big")
-        fits = crc32(stream[:8]) == int.from_bytes(stream[8:12], "big") and total >= headers + 16
-        end = total if len(stream) >= 12 and fits else len(stream)
+        prelude_is_valid = (
+            crc32(stream[:8]) == int.from_bytes(stream[8:12], "big") and total >= headers + 16
+        )
+        end = total if len(stream) >= 12 and prelude_is_valid else len(stream)
         messages.append(stream[:end])
         stream = stream[end:]
     return messages
 
 
-def plainly_cut_array(stream: bytes) -> list[bytes]:
-    """Messages of a JSON array, found by a loop over every byte."""
+def reference_split_array(stream: bytes) -> list[bytes]:
+    """The messages of a JSON array, found byte by byte."""
     messages = [b""]
-    depth, quoted, escaped = 0, False, False
-    begun = over = False
+    depth, in_string, escaped = 0, False, False
+    has_begun = is_over = False
     for byte in (stream[at : at + 1] for at in range(len(stream))):
         messages[-1] += byte
-        if over or (not begun and byte in b" \t\r\n\xef\xbb\xbf"):
+        if is_over or (not has_begun and byte in b" \t\r\n\xef\xbb\xbf"):
             continue
-        over = not begun and byte != b"["
-        begun = True
-        if escaped or (quoted and byte == b"\\"):
+        is_over = not has_begun and byte != b"["
+        has_begun = True
+        if escaped or (in_string and byte == b"\\"):
             escaped = not escaped
         elif byte == b'"':
-            quoted = not quoted
-        elif not quoted and byte in b"[]{}":
+            in_string = not in_string
+        elif not in_string and byte in b"[]{}":
             depth += 1 if byte in b"[{" else -1
-            over = over or depth == 0
+            is_over = is_over or depth == 0
             if depth == 1 and byte in b"]}":
                 messages.append(b"")
     return messages
 
 
 @each_codec
-@given(stream=nasty_streams | nasty_arrays, limit=st.integers(1, 12), chosen=st.data())
+@given(stream=hostile_streams | hostile_arrays, limit=st.integers(1, 12), chosen=st.data())
 def test_any_split_under_any_limit_gives_the_same_messages(
     name: str, stream: bytes, limit: int, chosen: st.DataObject
 ) -> None:
     expected = [
         message[at : at + limit]
-        for message in plainly_cut(name, stream)
+        for message in reference_split(name, stream)
         for at in range(0, len(message), limit)
     ]
-    assert fed(CODECS[name](limit), chosen.draw(cuts(stream))) == expected
+    assert feed_all(CODECS[name](limit), chosen.draw(splits(stream))) == expected
 
 
 @each_codec
-@given(stream=nasty_streams | nasty_arrays | st.binary(max_size=60), limit=st.integers(1, 12))
+@given(stream=hostile_streams | hostile_arrays | st.binary(max_size=60), limit=st.integers(1, 12))
 def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limit: int) -> None:
-    cutter = CODECS[name](limit)
-    held = 0
+    codec = CODECS[name](limit)
+    held_bytes = 0
     for byte in stream:
-        held += 1 - sum(map(len, cutter.feed(bytes([byte]))))
-        assert 0 <= held <= limit
+        held_bytes += 1 - sum(map(len, codec.feed(bytes([byte]))))
+        assert 0 <= held_bytes <= limit
 
 
 @pytest.mark.timeout(30)
 @each_codec
 @pytest.mark.parametrize(
-    ("unit", "size", "read"),
+    ("unit", "size", "read_size"),
     [
         (b"x", 10_000_000, 1024),
         (b"x", 200_000, 1),
@@ -299,15 +301,15 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
         "elements at once",
     ],
 )
-def test_time_is_linear(name: str, unit: bytes, size: int, read: int) -> None:
-    stream = unit * (enough(size // 5, size) // len(unit))
-    cutter = framing.new_codec(name)
-    given_out = 0
-    for at in range(0, len(stream), read):  # a codec that looks twice would take minutes
-        for message in cutter.feed(stream[at : at + read]):
-            given_out += len(message)
-            assert len(message) <= MESSAGE_LIMIT
-    assert given_out + sum(map(len, cutter.close())) == len(stream)
+def test_time_is_linear(name: str, unit: bytes, size: int, read_size: int) -> None:
+    stream = unit * (quick_or_thorough(size // 5, size) // len(unit))
+    codec = framing.new_codec(name)
+    received_bytes = 0
+    for at in range(0, len(stream), read_size):  # a codec that rescans would take minutes
+        for message in codec.feed(stream[at : at + read_size]):
+            received_bytes += len(message)
+            assert len(message) <= MAX_MESSAGE_BYTES
+    assert received_bytes + sum(map(len, codec.close())) == len(stream)
 
 
 def test_a_codec_of_another_name_is_unknown() -> None:
@@ -331,7 +333,7 @@ def test_a_codec_of_another_name_is_unknown() -> None:
     ],
 )
 def test_the_content_type_chooses_the_codec(content_type: str | None, name: str) -> None:
-    assert codec_of_content_type(content_type) == name
+    assert codec_name_for_content_type(content_type) == name
 
 
 @pytest.mark.parametrize(
@@ -369,5 +371,5 @@ def test_an_event_is_read_as_a_browser_would(message: bytes, event: SseEvent) ->
         (b"", False),
     ],
 )
-def test_done_is_what_an_event_says_and_nothing_beside_it(message: bytes, *, done: bool) -> None:
-    assert is_done(message) == done
+def test_done_is_only_the_data_of_an_event(message: bytes, *, done: bool) -> None:
+    assert is_done_message(message) == done

@@ -1,4 +1,4 @@
-"""Answers whose content type says another framing than their bytes have: the bytes decide."""
+"""Responses whose content type contradicts the framing of their bytes: the bytes decide."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from cassette_builders import FILE, META, written
+from cassette_builders import FILE_NAME, META, encode_cassette
 from dialect_manners import MANNERS, Manner
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy import framing
 from llm_proxy.cassette import Cassette, StoredRequest, read_cassette
 from llm_proxy.cassette_views import cassette_turns
@@ -20,11 +20,11 @@ from llm_proxy.dialects.base import Dialect
 from llm_proxy.exchange import Headers, Read, Request, ResponseHead
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.framing.eventstream import encode_frame
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import InstantPace
-from llm_proxy.turns import Finish, Text, Turn
-from raw_http import ask
-from stored_cassettes import DONE, chat, event
+from llm_proxy.turns import FinishReason, Text, Turn
+from raw_http import send_request
+from stored_cassettes import DONE_EVENT, chat_event, raw_chat_request
 from stub_upstream import Connection, Script, upstream
 
 LABELS: Final = (
@@ -37,12 +37,12 @@ LABELS: Final = (
     "application/x-ndjson",
     "application/vnd.amazon.eventstream",
 )
-HELLO: Final = Turn((Text("Hello you there"),), finish=Finish.STOP)
+HELLO: Final = Turn((Text("Hello you there"),), finish=FinishReason.STOP)
 AMBIGUOUS: Final = {
     ("cohere /v2/chat whole", "application/x-ndjson"),
     ("cohere /v1/chat whole", "application/x-ndjson"),
 }
-"""One line of JSON is a document and a line: the label decides, and version 1 streams lines."""
+"""One line of JSON is a document and NDJSON: the label decides, and version 1 streams NDJSON."""
 
 LINES: Final = b'{"a":1}\n{"a":2}\n'
 EVENTS: Final = b'data: {"a":1}\n\n'
@@ -52,7 +52,7 @@ FRAME: Final = encode_frame(((":event-type", "x"),), b"{}")
 @pytest.mark.parametrize(
     ("label", "body", "name"),
     [
-        # what a label says holds unless the bytes are plainly something else
+        # the label decides unless the bytes are clearly in another framing
         ("sse", b"", "sse"),
         ("sse", b"<html>", "sse"),
         ("sse", b'error: {"message":"no"}\n', "sse"),
@@ -92,7 +92,7 @@ FRAME: Final = encode_frame(((":event-type", "x"),), b"{}")
     ],
 )
 def test_the_bytes_choose_the_codec(label: str, body: bytes, name: str) -> None:
-    assert framing.codec_of_bytes(label, body) == name
+    assert framing.codec_name_for_body(label, body) == name
 
 
 @pytest.mark.timeout(10)
@@ -109,51 +109,56 @@ def test_the_bytes_choose_the_codec(label: str, body: bytes, name: str) -> None:
 )
 def test_no_beginning_takes_long(body: bytes) -> None:
     for name in framing.CODECS:
-        assert framing.codec_of_bytes(name, body) == name
+        assert framing.codec_name_for_body(name, body) == name
 
 
-def answers() -> Iterator[tuple[Manner, bytes, str]]:
-    """Each manner of each dialect, what it answers, and a label."""
+def responses() -> Iterator[tuple[Manner, bytes, str]]:
+    """Each request and framing of each dialect, its response body, and a label."""
     by_name = {item.name: item for item in MANNERS if "," not in item.name}
     for name, manner in by_name.items():
-        response = manner.dialect.encode(manner.request, (HELLO,), manner.delivery)
+        response = manner.dialect.encode(manner.request, (HELLO,), manner.context)
         for label in LABELS:
             if label or "stream" in name or "whole" in name:
                 yield manner, b"".join(response.messages), label
 
 
-def kept(manner: Manner, body: bytes, label: str) -> Cassette:
-    """Its cassette as a version made it that chose the codec by the label alone."""
+def stored_cassette(manner: Manner, body: bytes, label: str) -> Cassette:
+    """The cassette as written by older versions, which chose the codec by the label alone."""
     dialect: Dialect = manner.dialect
     request: Request = manner.request
     headers: Headers = (("Content-Type", label),) if label else ()
     head = ResponseHead(200, "OK", headers, "chunked")
-    asked = StoredRequest(
+    stored_request = StoredRequest(
         request.method, request.path, request.query, request.headers, request.body
     )
     reads = [Read(20.0, body[:7]), Read(21.0, body[7:])]
     codec, meta = dialect.codec(request, head), replace(META, dialect=dialect.name)
-    return read_cassette(FILE, written(reads, codec=codec, head=head, meta=meta, request=asked))
+    return read_cassette(
+        FILE_NAME, encode_cassette(reads, codec=codec, head=head, meta=meta, request=stored_request)
+    )
 
 
-def test_whatever_the_label_says_each_answer_is_read_in_each_dialect() -> None:
+def test_each_response_is_decoded_in_each_dialect_whatever_its_label() -> None:
     wrong: list[tuple[str, str, str, str]] = []
     count = 0
-    for manner, body, label in answers():
+    for manner, body, label in responses():
         count += 1
-        it = kept(manner, body, label)
-        found, said = outcome_of(it), "".join(turn.text for turn in cassette_turns(it))
-        assert it.body == b"".join(it.messages) == body
-        assert [len(read.data) for read in it.reads] == [7, len(body) - 7]
-        is_read = "compacted" in manner.name or said == "Hello you there"
-        is_whole = found.complete and found.proven
+        cassette = stored_cassette(manner, body, label)
+        outcome, text = (
+            cassette_outcome(cassette),
+            "".join(turn.text for turn in cassette_turns(cassette)),
+        )
+        assert cassette.body == b"".join(cassette.messages) == body
+        assert [len(read.data) for read in cassette.reads] == [7, len(body) - 7]
+        is_read = "compacted" in manner.name or text == "Hello you there"
+        is_whole = outcome.is_complete and outcome.is_proven
         if not (is_read and is_whole) and (manner.name, label) not in AMBIGUOUS:
-            wrong.append((manner.name, label, it.codec, str(found)))
+            wrong.append((manner.name, label, cassette.codec, str(outcome)))
     assert count > 250
     assert not wrong
 
 
-def sends(pieces: Sequence[bytes], label: str) -> Script:
+def send_pieces(pieces: Sequence[bytes], label: str) -> Script:
     async def script(connection: Connection) -> None:
         await connection.begin(content_type=label)
         for piece in pieces:
@@ -163,53 +168,63 @@ def sends(pieces: Sequence[bytes], label: str) -> Script:
     return script
 
 
-PIECES: Final = [event("The")[:30], event("The")[30:] + event(" quick"), event(" fox"), DONE]
+PIECES: Final = [
+    chat_event("The")[:30],
+    chat_event("The")[30:] + chat_event(" quick"),
+    chat_event(" fox"),
+    DONE_EVENT,
+]
 
 
 @pytest.mark.parametrize("label", [item for item in LABELS if item])
 async def test_a_mislabelled_stream_is_kept_by_its_events_and_replayed_under_its_label(
     tmp_path: Path, label: str
 ) -> None:
-    async with upstream(sends(PIECES, label)) as live:
-        async with proxy("record", tmp_path, live.url) as recording:
-            first = await ask(recording.url, chat())
-    [cassette] = cassettes(tmp_path)
-    async with proxy("replay", tmp_path, pace=InstantPace(), strict=True) as replaying:
-        again = await ask(replaying.url, chat())
+    async with upstream(send_pieces(PIECES, label)) as live:
+        async with proxy("record", tmp_path, live.url) as record_proxy:
+            first = await send_request(record_proxy.url, raw_chat_request())
+    [cassette] = load_cassettes(tmp_path)
+    async with proxy("replay", tmp_path, pace=InstantPace(), strict=True) as replay_proxy:
+        again = await send_request(replay_proxy.url, raw_chat_request())
 
     assert first.body == again.body == b"".join(PIECES)
     assert first.header("content-type") == again.header("content-type") == label
-    assert cassette.messages == (event("The"), event(" quick"), event(" fox"), DONE)
+    assert cassette.messages == (
+        chat_event("The"),
+        chat_event(" quick"),
+        chat_event(" fox"),
+        DONE_EVENT,
+    )
     assert b'"codec":"sse"' in Path(cassette.file).read_bytes()
     assert b"".join(read.data for read in cassette.reads) == first.body
-    assert outcome_of(cassette).reason == "[DONE]"
+    assert cassette_outcome(cassette).reason == "[DONE]"
 
 
 @pytest.mark.parametrize("label", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize(
-    ("rule", "gone"),
+    ("rule", "received"),
     [
         ("reset,after=2", b"".join(PIECES[:2])),
-        ("drop,after=1", event("The") + event(" fox") + DONE),
-        ("truncate", event("The")),
-        ("duplicate,after=3", b"".join(PIECES[:3]) + DONE * 2),
+        ("drop,after=1", chat_event("The") + chat_event(" fox") + DONE_EVENT),
+        ("truncate", chat_event("The")),
+        ("duplicate,after=3", b"".join(PIECES[:3]) + DONE_EVENT * 2),
     ],
 )
-async def test_faults_at_events_strike_a_mislabelled_stream_live_and_replayed(
-    tmp_path: Path, label: str, rule: str, gone: bytes
+async def test_faults_at_events_apply_to_a_mislabelled_stream_live_and_replayed(
+    tmp_path: Path, label: str, rule: str, received: bytes
 ) -> None:
-    how: dict[str, Any] = {"faults": parse_rules([rule]), "pace": InstantPace()}
-    async with upstream(sends(PIECES, label)) as live:
-        async with proxy("record", tmp_path, live.url, **how) as recording:
-            first = await ask(recording.url, chat())
-            entries = recording.journal.entries
-    async with proxy("replay", tmp_path, **how) as replaying:
-        again = await ask(replaying.url, chat())
+    options: dict[str, Any] = {"faults": parse_rules([rule]), "pace": InstantPace()}
+    async with upstream(send_pieces(PIECES, label)) as live:
+        async with proxy("record", tmp_path, live.url, **options) as record_proxy:
+            first = await send_request(record_proxy.url, raw_chat_request())
+            entries = record_proxy.journal.entries
+    async with proxy("replay", tmp_path, **options) as replay_proxy:
+        again = await send_request(replay_proxy.url, raw_chat_request())
 
-    assert first.body == again.body == gone
+    assert first.body == again.body == received
     assert [fault.skipped for entry in entries for fault in entry.faults] == [""]
-    [cassette] = cassettes(tmp_path)
-    assert cassette.end.sha256 == sha256(b"".join(PIECES)).hexdigest()  # the truth
+    [cassette] = load_cassettes(tmp_path)
+    assert cassette.end.sha256 == sha256(b"".join(PIECES)).hexdigest()  # without the fault
 
 
 @pytest.mark.parametrize("label", ["application/json", "text/event-stream"])
@@ -217,11 +232,11 @@ async def test_a_fault_at_events_has_no_meaning_in_a_document_whatever_its_label
     tmp_path: Path, label: str
 ) -> None:
     document = b'{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'
-    how: dict[str, Any] = {"faults": parse_rules(["reset,after=2"]), "pace": InstantPace()}
-    async with upstream(sends([document], label)) as live:
-        async with proxy("record", tmp_path, live.url, **how) as recording:
-            got = await ask(recording.url, chat())
-            [[injected]] = [entry.faults for entry in recording.journal.entries]
+    options: dict[str, Any] = {"faults": parse_rules(["reset,after=2"]), "pace": InstantPace()}
+    async with upstream(send_pieces([document], label)) as live:
+        async with proxy("record", tmp_path, live.url, **options) as record_proxy:
+            response = await send_request(record_proxy.url, raw_chat_request())
+            [[injected]] = [entry.faults for entry in record_proxy.journal.entries]
 
-    assert got.body == document
+    assert response.body == document
     assert injected.skipped == "the body does not come in messages"

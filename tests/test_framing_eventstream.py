@@ -19,7 +19,7 @@ GOLDEN: Final = bytes.fromhex(
     "7b2273746f70526561736f6e223a22656e645f7475726e227d"
     "5fbf09fc"
 )
-"""A frame that botocore reads, checksums included."""
+"""A frame that botocore parses, checksums included."""
 HEADERS: Final = (
     (":event-type", "messageStop"),
     (":content-type", "application/json"),
@@ -29,7 +29,7 @@ PAYLOAD: Final = b'{"stopReason":"end_turn"}'
 
 
 def with_raw_headers(headers: bytes, payload: bytes = b"") -> bytes:
-    """A frame whose checksums fit, whatever its headers are."""
+    """A frame with valid checksums and any header bytes."""
     lengths = (16 + len(headers) + len(payload)).to_bytes(4, "big")
     lengths += len(headers).to_bytes(4, "big")
     body = lengths + crc32(lengths).to_bytes(4, "big") + headers + payload
@@ -45,9 +45,9 @@ def test_a_frame_is_written() -> None:
 
 
 def test_a_header_is_found_by_its_name() -> None:
-    read = Frame(HEADERS, b"")
-    assert read.header(":message-type") == "event"
-    assert read.header(":exception-type") == ""
+    frame = Frame(HEADERS, b"")
+    assert frame.header(":message-type") == "event"
+    assert frame.header(":exception-type") == ""
 
 
 @pytest.mark.parametrize("at", range(len(GOLDEN)))
@@ -77,11 +77,11 @@ def test_a_frame_with_one_bit_wrong_is_none(at: int) -> None:
         pytest.param(with_raw_headers(b"\1a\7\0\0\1a\1"), id="a name twice"),
     ],
 )
-def test_what_no_client_accepts_is_no_frame(message: bytes) -> None:
+def test_malformed_frames_are_not_parsed(message: bytes) -> None:
     assert parse_frame(message) is None
 
 
-def test_headers_that_are_no_text_are_passed_over() -> None:
+def test_headers_that_are_no_text_are_skipped() -> None:
     values = [b"\0", b"\1", b"\2" + bytes(1), b"\3" + bytes(2), b"\4" + bytes(4), b"\5" + bytes(8)]
     values += [b"\6\0\2\xff\0", b"\7\0\1x", b"\x08" + bytes(8), b"\x09" + bytes(16)]
     headers = b"".join(b"\1%c" % name + value for name, value in enumerate(values, ord("a")))
@@ -93,7 +93,7 @@ def test_headers_that_are_no_text_are_passed_over() -> None:
     [[("a" * 256, "")], [("a", "b" * 65536)], [("a", "\ud83d")], [("\ud83d", "a")]],
     ids=["a long name", "a long value", "half a surrogate pair", "half a pair in a name"],
 )
-def test_what_no_frame_can_hold_is_refused(headers: list[tuple[str, str]]) -> None:
+def test_headers_that_no_frame_can_hold_are_refused(headers: list[tuple[str, str]]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         encode_frame(headers, b"")
 
@@ -103,16 +103,16 @@ texts = st.text(max_size=300)
 
 
 @given(st.dictionaries(names, texts, max_size=5), st.binary(max_size=100))
-def test_what_is_written_is_read_again(headers: dict[str, str], payload: bytes) -> None:
-    written = encode_frame(list(headers.items()), payload)
-    assert parse_frame(written) == Frame(tuple(headers.items()), payload)
-    assert framing.split_messages("eventstream", written * 2) == [written, written]
+def test_an_encoded_frame_is_parsed_again(headers: dict[str, str], payload: bytes) -> None:
+    encoded = encode_frame(list(headers.items()), payload)
+    assert parse_frame(encoded) == Frame(tuple(headers.items()), payload)
+    assert framing.split_messages("eventstream", encoded * 2) == [encoded, encoded]
 
 
 @given(st.binary(max_size=60), st.binary(max_size=20))
-def test_headers_of_any_bytes_are_read_or_refused(headers: bytes, payload: bytes) -> None:
-    read = parse_frame(with_raw_headers(headers, payload))
-    assert read is None or read.payload == payload
+def test_header_bytes_are_parsed_or_refused(headers: bytes, payload: bytes) -> None:
+    frame = parse_frame(with_raw_headers(headers, payload))
+    assert frame is None or frame.payload == payload
 
 
 @pytest.mark.timeout(30)
@@ -123,13 +123,13 @@ def test_a_frame_of_a_million_headers_is_refused_in_linear_time(header: bytes) -
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_frame_is_read_and_written_again() -> None:
+def test_every_recorded_frame_round_trips() -> None:
     rows = [row for row in corpus.rows() if row.wire.endswith(".eventstream")]
     count = 0
     for row in rows:
         for message in framing.split_messages("eventstream", row.body):
-            read = parse_frame(message)
-            assert read is not None, row.id
-            assert encode_frame(read.headers, read.payload) == message
+            frame = parse_frame(message)
+            assert frame is not None, row.id
+            assert encode_frame(frame.headers, frame.payload) == message
             count += 1
     assert (len(rows), count) == (63, 1338)

@@ -1,4 +1,4 @@
-"""Whatever stands in `Host`: only names that cannot be anybody else's are served."""
+"""The `Host` check: only loopback names are served."""
 
 from __future__ import annotations
 

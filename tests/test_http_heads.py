@@ -1,4 +1,4 @@
-"""Heads: what is passed on of them, how they delimit a body, and what may be written."""
+"""HTTP heads: forwarded headers, body framing, and validation on writing."""
 
 from __future__ import annotations
 
@@ -13,53 +13,63 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.exchange import Framing, Headers, ResponseHead
-from llm_proxy.http_heads import HOP_BY_HOP, forwarded_headers, head_lines, response_head
+from llm_proxy.http_heads import (
+    HOP_BY_HOP_HEADERS,
+    forwarded_request_headers,
+    head_lines,
+    response_head,
+)
 
-OF_A_CONNECTION = (
+CONNECTION_HEADERS = (
     "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
     "TE", "Trailer", "Transfer-Encoding", "Upgrade",
 )  # fmt: skip
-"""RFC 9110, section 7.6.1, with what proxies are known to leave out besides."""
+"""RFC 9110, section 7.6.1, and further headers that proxies commonly remove."""
 
-IDENTITY = ("Accept-Encoding", "identity")
-"""Ends what a provider is sent."""
+ACCEPT_IDENTITY = ("Accept-Encoding", "identity")
+"""The last header of every forwarded request."""
 
 TOKEN = string.ascii_letters + string.digits + "!#$%&'*+-.^_`|~"
 CONTROLS = [chr(code) for code in (*range(0x20), 0x7F) if chr(code) != "\t"]
 PRINTABLE = "".join(map(chr, [0x09, *range(0x20, 0x7F), *range(0x80, 0x100)]))
 
 names = st.text(TOKEN, min_size=1, max_size=12)
-values = st.text(PRINTABLE, max_size=30).map(lambda it: it.strip(" \t"))
-fields = st.lists(st.tuples(names, values), max_size=8).map(tuple)
+values = st.text(PRINTABLE, max_size=30).map(lambda value: value.strip(" \t"))
+header_lists = st.lists(st.tuples(names, values), max_size=8).map(tuple)
 
 
-def answered(*headers: tuple[str, str], status: int = 200, method: str = "POST") -> ResponseHead:
+def client_response_head(
+    *headers: tuple[str, str], status: int = 200, method: str = "POST"
+) -> ResponseHead:
     return response_head(status, "OK", headers, method)
 
 
-def in_a_case(name: str, case: int) -> str:
+def with_case(name: str, case: int) -> str:
     return (name, name.lower(), name.upper())[case]
 
 
-# --- what is passed on -----------------------------------------------------------------------
+# --- forwarded headers -----------------------------------------------------------------------
 
 
-def test_the_fields_of_a_connection_are_all_known() -> None:
-    assert {name.lower() for name in OF_A_CONNECTION} == HOP_BY_HOP
+def test_all_hop_by_hop_headers_are_known() -> None:
+    assert {name.lower() for name in CONNECTION_HEADERS} == HOP_BY_HOP_HEADERS
 
 
 @pytest.mark.parametrize("case", range(3), ids=["as written", "lower", "upper"])
-@pytest.mark.parametrize("name", OF_A_CONNECTION)
-def test_a_field_of_the_connection_goes_neither_way(name: str, case: int) -> None:
-    headers = (("X-A", "1"), (in_a_case(name, case), "x"), ("X-B", "2"))
+@pytest.mark.parametrize("name", CONNECTION_HEADERS)
+def test_a_hop_by_hop_header_is_forwarded_in_neither_direction(name: str, case: int) -> None:
+    headers = (("X-A", "1"), (with_case(name, case), "x"), ("X-B", "2"))
 
-    assert forwarded_headers(headers) == (("X-A", "1"), ("X-B", "2"), IDENTITY)
-    assert answered(*headers).headers == (("X-A", "1"), ("X-B", "2"))
+    assert forwarded_request_headers(headers) == (("X-A", "1"), ("X-B", "2"), ACCEPT_IDENTITY)
+    assert client_response_head(*headers).headers == (("X-A", "1"), ("X-B", "2"))
 
 
 @pytest.mark.parametrize("name", ["Host", "Content-Length", "Accept-Encoding", "Expect"])
-def test_what_we_say_for_ourselves_is_not_taken_from_the_client(name: str) -> None:
-    assert forwarded_headers(((name.lower(), "x"), ("X-A", "1"))) == (("X-A", "1"), IDENTITY)
+def test_headers_that_the_proxy_sets_itself_are_not_taken_from_the_client(name: str) -> None:
+    assert forwarded_request_headers(((name.lower(), "x"), ("X-A", "1"))) == (
+        ("X-A", "1"),
+        ACCEPT_IDENTITY,
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,54 +83,58 @@ def test_what_we_say_for_ourselves_is_not_taken_from_the_client(name: str) -> No
     ],
     ids=["alone", "behind another", "in front", "in a second field", "between empty ones"],
 )
-def test_a_field_that_connection_names_is_of_the_connection(connection: Headers) -> None:
+def test_a_header_named_by_connection_is_hop_by_hop(connection: Headers) -> None:
     headers = (("X-Mine", "1"), *connection, ("x-mine", "2"), ("X-Mine-Too", "3"))
 
-    assert forwarded_headers(headers) == (("X-Mine-Too", "3"), IDENTITY)
-    assert answered(*headers).headers == (("X-Mine-Too", "3"),)
+    assert forwarded_request_headers(headers) == (("X-Mine-Too", "3"), ACCEPT_IDENTITY)
+    assert client_response_head(*headers).headers == (("X-Mine-Too", "3"),)
 
 
 def test_repeats_of_a_name_are_sent_in_the_case_of_the_first() -> None:
     headers = (("X-a", "1"), ("x-b", "2"), ("X-A", "3"), ("x-a", "4"))
 
-    assert forwarded_headers(headers) == (
+    assert forwarded_request_headers(headers) == (
         ("X-a", "1"),
         ("x-b", "2"),
         ("X-a", "3"),
         ("X-a", "4"),
-        IDENTITY,
+        ACCEPT_IDENTITY,
     )
 
 
 def test_an_answer_keeps_the_case_of_every_field() -> None:
     headers = (("Set-Cookie", "1"), ("set-cookie", "2"))
 
-    assert answered(*headers).headers == headers
+    assert client_response_head(*headers).headers == headers
 
 
 @given(
     headers=st.lists(
         st.tuples(
-            names | st.builds(in_a_case, st.sampled_from(OF_A_CONNECTION), st.integers(0, 2)),
+            names | st.builds(with_case, st.sampled_from(CONNECTION_HEADERS), st.integers(0, 2)),
             st.lists(names, max_size=2).map(",".join) | values,
         ),
         max_size=10,
     ).map(tuple)
 )
-def test_all_that_is_not_of_the_connection_goes_on_in_its_order(headers: Headers) -> None:
-    named = [value for name, value in headers if name.lower() == "connection"]
-    ours = {name.lower() for name in OF_A_CONNECTION} | {"content-length"}
-    ours |= {name.strip().lower() for value in named for name in value.split(",")}
-    kept = tuple(pair for pair in headers if pair[0].lower() not in ours)
-    for_the_client_alone = {"host", "accept-encoding", "expect"}
-    sent = [(name.lower(), it) for name, it in kept if name.lower() not in for_the_client_alone]
+def test_all_end_to_end_headers_are_forwarded_in_order(headers: Headers) -> None:
+    connection_values = [value for name, value in headers if name.lower() == "connection"]
+    removed = {name.lower() for name in CONNECTION_HEADERS} | {"content-length"}
+    removed |= {name.strip().lower() for value in connection_values for name in value.split(",")}
+    kept = tuple(pair for pair in headers if pair[0].lower() not in removed)
+    removed_from_requests = {"host", "accept-encoding", "expect"}
+    expected_request = [
+        (name.lower(), value) for name, value in kept if name.lower() not in removed_from_requests
+    ]
 
-    assert answered(*headers).headers == kept
-    assert [(name.lower(), it) for name, it in forwarded_headers(headers)[:-1]] == sent
-    assert forwarded_headers(headers)[-1] == IDENTITY
+    assert client_response_head(*headers).headers == kept
+    assert [
+        (name.lower(), value) for name, value in forwarded_request_headers(headers)[:-1]
+    ] == expected_request
+    assert forwarded_request_headers(headers)[-1] == ACCEPT_IDENTITY
 
 
-# --- how a body is delimited -------------------------------------------------------------------
+# --- body framing ------------------------------------------------------------------------------
 
 LENGTH = ("Content-Length", "5")
 CHUNKED = ("Transfer-Encoding", "chunked")
@@ -161,13 +175,13 @@ CHUNKED = ("Transfer-Encoding", "chunked")
 def test_a_body_is_delimited_as_rfc_9112_says(
     method: str, status: int, headers: Headers, framing: Framing, length: int | None
 ) -> None:
-    head = answered(*headers, status=status, method=method)
+    head = client_response_head(*headers, status=status, method=method)
 
-    assert (head.framing, head.length) == (framing, length)
+    assert (head.framing, head.content_length) == (framing, length)
     assert head.headers == ()
 
 
-# --- what may be written -------------------------------------------------------------------------
+# --- validation on writing -----------------------------------------------------------------------
 
 
 def test_a_head_is_written_line_by_line() -> None:
@@ -176,7 +190,7 @@ def test_a_head_is_written_line_by_line() -> None:
     assert head_lines(head) == ["HTTP/1.1 200 All right", "X-a: 1", "x-A: \t2 é"]
 
 
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda it: f"{ord(it):02x}")
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: f"{ord(control):02x}")
 def test_a_control_character_is_written_nowhere(control: str) -> None:
     text = f"a{control}b"
     for head in (
@@ -189,13 +203,13 @@ def test_a_control_character_is_written_nowhere(control: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a\t", "é", "(a)", "a,b", 'a"'])
-def test_what_is_no_token_is_no_name(name: str) -> None:
+def test_a_header_name_must_be_a_token(name: str) -> None:
     with pytest.raises(ValueError, match="is no header name"):
         head_lines(ResponseHead(200, "", ((name, "1"),), "none"))
 
 
-class _Given:
-    """A socket that has been sent something."""
+class _FakeSocket:
+    """A socket that has received the given data."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -204,27 +218,27 @@ class _Given:
         return io.BytesIO(self._data)
 
 
-def parsed(written: list[str]) -> HTTPResponse:
-    """The head as a client of the standard library reads it."""
-    data = "\r\n".join([*written, "", ""]).encode("latin-1")
-    response = HTTPResponse(cast("socket.socket", cast("Any", _Given(data))))
+def parse_head(lines: list[str]) -> HTTPResponse:
+    """Parse the head with the standard library's client."""
+    data = "\r\n".join([*lines, "", ""]).encode("latin-1")
+    response = HTTPResponse(cast("socket.socket", cast("Any", _FakeSocket(data))))
     response.begin()
     return response
 
 
-@given(status=st.integers(200, 599), reason=values, headers=fields)
+@given(status=st.integers(200, 599), reason=values, headers=header_lists)
 def test_what_is_written_is_read_back(status: int, reason: str, headers: Headers) -> None:
-    read = parsed(head_lines(ResponseHead(status, reason, headers, "none")))
+    response = parse_head(head_lines(ResponseHead(status, reason, headers, "none")))
 
-    assert (read.version, read.status, read.reason) == (11, status, reason.strip())
-    assert tuple(read.headers.items()) == headers
+    assert (response.version, response.status, response.reason) == (11, status, reason.strip())
+    assert tuple(response.headers.items()) == headers
 
 
 @given(reason=st.text(), name=st.text(), value=st.text())
 def test_no_head_can_hold_another_line(reason: str, name: str, value: str) -> None:
     try:
-        written = head_lines(ResponseHead(200, reason, ((name, value),), "none"))
+        lines = head_lines(ResponseHead(200, reason, ((name, value),), "none"))
     except ValueError:
         return
-    assert len(written) == 2
-    assert not [line for line in written if set(line) & set(CONTROLS)]
+    assert len(lines) == 2
+    assert not [line for line in lines if set(line) & set(CONTROLS)]

@@ -1,4 +1,4 @@
-"""Fixtures of aimock become scenarios that answer what they were written for, and nothing else."""
+"""Import of aimock fixtures: each becomes a scenario that answers the same requests, no others."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli_process import Ran, run
+from cli_process import CommandResult, run_command
 from in_process_proxy import proxy
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture, FixtureScenarios
 from llm_proxy.importing.source import UnreadableFile
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents.document import Scenario, TextResponse
-from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.shell.running.settings import SimulationOptions
 from sdk_clients import openai_client
 
 Fields = dict[str, Any]
 
 HELLO: Final[Fields] = {"content": "Hello!"}
-SAID: Final[Fields] = {"kind": "text", "assistant_text": "Hello!"}
-ALONE: Final = "a scenario answers in conversations alone"
-LAST: Final = "$['messages','input','contents'][-1]"
+TEXT_RESPONSE: Final[Fields] = {"kind": "text", "assistant_text": "Hello!"}
+CONVERSATIONS_ONLY: Final = "a scenario answers in conversations alone"
+LAST_MESSAGE: Final = "$['messages','input','contents'][-1]"
 
 
 def fixture(match: Fields | None = None, response: Any = None, **fields: Any) -> Fields:
     return {"match": match or {}, "response": HELLO if response is None else response} | fields
 
 
-def scripted(*fixtures: Any) -> FixtureScenarios:
+def convert(*fixtures: Any) -> FixtureScenarios:
     return aimock.convert_fixtures(fixtures, "chat", "chat.json")
 
 
-def played(script: FixtureScenarios) -> list[Scenario]:
-    """The scenarios as they are played, all without a mistake or a warning."""
-    loaded = load_file("chat.yaml", script.text.encode())
+def load_scenarios(converted: FixtureScenarios) -> list[Scenario]:
+    """Load the scenarios; there must be no mistakes and no warnings."""
+    loaded = parse_scenario_file("chat.yaml", converted.yaml_text.encode())
     assert not loaded.mistakes
     assert not loaded.warnings
     return [scenario.value for scenario in loaded.scenarios]
 
 
-def written(script: FixtureScenarios) -> Fields:
-    """The first scenario as it stands in its file."""
-    assert played(script)
-    found: Fields = yaml.safe_load(script.text)["scenarios"][0]
+def first_scenario(converted: FixtureScenarios) -> Fields:
+    """The YAML fields of the first scenario."""
+    assert load_scenarios(converted)
+    found: Fields = yaml.safe_load(converted.yaml_text)["scenarios"][0]
     return found
 
 
-def lost(*fixtures: Any) -> list[str]:
-    """What is said otherwise, by name."""
-    results = scripted(*fixtures).results
+def loss_names(*fixtures: Any) -> list[str]:
+    """The names of all conversion losses."""
+    results = convert(*fixtures).results
     return [
         loss.name
         for result in results
@@ -66,19 +66,19 @@ def lost(*fixtures: Any) -> list[str]:
     ]
 
 
-def refusal(it: Any) -> str:
-    """Why a fixture is refused."""
-    script = scripted(it)
-    [result] = script.results
+def refusal_reason(refused_fixture: Any) -> str:
+    """The reason why the fixture is refused."""
+    converted = convert(refused_fixture)
+    [result] = converted.results
     assert isinstance(result, RefusedItem)
-    assert script.text == ""
+    assert converted.yaml_text == ""
     return result.reason
 
 
 def test_a_fixture_is_a_scenario_for_any_turn_and_the_order_stays() -> None:
-    script = scripted(fixture({"userMessage": "hi?"}), fixture({}, {"content": "What?"}))
+    converted = convert(fixture({"userMessage": "hi?"}), fixture({}, {"content": "What?"}))
 
-    assert script.text == (
+    assert converted.yaml_text == (
         "# Made by llm-proxy import of chat.json, fixtures of aimock; edit it as you like.\n"
         "scenarios:\n"
         "  - id: chat-1\n"
@@ -99,11 +99,14 @@ def test_a_fixture_is_a_scenario_for_any_turn_and_the_order_stays() -> None:
         "          kind: text\n"
         "          assistant_text: What?\n"
     )
-    assert script.results == (ConvertedFixture(1, "chat-1", ()), ConvertedFixture(2, "chat-2", ()))
+    assert converted.results == (
+        ConvertedFixture(1, "chat-1", ()),
+        ConvertedFixture(2, "chat-2", ()),
+    )
 
 
 @pytest.mark.parametrize(
-    ("asked", "match", "losses"),
+    ("fixture_match", "match", "losses"),
     [
         ({"userMessage": "a.b"}, {"user": r"a\.b"}, []),
         ({"userMessage": ""}, {}, []),
@@ -115,33 +118,47 @@ def test_a_fixture_is_a_scenario_for_any_turn_and_the_order_stays() -> None:
         ({"hasToolResult": False}, {"tool_results": False}, []),
         ({"turnIndex": 1, "endpoint": "chat"}, {"turn": 2}, ["nearest turn"]),
         ({"sequenceIndex": 0, "model": None}, {"turn": 1}, ["sequence"]),
-        ({"sequenceIndex": 0, "hasToolResult": True}, {"tool_results": True, "turn": 2},
-         ["sequence"]),
+        (
+            {"sequenceIndex": 0, "hasToolResult": True},
+            {"tool_results": True, "turn": 2},
+            ["sequence"],
+        ),
         ({"toolName": "look"}, {"json": {"$['tools','toolConfig']..name": {"equals": "look"}}}, []),
-        ({"responseFormat": "json_object"},
-         {"json": {"$['response_format','text']..type": {"equals": "json_object"}}}, []),
-        ({"toolCallId": "c1", "toolResultContains": "{}"},
-         {"tool_results": True, "json": {
-             f"{LAST}..['tool_call_id','call_id','tool_use_id','toolUseId']": {"equals": "c1"},
-             f"{LAST}..['content','output','text','response']": {"matches": r"\{\}"},
-         }}, []),
+        (
+            {"responseFormat": "json_object"},
+            {"json": {"$['response_format','text']..type": {"equals": "json_object"}}},
+            [],
+        ),
+        (
+            {"toolCallId": "c1", "toolResultContains": "{}"},
+            {
+                "tool_results": True,
+                "json": {
+                    f"{LAST_MESSAGE}..['tool_call_id','call_id','tool_use_id','toolUseId']": {
+                        "equals": "c1"
+                    },
+                    f"{LAST_MESSAGE}..['content','output','text','response']": {"matches": r"\{\}"},
+                },
+            },
+            [],
+        ),
     ],
-    ids=lambda it: ", ".join(it) if isinstance(it, dict) else "",
-)  # fmt: skip
-def test_what_a_fixture_matches_its_scenario_does(
-    asked: Fields, match: Fields, losses: list[str]
+    ids=lambda parameter: ", ".join(parameter) if isinstance(parameter, dict) else "",
+)
+def test_a_scenario_matches_what_its_fixture_matches(
+    fixture_match: Fields, match: Fields, losses: list[str]
 ) -> None:
-    script = scripted(fixture(asked))
+    converted = convert(fixture(fixture_match))
 
-    assert written(script)["match"] == match
-    assert lost(fixture(asked)) == losses
+    assert first_scenario(converted)["match"] == match
+    assert loss_names(fixture(fixture_match)) == losses
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("fixture_match", "reason"),
     [
-        ({"inputText": "a"}, f"it is for embeddings: {ALONE}"),
-        ({"endpoint": "image"}, f"it is for image: {ALONE}"),
+        ({"inputText": "a"}, f"it is for embeddings: {CONVERSATIONS_ONLY}"),
+        ({"endpoint": "image"}, f"it is for image: {CONVERSATIONS_ONLY}"),
         ({"predicate": "it"}, "its match has predicate, which no scenario can ask for"),
         ({"userMessage": {"source": "a"}}, "its userMessage is no text"),
         ({"systemMessage": [1]}, "its systemMessage is no text"),
@@ -155,10 +172,10 @@ def test_what_a_fixture_matches_its_scenario_does(
          "it asks for results of tools, and for none: nothing could be both"),
     ],
 )  # fmt: skip
-def test_what_no_scenario_can_ask_for_is_refused_and_never_left_out(
-    asked: Fields, why: str
+def test_match_fields_that_no_scenario_can_express_are_refused_and_never_left_out(
+    fixture_match: Fields, reason: str
 ) -> None:
-    assert refusal(fixture(asked)) == why
+    assert refusal_reason(fixture(fixture_match)) == reason
 
 
 CALL: Final[Fields] = {"name": "look", "arguments": '{"n": 1.0}', "id": "c1"}
@@ -166,62 +183,99 @@ CALLED: Final[Fields] = {"tool_name": "look", "arguments": {"n": 1.0}, "call_id"
 
 
 @pytest.mark.parametrize(
-    ("answer", "response", "losses"),
+    ("fixture_response", "response", "losses"),
     [
-        ({"content": {"b": 1.0, "a": []}},
-         {"kind": "text", "assistant_text": '{"b":1,"a":[]}'}, []),
+        (
+            {"content": {"b": 1.0, "a": []}},
+            {"kind": "text", "assistant_text": '{"b":1,"a":[]}'},
+            [],
+        ),
         ({"toolCalls": [CALL]}, {"kind": "tool-call", "tool_calls": [CALLED]}, []),
-        ({"toolCalls": [{"name": "a", "arguments": {}}], "content": "Wait."},
-         {"kind": "tool-call", "assistant_text": "Wait.",
-          "tool_calls": [{"tool_name": "a", "arguments": {}}]}, []),
-        ({"blocks": [{"type": "toolCall"} | CALL, {"type": "text", "text": "So."}]},
-         {"kind": "parts",
-          "parts": [{"part": "tool-call"} | CALLED, {"part": "text", "text": "So."}]}, []),
-        (HELLO | {"reasoning": "Hm.", "reasoningSignature": "s", "redactedThinking": ["x"]},
-         SAID | {"reasoning": [
-             {"provider_metadata": {"anthropic": {"redactedData": "x"}}},
-             {"text": "Hm.", "provider_metadata": {"anthropic": {"signature": "s"}}},
-         ]}, []),
-        (HELLO | {"finishReason": "length", "id": "x", "webSearches": ["q"], "odd": 1},
-         SAID | {"finish_reason": "length"}, ["envelope", "searches", "fields"]),
-        (HELLO | {"usage": {
-            "prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9,
-            "prompt_tokens_details": {"cached_tokens": 3},
-        }}, SAID | {"usage": {"input": 7, "output": 2, "total": 9, "cache_read": 3}}, []),
-        (HELLO | {"usage": {"input_tokens": 7, "cost": 0.1}}, SAID | {"usage": {"input": 7}},
-         ["costs"]),
+        (
+            {"toolCalls": [{"name": "a", "arguments": {}}], "content": "Wait."},
+            {
+                "kind": "tool-call",
+                "assistant_text": "Wait.",
+                "tool_calls": [{"tool_name": "a", "arguments": {}}],
+            },
+            [],
+        ),
+        (
+            {"blocks": [{"type": "toolCall"} | CALL, {"type": "text", "text": "So."}]},
+            {
+                "kind": "parts",
+                "parts": [{"part": "tool-call"} | CALLED, {"part": "text", "text": "So."}],
+            },
+            [],
+        ),
+        (
+            HELLO | {"reasoning": "Hm.", "reasoningSignature": "s", "redactedThinking": ["x"]},
+            TEXT_RESPONSE
+            | {
+                "reasoning": [
+                    {"provider_metadata": {"anthropic": {"redactedData": "x"}}},
+                    {"text": "Hm.", "provider_metadata": {"anthropic": {"signature": "s"}}},
+                ]
+            },
+            [],
+        ),
+        (
+            HELLO | {"finishReason": "length", "id": "x", "webSearches": ["q"], "odd": 1},
+            TEXT_RESPONSE | {"finish_reason": "length"},
+            ["envelope", "searches", "fields"],
+        ),
+        (
+            HELLO
+            | {
+                "usage": {
+                    "prompt_tokens": 7,
+                    "completion_tokens": 2,
+                    "total_tokens": 9,
+                    "prompt_tokens_details": {"cached_tokens": 3},
+                }
+            },
+            TEXT_RESPONSE | {"usage": {"input": 7, "output": 2, "total": 9, "cache_read": 3}},
+            [],
+        ),
+        (
+            HELLO | {"usage": {"input_tokens": 7, "cost": 0.1}},
+            TEXT_RESPONSE | {"usage": {"input": 7}},
+            ["costs"],
+        ),
     ],
-)  # fmt: skip
-def test_what_a_fixture_answers_its_scenario_does(
-    answer: Fields, response: Fields, losses: list[str]
+)
+def test_a_scenario_answers_what_its_fixture_answers(
+    fixture_response: Fields, response: Fields, losses: list[str]
 ) -> None:
-    it = fixture({}, answer)
+    source_fixture = fixture({}, fixture_response)
 
-    assert written(scripted(it))["turns"] == [{"turn": "any", "response": response}]
-    assert lost(it) == losses
+    assert first_scenario(convert(source_fixture))["turns"] == [
+        {"turn": "any", "response": response}
+    ]
+    assert loss_names(source_fixture) == losses
 
 
-def test_an_error_is_told_with_its_status_its_fields_and_when_to_ask_again() -> None:
+def test_an_error_keeps_its_status_its_fields_and_its_retry_delay() -> None:
     error = {"message": "No.", "type": "t", "code": "c", "param": None}
     empty = {"kind": "text", "assistant_text": ""}
     found = [
-        written(scripted(fixture({}, {"error": error} | more)))["turns"]
+        first_scenario(convert(fixture({}, {"error": error} | more)))["turns"]
         for more in ({"status": 400}, {"status": 429, "retryAfter": 2}, {})
     ]
     common = {"turn": "any", "failures_before_success": 1_000_000, "failure_message": "No."}
-    said = {"type": "t", "code": "c"}
+    error_fields = {"type": "t", "code": "c"}
     assert found == [
-        [common | {"failure_status": "model_error", "failure_error": {"status": 400} | said,
+        [common | {"failure_status": "model_error", "failure_error": {"status": 400} | error_fields,
                    "response": empty}],
         [common | {"failure_status": "rate_limit", "failure_retry_after_ms": 2000,
-                   "failure_error": said, "response": empty}],
-        [common | {"failure_status": "model_error", "failure_error": {"status": 500} | said,
+                   "failure_error": error_fields, "response": empty}],
+        [common | {"failure_status": "model_error", "failure_error": {"status": 500} | error_fields,
                    "response": empty}],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("fixture_response", "reason"),
     [
         ("text", "it has no response"),
         ({}, "its response has none of content, toolCalls, blocks and error"),
@@ -238,12 +292,12 @@ def test_an_error_is_told_with_its_status_its_fields_and_when_to_ask_again() -> 
          "the arguments of a call stand within each other more than 64 deep"),
     ],
 )  # fmt: skip
-def test_what_no_scenario_can_answer_is_refused(answer: Any, why: str) -> None:
-    assert refusal(fixture({}, answer)) == why
+def test_what_no_scenario_can_answer_is_refused(fixture_response: Any, reason: str) -> None:
+    assert refusal_reason(fixture({}, fixture_response)) == reason
 
 
 @pytest.mark.parametrize(
-    ("fields", "said", "losses"),
+    ("fields", "expected", "losses"),
     [
         ({"chunkSize": 5, "latency": 30},
          {"chunks": {"by": "characters", "size": 5, "delay_ms": 30}}, []),
@@ -263,33 +317,35 @@ def test_what_no_scenario_can_answer_is_refused(answer: Any, why: str) -> None:
                      "malformed-json,probability=1"]}, []),
     ],
 )  # fmt: skip
-def test_times_pieces_and_faults_are_told_in_a_scenarios_words(
-    fields: Fields, said: Fields, losses: list[str]
+def test_timing_chunk_sizes_and_faults_become_scenario_fields(
+    fields: Fields, expected: Fields, losses: list[str]
 ) -> None:
-    it = written(scripted(fixture(**fields)))
+    scenario = first_scenario(convert(fixture(**fields)))
 
-    assert {name: it[name] for name in ("chunks", "pace", "faults") if name in it} == said
-    assert lost(fixture(**fields)) == losses
+    assert {
+        name: scenario[name] for name in ("chunks", "pace", "faults") if name in scenario
+    } == expected
+    assert loss_names(fixture(**fields)) == losses
 
 
-def test_the_file_says_what_is_left_out_and_what_is_said_otherwise() -> None:
-    script = scripted(
+def test_the_file_names_omitted_fixtures_and_changed_fields() -> None:
+    converted = convert(
         fixture({"turnIndex": 0}), fixture({"inputText": "a"}), fixture({"turnIndex": 1}), 5
     )
 
     nearest = "that turn alone: aimock answers other turns with the nearest, too"
-    assert script.text.splitlines()[1:4] == [
+    assert converted.yaml_text.splitlines()[1:4] == [
         f"# Fixture 1, 3: its turnIndex becomes {nearest}.",
-        f"# Fixture 2 is left out: it is for embeddings: {ALONE}.",
+        f"# Fixture 2 is left out: it is for embeddings: {CONVERSATIONS_ONLY}.",
         "# Fixture 4 is left out: it has no match.",
     ]
 
 
 def test_files_that_would_take_long_are_refused() -> None:
     with pytest.raises(UnreadableFile, match=r"^it holds more than 10,000 fixtures: split it$"):
-        scripted(*[{}] * 10_001)
+        convert(*[{}] * 10_001)
 
-    assert refusal(fixture({}, {"content": "a" * 1_048_576})) == "it has more than 1 MiB"
+    assert refusal_reason(fixture({}, {"content": "a" * 1_048_576})) == "it has more than 1 MiB"
 
 
 ANYTHING: Final = st.recursive(
@@ -311,11 +367,13 @@ FIELD: Final = st.sampled_from([
 def test_whatever_a_file_holds_its_scenarios_load(
     match: Fields, response: Any, profile: Any, size: Any
 ) -> None:
-    told = fixture(match, response, streamingProfile=profile, chunkSize=size, chaos=profile)
-    script = scripted(json.loads(json.dumps(told)), response)
+    source_fixture = fixture(
+        match, response, streamingProfile=profile, chunkSize=size, chaos=profile
+    )
+    converted = convert(json.loads(json.dumps(source_fixture)), response)
 
-    assert [result.number for result in script.results] == [1, 2]
-    assert not load_file("a.yaml", script.text.encode()).mistakes
+    assert [result.number for result in converted.results] == [1, 2]
+    assert not parse_scenario_file("a.yaml", converted.yaml_text.encode()).mistakes
 
 
 TEXTS: Final = st.text(st.characters(codec="utf-8"))
@@ -324,12 +382,12 @@ TEXTS: Final = st.text(st.characters(codec="utf-8"))
 @settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS)
 def test_texts_stay_as_they_are(user: str, answer: str) -> None:
-    [it] = played(scripted(fixture({"userMessage": user}, {"content": answer})))
+    [scenario] = load_scenarios(convert(fixture({"userMessage": user}, {"content": answer})))
 
-    assert it.turns[0].response == TextResponse(assistant_text=answer)
-    assert it.match is not None
-    assert re.search(it.match.user, f"Say {user} now")
-    assert not user or not re.search(it.match.user, "")
+    assert scenario.turns[0].response == TextResponse(assistant_text=answer)
+    assert scenario.match is not None
+    assert re.search(scenario.match.user, f"Say {user} now")
+    assert not user or not re.search(scenario.match.user, "")
 
 
 # On the command line
@@ -351,89 +409,100 @@ CHAT: Final = {
 VECTOR: Final = fixture({"inputText": "a"}, {"embedding": [0.5]})
 
 
-async def imported(folder: Path, document: Fields, *arguments: str) -> Ran:
+async def import_fixtures(folder: Path, document: Fields, *arguments: str) -> CommandResult:
     (folder / "chat.json").write_text(json.dumps(document))
-    return await run("import", "chat.json", *arguments, folder=folder)
+    return await run_command("import", "chat.json", *arguments, folder=folder)
 
 
 async def test_a_file_of_fixtures_becomes_one_of_scenarios_that_lint_passes(
     tmp_path: Path,
 ) -> None:
-    ran = await imported(tmp_path, CHAT, "--scenarios", "own/scenarios")
-    linted = await run("scenario", "lint", "own/scenarios", folder=tmp_path)
+    ran = await import_fixtures(tmp_path, CHAT, "--scenarios", "own/scenarios")
+    linted = await run_command("scenario", "lint", "own/scenarios", folder=tmp_path)
 
-    assert (ran.code, linted.code) == (0, 0)
+    assert (ran.exit_code, linted.exit_code) == (0, 0)
     assert (
-        ran.complaint == "llm-proxy: 4 fixtures of 1 file made scenarios in own/scenarios/chat.yaml"
+        ran.last_error_line
+        == "llm-proxy: 4 fixtures of 1 file made scenarios in own/scenarios/chat.yaml"
     )
-    assert "4 scenarios checked, nothing is wrong" in linted.err
+    assert "4 scenarios checked, nothing is wrong" in linted.stderr
     assert not (tmp_path / "cassettes").exists()
 
 
-async def test_what_cannot_be_said_is_named_fixture_by_fixture(tmp_path: Path) -> None:
-    ran = await imported(tmp_path, {"fixtures": [*CHAT["fixtures"], VECTOR]})
-    told = json.loads((await imported(tmp_path, {"fixtures": [VECTOR]}, "--json")).out)
+async def test_each_fixture_that_cannot_be_converted_is_named(tmp_path: Path) -> None:
+    ran = await import_fixtures(tmp_path, {"fixtures": [*CHAT["fixtures"], VECTOR]})
+    report = json.loads((await import_fixtures(tmp_path, {"fixtures": [VECTOR]}, "--json")).stdout)
 
-    assert ran.code == 1
-    assert ran.out.splitlines()[-1] == (f"chat.json, fixture 5: it is for embeddings: {ALONE}")
-    assert "partly imported" in ran.out
-    assert told["sum"]["fixtures"] == {"imported": 0, "there before": 0, "refused": 1}
-    assert told["sum"]["exchanges"] == {"imported": 0, "there before": 0, "refused": 0}
-    [file] = told["files"]
+    assert ran.exit_code == 1
+    assert ran.stdout.splitlines()[-1] == (
+        f"chat.json, fixture 5: it is for embeddings: {CONVERSATIONS_ONLY}"
+    )
+    assert "partly imported" in ran.stdout
+    assert report["sum"]["fixtures"] == {"imported": 0, "there before": 0, "refused": 1}
+    assert report["sum"]["exchanges"] == {"imported": 0, "there before": 0, "refused": 0}
+    [file] = report["files"]
     assert (file["format"], file["result"], file["scenarios"]) == ("aimock", "refused", None)
-    assert file["refused"] == [{"fixture": 1, "why": f"it is for embeddings: {ALONE}"}]
+    assert file["refused"] == [{"fixture": 1, "why": f"it is for embeddings: {CONVERSATIONS_ONLY}"}]
 
 
 async def test_a_file_of_scenarios_that_is_there_is_never_changed(tmp_path: Path) -> None:
-    await imported(tmp_path, CHAT)
+    await import_fixtures(tmp_path, CHAT)
     path = tmp_path / "scenarios" / "chat.yaml"
-    again = await imported(tmp_path, CHAT, "--json")
+    again = await import_fixtures(tmp_path, CHAT, "--json")
     path.write_text("# mine\n")
-    refused = [await imported(tmp_path, CHAT, *more) for more in ((), ("--dry-run",))]
+    refused = [
+        await import_fixtures(tmp_path, CHAT, *arguments) for arguments in ((), ("--dry-run",))
+    ]
 
-    assert json.loads(again.out)["sum"]["fixtures"]["there before"] == 4
+    assert json.loads(again.stdout)["sum"]["fixtures"]["there before"] == 4
     assert path.read_text() == "# mine\n"
-    assert [item.code for item in refused] == [1, 1]
-    assert refused[0].out.splitlines()[-1] == (
+    assert [item.exit_code for item in refused] == [1, 1]
+    assert refused[0].stdout.splitlines()[-1] == (
         "chat.json: scenarios/chat.yaml is there and says something else: move it away, or name "
         "another folder with --scenarios"
     )
 
 
 async def test_a_dry_run_writes_no_scenario(tmp_path: Path) -> None:
-    ran = await imported(tmp_path, CHAT, "--dry-run")
+    ran = await import_fixtures(tmp_path, CHAT, "--dry-run")
 
-    assert ran.complaint == (
+    assert ran.last_error_line == (
         "llm-proxy: 4 fixtures of 1 file would be made scenarios in scenarios/chat.yaml"
     )
     assert not (tmp_path / "scenarios").exists()
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_openais_sdk_hears_what_the_fixtures_say(tmp_path: Path, *, stream: bool) -> None:
+async def test_openais_sdk_receives_what_the_fixtures_answer(
+    tmp_path: Path, *, stream: bool
+) -> None:
     path = tmp_path / "chat.yaml"
-    path.write_text(scripted(*CHAT["fixtures"]).text)
-    simulating = SimulationOptions(scenarios=path)
-    async with proxy("simulate", tmp_path, simulating=simulating, pace=InstantPace()) as it:
-        async with openai_client(it.url) as client:
-            hello = await _said(client, [_user("Well, hello there")], stream=stream)
-            again = await _said(
+    path.write_text(convert(*CHAT["fixtures"]).yaml_text)
+    simulation = SimulationOptions(scenarios=path)
+    async with proxy(
+        "simulate", tmp_path, simulating=simulation, pace=InstantPace()
+    ) as running_proxy:
+        async with openai_client(running_proxy.url) as client:
+            hello = await _text_and_call(client, [_user("Well, hello there")], stream=stream)
+            again = await _text_and_call(
                 client,
                 [_user("x"), {"role": "assistant", "content": "y"}, _user("hello")],
                 stream=stream,
             )
-            call = await _said(client, [_user("weather?")], stream=stream)
+            call = await _text_and_call(client, [_user("weather?")], stream=stream)
             result = {"role": "tool", "tool_call_id": "call-1", "content": "sunny"}
-            calling = {"role": "assistant", "tool_calls": [{
+            call_message = {"role": "assistant", "tool_calls": [{
                 "id": "call-1", "type": "function",
                 "function": {"name": "look", "arguments": '{"city":"Rome"}'},
             }]}  # fmt: skip
-            told = await _said(client, [_user("weather?"), calling, result], stream=stream)
+            final_answer = await _text_and_call(
+                client, [_user("weather?"), call_message, result], stream=stream
+            )
             with pytest.raises(openai.BadRequestError) as raised:
-                await _said(client, [_user("broken")], stream=stream)
-        unsuccessful = it.journal.unsuccessful
+                await _text_and_call(client, [_user("broken")], stream=stream)
+        unsuccessful = running_proxy.journal.failed_sessions
 
-    assert [hello, again, call, told] == [
+    assert [hello, again, call, final_answer] == [
         ("Hello! How are you?", ""),
         ("Hello! How are you?", ""),
         ("", 'look {"city":"Rome"}'),
@@ -450,10 +519,10 @@ def _user(text: str) -> Fields:
     return {"role": "user", "content": text}
 
 
-async def _said(
+async def _text_and_call(
     client: openai.AsyncOpenAI, messages: list[Any], *, stream: bool
 ) -> tuple[str, str]:
-    """The text and the call that an answer has."""
+    """The text and the tool call of the response to these messages."""
     if not stream:
         answer = await client.chat.completions.create(model="gpt-5", messages=messages)
         message = answer.choices[0].message
@@ -464,8 +533,8 @@ async def _said(
     async for chunk in chunks:
         for choice in chunk.choices:
             text += choice.delta.content or ""
-            for it in choice.delta.tool_calls or ():
-                if it.function:
-                    called += f"{it.function.name} " if it.function.name else ""
-                    called += it.function.arguments or ""
+            for tool_call in choice.delta.tool_calls or ():
+                if tool_call.function:
+                    called += f"{tool_call.function.name} " if tool_call.function.name else ""
+                    called += tool_call.function.arguments or ""
     return text, called

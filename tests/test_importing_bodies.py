@@ -1,6 +1,6 @@
-"""No import is shorter than its source: a body is stored as it was, or its exchange is refused.
+"""Imports are lossless: a body is stored as it was sent, or its exchange is refused.
 
-Each spelling writes bodies as the tool does that it is called after.
+Each exchange writer writes bodies as the tool that it is named after.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from hypothesis import strategies as st
 from llm_proxy import importing
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import ImportSettings, RefusedItem, codings
-from llm_proxy.importing.documents import open_document
+from llm_proxy.importing.documents import parse_file
 from llm_proxy.importing.source import PARSED_BODY, NotImportable
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import netstring
-from test_importing_hostile import tried
+from test_importing_hostile import read_or_refuse
 
 URL: Final = "https://api.openai.com/v1/chat/completions"
-HOW: Final = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+SETTINGS: Final = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A body, and how it was sent."""
+class SentBody:
+    """A body and how it was sent."""
 
     plain: bytes
-    kind: str
+    content_type: str
     is_coded: bool = False
     is_counted: bool = True
 
@@ -51,7 +51,7 @@ class Sent:
     def headers(self) -> Headers:
         coding = (("content-encoding", "gzip"),) if self.is_coded else ()
         length = (("content-length", str(len(self.wire))),) if self.is_counted else ()
-        return (("content-type", self.kind), *coding, *length)
+        return (("content-type", self.content_type), *coding, *length)
 
     @property
     def lists(self) -> dict[str, list[str]]:
@@ -66,7 +66,7 @@ _JSON: Final = st.recursive(
 
 
 @st.composite
-def sent(draw: st.DrawFn) -> Sent:
+def sent_bodies(draw: st.DrawFn) -> SentBody:
     plain, kind = draw(
         st.one_of(
             st.tuples(st.text(max_size=40).map(str.encode), st.just("text/plain")),
@@ -82,11 +82,11 @@ def sent(draw: st.DrawFn) -> Sent:
             st.just((b"", "text/plain")),
         )
     )
-    return Sent(plain, kind, draw(st.booleans()), draw(st.booleans()))
+    return SentBody(plain, kind, draw(st.booleans()), draw(st.booleans()))
 
 
-def text(data: bytes) -> str | bytes:
-    """Bytes as text, where they are, as VCR.py and Go keep them."""
+def decode_if_text(data: bytes) -> str | bytes:
+    """UTF-8 bytes as text and other bytes as they are, as VCR.py and Go store them."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -101,160 +101,166 @@ def is_json(data: bytes) -> bool:
     return True
 
 
-def base64(data: bytes) -> str:
+def to_base64(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-# How the tools keep the bodies of requests and of responses: fields of a message.
+# The message fields in which the tools store the bodies of requests and responses.
 
 
-def as_text(it: Sent) -> Fields:
-    return {"body": text(it.wire)}
+def as_text(body: SentBody) -> Fields:
+    return {"body": decode_if_text(body.wire)}
 
 
-def as_string(it: Sent) -> Fields:
-    return {"body": {"string": text(it.wire)}}
+def as_string(body: SentBody) -> Fields:
+    return {"body": {"string": decode_if_text(body.wire)}}
 
 
-def as_decoded_string(it: Sent) -> Fields:
-    return {"body": {"string": text(it.plain)}}
+def as_decoded_string(body: SentBody) -> Fields:
+    return {"body": {"string": decode_if_text(body.plain)}}
 
 
-def as_binary(it: Sent) -> Fields:
-    return {"body": {"string": it.wire, "encoding": "ASCII-8BIT"}}
+def as_binary(body: SentBody) -> Fields:
+    return {"body": {"string": body.wire, "encoding": "ASCII-8BIT"}}
 
 
-def as_base64_string(it: Sent) -> Fields:
-    return {"body": {"base64_string": base64(it.wire), "encoding": "ASCII-8BIT"}}
+def as_base64_string(body: SentBody) -> Fields:
+    return {"body": {"base64_string": to_base64(body.wire), "encoding": "ASCII-8BIT"}}
 
 
-def as_raw_gzip(it: Sent) -> Fields:
-    return {"body": {"raw_gzip": base64(zlib.compress(it.wire))}}
+def as_raw_gzip(body: SentBody) -> Fields:
+    return {"body": {"raw_gzip": to_base64(zlib.compress(body.wire))}}
 
 
-def as_latin_1(it: Sent) -> Fields:
-    return {"body": {"string": it.wire.decode("latin-1"), "encoding": "ISO-8859-1"}}
+def as_latin_1(body: SentBody) -> Fields:
+    return {"body": {"string": body.wire.decode("latin-1"), "encoding": "ISO-8859-1"}}
 
 
-def as_encoding(it: Sent) -> Fields:
-    return {"body": base64(it.wire), "bodyEncoding": "base64"}
+def as_encoding(body: SentBody) -> Fields:
+    return {"body": to_base64(body.wire), "bodyEncoding": "base64"}
 
 
-def as_content(it: Sent) -> Fields:
-    return {"content": it.plain.decode("utf-8", "ignore"), "http_version": "HTTP/1.1"}
+def as_content(body: SentBody) -> Fields:
+    return {"content": body.plain.decode("utf-8", "ignore"), "http_version": "HTTP/1.1"}
 
 
-def as_parsed(it: Sent) -> Fields:
-    is_parsed = it.kind == "application/json"
-    return {"parsed_body": json.loads(it.plain)} if is_parsed else as_string(it)
+def as_parsed(body: SentBody) -> Fields:
+    is_parsed = body.content_type == "application/json"
+    return {"parsed_body": json.loads(body.plain)} if is_parsed else as_string(body)
 
 
-def as_parsed_text(it: Sent) -> Fields:
-    return as_parsed(it) if it.kind == "application/json" else as_text(it)
+def as_parsed_text(body: SentBody) -> Fields:
+    return as_parsed(body) if body.content_type == "application/json" else as_text(body)
 
 
-# How the tools write an exchange of two such messages.
+# The documents in which the tools store an exchange of two such messages.
 
 
-def dumped(document: Any) -> bytes:
+def to_yaml(document: Any) -> bytes:
     return yaml.dump(document).encode()
 
 
-def in_json(document: Any) -> bytes:
+def to_json(document: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def vcr(asked: Fields, came: Fields, *, status: object = None, name: str = "uri") -> Fields:
-    request = {"method": "POST", name: URL, **asked}
-    response = {"status": status or {"code": 200, "message": "OK"}, **came}
+def vcr(
+    request_fields: Fields, response_fields: Fields, *, status: object = None, name: str = "uri"
+) -> Fields:
+    request = {"method": "POST", name: URL, **request_fields}
+    response = {"status": status or {"code": 200, "message": "OK"}, **response_fields}
     return {"version": 1, "interactions": [{"request": request, "response": response}]}
 
 
-def ruby(asked: Fields, came: Fields) -> Fields:
-    return {"http_interactions": vcr(asked, came)["interactions"], "recorded_with": "VCR 6.4.0"}
+def ruby(request_fields: Fields, response_fields: Fields) -> Fields:
+    return {
+        "http_interactions": vcr(request_fields, response_fields)["interactions"],
+        "recorded_with": "VCR 6.4.0",
+    }
 
 
-def go_vcr(asked: Fields, came: Fields) -> Fields:
-    return vcr(asked, {"code": 200, **came}, status="200 OK", name="url")
+def go_vcr(request_fields: Fields, response_fields: Fields) -> Fields:
+    return vcr(request_fields, {"code": 200, **response_fields}, status="200 OK", name="url")
 
 
-def datadog(asked: Fields, came: Fields) -> Fields:
-    [it] = vcr(asked, came, name="url")["interactions"]
-    return dict(it)
+def datadog(request_fields: Fields, response_fields: Fields) -> Fields:
+    [interaction] = vcr(request_fields, response_fields, name="url")["interactions"]
+    return dict(interaction)
 
 
-def reel(asked: Fields, came: Fields) -> Fields:
-    kept = {name: value for name, value in asked.items() if name != "headers"}
+def reel(request_fields: Fields, response_fields: Fields) -> Fields:
+    kept = {name: value for name, value in request_fields.items() if name != "headers"}
     request = {"method": "POST", "path": "/v1/x", "fingerprint": "f", **kept}
-    return {"schema_version": 1, "request": request, "response": {"status": 200, **came}}
+    return {"schema_version": 1, "request": request, "response": {"status": 200, **response_fields}}
 
 
-def har(asked: Fields, came: Fields) -> Fields:
-    request = {"method": "POST", "url": URL, **asked}
-    response = {"status": 200, "statusText": "OK", **came}
+def har(request_fields: Fields, response_fields: Fields) -> Fields:
+    request = {"method": "POST", "url": URL, **request_fields}
+    response = {"status": 200, "statusText": "OK", **response_fields}
     return {"log": {"entries": [{"request": request, "response": response}]}}
 
 
-def mitmproxy(asked: Fields, came: Fields) -> Fields:
-    request = {"method": b"POST", "host": "api.openai.com", "path": b"/v1/x", **asked}
-    response = {"status_code": 200, "reason": b"OK", **came}
+def mitmproxy(request_fields: Fields, response_fields: Fields) -> Fields:
+    request = {"method": b"POST", "host": "api.openai.com", "path": b"/v1/x", **request_fields}
+    response = {"status_code": 200, "reason": b"OK", **response_fields}
     return {"version": 21, "type": "http", "request": request, "response": response}
 
 
-def nock(asked: Fields, came: Fields) -> list[Fields]:
+def nock(request_fields: Fields, response_fields: Fields) -> list[Fields]:
     return [{"scope": "https://api.openai.com:443", "method": "POST", "path": "/v1/x",
-             "status": 200, **asked, **came}]  # fmt: skip
+             "status": 200, **request_fields, **response_fields}]  # fmt: skip
 
 
-Spelled = Callable[[Sent, Sent], bytes]
+ExchangeWriter = Callable[[SentBody, SentBody], bytes]
 
 
-def messages(
+def write_exchange(
     write: Callable[[Any], bytes],
     document: Callable[[Fields, Fields], Any],
-    request: Callable[[Sent], Fields],
-    response: Callable[[Sent], Fields],
-    asked: Sent,
-    came: Sent,
+    request: Callable[[SentBody], Fields],
+    response: Callable[[SentBody], Fields],
+    request_body: SentBody,
+    response_body: SentBody,
 ) -> bytes:
     return write(
         document(
-            {"headers": asked.lists, **request(asked)}, {"headers": came.lists, **response(came)}
+            {"headers": request_body.lists, **request(request_body)},
+            {"headers": response_body.lists, **response(response_body)},
         )
     )
 
 
-def as_datadog(it: Sent) -> Fields:
-    kept = text(it.plain)
+def as_datadog(body: SentBody) -> Fields:
+    kept = decode_if_text(body.plain)
     if isinstance(kept, bytes) or "\0" in kept:
-        return {"body": "base64:" + base64(it.plain)}
-    assume(not kept.startswith("base64:"))  # which the agent itself takes for base64
+        return {"body": "base64:" + to_base64(body.plain)}
+    assume(not kept.startswith("base64:"))  # which the agent itself decodes as base64
     return {"body": kept}
 
 
-def as_reel(it: Sent) -> Fields:
-    if not is_json(it.plain):
-        return {"body": {"__reel_raw_base64__": base64(it.plain)} if it.plain else None}
-    assume(it.plain.strip() != b"null")  # which a tape cannot tell from no body
-    return {"body": json.loads(it.plain)}
+def as_reel(body: SentBody) -> Fields:
+    if not is_json(body.plain):
+        return {"body": {"__reel_raw_base64__": to_base64(body.plain)} if body.plain else None}
+    assume(body.plain.strip() != b"null")  # which a reel file cannot distinguish from no body
+    return {"body": json.loads(body.plain)}
 
 
-def as_har(name: str, it: Sent) -> Fields:
-    kept = text(it.plain)
+def as_har(name: str, body: SentBody) -> Fields:
+    kept = decode_if_text(body.plain)
     if isinstance(kept, bytes):
-        return as_har_in_base64(name, it)
-    return {name: {"text": kept, "size": len(it.plain)} if name == "content" else {"text": kept}}
+        return as_har_in_base64(name, body)
+    return {name: {"text": kept, "size": len(body.plain)} if name == "content" else {"text": kept}}
 
 
-def as_har_in_base64(name: str, it: Sent) -> Fields:
-    return {name: {"text": base64(it.plain), "encoding": "base64"}}
+def as_har_in_base64(name: str, body: SentBody) -> Fields:
+    return {name: {"text": to_base64(body.plain), "encoding": "base64"}}
 
 
-def as_polly(name: str, it: Sent) -> Fields:
-    if not it.is_coded:
-        return as_har(name, it)
-    pieces = [base64(it.wire[:9]), base64(it.wire[9:])]
-    return {name: {"text": json.dumps(pieces), "encoding": "base64", "size": len(it.wire)}}
+def as_polly(name: str, body: SentBody) -> Fields:
+    if not body.is_coded:
+        return as_har(name, body)
+    pieces = [to_base64(body.wire[:9]), to_base64(body.wire[9:])]
+    return {name: {"text": json.dumps(pieces), "encoding": "base64", "size": len(body.wire)}}
 
 
 def as_nock(wire: bytes) -> Any:
@@ -263,28 +269,33 @@ def as_nock(wire: bytes) -> Any:
     except UnicodeDecodeError:
         return wire.hex()
     except ValueError:
-        return text(wire) if isinstance(text(wire), str) else wire.hex()
+        return decode_if_text(wire) if isinstance(decode_if_text(wire), str) else wire.hex()
 
 
-def by_nock(asked: Sent, came: Sent) -> bytes:
-    for it in (asked, came):  # what is quoted, a fixture cannot tell from text but by its length
-        is_string = is_json(it.plain) and isinstance(json.loads(it.plain), str)
-        assume(it.is_counted or not is_string)
-    sent = {"body": as_nock(asked.wire), "reqheaders": dict(asked.headers)}
-    response = as_nock(came.wire)
-    if came.is_coded:
-        response = [came.wire[:9].hex(), came.wire[9:].hex()]
-    flag = not came.is_coded and isinstance(text(came.wire), bytes)
-    raw = [word for pair in came.headers for word in pair]
+def write_nock(request_body: SentBody, response_body: SentBody) -> bytes:
+    for body in (
+        request_body,
+        response_body,
+    ):  # only its length distinguishes a JSON string from text
+        is_string = is_json(body.plain) and isinstance(json.loads(body.plain), str)
+        assume(body.is_counted or not is_string)
+    request_fields = {"body": as_nock(request_body.wire), "reqheaders": dict(request_body.headers)}
+    response = as_nock(response_body.wire)
+    if response_body.is_coded:
+        response = [response_body.wire[:9].hex(), response_body.wire[9:].hex()]
+    flag = not response_body.is_coded and isinstance(decode_if_text(response_body.wire), bytes)
+    raw = [word for pair in response_body.headers for word in pair]
     answer = {"response": response, "rawHeaders": raw, "responseIsBinary": flag}
-    return in_json(nock(sent, answer))
+    return to_json(nock(request_fields, answer))
 
 
-def by_httprr(asked: Sent, came: Sent, *, is_chunked: bool = False) -> bytes:
-    first = f"POST {URL} HTTP/1.1", "HTTP/1.1 200 OK"
+def write_httprr(
+    request_body: SentBody, response_body: SentBody, *, is_chunked: bool = False
+) -> bytes:
+    first_lines = f"POST {URL} HTTP/1.1", "HTTP/1.1 200 OK"
     written: list[bytes] = []
-    for line, it in zip(first, (asked, came), strict=True):
-        headers, body = list(it.headers), it.wire
+    for line, message in zip(first_lines, (request_body, response_body), strict=True):
+        headers, body = list(message.headers), message.wire
         if is_chunked:
             headers = [*(pair for pair in headers if pair[0] != "content-length"),
                        ("transfer-encoding", "chunked")]  # fmt: skip
@@ -297,58 +308,58 @@ def by_httprr(asked: Sent, came: Sent, *, is_chunked: bool = False) -> bytes:
     return b"httprr trace v1\n" + sizes + b"".join(written)
 
 
-def in_two(name: str) -> tuple[Callable[[Sent], Fields], Callable[[Sent], Fields]]:
-    spell = {"har": as_har, "har, base64": as_har_in_base64, "har, Polly.JS": as_polly}[name]
-    return partial(spell, "postData"), partial(spell, "content")
+def har_messages(name: str) -> tuple[Callable[[SentBody], Fields], Callable[[SentBody], Fields]]:
+    as_har_body = {"har": as_har, "har, base64": as_har_in_base64, "har, Polly.JS": as_polly}[name]
+    return partial(as_har_body, "postData"), partial(as_har_body, "content")
 
 
-def as_flow(it: Sent) -> Fields:
-    return {"headers": [[name.encode(), value.encode()] for name, value in it.headers],
-            "content": it.wire}  # fmt: skip
+def as_flow(body: SentBody) -> Fields:
+    return {"headers": [[name.encode(), value.encode()] for name, value in body.headers],
+            "content": body.wire}  # fmt: skip
 
 
-def spell(
+def exchange_writer(
     write: Callable[[Any], bytes],
     document: Callable[[Fields, Fields], Any],
-    request: Callable[[Sent], Fields],
-    response: Callable[[Sent], Fields] | None = None,
-) -> Spelled:
-    return partial(messages, write, document, request, response or request)
+    request: Callable[[SentBody], Fields],
+    response: Callable[[SentBody], Fields] | None = None,
+) -> ExchangeWriter:
+    return partial(write_exchange, write, document, request, response or request)
 
 
-WHOLE: Final[Mapping[str, Spelled]] = MappingProxyType(
+LOSSLESS: Final[Mapping[str, ExchangeWriter]] = MappingProxyType(
     {
-        "vcr, text": spell(dumped, vcr, as_text, as_string),
-        "vcr, decoded": spell(dumped, vcr, as_text, as_decoded_string),
-        "vcr, binary": spell(dumped, vcr, as_text, as_binary),
-        "vcr, base64_string": spell(dumped, vcr, as_text, as_base64_string),
-        "vcr, parsed_body": spell(dumped, vcr, as_parsed_text, as_parsed),
-        "vcr, bodyEncoding": spell(in_json, vcr, as_encoding),
-        "vcr-ruby, binary": spell(dumped, ruby, as_binary),
-        "vcr-ruby, base64_string": spell(in_json, ruby, as_base64_string),
-        "vcr-ruby, ISO-8859-1": spell(dumped, ruby, as_latin_1),
-        "vcr-ruby, by R": spell(dumped, ruby, as_raw_gzip),
-        "go-vcr": spell(dumped, go_vcr, as_text),
-        "go-vcr, bodyEncoding": spell(dumped, go_vcr, as_encoding),
-        "datadog": spell(in_json, datadog, as_datadog),
-        "reel": spell(in_json, reel, as_reel),
-        "har": spell(in_json, har, *in_two("har")),
-        "har, base64": spell(in_json, har, *in_two("har, base64")),
-        "har, Polly.JS": spell(in_json, har, *in_two("har, Polly.JS")),
-        "mitmproxy": spell(netstring, mitmproxy, as_flow),
-        "httprr": by_httprr,
-        "httprr, chunked": partial(by_httprr, is_chunked=True),
+        "vcr, text": exchange_writer(to_yaml, vcr, as_text, as_string),
+        "vcr, decoded": exchange_writer(to_yaml, vcr, as_text, as_decoded_string),
+        "vcr, binary": exchange_writer(to_yaml, vcr, as_text, as_binary),
+        "vcr, base64_string": exchange_writer(to_yaml, vcr, as_text, as_base64_string),
+        "vcr, parsed_body": exchange_writer(to_yaml, vcr, as_parsed_text, as_parsed),
+        "vcr, bodyEncoding": exchange_writer(to_json, vcr, as_encoding),
+        "vcr-ruby, binary": exchange_writer(to_yaml, ruby, as_binary),
+        "vcr-ruby, base64_string": exchange_writer(to_json, ruby, as_base64_string),
+        "vcr-ruby, ISO-8859-1": exchange_writer(to_yaml, ruby, as_latin_1),
+        "vcr-ruby, by R": exchange_writer(to_yaml, ruby, as_raw_gzip),
+        "go-vcr": exchange_writer(to_yaml, go_vcr, as_text),
+        "go-vcr, bodyEncoding": exchange_writer(to_yaml, go_vcr, as_encoding),
+        "datadog": exchange_writer(to_json, datadog, as_datadog),
+        "reel": exchange_writer(to_json, reel, as_reel),
+        "har": exchange_writer(to_json, har, *har_messages("har")),
+        "har, base64": exchange_writer(to_json, har, *har_messages("har, base64")),
+        "har, Polly.JS": exchange_writer(to_json, har, *har_messages("har, Polly.JS")),
+        "mitmproxy": exchange_writer(netstring, mitmproxy, as_flow),
+        "httprr": write_httprr,
+        "httprr, chunked": partial(write_httprr, is_chunked=True),
     }
 )
-"""Spellings that hold every body whole."""
+"""Formats that store every body completely."""
 
-LOSSY: Final[Mapping[str, Spelled]] = MappingProxyType(
-    {"vcr, content": spell(dumped, vcr, as_text, as_content), "nock": by_nock}
+LOSSY: Final[Mapping[str, ExchangeWriter]] = MappingProxyType(
+    {"vcr, content": exchange_writer(to_yaml, vcr, as_text, as_content), "nock": write_nock}
 )
-"""Spellings that leave something open, or out: a body of theirs may be refused."""
+"""Formats that are ambiguous or incomplete, so that a body may be refused."""
 
 
-def undone(coding: str, body: bytes) -> bytes:
+def decode_gzip(coding: str, body: bytes) -> bytes:
     assert coding == "gzip"
     try:
         return gzip.decompress(body)
@@ -356,37 +367,45 @@ def undone(coding: str, body: bytes) -> bytes:
         raise ValueError(str(error)) from None
 
 
-def lost(data: bytes, asked: Sent, came: Sent) -> str:
-    """Why its one exchange is refused; empty where both bodies are imported as they were sent."""
-    [found] = importing.parse_recording(open_document(data)).exchanges
+def refusal_reason(data: bytes, request_body: SentBody, response_body: SentBody) -> str:
+    """Why the only exchange is refused; empty if both bodies are imported as they were sent."""
+    [found] = importing.parse_recording(parse_file(data)).exchanges
     if isinstance(found, RefusedItem):
         assert found.number == 1
         return found.reason
-    it = codings.without_content_codings(found.exchange, undone)
+    exchange = codings.without_content_codings(found.exchange, decode_gzip)
     try:
-        made = importing.make_cassette(it, HOW, "test")
+        cassette = importing.convert_to_cassette(exchange, SETTINGS, "test")
     except NotImportable as error:
         return str(error)
-    stored = b"".join(read.data for read in made.timed_body.reads)
-    for body, source in ((it.request.body, asked.plain), (stored, came.plain)):
+    stored = b"".join(read.data for read in cassette.timed_body.reads)
+    for body, source in (
+        (exchange.request.body, request_body.plain),
+        (stored, response_body.plain),
+    ):
         if body != source:
-            assert PARSED_BODY in it.losses
+            assert PARSED_BODY in exchange.losses
             assert json.loads(body) == json.loads(source)
     return ""
 
 
-@pytest.mark.parametrize("name", WHOLE)
-@given(sent(), sent())
-def test_a_body_is_imported_as_it_was_sent(name: str, asked: Sent, came: Sent) -> None:
-    assert lost(WHOLE[name](asked, came), asked, came) == ""
+@pytest.mark.parametrize("name", LOSSLESS)
+@given(sent_bodies(), sent_bodies())
+def test_a_body_is_imported_as_it_was_sent(
+    name: str, request_body: SentBody, response_body: SentBody
+) -> None:
+    assert (
+        refusal_reason(LOSSLESS[name](request_body, response_body), request_body, response_body)
+        == ""
+    )
 
 
 @pytest.mark.parametrize("name", LOSSY)
-@given(sent(), sent())
-def test_a_body_that_was_not_kept_whole_is_imported_as_it_was_sent_or_refused(
-    name: str, asked: Sent, came: Sent
+@given(sent_bodies(), sent_bodies())
+def test_a_body_in_a_lossy_format_is_imported_as_it_was_sent_or_refused(
+    name: str, request_body: SentBody, response_body: SentBody
 ) -> None:
-    why = lost(LOSSY[name](asked, came), asked, came)
+    why = refusal_reason(LOSSY[name](request_body, response_body), request_body, response_body)
     assert why == "" or "body" in why
 
 
@@ -398,24 +417,29 @@ _VALUES: Final = st.one_of(
     st.lists(st.text("xyz"), min_size=1),
     st.dictionaries(st.text("xyz"), st.text("xyz"), min_size=1),
 )
-DOCUMENTS: Final = {
-    "vcr": (dumped, vcr), "vcr-ruby": (dumped, ruby), "go-vcr": (dumped, go_vcr),
-    "datadog": (in_json, datadog), "reel": (in_json, reel), "har": (in_json, har),
-    "mitmproxy": (netstring, mitmproxy), "nock": (in_json, nock),
+DOCUMENT_FORMATS: Final = {
+    "vcr": (to_yaml, vcr), "vcr-ruby": (to_yaml, ruby), "go-vcr": (to_yaml, go_vcr),
+    "datadog": (to_json, datadog), "reel": (to_json, reel), "har": (to_json, har),
+    "mitmproxy": (netstring, mitmproxy), "nock": (to_json, nock),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", DOCUMENT_FORMATS)
 @given(_NAMES, _VALUES, st.booleans())
 def test_an_exchange_with_a_field_that_is_not_known_is_refused_by_its_name(
-    name: str, field: str, value: object, is_asked: bool
+    name: str, field: str, value: object, is_request: bool
 ) -> None:
-    write, document = DOCUMENTS[name]
+    write, document = DOCUMENT_FORMATS[name]
     empty: Fields = {"content": b""} if name == "mitmproxy" else {}
-    more = {field: value}
-    data = write(document(empty | (more if is_asked else {}), empty | ({} if is_asked else more)))
+    unknown_field = {field: value}
+    data = write(
+        document(
+            empty | (unknown_field if is_request else {}),
+            empty | ({} if is_request else unknown_field),
+        )
+    )
 
-    [found] = importing.parse_recording(open_document(data)).exchanges
+    [found] = importing.parse_recording(parse_file(data)).exchanges
 
     assert isinstance(found, RefusedItem)
     assert f"has a field {field}, which is not known" in found.reason
@@ -431,78 +455,83 @@ _OBJECTS: Final = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", DOCUMENT_FORMATS)
 @given(st.sampled_from(_FIELDS), _JSON | _OBJECTS, st.booleans())
 def test_whatever_stands_in_a_field_of_any_format_is_read_or_refused(
-    name: str, field: str, value: object, is_asked: bool
+    name: str, field: str, value: object, is_request: bool
 ) -> None:
-    write, document = DOCUMENTS[name]
-    more = {field: value}
-    tried(write(document(more if is_asked else {}, {} if is_asked else more)))
+    write, document = DOCUMENT_FORMATS[name]
+    changed_field = {field: value}
+    read_or_refuse(
+        write(document(changed_field if is_request else {}, {} if is_request else changed_field))
+    )
 
 
-def exchange(request: Fields, response: Fields) -> bytes:
-    return in_json(vcr(request, response))
+def vcr_recording(request: Fields, response: Fields) -> bytes:
+    return to_json(vcr(request, response))
 
 
-UNREAD: Final = {
-    "an encoding": (exchange({}, {"body": "6869", "bodyEncoding": "hex"}),
+UNREADABLE: Final = {
+    "an encoding": (vcr_recording({}, {"body": "6869", "bodyEncoding": "hex"}),
                     "a body has the encoding hex, which is not known"),
-    "a flawed encoding": (exchange({}, {"body": "%", "bodyEncoding": "base64"}),
+    "a flawed encoding": (vcr_recording({}, {"body": "%", "bodyEncoding": "base64"}),
                           "a body is no base64, as it should be"),
-    "another object": (exchange({}, {"body": {"string": "a", "more": "b"}}),
+    "another object": (vcr_recording({}, {"body": {"string": "a", "more": "b"}}),
                        "its body has a field more, which is not known and may be of a body"),
-    "two bodies": (exchange({}, {"body": {"string": "a"}, "content": "b"}),
+    "two bodies": (vcr_recording({}, {"body": {"string": "a"}, "content": "b"}),
                    "it has two bodies, body and content: which is meant is not known"),
-    "two strings": (exchange({}, {"body": {"string": "a", "base64_string": "Yg=="}}),
+    "two strings": (vcr_recording({}, {"body": {"string": "a", "base64_string": "Yg=="}}),
                     "it has two bodies: which is meant is not known"),
-    "a file": (in_json(ruby({}, {"body": {"on_disk": "body.bin"}})),
+    "a file": (to_json(ruby({}, {"body": {"on_disk": "body.bin"}})),
                "a body is in a file of its own"),
-    "fields": (in_json(ruby({"body": {"fields": {"a": "b"}}}, {})),
+    "fields": (to_json(ruby({"body": {"fields": {"a": "b"}}}, {})),
                "a body was kept as the fields of a form"),
-    "characters": (in_json(ruby({}, {"body": {"string": "\u20ac", "encoding": "ISO-8859-1"}})),
+    "characters": (to_json(ruby({}, {"body": {"string": "\u20ac", "encoding": "ISO-8859-1"}})),
                    "a body cannot be written in its encoding, ISO-8859-1"),
-    "a form or JSON": (exchange({"body": {"a": "b"}}, {}),
+    "a form or JSON": (vcr_recording({"body": {"a": "b"}}, {}),
                        "the body of its request was kept as an object, and may be a form or JSON"),
-    "a form": (exchange({"headers": {"Content-Type": "application/x-www-form-urlencoded"},
+    "a form": (vcr_recording({"headers": {"Content-Type": "application/x-www-form-urlencoded"},
                          "body": {"a": 1}}, {}),
                "a body of application/x-www-form-urlencoded was kept as an object, and is no JSON"),
-    "bytes as text": (exchange({}, {"content": "a", "headers": {"Content-Length": "2"}}),
+    "bytes as text": (vcr_recording({}, {"content": "a", "headers": {"Content-Length": "2"}}),
                       "its body was kept as text, without the bytes that are none"),
-    "no request of go-vcr": (dumped(go_vcr({"content_length": 3}, {})),
+    "no request of go-vcr": (to_yaml(go_vcr({"content_length": 3}, {})),
                              "the body of its request was not kept"),
-    "a size of HAR": (in_json(har({}, {"content": {"text": "", "size": 3}})),
+    "a size of HAR": (to_json(har({}, {"content": {"text": "", "size": 3}})),
                       "the body of its response was not kept"),
-    "a part of HAR": (in_json(har({}, {"content": {"text": "ab", "size": 3}})),
+    "a part of HAR": (to_json(har({}, {"content": {"text": "ab", "size": 3}})),
                       "the body of its response was not kept whole: 2 bytes of 3"),
-    "a request of HAR": (in_json(har({"bodySize": 3}, {})),
+    "a request of HAR": (to_json(har({"bodySize": 3}, {})),
                          "the body of its request was not kept"),
-    "messages of HAR": (in_json({"log": {"entries": [
+    "messages of HAR": (to_json({"log": {"entries": [
                             har({}, {"content": {"size": 0}})["log"]["entries"][0]
                             | {"_eventSourceMessages": [{"data": "a"}]}]}}),
                         "the body of its response was kept as messages alone"),
-    "an encoding of HAR": (in_json(har({}, {"content": {"text": "6869", "encoding": "hex"}})),
+    "an encoding of HAR": (to_json(har({}, {"content": {"text": "6869", "encoding": "hex"}})),
                            "a body has the encoding hex, which is not known"),
-    "a file of HAR": (in_json(har({"postData": {"mimeType": "multipart/form-data", "params": [
+    "a file of HAR": (to_json(har({"postData": {"mimeType": "multipart/form-data", "params": [
                           {"name": "file", "fileName": "a.png"}]}}, {})),
                       "of the body of its request parameters were kept, and it is no plain form"),
-    "two of reel": (in_json(reel({}, {"body": 1, "stream_chunks": [{"data": 1}]})),
+    "two of reel": (to_json(reel({}, {"body": 1, "stream_chunks": [{"data": 1}]})),
                     "its response has two bodies, body and stream_chunks"),
-    "no hex of nock": (in_json(nock({}, {"response": "x", "responseIsBinary": True})),
+    "no hex of nock": (to_json(nock({}, {"response": "x", "responseIsBinary": True})),
                        "a body is no hex, as it should be"),
-    "text or hex of nock": (in_json(nock({"body": "ffee"}, {})),
+    "text or hex of nock": (to_json(nock({"body": "ffee"}, {})),
                             ("the body of its request may be text, a string of JSON or hex: "
                              "nothing tells")),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNREAD)
+@pytest.mark.parametrize("name", UNREADABLE)
 def test_a_body_that_is_not_understood_is_refused_with_the_reason(name: str) -> None:
-    data, why = UNREAD[name]
-    assert list(importing.parse_recording(open_document(data)).exchanges) == [RefusedItem(1, why)]
+    data, why = UNREADABLE[name]
+    assert list(importing.parse_recording(parse_file(data)).exchanges) == [RefusedItem(1, why)]
 
 
-def test_an_answer_of_which_the_head_alone_is_there_is_refused() -> None:
-    none = Sent(b"", "text/plain")
-    data = exchange({}, {"headers": {"Content-Length": "3"}, "body": {"string": ""}})
-    assert lost(data, none, none) == "the body of its response was not kept: 3 bytes by its head"
+def test_a_response_of_which_only_the_head_was_kept_is_refused() -> None:
+    empty_body = SentBody(b"", "text/plain")
+    data = vcr_recording({}, {"headers": {"Content-Length": "3"}, "body": {"string": ""}})
+    assert (
+        refusal_reason(data, empty_body, empty_body)
+        == "the body of its response was not kept: 3 bytes by its head"
+    )

@@ -1,4 +1,4 @@
-"""An imported exchange is stored as if it had been recorded: redacted, keyed, framed, timed."""
+"""An imported exchange is stored like a recorded one: redacted, keyed, framed, and timed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from llm_proxy.cassette import Cassette, read_cassette, spool
 from llm_proxy.exchange import Ending, Headers, Read, Request
 from llm_proxy.importing import ImportSettings, codings
 from llm_proxy.importing.hosts import provider_of_host, relative_to_base_url
-from llm_proxy.importing.source import DECODED, EDITED, STILL_CODED, SourceExchange
+from llm_proxy.importing.source import (
+    ALREADY_DECODED,
+    LENGTH_MISMATCH,
+    UNDECODABLE_CODING,
+    SourceExchange,
+)
 from llm_proxy.matching.grammar import parse_rules
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import parse_pace
-from llm_proxy.routing import RoutingSettings, route
+from llm_proxy.routing import RoutingSettings, route_request
 
 BODY = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}],"stream":true}'
 JSON = (("Content-Type", "application/json"),)
@@ -30,121 +35,140 @@ def event(text: str) -> bytes:
 
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 EVENTS = (event("Hel"), event("lo"), END, b"data: [DONE]\n\n")
-HOW = ImportSettings(RoutingSettings(), "llm-proxy 1", "2026-01-01T00:00:00.000Z")
+SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy 1", "2026-01-01T00:00:00.000Z")
 
 
-def asked(path: str = "/v1/chat/completions", headers: Headers = JSON, query: str = "") -> Request:
+def chat_request(
+    path: str = "/v1/chat/completions", headers: Headers = JSON, query: str = ""
+) -> Request:
     return Request("POST", path, query, headers, BODY)
 
 
-PLAIN = SourceExchange(asked(), "api.openai.com", 200, "OK", SSE, b"".join(EVENTS))
+PLAIN = SourceExchange(chat_request(), "api.openai.com", 200, "OK", SSE, b"".join(EVENTS))
 
 
-def stored(it: SourceExchange, how: ImportSettings = HOW) -> Cassette:
-    """The cassette of an exchange, written and read."""
-    made = importing.make_cassette(it, how, "vcr")
-    lines = spool.assemble_cassette(made.to_spool_content("library"))
+def stored_cassette(exchange: SourceExchange, settings: ImportSettings = SETTINGS) -> Cassette:
+    """Write the cassette of an exchange and read it back."""
+    imported = importing.convert_to_cassette(exchange, settings, "vcr")
+    lines = spool.assemble_cassette(imported.to_spool_content("library"))
     return read_cassette("file", b"".join(lines))
 
 
-def test_it_says_where_it_comes_from_and_when_it_was_recorded() -> None:
-    unknown = stored(PLAIN).meta
-    known = stored(replace(PLAIN, recorded="2025-03-07T02:12:29.000Z")).meta
+def test_a_cassette_names_its_source_format_and_its_recording_time() -> None:
+    unknown = stored_cassette(PLAIN).meta
+    known = stored_cassette(replace(PLAIN, recorded_at="2025-03-07T02:12:29.000Z")).meta
 
-    assert (unknown.tool, unknown.recorded) == ("llm-proxy 1, imported from vcr", HOW.now)
+    assert (unknown.tool, unknown.recorded) == (
+        "llm-proxy 1, imported from vcr",
+        SETTINGS.imported_at,
+    )
     assert known.recorded == "2025-03-07T02:12:29.000Z"
     assert (known.dialect, known.provider, known.model) == ("openai-chat", "openai", "gpt-4o")
 
 
 def test_its_key_is_that_of_the_same_request_to_a_proxy() -> None:
-    assert stored(PLAIN).meta.key == route(asked(), 0.0, float).key
+    assert stored_cassette(PLAIN).meta.key == route_request(chat_request(), 0.0, float).key
 
 
-def test_a_model_is_told_in_printable_characters_as_that_of_a_recording() -> None:
+def test_a_model_is_stored_in_printable_characters_as_in_a_recording() -> None:
     body = BODY.replace(b"gpt-4o", rb"a\u001bb")
-    made = importing.make_cassette(replace(PLAIN, request=replace(asked(), body=body)), HOW, "vcr")
+    imported = importing.convert_to_cassette(
+        replace(PLAIN, request=replace(chat_request(), body=body)), SETTINGS, "vcr"
+    )
 
-    assert made.meta == stored(replace(PLAIN, request=replace(asked(), body=body))).meta
-    assert made.meta.model == r"a\x1bb"
+    assert (
+        imported.meta
+        == stored_cassette(replace(PLAIN, request=replace(chat_request(), body=body))).meta
+    )
+    assert imported.meta.model == r"a\x1bb"
 
 
-def test_rules_loosen_it_as_they_loosen_a_recording() -> None:
+def test_normaliser_rules_apply_as_they_do_to_a_recording() -> None:
     rules = parse_rules(["uuids", "ignore=$.messages"])
-    how = replace(HOW, routing=RoutingSettings("mine", rules))
+    settings = replace(SETTINGS, routing=RoutingSettings("mine", rules))
 
-    meta = stored(PLAIN, how).meta
+    meta = stored_cassette(PLAIN, settings).meta
 
     assert (meta.session, meta.rules) == ("mine", ("uuids@1", "ignore@1=$.messages"))
-    assert meta.key == route(asked(), 0.0, float, settings=how.routing).key
+    assert meta.key == route_request(chat_request(), 0.0, float, settings=settings.routing).key
 
 
 def test_a_session_that_was_chosen_is_that_of_requests_that_name_another() -> None:
-    """As those do that were recorded in front of a proxy of ours."""
-    other = replace(PLAIN, request=asked(headers=(*JSON, ("x-llm-proxy-session", "other"))))
+    """Requests recorded in front of an llm-proxy may name another session."""
+    other = replace(PLAIN, request=chat_request(headers=(*JSON, ("x-llm-proxy-session", "other"))))
 
-    assert stored(other).meta.session == "other"
-    assert stored(other, replace(HOW, routing=RoutingSettings("mine"))).meta.session == "mine"
+    assert stored_cassette(other).meta.session == "other"
+    assert (
+        stored_cassette(other, replace(SETTINGS, routing=RoutingSettings("mine"))).meta.session
+        == "mine"
+    )
 
 
 def test_without_times_each_message_is_a_read_at_once() -> None:
-    it = stored(PLAIN)
+    cassette = stored_cassette(PLAIN)
 
-    assert it.reads == tuple(Read(0.0, item) for item in EVENTS)
-    assert (it.head_at_ms, it.end.at_ms, it.end.ending) == (0.0, 0.0, Ending.CLEAN)
-    assert outcome_of(it).complete
+    assert cassette.reads == tuple(Read(0.0, item) for item in EVENTS)
+    assert (cassette.head_at_ms, cassette.end.at_ms, cassette.end.ending) == (
+        0.0,
+        0.0,
+        Ending.CLEAN,
+    )
+    assert cassette_outcome(cassette).is_complete
 
 
 def test_between_a_head_and_an_end_pieces_come_evenly() -> None:
-    it = stored(replace(PLAIN, head_at=100.0, end_at=500.0))
+    cassette = stored_cassette(replace(PLAIN, head_at_ms=100.0, end_at_ms=500.0))
 
-    assert it.head_at_ms == 100
-    assert [read.at_ms for read in it.reads] == [200, 300, 400, 500]
-    assert it.end.at_ms == 500
+    assert cassette.head_at_ms == 100
+    assert [read.at_ms for read in cassette.reads] == [200, 300, 400, 500]
+    assert cassette.end.at_ms == 500
 
 
 def test_times_of_pieces_are_kept_whatever_the_pace() -> None:
     reads = (Read(0.0, EVENTS[0] + EVENTS[1][:5]), Read(70.0, EVENTS[1][5:] + EVENTS[2]))
     timed = replace(PLAIN, reads=reads, body=b"".join(read.data for read in reads))
 
-    assert stored(timed, replace(HOW, pace=parse_pace("10tps"))).reads == reads
+    assert stored_cassette(timed, replace(SETTINGS, pace=parse_pace("10tps"))).reads == reads
 
 
-def test_a_pace_lays_times_down_and_the_seed_repeats_them() -> None:
-    how = replace(HOW, pace=parse_pace("ttft=300ms,gap=10..80ms"))
+def test_a_pace_generates_times_and_the_seed_repeats_them() -> None:
+    settings = replace(SETTINGS, pace=parse_pace("ttft=300ms,gap=10..80ms"))
 
-    it = stored(PLAIN, how)
+    cassette = stored_cassette(PLAIN, settings)
 
-    assert it.head_at_ms == 300
-    assert 310 <= it.reads[1].at_ms <= 380
-    assert it.body == PLAIN.body
-    assert it.meta.tool.endswith("imported from vcr, its times made up by ttft=300ms,gap=10..80ms")
-    assert stored(PLAIN, how) == it
-    assert stored(PLAIN, replace(how, seed=7)).reads != it.reads
+    assert cassette.head_at_ms == 300
+    assert 310 <= cassette.reads[1].at_ms <= 380
+    assert cassette.body == PLAIN.body
+    assert cassette.meta.tool.endswith(
+        "imported from vcr, its times made up by ttft=300ms,gap=10..80ms"
+    )
+    assert stored_cassette(PLAIN, settings) == cassette
+    assert stored_cassette(PLAIN, replace(settings, seed=7)).reads != cassette.reads
 
 
 def test_secrets_of_the_request_are_in_nothing_that_is_stored() -> None:
     secret = "sk-abcdefgh12345678"
     headers = (*JSON, ("Authorization", f"Bearer {secret}"), ("X-Other", "x"))
-    leak = replace(
+    exchange_with_secrets = replace(
         PLAIN,
-        request=asked(headers=headers, query=f"key={secret}&beta=1"),
+        request=chat_request(headers=headers, query=f"key={secret}&beta=1"),
         headers=(*SSE, ("Set-Cookie", "a=b"), ("x-request-id", "req_1")),
         body=event(f"your key is {secret}") + END,
     )
 
-    made = importing.make_cassette(leak, HOW, "vcr")
-    lines = spool.assemble_cassette(made.to_spool_content("library"))
-    it = stored(leak)
+    imported = importing.convert_to_cassette(exchange_with_secrets, SETTINGS, "vcr")
+    lines = spool.assemble_cassette(imported.to_spool_content("library"))
+    cassette = stored_cassette(exchange_with_secrets)
 
     assert secret.encode() not in b"".join(lines)
-    assert it.request.headers == (("content-type", "application/json"),)
-    assert it.request.query == "key=[redacted]&beta=1"
-    assert it.head.headers == (*SSE, ("x-request-id", "[redacted]"))
-    assert it.end.redacted == 1
-    assert b"your key is [redacted]" in it.body
+    assert cassette.request.headers == (("content-type", "application/json"),)
+    assert cassette.request.query == "key=[redacted]&beta=1"
+    assert cassette.head.headers == (*SSE, ("x-request-id", "[redacted]"))
+    assert cassette.end.redacted_count == 1
+    assert b"your key is [redacted]" in cassette.body
 
 
-def undo(coding: str, body: bytes) -> bytes | None:
+def decode_gzip(coding: str, body: bytes) -> bytes | None:
     if coding != "gzip":
         return None
     try:
@@ -153,33 +177,36 @@ def undo(coding: str, body: bytes) -> bytes | None:
         raise ValueError(str(error)) from None
 
 
-def coded(body: bytes, coding: str = "gzip") -> SourceExchange:
-    """The exchange whose head says that its body is compressed, without its coding."""
+def without_coding(body: bytes, coding: str = "gzip") -> SourceExchange:
+    """Decode an exchange whose head declares a compressed body."""
     headers = (*SSE, ("Content-Encoding", coding), ("Content-Length", str(len(body))))
-    return codings.without_content_codings(replace(PLAIN, headers=headers, body=body), undo)
+    return codings.without_content_codings(replace(PLAIN, headers=headers, body=body), decode_gzip)
 
 
 def test_a_compressed_body_is_stored_decoded_with_a_mark() -> None:
-    it = stored(coded(gzip.compress(PLAIN.body)))
+    cassette = stored_cassette(without_coding(gzip.compress(PLAIN.body)))
 
-    assert (it.body, it.decoded) == (PLAIN.body, "gzip")
-    assert it.head.headers == SSE
+    assert (cassette.body, cassette.content_coding) == (PLAIN.body, "gzip")
+    assert cassette.head.headers == SSE
 
 
 def test_a_head_that_only_says_that_its_body_is_compressed_is_repaired() -> None:
-    it = coded(PLAIN.body)
+    exchange = without_coding(PLAIN.body)
 
-    assert it.losses == (DECODED,)
-    assert stored(it).head.headers == SSE
-    assert (stored(it).body, stored(it).decoded) == (PLAIN.body, "")
+    assert exchange.losses == (ALREADY_DECODED,)
+    assert stored_cassette(exchange).head.headers == SSE
+    assert (stored_cassette(exchange).body, stored_cassette(exchange).content_coding) == (
+        PLAIN.body,
+        "",
+    )
 
 
 def test_what_cannot_be_decoded_here_stays_as_it_is_and_text_does_not_count_as_coded() -> None:
-    binary, text = coded(b"\xff\x00\xfe", "br"), coded(PLAIN.body, "br")
+    binary, text = without_coding(b"\xff\x00\xfe", "br"), without_coding(PLAIN.body, "br")
 
-    assert (binary.losses, text.losses) == ((STILL_CODED,), (DECODED,))
-    assert ("Content-Encoding", "br") in stored(binary).head.headers
-    assert stored(text).head.headers == SSE
+    assert (binary.losses, text.losses) == ((UNDECODABLE_CODING,), (ALREADY_DECODED,))
+    assert ("Content-Encoding", "br") in stored_cassette(binary).head.headers
+    assert stored_cassette(text).head.headers == SSE
 
 
 def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
@@ -188,8 +215,8 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
         headers=(*JSON, ("content-encoding", "gzip")),
         body=gzip.compress(BODY),
     )
-    it = codings.without_content_codings(replace(PLAIN, request=packed), undo)
-    assert stored(it).meta.key == stored(PLAIN).meta.key
+    exchange = codings.without_content_codings(replace(PLAIN, request=packed), decode_gzip)
+    assert stored_cassette(exchange).meta.key == stored_cassette(PLAIN).meta.key
 
 
 @pytest.mark.parametrize(
@@ -204,18 +231,20 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
 def test_a_body_is_framed_as_http_1_delimits_it(
     headers: Headers, framing: str, length: int | None
 ) -> None:
-    made = importing.make_cassette(replace(PLAIN, headers=(*SSE, *headers)), HOW, "vcr")
+    imported = importing.convert_to_cassette(
+        replace(PLAIN, headers=(*SSE, *headers)), SETTINGS, "vcr"
+    )
 
-    head = made.head.to_value()
+    head = imported.head.to_value()
 
-    assert (head.framing, head.length) == (framing, length)
-    assert (EDITED in made.losses) is (headers == (("content-length", "7"),))
+    assert (head.framing, head.content_length) == (framing, length)
+    assert (LENGTH_MISMATCH in imported.losses) is (headers == (("content-length", "7"),))
 
 
 def test_a_document_without_a_length_gets_one() -> None:
     document = replace(PLAIN, headers=JSON, body=b'{"id":"1"}')
-    assert stored(document).head.framing == "length"
-    assert stored(document).head.length == 10
+    assert stored_cassette(document).head.framing == "length"
+    assert stored_cassette(document).head.content_length == 10
 
 
 @pytest.mark.parametrize(
@@ -230,26 +259,29 @@ def test_a_document_without_a_length_gets_one() -> None:
         ("127.0.0.1", "/api/chat", None),
     ],
 )
-def test_the_host_says_whose_a_request_is(host: str, path: str, provider: str | None) -> None:
-    assert provider_of_host(asked(path), host) == provider
+def test_the_host_determines_the_provider(host: str, path: str, provider: str | None) -> None:
+    assert provider_of_host(chat_request(path), host) == provider
 
 
-def test_the_path_says_it_where_the_host_is_unknown_and_an_operator_may_say_another() -> None:
+def test_the_path_determines_the_provider_of_an_unknown_host_unless_one_is_configured() -> None:
     elsewhere = replace(PLAIN, host="gateway.example")
-    assert stored(elsewhere).meta.provider == "openai"
-    assert stored(elsewhere, replace(HOW, provider="together")).meta.provider == "together"
+    assert stored_cassette(elsewhere).meta.provider == "openai"
+    assert (
+        stored_cassette(elsewhere, replace(SETTINGS, provider="together")).meta.provider
+        == "together"
+    )
 
 
 def test_what_a_base_url_holds_of_a_path_is_no_part_of_the_request() -> None:
     path = "/inference/v1/chat/completions"
-    assert relative_to_base_url(asked(path), "fireworks").path == "/v1/chat/completions"
-    assert stored(replace(PLAIN, request=asked(path), host="api.fireworks.ai")).request.path == (
-        "/v1/chat/completions"
-    )
+    assert relative_to_base_url(chat_request(path), "fireworks").path == "/v1/chat/completions"
+    assert stored_cassette(
+        replace(PLAIN, request=chat_request(path), host="api.fireworks.ai")
+    ).request.path == ("/v1/chat/completions")
 
 
 def test_an_answer_that_broke_off_ends_as_it_ended() -> None:
     cut = replace(PLAIN, body=EVENTS[0], headers=(*SSE, ("content-length", "900")))
-    it = stored(replace(cut, ending=Ending.FIN))
-    assert (it.end.ending, it.head.length) == (Ending.FIN, 900)
-    assert not outcome_of(it).complete
+    cassette = stored_cassette(replace(cut, ending=Ending.FIN))
+    assert (cassette.end.ending, cassette.head.content_length) == (Ending.FIN, 900)
+    assert not cassette_outcome(cassette).is_complete

@@ -1,4 +1,4 @@
-"""What other tools write becomes exchanges: one small file of each, written as they write it."""
+"""Import formats: one small file of each tool, as the tool writes it, becomes an exchange."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pytest
 from llm_proxy import importing
 from llm_proxy.exchange import Ending, Read
 from llm_proxy.importing import NumberedExchange, RefusedItem
-from llm_proxy.importing.documents import open_document
-from llm_proxy.importing.formats.go_vcr import parse_duration_ms
+from llm_proxy.importing.documents import parse_file
+from llm_proxy.importing.formats.go_vcr import parse_go_duration_ms
 from llm_proxy.importing.source import (
     FORM_PARAMETERS,
-    NO_BYTES,
     NO_DATE,
-    NO_READS,
+    NO_EVENT_BYTES,
+    NO_READ_TIMES,
     NO_TIMES,
     PARSED_BODY,
     SourceExchange,
     UnreadableFile,
 )
 
-ASKED = '{"model":"gpt-4o","messages":[]}'
+REQUEST_BODY = '{"model":"gpt-4o","messages":[]}'
 STREAM = 'data: {"a":1}\n\ndata: [DONE]\n\n'
 
 VCR = """\
@@ -150,13 +150,13 @@ interactions:
 """
 
 
-def httprr(asked: str = ASKED, answered: str = STREAM, head: str = "") -> bytes:
+def httprr(request_body: str = REQUEST_BODY, response_body: str = STREAM, head: str = "") -> bytes:
     request = (
         "POST https://api.openai.com/v1/chat/completions HTTP/1.1\r\nHost: api.openai.com\r\n"
-        f"Content-Type: application/json\r\n\r\n{asked}"
+        f"Content-Type: application/json\r\n\r\n{request_body}"
     ).encode()
     response = (
-        f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{head}\r\n{answered}"
+        f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{head}\r\n{response_body}"
     ).encode()
     return b"httprr trace v1\n%d %d\n" % (len(request), len(response)) + request + response
 
@@ -170,7 +170,7 @@ def har(**changes: Any) -> bytes:
             "method": "POST",
             "url": "https://api.openai.com/v1/chat/completions",
             "headers": [{"name": "Content-Type", "value": "application/json"}],
-            "postData": {"mimeType": "application/json", "text": ASKED},
+            "postData": {"mimeType": "application/json", "text": REQUEST_BODY},
         },
         "response": {
             "status": 200,
@@ -187,7 +187,7 @@ def har(**changes: Any) -> bytes:
 
 
 def netstring(value: Any) -> bytes:
-    """A value as mitmproxy writes it."""
+    """Encode a value as mitmproxy does."""
     match value:
         case None:
             text, kind = b"", b"~"
@@ -202,7 +202,7 @@ def netstring(value: Any) -> bytes:
         case bytes():
             text, kind = value, b","
         case dict():
-            text = b"".join(netstring(name) + netstring(it) for name, it in value.items())
+            text = b"".join(netstring(name) + netstring(item) for name, item in value.items())
             kind = b"}"
         case _:
             text, kind = b"".join(map(netstring, value)), b"]"
@@ -211,10 +211,16 @@ def netstring(value: Any) -> bytes:
 
 def flow(**changes: Any) -> bytes:
     request = {
-        "method": b"POST", "scheme": b"https", "host": "api.openai.com", "port": 443,
-        "path": b"/v1/chat/completions", "headers": [[b"content-type", b"application/json"]],
-        "content": ASKED.encode(), "timestamp_start": 1700000000.0, "timestamp_end": 1700000000.1,
-    }  # fmt: skip
+        "method": b"POST",
+        "scheme": b"https",
+        "host": "api.openai.com",
+        "port": 443,
+        "path": b"/v1/chat/completions",
+        "headers": [[b"content-type", b"application/json"]],
+        "content": REQUEST_BODY.encode(),
+        "timestamp_start": 1700000000.0,
+        "timestamp_end": 1700000000.1,
+    }
     response = {
         "status_code": 200, "reason": b"OK", "headers": [[b"content-type", b"text/event-stream"]],
         "content": STREAM.encode(), "timestamp_start": 1700000000.5,
@@ -232,7 +238,7 @@ def reel(**response: Any) -> bytes:
     entry = {
         "schema_version": 1, "id": "1", "ts": "2026-05-15T10:23:11Z", "provider": "openai",
         "request": {"method": "POST", "path": "/v1/chat/completions", "fingerprint": "f",
-                    "body": json.loads(ASKED)},
+                    "body": json.loads(REQUEST_BODY)},
         "response": {"status": 200, "headers": {"content-type": "text/event-stream"},
                      "body": None, "stream_chunks": chunks} | response,
         "meta": {},
@@ -258,7 +264,7 @@ VCR_HTTPX = (
 def nock(**changes: Any) -> bytes:
     fixture = {
         "scope": "https://api.openai.com:443", "method": "POST", "path": "/v1/chat/completions",
-        "body": json.loads(ASKED), "status": 200, "response": STREAM,
+        "body": json.loads(REQUEST_BODY), "status": 200, "response": STREAM,
         "rawHeaders": ["content-type", "text/event-stream",
                        "Date", "Fri, 07 Mar 2025 02:12:29 GMT"],
         "responseIsBinary": False,
@@ -266,14 +272,14 @@ def nock(**changes: Any) -> bytes:
     return json.dumps([fixture | changes]).encode()
 
 
-def datadog(asked: str = ASKED, answered: str = STREAM) -> bytes:
+def datadog(request_body: str = REQUEST_BODY, response_body: str = STREAM) -> bytes:
     request = {
         "method": "POST", "url": "https://api.openai.com/v1/chat/completions",
-        "headers": {"Content-Type": "application/json"}, "body": asked,
+        "headers": {"Content-Type": "application/json"}, "body": request_body,
     }  # fmt: skip
     response = {
         "status": {"code": 200, "message": "OK"}, "headers": {"Content-Type": "text/event-stream"},
-        "body": answered,
+        "body": response_body,
     }  # fmt: skip
     return json.dumps({"request": request, "response": response}, indent=2).encode()
 
@@ -295,37 +301,39 @@ SOURCES = {
 }
 
 
-def read(data: bytes) -> list[NumberedExchange | RefusedItem]:
-    return list(importing.parse_recording(open_document(data)).exchanges)
+def read_exchanges(data: bytes) -> list[NumberedExchange | RefusedItem]:
+    return list(importing.parse_recording(parse_file(data)).exchanges)
 
 
-def only(data: bytes) -> SourceExchange:
-    [it] = read(data)
-    assert isinstance(it, NumberedExchange), it
-    return it.exchange
+def only_exchange(data: bytes) -> SourceExchange:
+    [result] = read_exchanges(data)
+    assert isinstance(result, NumberedExchange), result
+    return result.exchange
 
 
 def refusals(data: bytes) -> list[tuple[int, str]]:
-    return [(item.number, item.reason) for item in read(data) if isinstance(item, RefusedItem)]
+    return [
+        (item.number, item.reason) for item in read_exchanges(data) if isinstance(item, RefusedItem)
+    ]
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_each_tool_is_known_by_what_its_files_hold(name: str) -> None:
-    recording = importing.parse_recording(open_document(SOURCES[name]))
-    it = only(SOURCES[name])
+def test_each_format_is_detected_from_the_file_contents(name: str) -> None:
+    recording = importing.parse_recording(parse_file(SOURCES[name]))
+    exchange = only_exchange(SOURCES[name])
 
     assert recording.format.name == name.partition(",")[0]
-    assert (it.request.method, it.request.path) == ("POST", "/v1/chat/completions")
-    assert it.host == "api.openai.com"
-    assert it.request.body == ASKED.encode()
-    assert it.status == 200
-    assert it.body == STREAM.encode()
+    assert (exchange.request.method, exchange.request.path) == ("POST", "/v1/chat/completions")
+    assert exchange.host == "api.openai.com"
+    assert exchange.request.body == REQUEST_BODY.encode()
+    assert exchange.status == 200
+    assert exchange.body == STREAM.encode()
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_file_may_be_gzipped_whatever_it_is(name: str) -> None:
     packed = gzip.compress(SOURCES[name])
-    assert only(packed) == only(SOURCES[name])
+    assert only_exchange(packed) == only_exchange(SOURCES[name])
 
 
 @pytest.mark.parametrize(
@@ -335,28 +343,28 @@ def test_a_file_may_be_gzipped_whatever_it_is(name: str) -> None:
         ("vcr-ruby", (NO_TIMES,), "2026-06-08T18:46:15.000Z"),
         ("vcr-ruby, by R", (NO_TIMES,), "2026-08-02T17:44:13.000Z"),
         ("go-vcr, version 1", (NO_TIMES, NO_DATE), ""),
-        ("go-vcr, version 2", (NO_READS, NO_DATE), ""),
+        ("go-vcr, version 2", (NO_READ_TIMES, NO_DATE), ""),
         ("httprr", (NO_TIMES, NO_DATE), ""),
-        ("har", (NO_READS,), "2026-05-15T10:23:11.250Z"),
-        ("mitmproxy", (NO_READS,), "2023-11-14T22:13:20.100Z"),
-        ("reel", (NO_BYTES, PARSED_BODY), "2026-05-15T10:23:11.000Z"),
+        ("har", (NO_READ_TIMES,), "2026-05-15T10:23:11.250Z"),
+        ("mitmproxy", (NO_READ_TIMES,), "2023-11-14T22:13:20.100Z"),
+        ("reel", (NO_EVENT_BYTES, PARSED_BODY), "2026-05-15T10:23:11.000Z"),
         ("nock", (NO_TIMES, PARSED_BODY), "2025-03-07T02:12:29.000Z"),
         ("datadog", (NO_TIMES, NO_DATE), ""),
     ],
 )
-def test_what_a_file_does_not_hold_is_said(
+def test_information_missing_from_a_file_is_reported_as_losses(
     name: str, losses: Sequence[object], recorded: str
 ) -> None:
-    it = only(SOURCES[name])
-    assert (it.losses, it.recorded) == (losses, recorded)
+    exchange = only_exchange(SOURCES[name])
+    assert (exchange.losses, exchange.recorded_at) == (losses, recorded)
 
 
 def test_the_times_that_a_file_holds_are_kept() -> None:
-    times = {name: only(it) for name, it in SOURCES.items()}
-    assert times["go-vcr, version 2"].head_at == 1500
-    assert (times["har"].head_at, times["har"].end_at) == (400, 1000)
-    assert times["mitmproxy"].head_at == pytest.approx(400, abs=0.01)
-    assert times["mitmproxy"].end_at == pytest.approx(1000, abs=0.01)
+    times = {name: only_exchange(data) for name, data in SOURCES.items()}
+    assert times["go-vcr, version 2"].head_at_ms == 1500
+    assert (times["har"].head_at_ms, times["har"].end_at_ms) == (400, 1000)
+    assert times["mitmproxy"].head_at_ms == pytest.approx(400, abs=0.01)
+    assert times["mitmproxy"].end_at_ms == pytest.approx(1000, abs=0.01)
     assert times["reel"].reads == (
         Read(0.0, b'data: {"a":1}\n\n'),
         Read(120.0, b"data: [DONE]\n\n"),
@@ -369,7 +377,7 @@ def test_the_times_that_a_file_holds_are_kept() -> None:
      (1_500_000, 1.5), ("", None), ("soon", None), ("0s", None), (None, None)],
 )  # fmt: skip
 def test_a_duration_of_gos_is_read(text: object, ms: float | None) -> None:
-    assert parse_duration_ms(text) == (ms if ms is None else pytest.approx(ms))
+    assert parse_go_duration_ms(text) == (ms if ms is None else pytest.approx(ms))
 
 
 def test_a_cassette_of_vcr_py_may_be_json() -> None:
@@ -377,7 +385,12 @@ def test_a_cassette_of_vcr_py_may_be_json() -> None:
         "version": 1,
         "interactions": [
             {
-                "request": {"method": "POST", "uri": "https://h/v1", "body": ASKED, "headers": {}},
+                "request": {
+                    "method": "POST",
+                    "uri": "https://h/v1",
+                    "body": REQUEST_BODY,
+                    "headers": {},
+                },
                 "response": {
                     "status": {"code": 200, "message": "OK"},
                     "headers": {},
@@ -386,7 +399,7 @@ def test_a_cassette_of_vcr_py_may_be_json() -> None:
             }
         ],
     }
-    assert only(json.dumps(document).encode()).body == b"\xff\x00"
+    assert only_exchange(json.dumps(document).encode()).body == b"\xff\x00"
 
 
 def test_a_body_that_was_kept_parsed_is_written_anew() -> None:
@@ -394,19 +407,19 @@ def test_a_body_that_was_kept_parsed_is_written_anew() -> None:
         """    body: '{"model":"gpt-4o","messages":[]}'\n""",
         "    parsed_body: {model: gpt-4o, id: 12e5, on: no, n: 1, t: 0.5, none: null}\n",
     )
-    it = only(kept.encode())
-    assert json.loads(it.request.body) == {
+    exchange = only_exchange(kept.encode())
+    assert json.loads(exchange.request.body) == {
         "model": "gpt-4o", "id": "12e5", "on": "no", "n": 1, "t": 0.5, "none": None,
     }  # fmt: skip
-    assert PARSED_BODY in it.losses
+    assert PARSED_BODY in exchange.losses
 
 
 def test_text_in_quotes_stays_text_and_bytes_stay_bytes() -> None:
     kept = VCR.replace(
         """    body: '{"model":"gpt-4o","messages":[]}'\n""", "    body: !!binary |\n      /wA=\n"
     )
-    assert only(kept.encode()).request.body == b"\xff\x00"
-    assert only(VCR.replace('"data: {', '"12: {').encode()).body.startswith(b"12: {")
+    assert only_exchange(kept.encode()).request.body == b"\xff\x00"
+    assert only_exchange(VCR.replace('"data: {', '"12: {').encode()).body.startswith(b"12: {")
 
 
 @pytest.mark.parametrize(
@@ -425,7 +438,7 @@ def test_text_in_quotes_stays_text_and_bytes_stay_bytes() -> None:
 )  # fmt: skip
 def test_text_and_bytes_that_vcr_py_keeps_as_objects_are_read(body: str, kept: bytes) -> None:
     data = VCR.replace("""body: '{"model":"gpt-4o","messages":[]}'""", f"body: {body}")
-    assert only(data.encode()).request.body == kept
+    assert only_exchange(data.encode()).request.body == kept
 
 
 @pytest.mark.parametrize(
@@ -459,21 +472,23 @@ def test_chunks_that_a_program_sent_are_no_part_of_its_body() -> None:
     chunked = VCR.replace(
         """body: '{"model":"gpt-4o","messages":[]}'""", 'body: "2\\r\\nhi\\r\\n0\\r\\n\\r\\n"'
     ).replace("Accept: &kind\n", "Transfer-Encoding: [chunked]\n      Accept: &kind\n")
-    assert only(chunked.encode()).request.body == b"hi"
+    assert only_exchange(chunked.encode()).request.body == b"hi"
 
 
 def test_a_body_may_hold_what_looks_like_yaml() -> None:
-    assert only(httprr(answered="interactions:\n- [\n")).body == b"interactions:\n- [\n"
+    assert (
+        only_exchange(httprr(response_body="interactions:\n- [\n")).body == b"interactions:\n- [\n"
+    )
 
 
 def test_a_file_of_two_documents_is_refused() -> None:
     with pytest.raises(UnreadableFile, match=r"^line 22: a second document begins"):
-        read((VCR + "---\n" + VCR).encode())
+        read_exchanges((VCR + "---\n" + VCR).encode())
 
 
-def test_what_holds_a_request_is_no_answer_alone() -> None:
+def test_a_document_with_a_request_is_not_reported_as_a_lone_answer() -> None:
     with pytest.raises(UnreadableFile, match=r"^it is no recording of a kind that is known"):
-        read(b'{"request": {"to": "h"}, "response": {"text": "hi"}}')
+        read_exchanges(b'{"request": {"to": "h"}, "response": {"text": "hi"}}')
 
 
 @pytest.mark.parametrize(
@@ -500,23 +515,26 @@ def test_a_fixture_of_nock_keeps_bodies_in_many_ways(
     fixture = nock(**changes)
     if "reply" in changes:
         fixture = fixture.replace(b'"status": null, ', b"")
-    assert only(fixture).body == (STREAM.encode() if body is None else body)
+    assert only_exchange(fixture).body == (STREAM.encode() if body is None else body)
 
 
 def test_bytes_of_datadogs_test_agent_are_in_base64() -> None:
-    it = only(datadog("base64:/wA=", "base64:AAE="))
-    assert (it.request.body, it.body) == (b"\xff\x00", b"\x00\x01")
+    exchange = only_exchange(datadog("base64:/wA=", "base64:AAE="))
+    assert (exchange.request.body, exchange.body) == (b"\xff\x00", b"\x00\x01")
 
 
 def test_a_trace_of_httprr_may_be_chunked() -> None:
     chunked = f"{len(STREAM):x}\r\n{STREAM}\r\n0\r\n\r\n"
     head = "Transfer-Encoding: chunked\r\n"
-    assert only(httprr(answered=chunked, head=head)).body == STREAM.encode()
-    assert refusals(httprr(answered=chunked[:-6], head=head)) == [
+    assert only_exchange(httprr(response_body=chunked, head=head)).body == STREAM.encode()
+    assert refusals(httprr(response_body=chunked[:-6], head=head)) == [
         (1, "its response is cut short within a chunk")
     ]
-    assert only(httprr(answered=chunked[:-2] + "x-a: b\r\n\r\n", head=head)).body == STREAM.encode()
-    assert refusals(httprr(answered=chunked + "more", head=head)) == [
+    assert (
+        only_exchange(httprr(response_body=chunked[:-2] + "x-a: b\r\n\r\n", head=head)).body
+        == STREAM.encode()
+    )
+    assert refusals(httprr(response_body=chunked + "more", head=head)) == [
         (1, "behind the last chunk of its response stands something else")
     ]
 
@@ -528,9 +546,9 @@ def test_a_form_that_was_kept_as_parameters_is_written_anew() -> None:
         "headers": [],
         "postData": {"params": [{"name": "a", "value": "1 2"}, {"name": "b", "value": "ü"}]},
     }
-    it = only(har(request=request))
-    assert it.request.body == b"a=1+2&b=%C3%BC"
-    assert FORM_PARAMETERS in it.losses
+    exchange = only_exchange(har(request=request))
+    assert exchange.request.body == b"a=1+2&b=%C3%BC"
+    assert FORM_PARAMETERS in exchange.losses
 
 
 @pytest.mark.parametrize(
@@ -550,7 +568,7 @@ def test_bytes_that_became_characters_are_bytes_again(
 ) -> None:
     content = {"mimeType": "text/event-stream", "text": text, "size": size}
     response = {"status": 200, "statusText": "OK", "headers": [], "content": content}
-    assert only(har(response=response)).body == body
+    assert only_exchange(har(response=response)).body == body
 
 
 @pytest.mark.parametrize(
@@ -579,7 +597,7 @@ def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None
             flow(),
         )
     )
-    assert [item.number for item in read(data)] == [1, 2, 3, 4, 5]
+    assert [item.number for item in read_exchanges(data)] == [1, 2, 3, 4, 5]
     assert refusals(data) == [
         (2, "it has no answer: no route"),
         (3, "it is a flow of tcp, not of HTTP"),
@@ -588,7 +606,7 @@ def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None
 
 
 def test_a_flow_that_broke_off_keeps_its_ending() -> None:
-    broken = only(flow(error={"msg": "peer closed", "timestamp": 1700000001.2}))
+    broken = only_exchange(flow(error={"msg": "peer closed", "timestamp": 1700000001.2}))
     assert broken.ending is Ending.FIN
 
 
@@ -605,4 +623,4 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
 )  # fmt: skip
 def test_a_file_without_requests_is_refused_with_the_reason(data: bytes, beginning: str) -> None:
     with pytest.raises(UnreadableFile, match=f"^{beginning}"):
-        list(importing.parse_recording(open_document(data)).exchanges)
+        list(importing.parse_recording(parse_file(data)).exchanges)

@@ -1,4 +1,4 @@
-"""A file from anywhere can do nothing but be refused, in a sentence that names the place."""
+"""Import of malformed or hostile files: they are refused with a reason that names the place."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from llm_proxy.importing import (
     http_text,
     yaml_parser,
 )
-from llm_proxy.importing.documents import open_document
+from llm_proxy.importing.documents import parse_file
 from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
 TOO_DEEP = f"values stand within each other more than {yaml_parser.MAX_DEPTH} deep"
 NO_TAG = "stands for an object of a program, which is not made"
-HOW = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 
 
-def tried(data: bytes) -> None:
-    """Read all of a file, as an import does."""
+def read_or_refuse(data: bytes) -> None:
+    """Read a whole file as an import does; ignore refusals."""
     try:
-        for it in importing.parse_recording(open_document(data)).exchanges:
-            if isinstance(it, NumberedExchange):
+        for result in importing.parse_recording(parse_file(data)).exchanges:
+            if isinstance(result, NumberedExchange):
                 try:
-                    plain = codings.without_content_codings(it.exchange, lambda *_: None)
-                    made = importing.make_cassette(plain, HOW, "test")
-                    lines = spool.assemble_cassette(made.to_spool_content("library"))
+                    plain = codings.without_content_codings(result.exchange, lambda *_: None)
+                    cassette = importing.convert_to_cassette(plain, SETTINGS, "test")
+                    lines = spool.assemble_cassette(cassette.to_spool_content("library"))
                     read_cassette("file", b"".join(lines))
                 except (NotImportable, CassetteError):
                     continue
@@ -52,19 +52,19 @@ def tried(data: bytes) -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    tried(data)
+    read_or_refuse(data)
 
 
 @given(st.sampled_from(sorted(SOURCES)), st.data())
 def test_a_recording_that_was_spoilt_anywhere_is_read_or_refused(
     name: str, data: st.DataObject
 ) -> None:
-    it = SOURCES[name]
+    recording = SOURCES[name]
     for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(it) - 1))
+        at = data.draw(st.integers(0, len(recording) - 1))
         cut = data.draw(st.integers(0, 8))
-        it = it[:at] + data.draw(st.binary(max_size=8)) + it[at + cut :]
-    tried(it)
+        recording = recording[:at] + data.draw(st.binary(max_size=8)) + recording[at + cut :]
+    read_or_refuse(recording)
 
 
 _JSON = st.recursive(
@@ -75,19 +75,19 @@ _JSON = st.recursive(
 
 
 @given(_JSON, st.sampled_from(["request", "response"]))
-def test_whatever_stands_in_a_field_is_read_or_refused(value: object, field: str) -> None:
+def test_any_value_in_a_field_is_read_or_refused(value: object, field: str) -> None:
     plain: dict[str, dict[str, object]] = {
         "request": {"uri": "https://h/", "method": "GET"},
         "response": {"status": 200},
     }
-    more = value if isinstance(value, dict) else {"body": value}
-    interaction = plain | {field: {**plain[field], **more}}
-    tried(json.dumps({"interactions": [interaction], "version": 1}).encode())
+    changes = value if isinstance(value, dict) else {"body": value}
+    interaction = plain | {field: {**plain[field], **changes}}
+    read_or_refuse(json.dumps({"interactions": [interaction], "version": 1}).encode())
 
 
-def why(data: bytes) -> str:
+def refusal_reason(data: bytes) -> str:
     with pytest.raises(UnreadableFile) as refused:
-        list(importing.parse_recording(open_document(data)).exchanges)
+        list(importing.parse_recording(parse_file(data)).exchanges)
     return str(refused.value)
 
 
@@ -96,7 +96,7 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
     )
     began = time.process_time()
-    assert why(bomb.encode()).startswith("line 8: its values take more than")
+    assert refusal_reason(bomb.encode()).startswith("line 8: its values take more than")
     assert time.process_time() - began < 1
 
 
@@ -115,12 +115,12 @@ def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
     ],
 )  # fmt: skip
 def test_yaml_is_refused_with_its_line(text: str, sentence: str) -> None:
-    assert why(text.encode()) == sentence
+    assert refusal_reason(text.encode()) == sentence
 
 
 def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant() -> None:
     text = "[1, -2, 0.5, 1.0e-05, 1e3, 0x10, 010, yes, 12:30, 2026-01-01, true, null, ~, .5, '1']"
-    assert yaml_parser.read_document(text.encode()) == [
+    assert yaml_parser.parse_yaml(text.encode()) == [
         1, -2, 0.5, 1e-05, "1e3", "0x10", "010", "yes", "12:30", "2026-01-01", True, None, None,
         ".5", "1",
     ]  # fmt: skip
@@ -137,33 +137,33 @@ def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant(
     ],
 )
 def test_a_flow_file_is_refused_with_its_byte(data: bytes, sentence: str) -> None:
-    assert why(data) == sentence
+    assert refusal_reason(data) == sentence
 
 
 def test_values_of_a_flow_that_stand_too_deep_are_refused() -> None:
     deep: object = 1
     for _ in range(60):
         deep = [deep]
-    assert "more than 50 deep" in why(netstring({"a": deep}))
+    assert "more than 50 deep" in refusal_reason(netstring({"a": deep}))
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_FILE", 1000)
-    assert why(gzip.compress(bytes(5000))) == "it unpacks to more than 1000 bytes"
-    assert why(bytes(1001)) == "it is larger than 1000 bytes"
-    assert why(gzip.compress(b"x" * 500)[:-9]) == "its gzip is cut short"
-    assert why(b"\x1f\x8bxxxxxxxxxxxx").startswith("its gzip is broken")
+    monkeypatch.setattr(documents, "MAX_FILE_BYTES", 1000)
+    assert refusal_reason(gzip.compress(bytes(5000))) == "it unpacks to more than 1000 bytes"
+    assert refusal_reason(bytes(1001)) == "it is larger than 1000 bytes"
+    assert refusal_reason(gzip.compress(b"x" * 500)[:-9]) == "its gzip is cut short"
+    assert refusal_reason(b"\x1f\x8bxxxxxxxxxxxx").startswith("its gzip is broken")
 
 
 def test_a_session_cannot_be_chosen_by_a_file() -> None:
     text = VCR.replace("/v1/chat", "/@other/~groq/v1/chat")
-    [it] = importing.parse_recording(open_document(text.encode())).exchanges
-    assert isinstance(it, NumberedExchange)
+    [result] = importing.parse_recording(parse_file(text.encode())).exchanges
+    assert isinstance(result, NumberedExchange)
 
-    made = importing.make_cassette(it.exchange, HOW, "vcr")
+    cassette = importing.convert_to_cassette(result.exchange, SETTINGS, "vcr")
 
-    assert (made.meta.session, made.meta.provider) == ("default", "openai")
-    assert made.request.path == "/@other/~groq/v1/chat/completions"
+    assert (cassette.meta.session, cassette.meta.provider) == ("default", "openai")
+    assert cassette.request.path == "/@other/~groq/v1/chat/completions"
 
 
 def test_heads_cannot_be_forged() -> None:
@@ -174,12 +174,12 @@ def test_heads_cannot_be_forged() -> None:
             "content": b"hi",
         }
     )  # fmt: skip
-    [it] = importing.parse_recording(open_document(flows)).exchanges
-    assert isinstance(it, NumberedExchange)
+    [result] = importing.parse_recording(parse_file(flows)).exchanges
+    assert isinstance(result, NumberedExchange)
 
-    made = importing.make_cassette(it.exchange, HOW, "mitmproxy")
+    cassette = importing.convert_to_cassette(result.exchange, SETTINGS, "mitmproxy")
 
-    head = made.head.to_value()
+    head = cassette.head.to_value()
     assert head.headers == (("content-type", "text/plain set-cookie: a=b"),)
     assert "\r" not in head.reason
 
@@ -188,20 +188,20 @@ def test_a_body_that_no_head_of_its_status_may_have_is_refused() -> None:
     request = Request("POST", "/v1/x", "", (), b"")
     exchange = SourceExchange(request, "", 204, "No Content", (), b"hi")
     with pytest.raises(NotImportable, match="has a body, which no 204 to POST has"):
-        importing.make_cassette(exchange, HOW, "test")
+        importing.convert_to_cassette(exchange, SETTINGS, "test")
 
 
 def test_a_flow_without_headers_is_read_or_refused() -> None:
-    flow_of_nothing = {"type": "http", "response": {"status_code": 200, "content": b""}}
-    for asked in ({}, {"content": b""}, {"content": b"", "method": b"GET", "host": "h"}):
-        tried(netstring({**flow_of_nothing, "request": asked}))
+    flow_without_headers = {"type": "http", "response": {"status_code": 200, "content": b""}}
+    for request in ({}, {"content": b""}, {"content": b"", "method": b"GET", "host": "h"}):
+        read_or_refuse(netstring({**flow_without_headers, "request": request}))
 
 
 def test_gzips_that_were_joined_unpack_to_all_of_them() -> None:
     lines = [reel().strip() + b"\n"] * 2
     assert documents.gunzip(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
-    assert why(gzip.compress(lines[0]) + b"x") == "behind its gzip stands something else"
-    assert why(gzip.compress(b"") * 101) == "it is more than 100 gzip files in one"
+    assert refusal_reason(gzip.compress(lines[0]) + b"x") == "behind its gzip stands something else"
+    assert refusal_reason(gzip.compress(b"") * 101) == "it is more than 100 gzip files in one"
 
 
 def test_a_head_ends_its_lines_as_http_does() -> None:
@@ -211,23 +211,25 @@ def test_a_head_ends_its_lines_as_http_does() -> None:
     assert message.headers == (("x-name", "\xc3\x85ngstr\xc3\xb6m"),)
 
 
-def test_no_reason_quotes_a_secret_of_a_url_or_a_novel() -> None:
+def test_reasons_quote_no_secret_of_a_url_and_have_a_limited_length() -> None:
     with pytest.raises(NotImportable) as refused:
-        fields.parse_request("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
+        fields.build_request("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
     assert str(refused.value) == "https://[::1/v1 is no URL"
     entries = [{"request": {"method": "GET", "url": "https://h/"},
                 "response": {"status": 0, "_error": "\x1b[31m" + "x" * 10_000}}]  # fmt: skip
-    file = open_document(json.dumps({"log": {"entries": entries}}).encode())
-    [it] = importing.parse_recording(file).exchanges
-    assert isinstance(it, RefusedItem)
-    assert len(it.reason) == 500
-    assert it.reason.startswith("it has no answer: \\x1b[31mxxx")
+    file = parse_file(json.dumps({"log": {"entries": entries}}).encode())
+    [refused_item] = importing.parse_recording(file).exchanges
+    assert isinstance(refused_item, RefusedItem)
+    assert len(refused_item.reason) == 500
+    assert refused_item.reason.startswith("it has no answer: \\x1b[31mxxx")
 
 
 def test_a_file_of_very_many_values_is_refused_before_they_take_memory() -> None:
-    assert why(b"[" + b"1," * 8_000_001) == "it holds more than 8,000,000 values: split it"
+    assert (
+        refusal_reason(b"[" + b"1," * 8_000_001) == "it holds more than 8,000,000 values: split it"
+    )
 
 
 def test_a_file_of_very_many_exchanges_is_refused() -> None:
     many = b'{"log": {"entries": [' + b"1," * 100_000 + b"1]}}"
-    assert why(many) == "it holds more than 100,000 exchanges: split it"
+    assert refusal_reason(many) == "it holds more than 100,000 exchanges: split it"

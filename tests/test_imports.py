@@ -1,4 +1,4 @@
-"""What importing a module does: it works alone, warns of nothing, brings no more than it must."""
+"""Each module can be imported alone, without warnings, and loads no unnecessary modules."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 
 import house_rules
 import llm_proxy
-from thoroughness import enough
+from thoroughness import quick_or_thorough
 
 PACKAGE: Final = Path(llm_proxy.__file__).parent
-SERVING: Final = frozenset(("aiohttp", "asyncio", "multidict", "rich", "ssl", "yarl"))
-"""What only commands that serve, or that draw, may load."""
+SERVER_MODULES: Final = frozenset(("aiohttp", "asyncio", "multidict", "rich", "ssl", "yarl"))
+"""Modules that only commands that serve or render may load."""
 
 
-def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter, for which every warning is an error."""
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a new interpreter that turns every warning into an error."""
     return subprocess.run(
         (sys.executable, "-W", "error", *arguments),
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
@@ -30,8 +30,8 @@ def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-_DEPTH: Final = enough(1, 2)
-"""Dots of the names that are tried: `llm_proxy.shell.server`, with all that it imports."""
+_DEPTH: Final = quick_or_thorough(1, 2)
+"""The maximum number of dots in the module names to import, such as `llm_proxy.shell.server`."""
 
 IMPORT_EACH: Final = """
 import os, sys
@@ -60,11 +60,10 @@ for each in names:
 
 
 @pytest.mark.long
-def test_every_room_can_be_imported_alone() -> None:
-    # Beneath a room of the package it is enough that no modules import each other in a circle,
-    # which a house rule sees at once.
-    modules = [source.module for source in house_rules.package(PACKAGE)]
-    result = fresh(
+def test_every_subpackage_can_be_imported_alone() -> None:
+    # Deeper modules only need to be free of import cycles, which a house rule checks quickly.
+    modules = [source.module for source in house_rules.package_sources(PACKAGE)]
+    result = run_python(
         "-c", IMPORT_EACH, *(module for module in modules if module.count(".") <= _DEPTH)
     )
 
@@ -75,7 +74,7 @@ def test_every_room_can_be_imported_alone() -> None:
 def test_a_module_that_warns_or_fails_is_named(tmp_path: Path) -> None:
     (tmp_path / "warns.py").write_text("import warnings; warnings.warn('old', DeprecationWarning)")
 
-    result = fresh(
+    result = run_python(
         "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})" + IMPORT_EACH, "warns"
     )
 
@@ -83,9 +82,9 @@ def test_a_module_that_warns_or_fails_is_named(tmp_path: Path) -> None:
     assert "DeprecationWarning: old" in result.stderr
 
 
-def loaded(*arguments: str) -> set[str]:
-    """The top-level modules that a command loads, ours with their parts."""
-    lines = fresh("-X", "importtime", *arguments).stderr.splitlines()
+def loaded_modules(*arguments: str) -> set[str]:
+    """The modules that a command loads, and their top-level packages."""
+    lines = run_python("-X", "importtime", *arguments).stderr.splitlines()
     modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time")}
     return modules | {module.partition(".")[0] for module in modules}
 
@@ -100,11 +99,11 @@ def loaded(*arguments: str) -> set[str]:
     ids=["import", "--help", "--version"],
 )
 def test_the_command_line_starts_without_what_serves(arguments: tuple[str, ...]) -> None:
-    modules = loaded(*arguments)
+    modules = loaded_modules(*arguments)
 
     assert "llm_proxy.cli" in modules
-    assert not modules & SERVING
+    assert not modules & SERVER_MODULES
 
 
 def test_a_module_that_is_loaded_is_seen() -> None:
-    assert {"asyncio", "ssl"} <= loaded("-c", "import asyncio.sslproto")
+    assert {"asyncio", "ssl"} <= loaded_modules("-c", "import asyncio.sslproto")

@@ -1,4 +1,4 @@
-"""Which installer a machine offers, and what it is told of pip's configuration."""
+"""Installer selection, and the parts of pip's configuration that are passed to uv."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def installers() -> Iterator[Any]:
 
 
 class Machine:
-    """Answers what a machine's programs would, and notes what it was made to run."""
+    """Fakes the answers of a machine's programs and records the commands that are run."""
 
     def __init__(self, installers: Any, tools: Path) -> None:
         self.tools = tools
@@ -28,10 +28,10 @@ class Machine:
         self.has: set[str] = set()
         self.settings = ""
         self.ran: list[str] = []
-        self.said: list[str] = []
+        self.notices: list[str] = []
         self._installers = installers
 
-    def ask(self, *command: str | Path) -> str | None:
+    def capture_stdout(self, *command: str | Path) -> str | None:
         words = " ".join(map(str, command))
         if words.endswith("config list"):
             return self.settings
@@ -46,8 +46,10 @@ class Machine:
 
     def usable(self) -> list[str]:
         return [
-            " ".join(map(str, (*installer.before, *installer.after))).replace(str(self.tools), "…")
-            for installer in self._installers.usable(self, self.said.append)
+            " ".join(map(str, (*installer.command_prefix, *installer.command_suffix))).replace(
+                str(self.tools), "…"
+            )
+            for installer in self._installers.available_installers(self, self.notices.append)
         ]
 
 
@@ -108,8 +110,8 @@ def test_a_setting_that_only_pip_obeys_keeps_uv_out(machine: Machine, setting: s
     (only,) = machine.usable()
 
     assert only.endswith(_PIP)
-    assert machine.said
-    assert setting.partition("=")[0].rpartition(".")[2] in machine.said[0]
+    assert machine.notices
+    assert setting.partition("=")[0].rpartition(".")[2] in machine.notices[0]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_pip_settings_are_those_that_pip_would_take(
     assert installers.pip_settings(listing) == settings
 
 
-def test_uv_is_told_where_pip_looks_and_what_it_may_take(installers: Any) -> None:
+def test_uv_gets_the_indexes_and_constraints_of_pip(installers: Any) -> None:
     settings = {
         "index-url": "a",
         "extra-index-url": "b\nc",
@@ -142,7 +144,7 @@ def test_uv_is_told_where_pip_looks_and_what_it_may_take(installers: Any) -> Non
         "build-constraint": "i.txt",
     }
 
-    assert installers.uv_environment({**settings, "timeout": "9"}) == {
+    assert installers.uv_variables({**settings, "timeout": "9"}) == {
         "UV_DEFAULT_INDEX": "a",
         "UV_INDEX": "b c",
         "UV_INDEX_STRATEGY": "unsafe-best-match",
@@ -166,7 +168,7 @@ def test_uv_is_told_where_pip_looks_and_what_it_may_take(installers: Any) -> Non
     ids=["pip", "uv, causes", "uv, resolution", "error", "other", "silent"],
 )
 def test_the_reason_is_the_line_that_says_why(installers: Any, output: str, reason: str) -> None:
-    assert installers.reason(output) == reason
+    assert installers.failure_reason(output) == reason
 
 
 @pytest.mark.parametrize(
@@ -194,13 +196,13 @@ def test_the_reason_is_the_line_that_says_why(installers: Any, output: str, reas
 def test_a_constraint_that_contradicts_is_named_with_what_it_contradicts(
     installers: Any, tmp_path: Path, output: str, pins: tuple[str, ...]
 ) -> None:
-    workshop = installers.Workshop(tmp_path, tmp_path, 0)
-    workshop.open()
+    runner = installers.CommandRunner(tmp_path, tmp_path, 0)
+    runner.reset()
 
-    with pytest.raises(installers.Conflict) as conflict:
-        workshop.run("sh", "-c", 'printf %s "$1"; exit 1', "sh", output)
+    with pytest.raises(installers.RequirementConflict) as conflict:
+        runner.run("sh", "-c", 'printf %s "$1"; exit 1', "sh", output)
 
-    assert conflict.value.pins == pins
+    assert conflict.value.requirements == pins
 
 
 @pytest.mark.parametrize(
@@ -214,13 +216,13 @@ def test_a_constraint_that_contradicts_is_named_with_what_it_contradicts(
 def test_a_package_that_is_not_to_be_had_contradicts_nothing(
     installers: Any, tmp_path: Path, output: str
 ) -> None:
-    workshop = installers.Workshop(tmp_path, tmp_path, 0)
-    workshop.open()
+    runner = installers.CommandRunner(tmp_path, tmp_path, 0)
+    runner.reset()
 
     with pytest.raises(installers.CommandFailed) as failed:
-        workshop.run("sh", "-c", 'echo "$1"; exit 1', "sh", output)
+        runner.run("sh", "-c", 'echo "$1"; exit 1', "sh", output)
 
-    assert not isinstance(failed.value, installers.Conflict)
+    assert not isinstance(failed.value, installers.RequirementConflict)
 
 
 def test_a_program_is_run_without_what_would_lead_it_elsewhere(
@@ -228,24 +230,24 @@ def test_a_program_is_run_without_what_would_lead_it_elsewhere(
 ) -> None:
     for name in ("PYTHONPATH", "PIP_TARGET", "UV_INDEX", "TMPDIR"):
         monkeypatch.setenv(name, "of the user")
-    workshop = installers.Workshop(tmp_path, tmp_path, 0)
-    workshop.open()
+    runner = installers.CommandRunner(tmp_path, tmp_path, 0)
+    runner.reset()
 
-    workshop.run("env", UV_INDEX="of pip", UV_DEFAULT_INDEX="of pip")
+    runner.run("env", UV_INDEX="of pip", UV_DEFAULT_INDEX="of pip")
 
-    told = dict(line.split("=", 1) for line in workshop.log.read_text().splitlines())
-    assert not told.keys() & {"PYTHONPATH", "PIP_TARGET"}
-    assert (told["UV_INDEX"], told["UV_DEFAULT_INDEX"]) == ("of the user", "of pip")
-    assert [Path(told[name]).parent for name in ("TMPDIR", "UV_CACHE_DIR")] == [tmp_path] * 2
+    environment = dict(line.split("=", 1) for line in runner.log.read_text().splitlines())
+    assert not environment.keys() & {"PYTHONPATH", "PIP_TARGET"}
+    assert (environment["UV_INDEX"], environment["UV_DEFAULT_INDEX"]) == ("of the user", "of pip")
+    assert [Path(environment[name]).parent for name in ("TMPDIR", "UV_CACHE_DIR")] == [tmp_path] * 2
 
 
 def test_a_program_that_fails_is_quoted_and_its_output_kept(
     installers: Any, tmp_path: Path
 ) -> None:
-    workshop = installers.Workshop(tmp_path, tmp_path, 0)
-    workshop.open()
+    runner = installers.CommandRunner(tmp_path, tmp_path, 0)
+    runner.reset()
 
     with pytest.raises(installers.CommandFailed, match=r"^no disk$"):
-        workshop.run("sh", "-c", "echo working; echo ERROR: no disk; exit 3")
+        runner.run("sh", "-c", "echo working; echo ERROR: no disk; exit 3")
 
-    assert workshop.log.read_text() == "working\nERROR: no disk\n"
+    assert runner.log.read_text() == "working\nERROR: no disk\n"

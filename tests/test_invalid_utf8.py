@@ -1,4 +1,4 @@
-"""A garbled message is one message of its codec still, and a text of it is no UTF-8."""
+"""A garbled message is still one message of its codec, and one of its texts is invalid UTF-8."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import framing
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
-from llm_proxy.framing.invalid_utf8 import GARBLED, insert_invalid_utf8
+from llm_proxy.framing.invalid_utf8 import INVALID_BYTE, insert_invalid_utf8
 
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 
@@ -31,24 +31,24 @@ HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
         ("eventstream", encode_frame(HEADERS, b"{}"), None),
     ],
 )  # fmt: skip
-def test_the_byte_stands_in_what_is_said_or_else_in_the_last_text(
+def test_the_invalid_byte_is_in_the_models_text_or_else_in_the_last_text(
     codec: str, message: bytes, garbled: bytes | None
 ) -> None:
     assert insert_invalid_utf8(codec, message, {"Hi"}) == garbled
 
 
-def test_a_frame_is_one_that_clients_accept() -> None:
+def test_a_garbled_frame_is_still_a_valid_frame() -> None:
     garbled = insert_invalid_utf8(
         "eventstream", encode_frame(HEADERS, b'{"p":"abc","text":"H\xc3\xb6"}'), {"Hö"}
     )
 
     assert garbled is not None
-    told = parse_frame(garbled)
-    assert told is not None
-    assert (told.headers, told.payload) == (HEADERS, b'{"p":"abc","text":"H\xc3\xb6\xff"}')
+    frame = parse_frame(garbled)
+    assert frame is not None
+    assert (frame.headers, frame.payload) == (HEADERS, b'{"p":"abc","text":"H\xc3\xb6\xff"}')
 
 
-def test_a_string_that_never_ends_is_looked_at_once() -> None:
+def test_an_unterminated_string_is_scanned_once() -> None:
     message = b'{"a":"b","' + b'\\"' * 500_000
 
     assert insert_invalid_utf8("whole", message) == message.replace(b'"b"', b'"b\xff"')
@@ -64,8 +64,12 @@ def test_the_rest_of_the_message_is_as_it_was(text: str, other: str, escaped: bo
         assert not text
         assert not other
         return
-    assert garbled.replace(GARBLED, b"") == line
+    assert garbled.replace(INVALID_BYTE, b"") == line
     assert framing.split_messages("ndjson", garbled) == [garbled]
-    said = json.loads(garbled.decode("utf-8", "replace"))
-    wrong = "text" if text else "z"
-    assert said == {"text": text, "z": [other], wrong: text + "�" if text else [other + "�"]}
+    document = json.loads(garbled.decode("utf-8", "replace"))
+    garbled_field = "text" if text else "z"
+    assert document == {
+        "text": text,
+        "z": [other],
+        garbled_field: text + "�" if text else [other + "�"],
+    }

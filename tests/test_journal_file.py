@@ -1,4 +1,4 @@
-"""`--journal FILE`: what was asked and answered is left behind."""
+"""`--journal FILE`: a run writes its journal to a file."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from signal import SIGINT
 
 import pytest
 
-from cli_process import run, serving
+from cli_process import run_command, running_server
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.running import journal_file
 from llm_proxy.shell.running.environment import DUMMY_KEY
-from raw_http import ask, post
-from stored_cassettes import chat, put, says
+from raw_http import build_http_request, send_request
+from stored_cassettes import raw_chat_request, text_response, write_cassettes
 
-ASKS = """
+CLIENT_SCRIPT = """
 import os, urllib.request
 body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
@@ -26,46 +26,63 @@ raise SystemExit(7)
 """
 
 
-async def test_a_run_that_is_stopped_leaves_what_its_page_gave(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("hello"))
+async def test_a_stopped_run_writes_the_journal_that_its_page_served(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, raw_chat_request(), text_response("hello"))
     options = ("--pace", "instant", "--journal", "run.json")
-    async with serving("replay", *options, folder=tmp_path) as it:
-        for request in (chat(), chat("missing")):
-            await ask(it.url, request)
-        page = (await ask(it.url, post("/_proxy/journal", b"", method="GET"))).body
-        it.send(SIGINT)
-        ended = await it.ended()
+    async with running_server("replay", *options, folder=tmp_path) as server:
+        for request in (raw_chat_request(), raw_chat_request("missing")):
+            await send_request(server.url, request)
+        page = (
+            await send_request(server.url, build_http_request("/_proxy/journal", b"", method="GET"))
+        ).body
+        server.send(SIGINT)
+        result = await server.wait_for_end()
 
-    assert ended.code == 0
+    assert result.exit_code == 0
     assert (tmp_path / "run.json").read_bytes() == page
     assert [entry["status"] for entry in json.loads(page)["entries"]] == [200, 424]
 
 
-async def test_a_run_whose_command_ends_leaves_it_too_and_gives_its_exit_code(
+async def test_a_run_whose_command_ends_writes_the_journal_and_keeps_its_exit_code(
     tmp_path: Path,
 ) -> None:
-    command = ("--", sys.executable, "-c", ASKS)
-    ran = await run("simulate", "--journal", "run.json", *command, folder=tmp_path)
+    command = ("--", sys.executable, "-c", CLIENT_SCRIPT)
+    ran = await run_command("simulate", "--journal", "run.json", *command, folder=tmp_path)
 
     journal = (tmp_path / "run.json").read_text()
-    assert ran.code == 7
+    assert ran.exit_code == 7
     assert [entry["path"] for entry in json.loads(journal)["entries"]] == ["/v1/chat/completions"]
     assert DUMMY_KEY not in journal
 
 
 async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
     key = "sk-canary-0123456789abcdefghijklmnop"
-    asked = chat("missing", f"Authorization: Bearer {key}", path=f"/v1/chat/completions?key={key}")
-    odd = post(f"/v1/unknown/{key}", b"", f"x-api-key: {key}")
-    foreign = post(f"/v1/unknown/{key}", b"", "Host: evil.example", f"x-api-key: {key}")
-    absolute = post(f"http://me:{key}@evil.example/x?key={key}", b"", method="GET")
-    echoed = post(f"http://evil.example/{key}", b"", f"Authorization: Bearer {key}", method="GET")
-    session = post(f"/@{key}!/v1/x", b"", f"x-api-key: {key}")
-    async with serving("replay", "--journal", "run.json", folder=tmp_path) as it:
-        for request in (asked, odd, foreign, absolute, echoed, session):
-            await ask(it.url, request)
-        it.send(SIGINT)
-        await it.ended()
+    missing = raw_chat_request(
+        "missing", f"Authorization: Bearer {key}", path=f"/v1/chat/completions?key={key}"
+    )
+    unknown_path = build_http_request(f"/v1/unknown/{key}", b"", f"x-api-key: {key}")
+    foreign_host = build_http_request(
+        f"/v1/unknown/{key}", b"", "Host: evil.example", f"x-api-key: {key}"
+    )
+    absolute_target = build_http_request(
+        f"http://me:{key}@evil.example/x?key={key}", b"", method="GET"
+    )
+    secret_in_target = build_http_request(
+        f"http://evil.example/{key}", b"", f"Authorization: Bearer {key}", method="GET"
+    )
+    invalid_session = build_http_request(f"/@{key}!/v1/x", b"", f"x-api-key: {key}")
+    async with running_server("replay", "--journal", "run.json", folder=tmp_path) as server:
+        for request in (
+            missing,
+            unknown_path,
+            foreign_host,
+            absolute_target,
+            secret_in_target,
+            invalid_session,
+        ):
+            await send_request(server.url, request)
+        server.send(SIGINT)
+        await server.wait_for_end()
 
     journal = (tmp_path / "run.json").read_text()
     assert len(json.loads(journal)["entries"]) == 6
@@ -81,25 +98,25 @@ async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
         ("/dev/null", "is a device or the like: name a plain file"),
     ],
 )
-async def test_a_place_that_is_none_is_told_before_anything_runs(
+async def test_an_invalid_journal_path_is_reported_before_anything_runs(
     tmp_path: Path, path: str, why: str
 ) -> None:
     (tmp_path / "there").mkdir()
     command = ("--", sys.executable, "-c", "print('ran')")
-    ran = await run("replay", "--journal", path, *command, folder=tmp_path)
+    ran = await run_command("replay", "--journal", path, *command, folder=tmp_path)
 
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"llm-proxy: --journal {path}")
-    assert why.format(tmp_path) in ran.err
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(f"llm-proxy: --journal {path}")
+    assert why.format(tmp_path) in ran.stderr
 
 
 async def test_a_folder_that_goes_away_meanwhile_fails_the_run(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     command = ("--", sys.executable, "-c", "import os; os.rmdir('there')")
-    ran = await run("simulate", "--journal", "there/run.json", *command, folder=tmp_path)
+    ran = await run_command("simulate", "--journal", "there/run.json", *command, folder=tmp_path)
 
-    assert ran.code == 1
-    assert "--journal there/run.json cannot be written: No such file or directory" in ran.err
+    assert ran.exit_code == 1
+    assert "--journal there/run.json cannot be written: No such file or directory" in ran.stderr
 
 
 def test_an_older_journal_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -120,7 +137,7 @@ def test_a_link_to_a_journal_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "there" / "latest.json").read_bytes() == b'{"requests":0}\n'
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "run.json").mkdir()
     (tmp_path / "run.json" / "full").touch()
     with pytest.raises(LlmProxyError, match="cannot be written"):

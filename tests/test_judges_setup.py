@@ -1,4 +1,4 @@
-"""`scripts/judges` as a developer starts it, over judges that do not exist."""
+"""`scripts/judges` as a developer starts it, with fake judges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import judge_runner
-from scratch_checkout import ROOT, Scratch, scratch
+from scratch_checkout import ROOT, ScratchCheckout, make_scratch_checkout
 
 NPM = """#!/bin/sh
 # Plays npm: notes each call, and makes the folder that the real one makes.
@@ -28,38 +28,38 @@ SKIPPED = "skipped: its lock pins toy==2, and pip is configured on this machine 
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Scratch:
+def checkout(tmp_path: Path) -> ScratchCheckout:
     """A checkout with a judge in Python, one in Node, and one that needs no environment."""
-    made = scratch(tmp_path)
+    scratch_checkout = make_scratch_checkout(tmp_path)
     for name in ("judges", "judge_environments.py"):
-        shutil.copy(ROOT / "scripts" / name, made.root / "scripts" / name)
+        shutil.copy(ROOT / "scripts" / name, scratch_checkout.root / "scripts" / name)
     for file in ("snake/requirements.txt", "node/package-lock.json", "bare/judge.py"):
-        path = made.root / "tests" / "judges" / file
+        path = scratch_checkout.root / "tests" / "judges" / file
         path.parent.mkdir(parents=True)
         path.write_text(f"the lock of {path.parent.name}")
-    (made.root / "tests" / "judges" / "protocol").mkdir()
-    play(made, "node", "#!/bin/sh\necho v20.1.0\n")
-    play(made, "npm", NPM)
-    return made
+    (scratch_checkout.root / "tests" / "judges" / "protocol").mkdir()
+    put_program(scratch_checkout, "node", "#!/bin/sh\necho v20.1.0\n")
+    put_program(scratch_checkout, "npm", NPM)
+    return scratch_checkout
 
 
-def play(checkout: Scratch, program: str, script: str) -> None:
+def put_program(checkout: ScratchCheckout, program: str, script: str) -> None:
     """Put a program on PATH."""
-    (checkout.path / program).write_text(script)
-    (checkout.path / program).chmod(0o755)
+    (checkout.path_folder / program).write_text(script)
+    (checkout.path_folder / program).chmod(0o755)
 
 
-def folder(checkout: Scratch, judge: str) -> Path:
+def folder(checkout: ScratchCheckout, judge: str) -> Path:
     return checkout.root / "tests" / "judges" / judge
 
 
-def calls(checkout: Scratch, judge: str) -> list[str]:
-    """What the played installers were asked for in the folder of a judge."""
-    noted = folder(checkout, judge) / "calls"
-    return noted.read_text().splitlines() if noted.exists() else []
+def calls(checkout: ScratchCheckout, judge: str) -> list[str]:
+    """The calls of the fake installers in a judge's folder."""
+    log = folder(checkout, judge) / "calls"
+    return log.read_text().splitlines() if log.exists() else []
 
 
-def test_each_judge_gets_what_its_lock_says_checked_by_hashes(checkout: Scratch) -> None:
+def test_each_judge_gets_what_its_lock_says_checked_by_hashes(checkout: ScratchCheckout) -> None:
     code, _, err = checkout.run("judges")
 
     assert code == 0, err
@@ -71,7 +71,9 @@ def test_each_judge_gets_what_its_lock_says_checked_by_hashes(checkout: Scratch)
 
 
 @pytest.mark.parametrize(
-    "lock", sorted(judge_runner.FOLDER.glob("*/requirements.txt")), ids=lambda it: it.parent.name
+    "lock",
+    sorted(judge_runner.FOLDER.glob("*/requirements.txt")),
+    ids=lambda lock: lock.parent.name,
 )
 def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8").replace("\\\n", "")
@@ -81,25 +83,25 @@ def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
     assert [line for line in packages if "==" not in line or "--hash=sha256:" not in line] == []
 
 
-def offer(checkout: Scratch, installer: str) -> None:
-    """Have the real pip on this machine, and the real uv where that is the installer.
+def configure_installer(checkout: ScratchCheckout, installer: str) -> None:
+    """Use this machine's real pip, or its real uv if that is the installer.
 
-    Both are configured with a file of constraints, and find a package called toy, at its version 2.
+    Both are configured with a constraints file and find version 2 of a package called toy.
     """
-    checkout.environ["PIP_CONFIG_FILE"] = str(checkout.root / "pip.conf")
+    checkout.extra_environment["PIP_CONFIG_FILE"] = str(checkout.root / "pip.conf")
     (checkout.root / "pip.conf").write_text(
         f"[global]\nconstraint = {checkout.root}/constraints.txt\nfind-links = {checkout.root}\n"
     )
     with zipfile.ZipFile(checkout.root / "toy-2-py3-none-any.whl", "w") as wheel:
         for name, text in WHEEL.items():
             wheel.writestr(f"toy-2.dist-info/{name}", text)
-    (checkout.path / "uv").unlink()
+    (checkout.path_folder / "uv").unlink()
     if installer == "uv":
-        kept = ROOT / ".tools" / "uv" / "bin" / "uv"
-        real = str(kept) if kept.exists() else shutil.which("uv")
-        if real is None:
+        bundled = ROOT / ".tools" / "uv" / "bin" / "uv"
+        uv = str(bundled) if bundled.exists() else shutil.which("uv")
+        if uv is None:
             pytest.skip("this machine has no uv")
-        (checkout.path / "uv").symlink_to(real)
+        (checkout.path_folder / "uv").symlink_to(uv)
 
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
@@ -114,9 +116,9 @@ def offer(checkout: Scratch, installer: str) -> None:
     ids=["agrees", "contradicts", "pins another", "another package under that name"],
 )
 def test_a_lock_is_installed_within_the_constraints_of_the_machine(
-    checkout: Scratch, installer: str, constraints: str, intact: bool, ends: str
+    checkout: ScratchCheckout, installer: str, constraints: str, intact: bool, ends: str
 ) -> None:
-    offer(checkout, installer)
+    configure_installer(checkout, installer)
     (checkout.root / "constraints.txt").write_text(constraints)
     wheel = (checkout.root / "toy-2-py3-none-any.whl").read_bytes()
     digest = hashlib.sha256(wheel if intact else b"").hexdigest()
@@ -134,7 +136,7 @@ def test_a_lock_is_installed_within_the_constraints_of_the_machine(
     assert len(list(installed)) == (code == 0)
 
 
-def test_a_second_run_installs_nothing(checkout: Scratch) -> None:
+def test_a_second_run_installs_nothing(checkout: ScratchCheckout) -> None:
     checkout.run("judges")
     code, _, err = checkout.run("judges")
 
@@ -143,7 +145,7 @@ def test_a_second_run_installs_nothing(checkout: Scratch) -> None:
     assert [len(calls(checkout, item)) for item in ("snake", "node")] == [1, 1]
 
 
-def test_a_lock_that_changed_is_installed_anew(checkout: Scratch) -> None:
+def test_a_lock_that_changed_is_installed_anew(checkout: ScratchCheckout) -> None:
     checkout.run("judges")
     (folder(checkout, "snake") / "requirements.txt").write_text("another lock")
     checkout.run("judges")
@@ -151,13 +153,13 @@ def test_a_lock_that_changed_is_installed_anew(checkout: Scratch) -> None:
     assert [len(calls(checkout, item)) for item in ("snake", "node")] == [2, 1]
 
 
-def test_only_those_that_are_named_are_installed(checkout: Scratch) -> None:
+def test_only_those_that_are_named_are_installed(checkout: ScratchCheckout) -> None:
     checkout.run("judges", "node")
 
     assert [len(calls(checkout, item)) for item in ("snake", "node")] == [0, 1]
 
 
-def test_the_list_says_what_is_installed(checkout: Scratch) -> None:
+def test_the_list_says_what_is_installed(checkout: ScratchCheckout) -> None:
     checkout.run("judges", "node")
     code, out, err = checkout.run("judges", "--list")
 
@@ -169,15 +171,17 @@ def test_the_list_says_what_is_installed(checkout: Scratch) -> None:
     ]
 
 
-def test_a_name_that_is_no_judges_is_refused_with_those_that_are(checkout: Scratch) -> None:
+def test_an_unknown_judge_is_refused_with_the_known_names(checkout: ScratchCheckout) -> None:
     code, out, err = checkout.run("judges", "nobody")
 
     assert (code, out) == (2, "")
     assert err == "scripts/judges: no judge is called nobody; there are bare, node, snake\n"
 
 
-def test_one_that_fails_is_told_and_the_others_are_installed(checkout: Scratch) -> None:
-    play(checkout, "node", "#!/bin/sh\necho v18.20.4\n")
+def test_a_judge_that_fails_is_reported_and_the_others_are_installed(
+    checkout: ScratchCheckout,
+) -> None:
+    put_program(checkout, "node", "#!/bin/sh\necho v18.20.4\n")
     code, _, err = checkout.run("judges")
 
     assert code == 1
@@ -186,35 +190,35 @@ def test_one_that_fails_is_told_and_the_others_are_installed(checkout: Scratch) 
     assert not (folder(checkout, "node") / "node_modules").exists()
 
 
-def test_an_environment_that_was_not_finished_is_not_believed(checkout: Scratch) -> None:
-    play(checkout, "npm", NPM + "echo the registry is down >&2; exit 1\n")
+def test_an_unfinished_environment_is_not_taken_for_installed(checkout: ScratchCheckout) -> None:
+    put_program(checkout, "npm", NPM + "echo the registry is down >&2; exit 1\n")
     code, _, err = checkout.run("judges", "node")
     assert (code, "NOT installed: the registry is down" in err) == (1, True)
 
-    play(checkout, "npm", NPM)
+    put_program(checkout, "npm", NPM)
     assert checkout.run("judges", "node")[0] == 0
     assert len(calls(checkout, "node")) == 2
 
 
-def test_what_is_installed_here_is_at_hand_for_the_tests(
-    checkout: Scratch, monkeypatch: pytest.MonkeyPatch
+def test_an_installed_judge_is_available_to_the_tests(
+    checkout: ScratchCheckout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge_runner, "FOLDER", checkout.root / "tests" / "judges")
-    missing = judge_runner.missing.__wrapped__  # what is asked twice would be answered once
+    missing = judge_runner.missing_reason.__wrapped__  # without its cache
     assert missing("snake") == "judge snake is not installed: scripts/judges snake"
     checkout.run("judges")
-    monkeypatch.setenv("PATH", str(checkout.path))
+    monkeypatch.setenv("PATH", str(checkout.path_folder))
 
     assert [missing(item) for item in ("snake", "node", "bare")] == ["", "", ""]
 
 
-def test_a_program_of_node_is_not_at_hand_where_there_is_no_node(
-    checkout: Scratch, monkeypatch: pytest.MonkeyPatch
+def test_a_node_judge_is_not_available_without_node(
+    checkout: ScratchCheckout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout.run("judges")
     monkeypatch.setattr(judge_runner, "FOLDER", checkout.root / "tests" / "judges")
     monkeypatch.setenv("PATH", str(checkout.root))
 
-    missing = judge_runner.missing.__wrapped__
+    missing = judge_runner.missing_reason.__wrapped__
     assert missing("node") == "judge node: there is no node"
     assert [missing(item) for item in ("snake", "bare")] == ["", ""]

@@ -1,4 +1,4 @@
-"""`kill -9` at any moment: no file of the library is torn, and nothing is lost that had arrived."""
+"""`kill -9` at any moment tears no file of the library and loses no data that had arrived."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from kill_trials import KillVerdict, killed
+from kill_trials import KillVerdict, run_kill_trial
 
-AT_ONCE = 4
+CONCURRENT_KILLS = 4
 KILLS = 20
 
 
-@pytest.mark.parametrize("first", range(0, KILLS, AT_ONCE))
+@pytest.mark.parametrize("first", range(0, KILLS, CONCURRENT_KILLS))
 async def test_a_kill_loses_nothing_that_had_arrived_50_ms_before(
     tmp_path: Path, first: int
 ) -> None:
-    async def one(seed: int) -> KillVerdict:
+    async def kill_once(seed: int) -> KillVerdict:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        return await killed(folder, seed)
+        return await run_kill_trial(folder, seed)
 
-    verdicts = await asyncio.gather(*map(one, range(first, first + AT_ONCE)))
-    assert [verdict for verdict in verdicts if not verdict.well] == []
-    assert any(verdict.messages for verdict in verdicts)
-    assert any(verdict.recovered for verdict in verdicts)
+    verdicts = await asyncio.gather(*map(kill_once, range(first, first + CONCURRENT_KILLS)))
+    assert [verdict for verdict in verdicts if not verdict.passed] == []
+    assert any(verdict.message_count for verdict in verdicts)
+    assert any(verdict.recovered_count for verdict in verdicts)

@@ -1,4 +1,4 @@
-"""What a request asks, in whatever words its provider has for it."""
+"""The last message of a request, in the format of each provider."""
 
 from __future__ import annotations
 
@@ -90,23 +90,23 @@ JSON = st.recursive(
         "responses, items", "gemini", "completion", "several prompts", "cohere",
     ],
 )  # fmt: skip
-def test_the_last_thing_said_is_found(document: object, role: str, text: str) -> None:
+def test_the_last_message_is_found(document: object, role: str, text: str) -> None:
     assert last_message(orjson.dumps(document)) == LastMessage(role, text)
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"not json", b"[]", b"{}", b'{"messages":[]}', b'{"messages":[{"role":"user"}]}']
 )
-def test_a_request_without_text_asks_nothing(body: bytes) -> None:
+def test_a_request_without_text_has_no_last_message(body: bytes) -> None:
     assert last_message(body) is None
 
 
 @given(JSON)
-def test_whatever_the_document_a_question_has_text_or_is_none(document: object) -> None:
+def test_the_last_message_of_any_document_has_text_or_is_none(document: object) -> None:
     found = last_message(orjson.dumps(document))
     assert found is None or found.text
 
 
-def test_a_document_nested_without_end_is_not_followed_without_end() -> None:
+def test_a_deeply_nested_document_is_not_followed_to_the_end() -> None:
     body = b'{"prompt":' + b"[" * 500 + b'"deep"' + b"]" * 500 + b"}"
     assert last_message(body) is None

@@ -1,4 +1,4 @@
-"""`scripts/demo` and `scripts/test` as a user starts them, over a toy project."""
+"""`scripts/demo` and `scripts/test` as a user starts them, in a toy project."""
 
 from __future__ import annotations
 
@@ -12,78 +12,78 @@ from pathlib import Path
 
 import pytest
 
-from scratch_checkout import ROOT, Scratch, scratch
+from scratch_checkout import ROOT, ScratchCheckout, make_scratch_checkout
 
 LAUNCHERS = ("demo", "test")
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Scratch:
-    return scratch(tmp_path)
+def checkout(tmp_path: Path) -> ScratchCheckout:
+    return make_scratch_checkout(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
-    """A checkout whose environment stands; tests only run things in it."""
-    checkout = scratch(tmp_path_factory.mktemp("ready"))
+def ready(tmp_path_factory: pytest.TempPathFactory) -> ScratchCheckout:
+    """A checkout with a finished environment; tests only run commands in it."""
+    checkout = make_scratch_checkout(tmp_path_factory.mktemp("ready"))
     checkout.run("test", "--version")
     return checkout
 
 
 @pytest.fixture
-def gate(checkout: Scratch) -> Path:
-    """Holds every installer of the checkout at its start until somebody writes here."""
+def gate(checkout: ScratchCheckout) -> Path:
+    """A FIFO that blocks every installer of the checkout at its start until it is written to."""
     os.mkfifo(checkout.root / "started")
     os.mkfifo(checkout.root / "gate")
     return checkout.root / "gate"
 
 
-def installer_at_work(checkout: Scratch, launcher: subprocess.Popen[str]) -> int:
-    """Wait until the installer of this launcher has started; its process id.
+def wait_for_installer(checkout: ScratchCheckout, launcher: subprocess.Popen[str]) -> int:
+    """Wait until the installer of this launcher has started, and return its process id.
 
-    Fails as soon as the launcher has ended without one.
+    Fails as soon as the launcher ends without starting one.
     """
     assert launcher.stderr is not None
-    printed = b""
-    # Open for both: opening it to read alone would wait for a writer that may never come.
+    output = b""
+    # Read and write: opening a FIFO only for reading blocks until there is a writer.
     with open(checkout.root / "started", "rb+", buffering=0) as started:  # noqa: PTH123 # a FIFO
-        both = (started.fileno(), launcher.stderr.fileno())
-        while started.fileno() not in (ready := select.select(both, [], [], 60)[0]):
-            assert ready, f"after 60 s no installer has started: {printed.decode()}"
-            more = os.read(launcher.stderr.fileno(), 4096)
-            assert more, f"the launcher ended before any installer started: {printed.decode()}"
-            printed += more
+        descriptors = (started.fileno(), launcher.stderr.fileno())
+        while started.fileno() not in (ready := select.select(descriptors, [], [], 60)[0]):
+            assert ready, f"after 60 s no installer has started: {output.decode()}"
+            chunk = os.read(launcher.stderr.fileno(), 4096)
+            assert chunk, f"the launcher ended before any installer started: {output.decode()}"
+            output += chunk
         return int(started.readline())
 
 
-def open_for_good(checkout: Scratch, gate: Path) -> None:
-    """Let the installer that waits go on, and no later one wait."""
+def release_installers(checkout: ScratchCheckout, gate: Path) -> None:
+    """Release the blocked installer, and let later installers run without waiting."""
     with gate.open("w"):
         (checkout.root / "started").unlink()
 
 
-def test_the_demo_is_the_programs_own(checkout: Scratch) -> None:
+def test_the_demo_launcher_runs_the_programs_demo(checkout: ScratchCheckout) -> None:
     code, out, err = checkout.run("demo", "--pace", "4x")
 
     assert (code, out) == (0, "llm-proxy demo --pace 4x\n")
-    assert checkout.calls() == ["--editable ."]
+    assert checkout.uv_calls() == ["--editable ."]
     assert {line.partition(": ")[0] for line in err.splitlines()} == {"scripts/demo"}
 
 
-def test_a_second_run_says_nothing_and_installs_nothing(checkout: Scratch) -> None:
+def test_a_second_run_prints_nothing_and_installs_nothing(checkout: ScratchCheckout) -> None:
     checkout.run("demo")
 
     assert checkout.run("demo") == (0, "llm-proxy demo\n", "")
-    assert len(checkout.calls()) == 1
+    assert len(checkout.uv_calls()) == 1
 
 
-def test_the_exit_code_of_the_demo_is_kept(checkout: Scratch) -> None:
+def test_the_exit_code_of_the_demo_is_kept(checkout: ScratchCheckout) -> None:
     (checkout.root / "llm-proxy-fails").touch()
 
     assert checkout.run("demo")[0] == 1
 
 
-def test_a_program_that_is_not_there_is_one_sentence(checkout: Scratch) -> None:
+def test_a_program_that_is_not_there_is_one_sentence(checkout: ScratchCheckout) -> None:
     (checkout.root / "no-llm-proxy").touch()
     checkout.run("demo")
 
@@ -93,7 +93,7 @@ def test_a_program_that_is_not_there_is_one_sentence(checkout: Scratch) -> None:
     assert f"cannot run {checkout.root}/.venv/bin/llm-proxy" in err
 
 
-def test_all_steps_run_though_some_fail(checkout: Scratch) -> None:
+def test_all_steps_run_though_some_fail(checkout: ScratchCheckout) -> None:
     for program in ("ruff", "pytest"):
         (checkout.root / f"{program}-fails").touch()
 
@@ -122,16 +122,16 @@ def test_all_steps_run_though_some_fail(checkout: Scratch) -> None:
     ],
 )
 def test_arguments_choose_steps_or_go_to_pytest(
-    ready: Scratch, arguments: tuple[str, ...], programs: list[str]
+    ready: ScratchCheckout, arguments: tuple[str, ...], programs: list[str]
 ) -> None:
     code, out, _ = ready.run("test", *arguments)
 
     ran = [line for line in out.splitlines() if line.startswith(("ruff", "mypy", "pytest"))]
     assert (code, ran) == (0, programs)
-    assert ready.calls() == ["--editable .[dev]"]
+    assert ready.uv_calls() == ["--editable .[dev]"]
 
 
-def test_help_teaches_and_makes_no_environment(checkout: Scratch) -> None:
+def test_help_teaches_and_makes_no_environment(checkout: ScratchCheckout) -> None:
     code, out, _ = checkout.run("test", "--help")
 
     assert code == 0
@@ -140,7 +140,9 @@ def test_help_teaches_and_makes_no_environment(checkout: Scratch) -> None:
     assert not (checkout.root / ".venv").exists()
 
 
-def test_packages_that_are_not_to_be_had_are_one_sentence_and_exit_2(checkout: Scratch) -> None:
+def test_packages_that_are_not_to_be_had_are_one_sentence_and_exit_2(
+    checkout: ScratchCheckout,
+) -> None:
     (checkout.root / "uv-fails").touch()
     (checkout.root / "toy_backend.py").unlink()
 
@@ -151,35 +153,37 @@ def test_packages_that_are_not_to_be_had_are_one_sentence_and_exit_2(checkout: S
     assert "run this again" in err.splitlines()[-1]
 
 
-def test_two_launchers_at_once_make_one_environment(checkout: Scratch, gate: Path) -> None:
+def test_two_launchers_at_once_make_one_environment(checkout: ScratchCheckout, gate: Path) -> None:
     with checkout.start("demo") as first:
-        installer_at_work(checkout, first)
+        wait_for_installer(checkout, first)
         with checkout.start("demo") as second:
             assert second.stderr is not None
             waits = second.stderr.readline()
-            open_for_good(checkout, gate)
+            release_installers(checkout, gate)
             outputs = [first.communicate(timeout=60)[0], second.communicate(timeout=60)[0]]
 
     assert "waiting for another launcher" in waits
     assert outputs == ["llm-proxy demo\n"] * 2
-    assert checkout.calls() == ["--editable ."]
+    assert checkout.uv_calls() == ["--editable ."]
 
 
-def test_a_killed_launcher_leaves_the_lock_to_its_installer(checkout: Scratch, gate: Path) -> None:
+def test_a_killed_launcher_leaves_the_lock_to_its_installer(
+    checkout: ScratchCheckout, gate: Path
+) -> None:
     with checkout.start("demo") as first:
-        installer_at_work(checkout, first)
+        wait_for_installer(checkout, first)
         first.kill()
         first.communicate(timeout=60)
     with checkout.start("demo") as second:
         assert second.stderr is not None
         waits = second.stderr.readline()
-        open_for_good(checkout, gate)
+        release_installers(checkout, gate)
         out, err = second.communicate(timeout=60)
 
     assert "waiting for another launcher" in waits
     assert "making .venv" in err
     assert (second.returncode, out) == (0, "llm-proxy demo\n")
-    assert checkout.calls() == ["--editable ."] * 2
+    assert checkout.uv_calls() == ["--editable ."] * 2
 
 
 @pytest.mark.parametrize(
@@ -187,10 +191,10 @@ def test_a_killed_launcher_leaves_the_lock_to_its_installer(checkout: Scratch, g
 )
 @pytest.mark.usefixtures("gate")
 def test_a_stopped_launcher_takes_its_installer_along(
-    checkout: Scratch, number: signal.Signals, code: int
+    checkout: ScratchCheckout, number: signal.Signals, code: int
 ) -> None:
     with checkout.start("demo") as launcher:
-        installer = installer_at_work(checkout, launcher)
+        installer = wait_for_installer(checkout, launcher)
         launcher.send_signal(number)
         launcher.communicate(timeout=60)
 
@@ -199,11 +203,11 @@ def test_a_stopped_launcher_takes_its_installer_along(
         os.kill(installer, 0)
     (checkout.root / "started").unlink()
     assert checkout.run("demo")[:2] == (0, "llm-proxy demo\n")
-    assert checkout.calls() == ["--editable ."] * 2
+    assert checkout.uv_calls() == ["--editable ."] * 2
 
 
 def test_waiting_for_an_installer_ends_with_a_launcher_that_starts_none(
-    checkout: Scratch, gate: Path
+    checkout: ScratchCheckout, gate: Path
 ) -> None:
     gate.with_name("scripts").joinpath("installers.py").write_text("raise SystemExit('broken')")
 
@@ -211,12 +215,12 @@ def test_waiting_for_an_installer_ends_with_a_launcher_that_starts_none(
         checkout.start("demo") as launcher,
         pytest.raises(AssertionError, match="ended before any installer started: broken"),
     ):
-        installer_at_work(checkout, launcher)
+        wait_for_installer(checkout, launcher)
 
 
-def test_the_real_pip_alone_makes_an_environment_that_works(checkout: Scratch) -> None:
-    (checkout.path / "uv").unlink()
-    checkout.environ["PIP_NO_INDEX"] = "1"
+def test_the_real_pip_alone_makes_an_environment_that_works(checkout: ScratchCheckout) -> None:
+    (checkout.path_folder / "uv").unlink()
+    checkout.extra_environment["PIP_NO_INDEX"] = "1"
     project = checkout.root / "pyproject.toml"
     project.write_text(project.read_text().replace('"toy-base"', ""))
 
@@ -231,9 +235,11 @@ def test_the_real_pip_alone_makes_an_environment_that_works(checkout: Scratch) -
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_an_older_python_is_one_sentence_and_exit_2(name: str) -> None:
     script = ROOT / "scripts" / name
-    older = f"import runpy, sys; sys.version_info = (3, 10, 4); runpy.run_path({str(script)!r}, "
+    script_with_older_version = (
+        f"import runpy, sys; sys.version_info = (3, 10, 4); runpy.run_path({str(script)!r}, "
+    )
     result = subprocess.run(
-        (sys.executable, "-c", older + "run_name='__main__')"),
+        (sys.executable, "-c", script_with_older_version + "run_name='__main__')"),
         capture_output=True,
         text=True,
         check=False,
@@ -253,7 +259,7 @@ def test_an_older_python_can_read_the_launcher(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*LAUNCHERS, "bootstrap.py", "checks.py", "installers.py"])
-def test_the_set_up_needs_the_standard_library_alone(name: str) -> None:
+def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     tree = ast.parse((ROOT / "scripts" / name).read_text())
     imported = {
         (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
@@ -274,16 +280,16 @@ def test_a_launcher_can_be_executed(path: str) -> None:
     assert script.read_text().startswith("#!/usr/bin/env ")
 
 
-def test_ci_runs_what_a_developer_runs(checkout: Scratch) -> None:
+def test_ci_runs_what_a_developer_runs(checkout: ScratchCheckout) -> None:
     (checkout.root / ".ci").mkdir()
     script = checkout.root / ".ci" / "run"
     script.write_bytes((ROOT / ".ci/run").read_bytes())
-    (checkout.path / "python3").symlink_to(sys.executable)
+    (checkout.path_folder / "python3").symlink_to(sys.executable)
 
     result = subprocess.run(
         ("/usr/bin/env", "bash", script),
         cwd="/",
-        env={**checkout.machine(), "CI": "true"},
+        env={**checkout.environment(), "CI": "true"},
         capture_output=True,
         text=True,
         check=False,

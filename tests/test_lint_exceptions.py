@@ -1,4 +1,4 @@
-"""An exception from a rule carries its reason, right beside it."""
+"""Every lint exception (`noqa`, `type: ignore`) states its reason in the same comment."""
 
 from __future__ import annotations
 
@@ -12,38 +12,41 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXCEPTION = re.compile(r"#\s*(noqa|type:\s*ignore|pragma)\b", re.IGNORECASE)
-REASONED = re.compile(r"# (?:noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*|type: ignore\[[a-z, -]+\]) # \S.*")
+EXPLAINED = re.compile(r"# (?:noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*|type: ignore\[[a-z, -]+\]) # \S.*")
 
 
 def sources() -> list[Path]:
-    """All our Python, also where its name does not say so."""
+    """Return all Python files of the repository, including scripts without a `.py` suffix."""
     named = [*ROOT.glob("proxy/llm_proxy/**/*.py"), *ROOT.glob("tests/*.py")]
     scripts = [path for path in ROOT.glob("scripts/**/*") if path.is_file()]
-    python = [
+    python_scripts = [
         script
         for script in scripts
         if script.suffix == ".py" or b"python3" in script.read_bytes()[:40]
     ]
-    return [*named, *python]
+    return [*named, *python_scripts]
 
 
-def unreasoned(content: bytes) -> Iterator[str]:
-    """The comments that make an exception and do not say why."""
+def unexplained_exceptions(content: bytes) -> Iterator[str]:
+    """Yield the lint exceptions that state no reason."""
     for token in tokenize.tokenize(BytesIO(content).readline):
         comment = token.string if token.type == tokenize.COMMENT else ""
-        if EXCEPTION.search(comment) and REASONED.fullmatch(comment) is None:
+        if EXCEPTION.search(comment) and EXPLAINED.fullmatch(comment) is None:
             yield f"{token.start[0]}: {comment}"
 
 
 def test_every_exception_from_a_rule_says_why() -> None:
     paths = sources()
     assert len(paths) > 100
-    bare = {str(item.relative_to(ROOT)): list(unreasoned(item.read_bytes())) for item in paths}
-    assert {path: found for path, found in bare.items() if found} == {}
+    unexplained = {
+        str(path.relative_to(ROOT)): list(unexplained_exceptions(path.read_bytes()))
+        for path in paths
+    }
+    assert {path: comments for path, comments in unexplained.items() if comments} == {}
 
 
 @pytest.mark.parametrize(
-    ("comment", "fine"),
+    ("comment", "is_explained"),
     [
         ("# noqa: S101 # we made it", True),
         ("# noqa: S101, E501 # we made it", True),
@@ -56,5 +59,5 @@ def test_every_exception_from_a_rule_says_why() -> None:
         ("#noqa:S101", False),
     ],
 )
-def test_a_bare_exception_is_noticed(comment: str, fine: bool) -> None:
-    assert (not list(unreasoned(f"x = 1  {comment}\n".encode()))) == fine
+def test_an_exception_without_a_reason_is_detected(comment: str, is_explained: bool) -> None:
+    assert (not list(unexplained_exceptions(f"x = 1  {comment}\n".encode()))) == is_explained

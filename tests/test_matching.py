@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import RequestDifference, compare_documents, json_leaves
+from llm_proxy.diff.json_leaves import RequestDifference, compare_leaves, json_leaves
 from llm_proxy.matching import key_document, keys, request_key
 
 ROOT = Path(__file__).parents[1]
@@ -28,12 +28,12 @@ CHAT: dict[str, Any] = {
 }
 
 
-def posted(body: bytes, content_type: str = "application/json") -> StoredRequest:
+def post_request(body: bytes, content_type: str = "application/json") -> StoredRequest:
     return StoredRequest("POST", "/v1/x", "", (("content-type", content_type),), body)
 
 
 def chat(**changes: Any) -> StoredRequest:
-    return posted(json.dumps(CHAT | changes).encode())
+    return post_request(json.dumps(CHAT | changes).encode())
 
 
 def leaves_of(provider: str, request: StoredRequest) -> dict[str, str]:
@@ -45,7 +45,7 @@ def key_of(request: StoredRequest) -> str:
 
 
 def test_a_key_is_stable() -> None:
-    assert key_of(posted(b'{"b":[1.0],"a":"\xc3\xa4"}')) == (
+    assert key_of(post_request(b'{"b":[1.0],"a":"\xc3\xa4"}')) == (
         "3896e43c4e9cce6f26064035f73e6766df2d3252ae317717e5bb453135831eac"
     )
 
@@ -70,25 +70,25 @@ def test_a_key_is_stable() -> None:
     ],
 )  # fmt: skip
 def test_bodies_that_mean_the_same_have_one_key(one: bytes, other: bytes) -> None:
-    assert key_of(posted(one)) == key_of(posted(other))
+    assert key_of(post_request(one)) == key_of(post_request(other))
 
 
-def spelled(value: Any, *, backwards: bool, floats: bool, indent: int | None) -> Any:
-    """A JSON value spelled as another client might."""
+def spell_json(value: Any, *, backwards: bool, floats: bool, indent: int | None) -> Any:
+    """Serialize a JSON value in one of the ways of different clients."""
 
-    def twist(it: Any) -> Any:
-        match it:
+    def respell(node: Any) -> Any:
+        match node:
             case dict():
-                pairs = [(name, twist(item)) for name, item in it.items()]
+                pairs = [(name, respell(item)) for name, item in node.items()]
                 return dict(reversed(pairs) if backwards else pairs)
             case list():
-                return [twist(item) for item in it]
-            case int() if floats and not isinstance(it, bool) and abs(it) < 2**53:
-                return float(it)
+                return [respell(item) for item in node]
+            case int() if floats and not isinstance(node, bool) and abs(node) < 2**53:
+                return float(node)
             case _:
-                return it
+                return node
 
-    return json.dumps(twist(value), ensure_ascii=backwards, indent=indent).encode()
+    return json.dumps(respell(value), ensure_ascii=backwards, indent=indent).encode()
 
 
 json_values = st.recursive(
@@ -111,17 +111,17 @@ json_values = st.recursive(
 def test_no_spelling_of_a_document_changes_its_key(
     value: Any, backwards: bool, floats: bool, indent: int | None
 ) -> None:
-    plain = spelled(value, backwards=False, floats=False, indent=None)
-    other = spelled(value, backwards=backwards, floats=floats, indent=indent)
-    assert key_of(posted(plain)) == key_of(posted(other))
-    assert leaves_of("openai", posted(plain)) == leaves_of("openai", posted(other))
+    plain = spell_json(value, backwards=False, floats=False, indent=None)
+    other = spell_json(value, backwards=backwards, floats=floats, indent=indent)
+    assert key_of(post_request(plain)) == key_of(post_request(other))
+    assert leaves_of("openai", post_request(plain)) == leaves_of("openai", post_request(other))
 
 
 @given(json_values, json_values)
-def test_bodies_have_one_key_exactly_when_nothing_differs(one: Any, other: Any) -> None:
-    asked, stored = (posted(json.dumps(item).encode()) for item in (one, other))
-    found = compare_documents(leaves_of("openai", asked), leaves_of("openai", stored))
-    assert (key_of(asked) == key_of(stored)) == (found == [])
+def test_bodies_have_one_key_exactly_when_no_leaf_differs(one: Any, other: Any) -> None:
+    requested, stored = (post_request(json.dumps(item).encode()) for item in (one, other))
+    differences = compare_leaves(leaves_of("openai", requested), leaves_of("openai", stored))
+    assert (key_of(requested) == key_of(stored)) == (differences == [])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_queries_of_the_same_parameters_have_one_key(one: str, other: str) -> No
 
 def test_headers_are_no_part_of_the_key() -> None:
     assert key_of(chat()) == key_of(replace(chat(), headers=(("anthropic-beta", "x"),)))
-    assert key_of(chat()) == key_of(replace(chat(), redacted=3))
+    assert key_of(chat()) == key_of(replace(chat(), redacted_count=3))
 
 
 FORM = b'--%b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n--%b--\r\n'
@@ -160,7 +160,7 @@ FORM = b'--%b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n
 )
 def test_the_random_boundary_of_a_form_is_no_part_of_the_key(content_type: str) -> None:
     one, other = (
-        posted(FORM % (item, item), content_type % item.decode())
+        post_request(FORM % (item, item), content_type % item.decode())
         for item in (b"X-0123", b"----4567")
     )
     assert key_of(one) == key_of(other)
@@ -175,9 +175,9 @@ def test_the_random_boundary_of_a_form_is_no_part_of_the_key(content_type: str) 
         pytest.param(chat(messages=CHAT["messages"][1:]), id="a message less"),
         pytest.param(chat(stream=False), id="stream false"),
         pytest.param(chat(stream=None), id="stream null"),
-        pytest.param(posted(json.dumps({**CHAT, "stream": 1}).encode()), id="stream 1"),
+        pytest.param(post_request(json.dumps({**CHAT, "stream": 1}).encode()), id="stream 1"),
         pytest.param(
-            posted(json.dumps({k: v for k, v in CHAT.items() if k != "stream"}).encode()),
+            post_request(json.dumps({k: v for k, v in CHAT.items() if k != "stream"}).encode()),
             id="no stream",
         ),
         pytest.param(chat(tools=[]), id="no tools"),
@@ -192,14 +192,14 @@ def test_the_random_boundary_of_a_form_is_no_part_of_the_key(content_type: str) 
         pytest.param(replace(chat(), path="/v1/x%3F"), id="question mark in the path"),
         pytest.param(replace(chat(), query="api-version=1"), id="query"),
         pytest.param(replace(chat(), method="PUT"), id="method"),
-        pytest.param(posted(b""), id="no body"),
-        pytest.param(posted(b"null"), id="null"),
-        pytest.param(posted(json.dumps(CHAT).encode() + b"x"), id="no JSON"),
+        pytest.param(post_request(b""), id="no body"),
+        pytest.param(post_request(b"null"), id="null"),
+        pytest.param(post_request(json.dumps(CHAT).encode() + b"x"), id="no JSON"),
     ],
 )
-def test_what_means_something_else_has_another_key(other: StoredRequest) -> None:
+def test_a_request_with_another_meaning_has_another_key(other: StoredRequest) -> None:
     assert key_of(other) != key_of(chat())
-    assert compare_documents(leaves_of("openai", chat()), leaves_of("openai", other))
+    assert compare_leaves(leaves_of("openai", chat()), leaves_of("openai", other))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_queries_that_differ_have_different_keys(one: str, other: str) -> None:
      (b"[1,2]", b"[2,1]"), (b'"a"', b'"A"'), (b"{}", b"[]"), (b"0", b"false"), (b"a", b"b")],
 )  # fmt: skip
 def test_values_that_differ_have_different_keys(one: bytes, other: bytes) -> None:
-    assert key_of(posted(one)) != key_of(posted(other))
+    assert key_of(post_request(one)) != key_of(post_request(other))
 
 
 def test_another_provider_is_another_key() -> None:
@@ -232,18 +232,18 @@ def test_another_provider_is_another_key() -> None:
 def test_a_document_of_any_depth_has_a_key(depth: int) -> None:
     body = b'{"a":' * depth + b"1" + b"}" * depth
     other = body.replace(b"1", b"2")
-    assert re.fullmatch(r"[0-9a-f]{64}", key_of(posted(body)))
-    assert key_of(posted(body)) != key_of(posted(other))
-    [difference] = compare_documents(
-        leaves_of("openai", posted(body)), leaves_of("openai", posted(other))
+    assert re.fullmatch(r"[0-9a-f]{64}", key_of(post_request(body)))
+    assert key_of(post_request(body)) != key_of(post_request(other))
+    [difference] = compare_leaves(
+        leaves_of("openai", post_request(body)), leaves_of("openai", post_request(other))
     )
     assert difference.requested != difference.stored
 
 
 @given(st.binary(), st.text(st.characters(max_codepoint=255)))
 def test_any_body_has_a_key(body: bytes, content_type: str) -> None:
-    assert len(key_of(posted(body, content_type))) == 64
-    assert leaves_of("openai", posted(body, content_type))
+    assert len(key_of(post_request(body, content_type))) == 64
+    assert leaves_of("openai", post_request(body, content_type))
 
 
 def test_every_value_of_a_request_is_a_leaf() -> None:
@@ -261,13 +261,13 @@ def test_every_value_of_a_request_is_a_leaf() -> None:
         "$.g": '"x"',
         '$["it\'s"]': "true",
     }
-    assert leaves_of("x", posted(b"a=\xff"))["body"] == "a=\ufffd"
+    assert leaves_of("x", post_request(b"a=\xff"))["body"] == "a=\ufffd"
 
 
 def test_differences_stand_in_the_order_of_the_request() -> None:
-    asked = {"b": "1", "a": "2", "c": "3", "e": ""}
+    requested = {"b": "1", "a": "2", "c": "3", "e": ""}
     stored = {"d": "4", "c": "5", "b": "1", "e": ""}
-    assert compare_documents(asked, stored) == [
+    assert compare_leaves(requested, stored) == [
         RequestDifference("a", "2", ""),
         RequestDifference("c", "3", "5"),
         RequestDifference("d", "", "4"),
@@ -276,15 +276,15 @@ def test_differences_stand_in_the_order_of_the_request() -> None:
 
 def test_the_version_of_the_rules_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key_of(chat())
-    monkeypatch.setattr(keys, "KEY_RULES", keys.KEY_RULES + 1)
+    monkeypatch.setattr(keys, "KEY_RULES_VERSION", keys.KEY_RULES_VERSION + 1)
     assert key_of(chat()) != before
 
 
 class TestVolatileFields:
-    """What clients fill anew in each run does not count; what only looks like it does."""
+    """Fields that clients change in each run do not count; fields that resemble them do."""
 
     @staticmethod
-    def asked(path: str, **body: Any) -> StoredRequest:
+    def stored_request(path: str, **body: Any) -> StoredRequest:
         return StoredRequest("POST", path, "", (), json.dumps(body).encode())
 
     @pytest.mark.parametrize(
@@ -304,7 +304,10 @@ class TestVolatileFields:
     def test_a_volatile_field_does_not_count(
         self, path: str, one: dict[str, Any], other: dict[str, Any]
     ) -> None:
-        first, second = self.asked(path, model="m", **one), self.asked(path, model="m", **other)
+        first, second = (
+            self.stored_request(path, model="m", **one),
+            self.stored_request(path, model="m", **other),
+        )
 
         assert key_of(first) == key_of(second)
         assert leaves_of("openai", first) == leaves_of("openai", second)
@@ -333,7 +336,10 @@ class TestVolatileFields:
     def test_any_other_field_counts(
         self, path: str, one: dict[str, Any], other: dict[str, Any]
     ) -> None:
-        first, second = self.asked(path, model="m", **one), self.asked(path, model="m", **other)
+        first, second = (
+            self.stored_request(path, model="m", **one),
+            self.stored_request(path, model="m", **other),
+        )
 
         assert key_of(first) != key_of(second)
 

@@ -1,4 +1,4 @@
-"""docs/matching.md says what is so: its pairs of requests have the keys that it says."""
+"""docs/matching.md is correct: its pairs of requests have the keys that it states."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from llm_proxy.matching import RuleSet
 from llm_proxy.matching.grammar import parse_rule, parse_rules
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS
-from llm_proxy.routing import RoutingSettings, route
+from llm_proxy.routing import RoutingSettings, route_request
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 PAGE: Final = (DOCS / "matching.md").read_text("utf-8")
 _BLOCK: Final = re.compile(
-    r"^```jsonl (?P<said>same|differ)(?P<rules>[^\n]*)\n(?P<lines>.*?)^```$",
+    r"^```jsonl (?P<expected>same|differ)(?P<rules>[^\n]*)\n(?P<lines>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_ASKED: Final = re.compile(
+_REQUEST: Final = re.compile(
     r"(?:(?P<method>[A-Z]+) (?P<path>[^ ?]+)\??(?P<query>\S*) ?(?P<headers>[^{]*))?(?P<body>\{.*)"
 )
 
 
 @dataclass(frozen=True)
 class Example:
-    """Requests of the page, and what it says of their keys."""
+    """Requests of the page, and whether it states that their keys are the same or differ."""
 
-    said: str
+    expected: str
     rules: tuple[str, ...]
     requests: tuple[str, ...]
 
     def __str__(self) -> str:
-        return " ".join((self.said, *self.rules)) + f": {self.requests[0]}"
+        return " ".join((self.expected, *self.rules)) + f": {self.requests[0]}"
 
 
 EXAMPLES: Final = [
-    Example(item["said"], tuple(item["rules"].split()), tuple(item["lines"].splitlines()))
+    Example(item["expected"], tuple(item["rules"].split()), tuple(item["lines"].splitlines()))
     for item in _BLOCK.finditer(PAGE)
 ]
 
 
 def key_of(line: str, rules: RuleSet) -> str:
-    """The key of a request as the page writes it."""
-    match = _ASKED.fullmatch(line)
+    """The key of a request in the notation of the page."""
+    match = _REQUEST.fullmatch(line)
     assert match is not None, line
     pairs = [item.partition(":") for item in (match["headers"] or "").split(";") if item.strip()]
     headers = tuple((name.strip(), value.strip()) for name, _, value in pairs)
@@ -59,7 +59,7 @@ def key_of(line: str, rules: RuleSet) -> str:
         headers=(("content-type", "application/json"), *headers),
         body=match["body"].encode(),
     )
-    return route(request, 0.0, lambda: 0.0, settings=RoutingSettings(rules=rules)).key
+    return route_request(request, 0.0, lambda: 0.0, settings=RoutingSettings(rules=rules)).key
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
@@ -67,11 +67,11 @@ def test_the_keys_of_the_examples_are_as_the_page_says(example: Example) -> None
     keys = [key_of(line, parse_rules(example.rules)) for line in example.requests]
 
     assert len(keys) > 1
-    assert len(set(keys)) == (1 if example.said == "same" else len(keys))
+    assert len(set(keys)) == (1 if example.expected == "same" else len(keys))
 
 
 @pytest.mark.parametrize(
-    "example", [item for item in EXAMPLES if item.said == "same" and item.rules], ids=str
+    "example", [item for item in EXAMPLES if item.expected == "same" and item.rules], ids=str
 )
 def test_what_a_rule_makes_the_same_differs_without_any(example: Example) -> None:
     keys = [key_of(line, RuleSet()) for line in example.requests]
@@ -79,13 +79,13 @@ def test_what_a_rule_makes_the_same_differs_without_any(example: Example) -> Non
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("said", ["same", "differ"])
+@pytest.mark.parametrize("expected", ["same", "differ"])
 @pytest.mark.parametrize("name", [*NORMALISERS, *PRESETS])
-def test_every_rule_has_its_pairs(name: str, said: str) -> None:
+def test_every_rule_has_its_pairs(name: str, expected: str) -> None:
     shown = {
         parse_rule(rule).name
         for example in EXAMPLES
-        if example.said == said
+        if example.expected == expected
         for rule in example.rules
     }
 
@@ -101,7 +101,7 @@ def test_every_rule_has_its_section_and_its_row(name: str) -> None:
 def test_every_preset_has_its_row() -> None:
     rows = [
         f"| `{preset.name}` | {preset.client} | "
-        f"{', '.join(f'`{step.name}`' for step in preset.steps)} |"
+        f"{', '.join(f'`{step.name}`' for step in preset.rules)} |"
         for preset in PRESETS.values()
     ]
     section = PAGE.split("## Presets")[1].split("\n## ")[0]
@@ -110,18 +110,18 @@ def test_every_preset_has_its_row() -> None:
 
 
 def test_the_rules_of_the_settings_file_that_is_shown_are_rules() -> None:
-    [shown] = re.findall(r"^normalise = \[(.*)\]$", PAGE, re.MULTILINE)
-    for rule in shown.split(", "):
+    [rule_list] = re.findall(r"^normalise = \[(.*)\]$", PAGE, re.MULTILINE)
+    for rule in rule_list.split(", "):
         parse_rule(rule.strip("\"'"))
 
 
 def test_the_rules_of_the_commands_that_are_shown_are_rules() -> None:
     commands = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("llm-proxy ")]
-    given = [
+    options = [
         words[place + 1]
         for words in commands
         for place, word in enumerate(words)
         if word == "--normalise"
     ]
-    assert given
-    assert [parse_rule(rule).option_text for rule in given] == given
+    assert options
+    assert [parse_rule(rule).option_text for rule in options] == options

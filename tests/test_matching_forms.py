@@ -1,4 +1,4 @@
-"""What a form says, whatever its boundary is; and what is no form, which counts byte for byte."""
+"""Form bodies: the boundary does not count, and malformed forms count byte for byte."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from llm_proxy.matching import key_document, request_key
 from llm_proxy.matching.forms import parse_form
 
 TYPE = "multipart/form-data; boundary=X"
-DISPOSED = b"Content-Disposition: form-data; "
+DISPOSITION_PREFIX = b"Content-Disposition: form-data; "
 
 
 def multipart(*parts: bytes, boundary: bytes = b"X", end: bytes = b"--\r\n") -> bytes:
-    """A form of these parts."""
+    """Encode a form of these parts."""
     return b"".join(b"--%b\r\n%b\r\n" % (boundary, item) for item in parts) + b"--" + boundary + end
 
 
 def part(disposition: bytes, content: bytes = b"v", *headers: bytes) -> bytes:
-    return b"\r\n".join((DISPOSED + disposition, *headers, b"", content))
+    return b"\r\n".join((DISPOSITION_PREFIX + disposition, *headers, b"", content))
 
 
-def told(one: bytes) -> Any:
-    """What a form of one part says."""
-    found = parse_form(TYPE, multipart(one))
+def parse_part(encoded: bytes) -> Any:
+    """Parse a form with this single part."""
+    found = parse_form(TYPE, multipart(encoded))
     assert found is not None
     [field] = found
     return field
@@ -53,10 +53,10 @@ def told(one: bytes) -> Any:
         ),
     ],
 )  # fmt: skip
-def test_a_part_is_told_by_what_its_disposition_says(
+def test_a_part_has_the_fields_of_its_disposition(
     disposition: bytes, field: dict[str, str]
 ) -> None:
-    assert told(part(disposition)) == field | {"value": "v"}
+    assert parse_part(part(disposition)) == field | {"value": "v"}
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_a_part_is_told_by_what_its_disposition_says(
         ("what?", {}),
     ],
 )
-def test_what_more_a_disposition_says_is_told_as_it_is(
+def test_an_unusual_disposition_is_kept_verbatim(
     disposition: str, name: dict[str, str] | None
 ) -> None:
     one = b"Content-Disposition: %b\r\n\r\nv" % disposition.encode()
     more = {} if name is None else {**name, "disposition": disposition}
-    assert told(one) == more | {"value": "v"}
+    assert parse_part(one) == more | {"value": "v"}
 
 
 def test_a_part_has_a_type_and_further_headers() -> None:
@@ -82,7 +82,7 @@ def test_a_part_has_a_type_and_further_headers() -> None:
         b'name="a"', b"v", b"content-TYPE: text/plain; charset=utf-8", b"Content-Length: 1",
         b"Content-Transfer-Encoding: base64", b"Content-ID: <1>",
     )  # fmt: skip
-    assert told(one) == {
+    assert parse_part(one) == {
         "name": "a",
         "type": "text/plain; charset=utf-8",
         "headers": {"content-transfer-encoding": "base64", "content-id": "<1>"},
@@ -91,15 +91,15 @@ def test_a_part_has_a_type_and_further_headers() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\x00", b"\x89PNG\r\n\x1a\n\r\n", b"a" * 70_000])
-def test_a_part_that_is_no_text_or_long_is_told_by_its_hash(content: bytes) -> None:
-    assert told(part(b'name="a"', content)) == {
+def test_a_binary_or_long_part_is_represented_by_its_hash(content: bytes) -> None:
+    assert parse_part(part(b'name="a"', content)) == {
         "name": "a",
         "sha256": hashlib.sha256(content).hexdigest(),
         "bytes": len(content),
     }
 
 
-def test_what_stands_before_and_behind_the_parts_means_nothing() -> None:
+def test_preamble_and_epilogue_are_ignored() -> None:
     body = b"a preamble\r\n" + multipart(part(b'name="a"')) + b"and an epilogue"
     assert parse_form(TYPE, body) == [{"name": "a", "value": "v"}]
 
@@ -150,14 +150,12 @@ def test_a_boundary_is_found_however_it_is_spelled(content_type: str, boundary: 
         "no UTF-8",
     ],
 )  # fmt: skip
-def test_what_is_not_as_a_form_should_be_counts_byte_for_byte(
-    content_type: str, body: bytes
-) -> None:
+def test_a_malformed_form_counts_byte_for_byte(content_type: str, body: bytes) -> None:
     request = StoredRequest("POST", "/x", "", (("content-type", content_type),), body)
     document = key_document("openai", request)
 
     assert parse_form(content_type, body) is None
-    assert (document.kind, document.serialized_body()) == ("text", body)
+    assert (document.body_kind, document.canonical_body()) == ("text", body)
 
 
 def test_the_pairs_of_an_encoded_form_are_fields() -> None:

@@ -1,4 +1,4 @@
-"""Rules as they are written: what they mean, in which order, and how they stand in cassettes."""
+"""The grammar of matching rules: their meaning, their order, and their form in cassettes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import RuleSet, normalized_document, request_key
-from llm_proxy.matching.grammar import MatchSettings, parse_match, parse_rule, parse_rules
+from llm_proxy.matching.grammar import MatchSettings, parse_match_settings, parse_rule, parse_rules
 from llm_proxy.matching.normalisers import NORMALISERS
 
 
-def asked(**body: Any) -> StoredRequest:
+def stored_request(**body: Any) -> StoredRequest:
     return StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
 
 
@@ -60,7 +60,7 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         ("ignore=$['" + "a" * 1000 + "']", "cannot be named by a cassette"),
     ],
 )  # fmt: skip
-def test_what_is_no_rule_is_refused_with_what_to_write(text: str, why: str) -> None:
+def test_an_invalid_rule_is_refused_with_a_correction(text: str, why: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_rule(text)
     assert why in str(refused.value)
@@ -72,7 +72,7 @@ def test_a_pattern_that_finds_the_empty_text_is_refused(pattern: str) -> None:
         parse_rule(f"regex={pattern}")
 
 
-def test_where_re2_is_not_installed_it_is_said_how_to_get_it(
+def test_without_re2_the_error_explains_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
@@ -83,31 +83,31 @@ def test_where_re2_is_not_installed_it_is_said_how_to_get_it(
     )
 
 
-def after(rules: list[str], **body: Any) -> Any:
-    """The body that rules make of this one."""
-    return normalized_document("x", asked(**body), parse_rules(rules)).document.body
+def normalized_body(rules: list[str], **body: Any) -> Any:
+    """The body after these rules are applied."""
+    return normalized_document("x", stored_request(**body), parse_rules(rules)).document.body
 
 
 def test_rules_are_applied_in_their_order() -> None:
     first, second = "ignore=$.a", "regex=[0-9]+"
     body = {"a": 1, "b": "build 2026-11-22"}
-    assert parse_rules([first, second]).serialized == ("ignore@1=$.a", "regex@1=[0-9]+")
+    assert parse_rules([first, second]).rule_texts == ("ignore@1=$.a", "regex@1=[0-9]+")
 
-    dates_first = after(["timestamps", second], **body)
-    digits_first = after([second, "timestamps"], **body)
+    dates_first = normalized_body(["timestamps", second], **body)
+    digits_first = normalized_body([second, "timestamps"], **body)
     assert dates_first == {"a": 1, "b": "build <time>"}
     assert digits_first["b"].count("<regex-") == 3
 
 
 def test_rules_that_change_nothing_of_a_request_leave_it_its_key() -> None:
-    request = asked(a="text", model="2026-11-22")
+    request = stored_request(a="text", model="2026-11-22")
     rules = parse_rules(["whitespace", "timestamps", "uuids", "regex=[0-9]+", "ignore=$.b"])
 
     assert request_key("x", request, rules) == request_key("x", request, RuleSet())
 
 
 def test_a_pattern_finds_whole_characters() -> None:
-    text = after(["regex=(?i)[äö]+|😀"], a="naïve 😀 ÄÖ")["a"]
+    text = normalized_body(["regex=(?i)[äö]+|😀"], a="naïve 😀 ÄÖ")["a"]
     mark = text.split(" ")[1]
 
     assert text == f"naïve {mark} {mark}"
@@ -124,14 +124,14 @@ def test_a_pattern_finds_whole_characters() -> None:
 )
 def test_no_pattern_and_text_hold_up_the_proxy(pattern: str, text: str) -> None:
     begun = time.process_time()
-    left = after([f"regex={pattern}"], a=text)["a"]
+    normalized = normalized_body([f"regex={pattern}"], a=text)["a"]
 
-    assert left.endswith(text[-1])
-    assert time.process_time() - begun < 20  # what backtracks would take for ever
+    assert normalized.endswith(text[-1])
+    assert time.process_time() - begun < 20  # a backtracking engine would never finish
 
 
 @pytest.mark.parametrize(
-    ("text", "how"),
+    ("text", "settings"),
     [
         ("exact", MatchSettings(is_exact=True)),
         (" normalised ", MatchSettings()),
@@ -140,16 +140,16 @@ def test_no_pattern_and_text_hold_up_the_proxy(pattern: str, text: str) -> None:
         ("nearest:1", MatchSettings(minimum_similarity=1.0)),
     ],
 )
-def test_how_alike_a_cassette_must_be(text: str, how: MatchSettings) -> None:
-    assert parse_match(text) == how
+def test_how_alike_a_cassette_must_be(text: str, settings: MatchSettings) -> None:
+    assert parse_match_settings(text) == settings
 
 
 @pytest.mark.parametrize(
     "text", ["", "exactly", "exact:1", "nearest", "nearest:", "nearest:0.4", "nearest:2", "near:1"]
 )
-def test_what_is_no_way_to_match_is_refused(text: str) -> None:
+def test_an_unknown_way_to_match_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="write exact, normalised, or nearest"):
-        parse_match(text)
+        parse_match_settings(text)
 
 
 def test_more_rules_than_a_cassette_can_name_are_refused() -> None:

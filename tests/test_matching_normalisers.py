@@ -1,4 +1,4 @@
-"""Normalisers: what each overlooks, what it does not, and that twice is once."""
+"""Normalisers: what each one ignores, what it keeps, and that it is idempotent."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KeyDocument, key_document
 from llm_proxy.matching.grammar import parse_rule
-from llm_proxy.matching.normalisers import NORMALISERS, NormaliserKind
+from llm_proxy.matching.normalisers import NORMALISERS, NormaliserDefinition
 
 FORM: Final = "multipart/form-data; boundary=X"
 UUID: Final = "3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a"
 OTHER: Final = "00000000-1111-2222-3333-444444444444"
 
 
-def of(body: Any, content_type: str = "application/json") -> KeyDocument:
+def key_document_of(body: Any, content_type: str = "application/json") -> KeyDocument:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return key_document(
         "openai", StoredRequest("POST", "/v1/x", "", (("content-type", content_type),), data)
     )
 
 
-def after(rule: str, body: Any, content_type: str = "application/json") -> Any:
-    """The body that a rule makes of this one."""
-    return parse_rule(rule).apply(of(body, content_type)).document.body
+def normalized_body(rule: str, body: Any, content_type: str = "application/json") -> Any:
+    """The body after a rule is applied."""
+    return parse_rule(rule).apply(key_document_of(body, content_type)).document.body
 
 
-def said(rule: str, text: str) -> str:
-    """What a rule makes of a text in a body."""
-    return str(after(rule, {"content": text})["content"])
+def normalized_text(rule: str, text: str) -> str:
+    """A text in a body after a rule is applied."""
+    return str(normalized_body(rule, {"content": text})["content"])
 
 
 class TestWhitespace:
@@ -49,12 +49,14 @@ class TestWhitespace:
         ],
         ids=["one space", "every kind", "nothing else", "no white space"],
     )
-    def test_runs_of_it_are_one_space_and_the_ends_have_none(self, text: str, left: str) -> None:
-        assert said("whitespace", text) == left
+    def test_runs_of_white_space_become_one_space_and_the_ends_are_trimmed(
+        self, text: str, left: str
+    ) -> None:
+        assert normalized_text("whitespace", text) == left
 
     def test_names_of_members_and_numbers_stay(self) -> None:
         body = {" a ": [" b ", 1, None, {"c  d": "e  f"}]}
-        assert after("whitespace", body) == {" a ": ["b", 1, None, {"c  d": "e f"}]}
+        assert normalized_body("whitespace", body) == {" a ": ["b", 1, None, {"c  d": "e f"}]}
 
 
 TIMES: Final = """
@@ -129,17 +131,19 @@ step_2026-11-22
 
 class TestTimestamps:
     @pytest.mark.parametrize("text", TIMES)
-    def test_a_time_is_overlooked_wherever_it_stands(self, text: str) -> None:
-        for around in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>", "a\n{}\nb"):
-            assert said("timestamps", around.format(text)) == around.format("<time>")
+    def test_a_time_is_normalised_wherever_it_occurs(self, text: str) -> None:
+        for template in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>", "a\n{}\nb"):
+            assert normalized_text("timestamps", template.format(text)) == template.format("<time>")
 
     @pytest.mark.parametrize("text", NO_TIMES)
     def test_what_only_looks_like_a_time_counts(self, text: str) -> None:
-        for around in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>"):
-            assert said("timestamps", around.format(text)) == around.format(text)
+        for template in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>"):
+            assert normalized_text("timestamps", template.format(text)) == template.format(text)
 
     def test_a_stamp_may_end_a_name(self) -> None:
-        assert said("timestamps", "logs/run-20261122T130509Z.txt") == "logs/run-<time>.txt"
+        assert (
+            normalized_text("timestamps", "logs/run-20261122T130509Z.txt") == "logs/run-<time>.txt"
+        )
 
     @pytest.mark.parametrize(
         "name",
@@ -152,12 +156,14 @@ class TestTimestamps:
          "1795353909", "1795353909123"],
     )  # fmt: skip
     def test_a_number_is_a_time_where_its_name_says_so(self, name: str, number: Any) -> None:
-        assert after("timestamps", {name: number, "at": [number]}) == {
+        assert normalized_body("timestamps", {name: number, "at": [number]}) == {
             name: "<time>",
             "at": ["<time>"],
         }
         for text in ('{{"{}": {}}}', '{{\\"{}\\":{}}}', "{}={}", "{}: '{}'", "<{}>{}</x>"):
-            assert said("timestamps", text.format(name, number)) == text.format(name, "<time>")
+            assert normalized_text("timestamps", text.format(name, number)) == text.format(
+                name, "<time>"
+            )
 
     @pytest.mark.parametrize(
         ("name", "number"),
@@ -175,42 +181,48 @@ class TestTimestamps:
         ],
     )
     def test_any_other_number_counts(self, name: str, number: Any) -> None:
-        assert after("timestamps", {name: number}) == {name: number}
-        assert said("timestamps", f"{name}={number}") == f"{name}={number}"
+        assert normalized_body("timestamps", {name: number}) == {name: number}
+        assert normalized_text("timestamps", f"{name}={number}") == f"{name}={number}"
 
-    def test_a_text_that_is_a_number_and_nothing_says_of_what_counts(self) -> None:
-        assert said("timestamps", "1795353909") == "1795353909"
+    def test_a_number_in_a_text_without_a_time_name_counts(self) -> None:
+        assert normalized_text("timestamps", "1795353909") == "1795353909"
 
     def test_the_name_of_a_model_always_counts(self) -> None:
         body = {"model": "2026-11-22", "tools": [{"model": "2026-11-22"}]}
-        assert after("timestamps", body) == {"model": "2026-11-22", "tools": [{"model": "<time>"}]}
+        assert normalized_body("timestamps", body) == {
+            "model": "2026-11-22",
+            "tools": [{"model": "<time>"}],
+        }
 
 
 class TestUuids:
     def test_the_same_uuid_has_the_same_name_wherever_it_stands(self) -> None:
         body = {"b": f"{UUID}, {OTHER}", "a": [OTHER, {"c": f"x_{UUID}.png"}]}
-        applied = parse_rule("uuids").apply(of(body))
+        applied = parse_rule("uuids").apply(key_document_of(body))
 
         assert applied.document.body == {
             "a": ["<uuid-1>", {"c": "x_<uuid-2>.png"}],
             "b": "<uuid-2>, <uuid-1>",
         }
-        assert applied.aliases == {"<uuid-1>": OTHER, "<uuid-2>": UUID}
+        assert applied.value_by_alias == {"<uuid-1>": OTHER, "<uuid-2>": UUID}
 
     @pytest.mark.parametrize(
         "text",
         [UUID[:-1], UUID + "0", "0" + UUID, "z" + UUID, UUID.replace("-", ""),
          UUID.replace("3", "g")],
     )  # fmt: skip
-    def test_what_only_looks_like_one_counts(self, text: str) -> None:
-        assert said("uuids", text) == text
+    def test_what_only_looks_like_a_uuid_counts(self, text: str) -> None:
+        assert normalized_text("uuids", text) == text
 
-    def test_two_that_differ_are_not_taken_for_one(self) -> None:
+    def test_two_different_uuids_are_not_confused(self) -> None:
         same, two = {"a": UUID, "b": UUID}, {"a": UUID, "b": OTHER}
-        assert after("uuids", same) != after("uuids", two)
+        assert normalized_body("uuids", same) != normalized_body("uuids", two)
 
-    def test_a_model_that_is_called_by_one_counts(self) -> None:
-        assert after("uuids", {"model": UUID, "user": UUID}) == {"model": UUID, "user": "<uuid-1>"}
+    def test_a_uuid_as_a_model_name_counts(self) -> None:
+        assert normalized_body("uuids", {"model": UUID, "user": UUID}) == {
+            "model": UUID,
+            "user": "<uuid-1>",
+        }
 
 
 class TestIgnore:
@@ -248,18 +260,18 @@ class TestIgnore:
         self, path: str, changed: dict[str, Any]
     ) -> None:
         left = {name: value for name, value in (self.BODY | changed).items() if value is not None}
-        assert after(f"ignore={path}", self.BODY) == left
+        assert normalized_body(f"ignore={path}", self.BODY) == left
 
     def test_the_paths_of_two_rules_mean_what_they_say(self) -> None:
-        once = after("ignore=$.messages[0]", self.BODY)
-        assert after("ignore=$.messages[1]", once)["messages"] == ["<ignored>"] * 2
+        once = normalized_body("ignore=$.messages[0]", self.BODY)
+        assert normalized_body("ignore=$.messages[1]", once)["messages"] == ["<ignored>"] * 2
 
     @pytest.mark.parametrize("body", ["$", '{"temperature":1}', 1, None, [], True])
     def test_a_body_of_another_kind_stays(self, body: Any) -> None:
-        assert after("ignore=$.temperature", body) == body
+        assert normalized_body("ignore=$.temperature", body) == body
 
     def test_a_body_that_is_no_json_stays(self) -> None:
-        assert after("ignore=$.a", b"a=1", "application/x-www-form-urlencoded") == [
+        assert normalized_body("ignore=$.a", b"a=1", "application/x-www-form-urlencoded") == [
             {"name": "a", "value": "1"}
         ]
 
@@ -283,8 +295,8 @@ class TestIgnore:
         assert why in str(refused.value)
 
 
-class TestWhatIsNoText:
-    """What tells requests apart by its identity is never loosened but by `ignore`."""
+class TestNonText:
+    """Content that identifies a request by its exact bytes is changed only by `ignore`."""
 
     RULES: Final = ("whitespace", "timestamps", "uuids", "regex=[0-9]+")
 
@@ -292,12 +304,14 @@ class TestWhatIsNoText:
     def test_large_base64_counts_as_it_is(self, rule: str) -> None:
         image = "iVBORw0KGgo2026" * 40
         for text in (image, f"data:image/png;base64,{image}=="):
-            assert said(rule, text) == text
+            assert normalized_text(rule, text) == text
 
     @pytest.mark.parametrize("rule", RULES)
     def test_bytes_that_are_no_text_count_as_they_are(self, rule: str) -> None:
         body = b"\xff  2026-11-22 " + UUID.encode()
-        assert after(rule, body, "audio/wav") == after("ignore=$.a", body, "audio/wav")
+        assert normalized_body(rule, body, "audio/wav") == normalized_body(
+            "ignore=$.a", body, "audio/wav"
+        )
 
     def test_of_a_form_values_and_file_names_are_texts(self) -> None:
         body = (
@@ -307,19 +321,19 @@ class TestWhatIsNoText:
             b' filename="a 2026-11-22"\r\n\r\n\xff\r\n--X--\r\n'
         )
         hashed = "a8100ae6aa1940d0b663bb31cd466142ebbdbd5187131b92d93818987832eb89"
-        assert after("timestamps", body, FORM) == [
+        assert normalized_body("timestamps", body, FORM) == [
             {"name": "model", "value": "2026-11-22"},
             {"name": "created", "value": "<time>"},
             {"name": "a 2026-11-22", "filename": "a <time>", "sha256": hashed, "bytes": 1},
         ]
-        assert after("regex=[0-9a-f]+", body, FORM)[2]["sha256"] == hashed
+        assert normalized_body("regex=[0-9a-f]+", body, FORM)[2]["sha256"] == hashed
 
     def test_a_body_of_plain_text_is_one(self) -> None:
-        assert after("timestamps", b"at 13:05:09", "text/plain") == "at <time>"
+        assert normalized_body("timestamps", b"at 13:05:09", "text/plain") == "at <time>"
 
 
 RULES: Final = (
-    *(kind.name for kind in NORMALISERS.values() if not kind.argument_name),
+    *(kind.name for kind in NORMALISERS.values() if not kind.argument_description),
     "regex=[a-z]", "regex=^a", "regex=.a", "regex=(?s).+", "regex=x+|[0-9]",
     "ignore=$.a", "ignore=$.b[0]", "ignore=$.b[-1]", "ignore=$.b[0:2]", "ignore=$.b[?@ != $.b[0]]",
     "ignore=$.b[*].a",
@@ -341,31 +355,33 @@ bodies = st.recursive(
 
 @pytest.mark.parametrize("rule", RULES)
 @given(body=bodies)
-def test_twice_is_once(rule: str, body: Any) -> None:
-    made = parse_rule(rule)
-    once = made.apply(of(body)).document
-    assert made.apply(once).document == once
+def test_normalisers_are_idempotent(rule: str, body: Any) -> None:
+    parsed_rule = parse_rule(rule)
+    once = parsed_rule.apply(key_document_of(body)).document
+    assert parsed_rule.apply(once).document == once
 
 
 @given(body=texts)
-def test_nothing_that_is_put_in_place_of_times_can_be_a_part_of_one(body: str) -> None:
-    made = parse_rule("timestamps")
-    once = made.apply(of(body.encode(), "text/plain")).document
-    assert made.apply(once).document == once
+def test_the_placeholder_of_a_time_is_never_part_of_another_time(body: str) -> None:
+    parsed_rule = parse_rule("timestamps")
+    once = parsed_rule.apply(key_document_of(body.encode(), "text/plain")).document
+    assert parsed_rule.apply(once).document == once
 
 
 @pytest.mark.parametrize("rule", RULES)
 @given(body=bodies)
 def test_the_order_of_members_changes_nothing(rule: str, body: Any) -> None:
-    def backwards(value: Any) -> Any:
+    def reverse_members(value: Any) -> Any:
         if isinstance(value, list):
-            return [backwards(item) for item in value]
+            return [reverse_members(item) for item in value]
         if isinstance(value, dict):
-            return {name: backwards(value[name]) for name in reversed(value)}
+            return {name: reverse_members(value[name]) for name in reversed(value)}
         return value
 
-    made = parse_rule(rule)
-    assert made.apply(of(body)) == made.apply(of(backwards(body)))
+    parsed_rule = parse_rule(rule)
+    assert parsed_rule.apply(key_document_of(body)) == parsed_rule.apply(
+        key_document_of(reverse_members(body))
+    )
 
 
 HOSTILE: Final = {
@@ -387,16 +403,18 @@ HOSTILE: Final = {
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in NORMALISERS.values() if not kind.argument_name],
+    [kind for kind in NORMALISERS.values() if not kind.argument_description],
     ids=lambda kind: kind.name,
 )
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
-def test_no_text_takes_more_than_its_length(kind: NormaliserKind, piece: str) -> None:
+def test_the_time_is_linear_in_the_length_of_the_text(
+    kind: NormaliserDefinition, piece: str
+) -> None:
     def cost(length: int) -> float:
-        text = of({"content": piece * (length // len(piece)) + "2026 1795353909"})
+        document = key_document_of({"content": piece * (length // len(piece)) + "2026 1795353909"})
         begun = time.process_time()
-        kind.make_rule().apply(text)
+        kind.make_rule().apply(document)
         return time.process_time() - begun
 
-    # What backtracks takes hours for a megabyte, or the square: a hundred times as long as this.
+    # Backtracking takes hours for a megabyte; quadratic time is a hundred times as long as this.
     assert cost(100_000) < 2

@@ -1,4 +1,4 @@
-"""A miss names the rules by which it would be none, and none where recording is right."""
+"""A miss suggests the rules that would avoid it, or none where recording is the right remedy."""
 
 from __future__ import annotations
 
@@ -11,34 +11,41 @@ import pytest
 from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.exchange import Request
-from llm_proxy.matching import EXACT, PLAIN, RuleSet
+from llm_proxy.matching import EXACT_MATCH, NO_RULES, RuleSet
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.miss_report import MissReport
 from llm_proxy.misses import CassetteCandidate
-from llm_proxy.routing import RoutedRequest, RoutingSettings, route
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 
 UUIDS = ("b8a1f8f4-6f3c-4a11-9f0e-0123456789ab", "11111111-2222-3333-4444-555555555555")
 
 
-def call(rules: RuleSet = PLAIN, /, **body: Any) -> RoutedRequest:
+def call(rules: RuleSet = NO_RULES, /, **body: Any) -> RoutedRequest:
     content = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], **body})
     request = Request("POST", "/v1/chat/completions", "", (), content)
-    return route(request, 0.0, lambda: 0.0, settings=RoutingSettings(rules=rules))
+    return route_request(request, 0.0, lambda: 0.0, settings=RoutingSettings(rules=rules))
 
 
-def missed(asked: RoutedRequest, stored: RoutedRequest) -> MissReport:
-    found = misses.find_nearest(asked, [CassetteCandidate("a.jsonl", META, stored.stored_request)])
-    return misses.miss_without_cassette(asked, found, "cassettes").missed
+def report_of_miss(requested: RoutedRequest, stored: RoutedRequest) -> MissReport:
+    found = misses.find_nearest(
+        requested, [CassetteCandidate("a.jsonl", META, stored.stored_request)]
+    )
+    return misses.no_cassette_miss(requested, found, "cassettes").report
 
 
-def remedies(asked: dict[str, Any], stored: dict[str, Any]) -> list[tuple[str, str, bool]]:
-    it = missed(call(**asked), call(**stored))
-    assert it.nearest is not None
-    return [(one.path, one.rule, bool(one.caution)) for one in it.nearest.differences]
+def suggested_rules(
+    requested: dict[str, Any], stored: dict[str, Any]
+) -> list[tuple[str, str, bool]]:
+    report = report_of_miss(call(**requested), call(**stored))
+    assert report.nearest is not None
+    return [
+        (difference.path, difference.rule, bool(difference.caution))
+        for difference in report.nearest.differences
+    ]
 
 
 @pytest.mark.parametrize(
-    ("asked", "stored", "path", "rule", "cautious"),
+    ("requested", "stored", "path", "rule", "cautious"),
     [
         ({"temperature": 1}, {"temperature": 0}, "$.temperature", "ignore=$.temperature", False),
         ({"metadata": {"trace": "a"}}, {"metadata": {"trace": "b"}}, "$.metadata.trace",
@@ -59,44 +66,44 @@ def remedies(asked: dict[str, Any], stored: dict[str, Any]) -> list[tuple[str, s
     ],
 )  # fmt: skip
 def test_each_difference_has_its_rule(
-    asked: dict[str, Any], stored: dict[str, Any], path: str, rule: str, cautious: bool
+    requested: dict[str, Any], stored: dict[str, Any], path: str, rule: str, cautious: bool
 ) -> None:
-    assert remedies(asked, stored) == [(path, rule, cautious)]
+    assert suggested_rules(requested, stored) == [(path, rule, cautious)]
 
 
 def test_all_rules_together_make_the_cassette_answer() -> None:
-    asked = {"user": UUIDS[0], "temperature": 1, "metadata": {"a b": 1}}
+    requested = {"user": UUIDS[0], "temperature": 1, "metadata": {"a b": 1}}
     stored = {"user": UUIDS[1], "temperature": 0, "metadata": {"a b": 2}}
-    rules = missed(call(**asked), call(**stored)).rules
+    rules = report_of_miss(call(**requested), call(**stored)).rules
     assert rules == ("uuids", "ignore=$.temperature", 'ignore=$.metadata["a b"]')
     loosened = parse_rules(rules)
-    assert call(loosened, **asked).key == call(loosened, **stored).key
+    assert call(loosened, **requested).key == call(loosened, **stored).key
 
 
-def test_the_rules_of_the_run_come_first_and_each_difference_names_its_own() -> None:
-    held = parse_rules(["ignore=$.user", "whitespace"])
-    asked, stored = {"user": "a", "seed": 1}, {"user": "b", "seed": 2}
-    it = missed(call(held, **asked), call(held, **stored))
-    assert it.rules == ("ignore=$.user", "whitespace", "ignore=$.seed")
-    assert it.nearest is not None
-    assert [one.rule for one in it.nearest.differences] == ["ignore=$.seed"]
-    assert it.text.splitlines()[-1] == (
+def test_the_rules_of_the_run_come_first_and_each_difference_names_its_own_rule() -> None:
+    run_rules = parse_rules(["ignore=$.user", "whitespace"])
+    requested, stored = {"user": "a", "seed": 1}, {"user": "b", "seed": 2}
+    report = report_of_miss(call(run_rules, **requested), call(run_rules, **stored))
+    assert report.rules == ("ignore=$.user", "whitespace", "ignore=$.seed")
+    assert report.nearest is not None
+    assert [difference.rule for difference in report.nearest.differences] == ["ignore=$.seed"]
+    assert report.text.splitlines()[-1] == (
         "it answers with: --normalise 'ignore=$.user' --normalise whitespace "
         "--normalise 'ignore=$.seed'"
     )
-    loosened = parse_rules(it.rules)
-    assert call(loosened, **asked).key == call(loosened, **stored).key
+    loosened = parse_rules(report.rules)
+    assert call(loosened, **requested).key == call(loosened, **stored).key
 
 
-def test_where_no_rule_would_count_none_is_offered() -> None:
-    it = missed(call(EXACT, seed=1), call(EXACT, seed=2))
-    assert it.rules == ()
-    assert "--normalise" not in it.text
-    assert it.text.endswith("record it with llm-proxy record")
+def test_no_rule_is_suggested_where_rules_do_not_apply() -> None:
+    report = report_of_miss(call(EXACT_MATCH, seed=1), call(EXACT_MATCH, seed=2))
+    assert report.rules == ()
+    assert "--normalise" not in report.text
+    assert report.text.endswith("record it with llm-proxy record")
 
 
 @pytest.mark.parametrize(
-    ("asked", "stored"),
+    ("requested", "stored"),
     [
         ({"model": "n", "seed": 1}, {"seed": 2}),
         ({"stream": True}, {}),
@@ -107,29 +114,29 @@ def test_where_no_rule_would_count_none_is_offered() -> None:
     ids=["another model", "a stream", "another question", "too much", "no rule can say it"],
 )
 def test_where_recording_is_right_no_rules_are_offered(
-    asked: dict[str, Any], stored: dict[str, Any]
+    requested: dict[str, Any], stored: dict[str, Any]
 ) -> None:
-    it = missed(call(PLAIN, **asked), call(PLAIN, **stored))
-    assert it.rules == ()
-    assert it.text.endswith("record it with llm-proxy record")
+    report = report_of_miss(call(NO_RULES, **requested), call(NO_RULES, **stored))
+    assert report.rules == ()
+    assert report.text.endswith("record it with llm-proxy record")
 
 
-def test_ids_that_are_used_otherwise_are_no_matter_of_uuids() -> None:
+def test_uuids_that_are_used_differently_are_not_left_to_the_uuids_rule() -> None:
     one, other = UUIDS
-    asked = {"metadata": {"a": one, "b": one}}
+    requested = {"metadata": {"a": one, "b": one}}
     stored = {"metadata": {"a": one, "b": other}}
-    assert remedies(asked, stored) == [("$.metadata.b", "ignore=$.metadata.b", False)]
+    assert suggested_rules(requested, stored) == [("$.metadata.b", "ignore=$.metadata.b", False)]
 
 
 def test_the_rules_can_be_pasted_into_a_shell() -> None:
-    it = missed(call(metadata={"a b": 1}), call(metadata={"a b": 2}))
-    line = it.text.splitlines()[-1].removeprefix("it answers with: ")
+    report = report_of_miss(call(metadata={"a b": 1}), call(metadata={"a b": 2}))
+    line = report.text.splitlines()[-1].removeprefix("it answers with: ")
     assert shlex.split(line) == ["--normalise", 'ignore=$.metadata["a b"]']
 
 
-def test_long_texts_are_told_by_the_words_that_differ() -> None:
+def test_long_texts_are_shown_by_the_words_that_differ() -> None:
     words = "You are a helpful assistant who answers in one short sentence about the {} car today."
-    it = missed(call(system=words.format("green")), call(system=words.format("red")))
-    assert it.nearest is not None
-    assert "the [-red-] {+green+} car" in it.nearest.differences[0].diff
-    assert "the [-red-] {+green+} car" in it.text
+    report = report_of_miss(call(system=words.format("green")), call(system=words.format("red")))
+    assert report.nearest is not None
+    assert "the [-red-] {+green+} car" in report.nearest.differences[0].diff
+    assert "the [-red-] {+green+} car" in report.text

@@ -1,4 +1,4 @@
-"""Misses are told at the end of a run, on its pages, in its report, and on the page of a CI job."""
+"""Misses are reported at the end of a run, on its pages, in its report, and in the CI summary."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli_process import run
+from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
 from llm_proxy.misses.grouping import MissGroup, group_misses, miss_log_lines
 from llm_proxy.misses.step_summary import SummarySection, render_summary
 from llm_proxy.pacing import InstantPace
-from raw_http import ask, post
-from stored_cassettes import chat, key_of, put, says
+from raw_http import build_http_request, send_request
+from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes
 
-ASKED = MissedRequest(
+MISSED_REQUEST = MissedRequest(
     "POST", "/v1/chat/completions", "m", "openai", "openai-chat", "default", "00ff" * 4
 )
 SEED = MissDifference("$.seed", "1", "2", "", "ignore=$.seed")
-MISSED = MissReport(
-    ASKED,
+MISS = MissReport(
+    MISSED_REQUEST,
     "differs",
     "no cassette",
     NearestCassette("cassettes/a.jsonl", "default", 0.9, (SEED,)),
@@ -35,12 +35,12 @@ MISSED = MissReport(
 )
 
 
-def test_the_same_request_is_told_once_with_its_count() -> None:
-    other = replace(MISSED, asked=replace(ASKED, key="ff00" * 4))
-    assert group_misses([MISSED, other, MISSED]) == (MissGroup(MISSED, 2), MissGroup(other, 1))
+def test_the_same_request_is_reported_once_with_its_count() -> None:
+    other = replace(MISS, asked=replace(MISSED_REQUEST, key="ff00" * 4))
+    assert group_misses([MISS, other, MISS]) == (MissGroup(MISS, 2), MissGroup(other, 1))
 
 
-def test_what_has_no_key_is_told_apart_by_its_text() -> None:
+def test_misses_without_a_key_are_distinguished_by_their_text() -> None:
     texts = [MissReport(text=text) for text in ("a", "b", "a")]
     assert [(group_miss.missed.text, group_miss.times) for group_miss in group_misses(texts)] == [
         ("a", 2),
@@ -48,9 +48,9 @@ def test_what_has_no_key_is_told_apart_by_its_text() -> None:
     ]
 
 
-def test_the_end_of_a_run_tells_each_request_in_a_few_lines() -> None:
-    many = replace(MISSED, nearest=replace(MISSED.nearest, differences=(SEED,) * 5, more=2))  # type: ignore[type-var] # it is there
-    assert list(miss_log_lines(group_misses([MISSED, MISSED]))) == [
+def test_the_end_of_a_run_reports_each_request_in_a_few_lines() -> None:
+    many = replace(MISS, nearest=replace(MISS.nearest, differences=(SEED,) * 5, more=2))  # type: ignore[type-var] # it is there
+    assert list(miss_log_lines(group_misses([MISS, MISS]))) == [
         "missed: POST /v1/chat/completions (m), 2 times",
         "  nearest: cassettes/a.jsonl (90 % alike)",
         "    $.seed: 1, cassette has 2",
@@ -59,11 +59,11 @@ def test_the_end_of_a_run_tells_each_request_in_a_few_lines() -> None:
     assert "    and 4 more" in list(miss_log_lines(group_misses([many])))
 
 
-def test_the_end_of_a_run_does_not_tell_them_all() -> None:
-    many = [replace(MISSED, asked=replace(ASKED, key=f"{n:016x}")) for n in range(30)]
-    told = list(miss_log_lines(group_misses(many)))
-    assert len(told) == 41
-    assert told[-1] == "and 20 requests more: see --journal FILE and llm-proxy report FILE"
+def test_the_end_of_a_run_reports_a_limited_number_of_requests() -> None:
+    many = [replace(MISS, asked=replace(MISSED_REQUEST, key=f"{n:016x}")) for n in range(30)]
+    lines = list(miss_log_lines(group_misses(many)))
+    assert len(lines) == 41
+    assert lines[-1] == "and 20 requests more: see --journal FILE and llm-proxy report FILE"
 
 
 def test_a_run_without_misses_has_no_summary() -> None:
@@ -72,7 +72,7 @@ def test_a_run_without_misses_has_no_summary() -> None:
 
 
 def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
-    text = unescape(render_summary("llm-proxy replay", group_misses([MISSED, MISSED])))
+    text = unescape(render_summary("llm-proxy replay", group_misses([MISS, MISS])))
     assert text.splitlines()[:7] == [
         "### llm-proxy replay",
         "",
@@ -86,7 +86,7 @@ def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
     assert "answers with: --normalise 'ignore=$.seed'" in text
 
 
-def test_others_add_their_tables_to_the_summary() -> None:
+def test_further_sections_add_their_tables_to_the_summary() -> None:
     unused = SummarySection(
         "2 unused", ("file",), [("a.jsonl",), ("b.jsonl",)], "Run `llm-proxy prune`."
     )
@@ -111,37 +111,50 @@ def test_others_add_their_tables_to_the_summary() -> None:
         "<img src=x>", "&amp;", "~~~", "\x1b[2J", "\u202e",
     ],
 )  # fmt: skip
-def test_what_came_from_outside_is_only_text(text: str) -> None:
+def test_external_values_are_escaped_in_the_summary(text: str) -> None:
     differing = MissDifference(text, text, text, text, text, text)
     nearest = NearestCassette(text, text, 0.5, (differing,))
     missed = MissReport(
         MissedRequest("POST", text, text, session=text), "differs", text, nearest, 1, (text,)
     )
     plain = render_summary(
-        "t", [MissGroup(replace(missed, asked=ASKED, nearest=None, rules=(), text=""), 1)]
+        "t", [MissGroup(replace(missed, asked=MISSED_REQUEST, nearest=None, rules=(), text=""), 1)]
     )
-    told = render_summary("t", [MissGroup(missed, 1)])
-    for mark in ("<script", "<img", "](", "http:", "https:", "www.", "![", "~~~", "\x1b", "\u202e"):
-        assert mark not in told
-    assert told.count("\n") == plain.count("\n")
-    assert sorted(set(told) & set("<>")) == ["<", ">"]
-    assert told.count("<") == plain.count("<")
+    rendered = render_summary("t", [MissGroup(missed, 1)])
+    for unsafe in (
+        "<script",
+        "<img",
+        "](",
+        "http:",
+        "https:",
+        "www.",
+        "![",
+        "~~~",
+        "\x1b",
+        "\u202e",
+    ):
+        assert unsafe not in rendered
+    assert rendered.count("\n") == plain.count("\n")
+    assert sorted(set(rendered) & set("<>")) == ["<", ">"]
+    assert rendered.count("<") == plain.count("<")
 
 
 @settings(max_examples=20)
 @given(st.text(max_size=30))
 def test_a_cell_of_the_summary_stays_in_its_row(text: str) -> None:
-    told = render_summary("t", (), [SummarySection("x", ("a", "b"), [(text, text)])])
-    [row] = told.splitlines()[6:7]
+    rendered = render_summary("t", (), [SummarySection("x", ("a", "b"), [(text, text)])])
+    [row] = rendered.splitlines()[6:7]
     assert row.count("|") == 3
 
 
-async def test_the_page_tells_each_miss_as_values(tmp_path: Path) -> None:
-    [path] = put(tmp_path, chat("recorded"), says("hello"))
-    async with proxy("replay", tmp_path, pace=InstantPace()) as it:
-        await ask(it.url, chat("asked"))
-        raw = await ask(it.url, post("/_proxy/misses", b"", method="GET"))
-    [miss] = json.loads(raw.body)["misses"]
+async def test_the_page_lists_each_miss_as_json(tmp_path: Path) -> None:
+    [path] = write_cassettes(tmp_path, raw_chat_request("recorded"), text_response("hello"))
+    async with proxy("replay", tmp_path, pace=InstantPace()) as replay_proxy:
+        await send_request(replay_proxy.url, raw_chat_request("asked"))
+        response = await send_request(
+            replay_proxy.url, build_http_request("/_proxy/misses", b"", method="GET")
+        )
+    [miss] = json.loads(response.body)["misses"]
     assert "no cassette for POST /v1/chat/completions" in miss.pop("text")
     assert miss == {
         "asked": {
@@ -151,7 +164,7 @@ async def test_the_page_tells_each_miss_as_values(tmp_path: Path) -> None:
             "provider": "openai",
             "dialect": "openai-chat",
             "session": "default",
-            "key": key_of(chat("asked"))[:16],
+            "key": key_of_request(raw_chat_request("asked"))[:16],
         },
         "why": "differs",
         "nearest": {
@@ -175,18 +188,18 @@ async def test_the_page_tells_each_miss_as_values(tmp_path: Path) -> None:
     }
 
 
-async def test_a_cassette_that_cannot_be_trusted_is_told_as_a_miss(tmp_path: Path) -> None:
-    [path] = put(tmp_path, chat(), says("x"))
+async def test_an_unusable_cassette_is_reported_as_a_miss(tmp_path: Path) -> None:
+    [path] = write_cassettes(tmp_path, raw_chat_request(), text_response("x"))
     path.write_text(path.read_text().replace('"content":"x"', '"content":"y"'))
-    async with proxy("replay", tmp_path) as it:
-        await ask(it.url, chat())
-        [missed] = it.journal.misses
-    assert (missed.why, missed.asked.key) == ("unusable", key_of(chat())[:16])
+    async with proxy("replay", tmp_path) as replay_proxy:
+        await send_request(replay_proxy.url, raw_chat_request())
+        [missed] = replay_proxy.journal.misses
+    assert (missed.why, missed.asked.key) == ("unusable", key_of_request(raw_chat_request())[:16])
     assert missed.nearest is not None
     assert missed.nearest.file == str(path)
 
 
-ASK = """
+CLIENT_SCRIPT = """
 import json, os, urllib.request as urls
 for seed in (1, 1, 2):
     body = {"model":"m","stream":True,"messages":[{"role":"user","content":"hi"}],"seed":seed}
@@ -199,52 +212,52 @@ for seed in (1, 1, 2):
 
 
 async def test_the_summary_is_headed_by_what_was_typed(tmp_path: Path) -> None:
-    (tmp_path / "ask.py").write_text(ASK)
+    (tmp_path / "ask.py").write_text(CLIENT_SCRIPT)
     env = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "CI": "true"}
 
-    await run("auto", "--", "python", "ask.py", folder=tmp_path, env=env)
+    await run_command("auto", "--", "python", "ask.py", folder=tmp_path, env=env)
 
     summary = unescape((tmp_path / "summary.md").read_text())
     assert summary.startswith("### llm-proxy auto\n")
 
 
-async def test_a_run_ends_with_its_misses_and_leaves_them_where_they_are_looked_for(
+async def test_a_run_reports_its_misses_at_its_end_in_the_journal_and_in_the_summary(
     tmp_path: Path,
 ) -> None:
-    put(tmp_path, chat(), says("x"))
-    (tmp_path / "ask.py").write_text(ASK)
+    write_cassettes(tmp_path, raw_chat_request(), text_response("x"))
+    (tmp_path / "ask.py").write_text(CLIENT_SCRIPT)
     (tmp_path / "summary.md").write_text("# before\n")
     env = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
 
-    ran = await run(
+    ran = await run_command(
         "replay", "--journal", "run.json", "--", "python", "ask.py", folder=tmp_path, env=env
     )
-    reported = await run("report", "run.json", folder=tmp_path)
+    reported = await run_command("report", "run.json", folder=tmp_path)
 
-    told = [
+    expected_lines = [
         "missed: POST /v1/chat/completions (m), 2 times",
         "$.seed: 1, not in the cassette",
         "it answers with: --normalise 'ignore=$.seed'",
     ]
-    end = ran.err.partition("not answered from a cassette: 3 requests")[2]
-    assert [text for text in told if text not in end] == []
-    assert "miss      POST /v1/chat/completions (m), 2 times" in reported.out
-    assert told[2] in reported.out
+    end = ran.stderr.partition("not answered from a cassette: 3 requests")[2]
+    assert [text for text in expected_lines if text not in end] == []
+    assert "miss      POST /v1/chat/completions (m), 2 times" in reported.stdout
+    assert expected_lines[2] in reported.stdout
     summary = unescape((tmp_path / "summary.md").read_text())
     assert summary.startswith("# before\n### llm-proxy replay\n")
     assert "**3 requests without a cassette**" in summary
 
 
 async def test_a_summary_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    put(tmp_path, chat(), says("x"))
-    (tmp_path / "ask.py").write_text(ASK)
+    write_cassettes(tmp_path, raw_chat_request(), text_response("x"))
+    (tmp_path / "ask.py").write_text(CLIENT_SCRIPT)
     env = {"GITHUB_STEP_SUMMARY": str(tmp_path / "none" / "summary.md")}
-    ran = await run("replay", "--", "python", "ask.py", folder=tmp_path, env=env)
-    assert ran.code == 0
-    assert "GITHUB_STEP_SUMMARY" in ran.complaint
+    ran = await run_command("replay", "--", "python", "ask.py", folder=tmp_path, env=env)
+    assert ran.exit_code == 0
+    assert "GITHUB_STEP_SUMMARY" in ran.last_error_line
 
 
-ASK_WITH_KEYS = """
+SCRIPT_WITH_SECRETS = """
 import json, os, urllib.error, urllib.request
 body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}],
         "tools": [{"type": "mcp", "authorization": "canary-1"}], "apiKey": "canary-2",
@@ -258,27 +271,34 @@ except urllib.error.HTTPError as error:
 """
 
 
-async def test_no_miss_tells_the_value_of_a_field_that_is_called_like_a_secret(
+async def test_no_miss_shows_the_value_of_a_field_named_like_a_secret(
     tmp_path: Path,
 ) -> None:
-    """Neither the request's nor the cassette's, wherever misses are told; the paths are."""
-    stored = chat().replace(b'{"model"', b'{"apiKey":"canary-5","model"')
-    put(tmp_path, stored, says("x"))
-    (tmp_path / "ask.py").write_text(ASK_WITH_KEYS)
+    """Neither the request's nor the cassette's value appears in any report; the paths do."""
+    stored = raw_chat_request().replace(b'{"model"', b'{"apiKey":"canary-5","model"')
+    write_cassettes(tmp_path, stored, text_response("x"))
+    (tmp_path / "ask.py").write_text(SCRIPT_WITH_SECRETS)
     env = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
 
-    ran = await run(
+    ran = await run_command(
         "replay", "--journal", "run.json", "--", "python", "ask.py", folder=tmp_path, env=env
     )
-    reported = await run("report", "run.json", folder=tmp_path)
-    body = ASK_WITH_KEYS.partition("body = ")[2].partition("\nheaders")[0]
+    reported = await run_command("report", "run.json", folder=tmp_path)
+    body = SCRIPT_WITH_SECRETS.partition("body = ")[2].partition("\nheaders")[0]
     (tmp_path / "request.json").write_text(json.dumps(literal_eval(body)))
     explained = [
-        await run("explain", "request.json", *options, folder=tmp_path)
+        await run_command("explain", "request.json", *options, folder=tmp_path)
         for options in ((), ("--json",))
     ]
 
     journal, page = (tmp_path / "run.json").read_text(), (tmp_path / "summary.md").read_text()
-    texts = [ran.out, ran.err, reported.out, journal, page, *(item.out for item in explained)]
+    texts = [
+        ran.stdout,
+        ran.stderr,
+        reported.stdout,
+        journal,
+        page,
+        *(item.stdout for item in explained),
+    ]
     assert [text for text in texts if "canary" in text] == []
     assert [text for text in texts if "apiKey" not in text] == []

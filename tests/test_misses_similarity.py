@@ -1,4 +1,4 @@
-"""How alike two requests read, as a whole and in what they ask."""
+"""The similarity of two requests, as a whole and of their prompts."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document
-from llm_proxy.misses.prompt_fields import question_leaves
-from llm_proxy.misses.similarity import RequestSimilarity, least_similarity
+from llm_proxy.misses.prompt_fields import prompt_leaves
+from llm_proxy.misses.similarity import RequestSimilarity, min_prompt_similarity
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 60
 
 
-def likeness(one: dict[str, str], other: dict[str, str]) -> float:
+def similarity(one: dict[str, str], other: dict[str, str]) -> float:
     return RequestSimilarity(one).similarity_to(other)
 
 
-def chat(*said: str, **beside: object) -> KeyDocument:
-    messages = [{"role": "user", "content": item} for item in said]
-    return document({"model": "m", "messages": messages, **beside})
+def chat(*texts: str, **fields: object) -> KeyDocument:
+    messages = [{"role": "user", "content": item} for item in texts]
+    return document({"model": "m", "messages": messages, **fields})
 
 
 def document(body: object) -> KeyDocument:
-    return of(orjson.dumps(body))
+    return document_of_bytes(orjson.dumps(body))
 
 
-def of(body: bytes, *headers: tuple[str, str]) -> KeyDocument:
+def document_of_bytes(body: bytes, *headers: tuple[str, str]) -> KeyDocument:
     return key_document("openai", StoredRequest("POST", "/v1/x", "", headers, body))
 
 
 def form(**fields: str) -> KeyDocument:
     body = "&".join(f"{name}={value}" for name, value in fields.items())
-    return of(body.encode(), ("Content-Type", "application/x-www-form-urlencoded"))
+    return document_of_bytes(body.encode(), ("Content-Type", "application/x-www-form-urlencoded"))
 
 
 def upload(file: str, language: str) -> KeyDocument:
@@ -43,7 +43,7 @@ def upload(file: str, language: str) -> KeyDocument:
         f"{file}\r\n"
         f'--b\r\nContent-Disposition: form-data; name="language"\r\n\r\n{language}\r\n--b--\r\n'
     )
-    return of(body.encode(), ("Content-Type", "multipart/form-data; boundary=b"))
+    return document_of_bytes(body.encode(), ("Content-Type", "multipart/form-data; boundary=b"))
 
 
 @pytest.mark.parametrize(
@@ -58,38 +58,38 @@ def upload(file: str, language: str) -> KeyDocument:
     ],
     ids=["same", "numbers", "one of two", "one alone", "texts", "no text of a body"],
 )
-def test_likeness_is_the_share_of_what_two_requests_share(
+def test_similarity_is_the_share_of_equal_leaves(
     one: dict[str, str], other: dict[str, str], alike: float
 ) -> None:
-    assert likeness(one, other) == pytest.approx(alike)
-    assert likeness(other, one) == pytest.approx(alike)
+    assert similarity(one, other) == pytest.approx(alike)
+    assert similarity(other, one) == pytest.approx(alike)
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=20), st.text(max_size=20))
-def test_two_texts_are_wholly_alike_only_where_they_are_the_same(one: str, other: str) -> None:
+def test_only_equal_texts_have_a_similarity_of_1(one: str, other: str) -> None:
     first, second = ({"$.a": orjson.dumps(item).decode()} for item in (one, other))
-    alike = likeness(first, second)
+    alike = similarity(first, second)
     assert (alike == 1) == (one == other)
-    assert 0 <= alike == likeness(second, first) <= 1
+    assert 0 <= alike == similarity(second, first) <= 1
 
 
 def test_words_in_another_order_are_not_the_same() -> None:
-    assert 0.99 < least_similarity(chat(LONG + "red"), chat("red" + LONG)) < 1
+    assert 0.99 < min_prompt_similarity(chat(LONG + "red"), chat("red" + LONG)) < 1
 
 
-def test_long_texts_are_alike_by_their_words() -> None:
-    assert least_similarity(chat(LONG + "red car"), chat(LONG + "blue car")) > 0.99
-    assert least_similarity(chat(LONG), chat("Something else altogether.")) < 0.1
+def test_long_texts_are_compared_by_their_words() -> None:
+    assert min_prompt_similarity(chat(LONG + "red car"), chat(LONG + "blue car")) > 0.99
+    assert min_prompt_similarity(chat(LONG), chat("Something else altogether.")) < 0.1
 
 
-def test_two_images_are_not_alike_however_their_hashes_are_told() -> None:
+def test_different_images_have_no_similarity() -> None:
     one, other = ("data:image/png;base64," + f"aB3{item}" * 100 for item in "xy")
-    assert least_similarity(chat(one), chat(other)) == 0
+    assert min_prompt_similarity(chat(one), chat(other)) == 0
 
 
 @pytest.mark.parametrize(
-    ("asked", "stored", "least"),
+    ("requested", "stored", "least"),
     [
         (chat("hi", seed=1), chat("hi", seed=2), 1.0),
         (chat("hi", user="ann"), chat("hi", user="bob"), 1.0),
@@ -101,7 +101,7 @@ def test_two_images_are_not_alike_however_their_hashes_are_told() -> None:
         (form(prompt="a"), form(prompt="b"), 0.0),
         (upload("one", "de"), upload("one", "en"), 1.0),
         (upload("one", "de"), upload("two", "de"), 0.0),
-        (of(b"hello"), of(b"other"), 0.0),
+        (document_of_bytes(b"hello"), document_of_bytes(b"other"), 0.0),
         (document(["a"]), document(["b"]), 0.0),
     ],
     ids=[
@@ -110,14 +110,18 @@ def test_two_images_are_not_alike_however_their_hashes_are_told() -> None:
         "another file", "plain text", "no object",
     ],
 )  # fmt: skip
-def test_what_is_asked_is_as_alike_as_its_least_alike_text(
-    asked: KeyDocument, stored: KeyDocument, least: float
+def test_the_similarity_of_prompts_is_that_of_their_least_similar_text(
+    requested: KeyDocument, stored: KeyDocument, least: float
 ) -> None:
-    assert least_similarity(asked, stored) == least == least_similarity(stored, asked)
+    assert (
+        min_prompt_similarity(requested, stored)
+        == least
+        == min_prompt_similarity(stored, requested)
+    )
 
 
-def test_what_is_asked_is_the_conversation_alone() -> None:
-    assert question_leaves(chat("hi", tools=[{"name": "x"}])) == {
+def test_the_prompt_consists_of_the_conversation_alone() -> None:
+    assert prompt_leaves(chat("hi", tools=[{"name": "x"}])) == {
         "$.messages[0].content": '"hi"',
         "$.messages[0].role": '"user"',
     }

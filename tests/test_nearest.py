@@ -1,4 +1,4 @@
-"""Looser on purpose: where none is the same the nearest cassette answers, and that is said."""
+"""`--match nearest`: without an equal cassette the nearest one answers, and is reported."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cli_process import run
+from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
-from raw_http import Raw, ask, post
-from stored_cassettes import Answer, bodies, put, says
+from raw_http import RawResponse, build_http_request, send_request
+from stored_cassettes import StoredResponse, response_bodies, text_response, write_cassettes
 from stub_upstream import chunked, upstream
 
 INSTANT = InstantPace()
@@ -29,46 +29,50 @@ PATH = "/v1/chat/completions"
 
 
 def request(*headers: str, path: str = PATH, **changes: Any) -> bytes:
-    return post(path, json.dumps(BODY | changes).encode(), *headers)
+    return build_http_request(path, json.dumps(BODY | changes).encode(), *headers)
 
 
-def loosely(share: float = 0.7, *rules: str) -> dict[str, Any]:
+def nearest_options(share: float = 0.7, *rules: str) -> dict[str, Any]:
     return {"pace": INSTANT, "matching": MatchingOptions(rules=parse_rules(rules), nearest=share)}
 
 
-async def replayed(folder: Path, *asked: bytes, share: float = 0.7) -> list[Raw]:
-    async with proxy("replay", folder, **loosely(share)) as it:
-        return [await ask(it.url, item) for item in asked]
+async def replay(folder: Path, *requests: bytes, share: float = 0.7) -> list[RawResponse]:
+    async with proxy("replay", folder, **nearest_options(share)) as replay_proxy:
+        return [await send_request(replay_proxy.url, item) for item in requests]
 
 
-async def test_the_nearest_answers_and_is_marked_everywhere(
+async def test_a_response_of_the_nearest_cassette_is_marked_everywhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = says("one")
-    [path] = put(tmp_path, request(), answer)
-    async with proxy("replay", tmp_path, **loosely()) as it:
-        raw = await ask(it.url, request(seed=2))
-        same = await ask(it.url, request())
-        [alike, exact] = it.journal.entries
-        counts = it.journal.counts
+    answer = text_response("one")
+    [path] = write_cassettes(tmp_path, request(), answer)
+    async with proxy("replay", tmp_path, **nearest_options()) as replay_proxy:
+        response = await send_request(replay_proxy.url, request(seed=2))
+        same = await send_request(replay_proxy.url, request())
+        [nearest_entry, exact_entry] = replay_proxy.journal.entries
+        counts = replay_proxy.journal.counts
 
-    assert (raw.status, raw.body) == (200, bodies([answer])[0])
-    assert raw.header("x-llm-proxy-nearest") == f"0.84 {path}"
+    assert (response.status, response.body) == (200, response_bodies([answer])[0])
+    assert response.header("x-llm-proxy-nearest") == f"0.84 {path}"
     assert same.header("x-llm-proxy-nearest") is None
-    assert (alike.origin, round(alike.likeness or 0, 2), exact.likeness) == (str(path), 0.85, None)
-    assert (counts.nearest, counts.missed, counts.replayed) == (1, 0, 2)
+    assert (nearest_entry.origin, round(nearest_entry.likeness or 0, 2), exact_entry.likeness) == (
+        str(path),
+        0.85,
+        None,
+    )
+    assert (counts.answered_by_nearest, counts.missed, counts.replayed) == (1, 0, 2)
     assert "the nearest answers, which is 84 % alike" in caplog.text
 
 
-async def test_its_takes_answer_in_the_order_of_the_asked_request(tmp_path: Path) -> None:
-    answers = [says("one"), says("two")]
-    put(tmp_path, request(), *answers)
-    got = await replayed(tmp_path, *[request(seed=2)] * 3, request(seed=3))
-    assert [raw.body for raw in got] == bodies([*answers, answers[1], answers[0]])
+async def test_takes_of_the_nearest_answer_in_the_order_of_the_new_request(tmp_path: Path) -> None:
+    answers = [text_response("one"), text_response("two")]
+    write_cassettes(tmp_path, request(), *answers)
+    responses = await replay(tmp_path, *[request(seed=2)] * 3, request(seed=3))
+    assert [raw.body for raw in responses] == response_bodies([*answers, answers[1], answers[0]])
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         request(stream=False),
         request(model="n"),
@@ -79,94 +83,115 @@ async def test_its_takes_answer_in_the_order_of_the_asked_request(tmp_path: Path
     ],
     ids=["no stream", "another model", "another path", "another provider", "too far", "session"],
 )
-async def test_it_never_answers_for_something_else(tmp_path: Path, asked: bytes) -> None:
-    put(tmp_path, request(), says("one"))
-    [raw] = await replayed(tmp_path, asked)
+async def test_the_nearest_never_answers_a_request_of_another_kind(
+    tmp_path: Path, requested: bytes
+) -> None:
+    write_cassettes(tmp_path, request(), text_response("one"))
+    [raw] = await replay(tmp_path, requested)
     assert raw.status == 424
 
 
 async def test_another_sessions_cassette_is_never_the_nearest(tmp_path: Path) -> None:
-    put(tmp_path, request(path=f"/@mine{PATH}"), says("mine"))
-    theirs, mine = await replayed(
+    write_cassettes(tmp_path, request(path=f"/@mine{PATH}"), text_response("mine"))
+    theirs, mine = await replay(
         tmp_path, request(path=f"/@theirs{PATH}", seed=2), request(path=f"/@mine{PATH}", seed=2)
     )
     assert (theirs.status, mine.status) == (424, 200)
 
 
-async def test_one_that_is_not_complete_is_passed_over(tmp_path: Path) -> None:
-    put(tmp_path, request(seed=2), Answer(says("torn").reads[:-1]))
-    put(tmp_path, request(seed=2, temperature=1), says("whole"))
-    [raw] = await replayed(tmp_path, request(seed=3), share=0.5)
-    assert raw.body == bodies([says("whole")])[0]
+async def test_an_incomplete_cassette_is_skipped(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, request(seed=2), StoredResponse(text_response("torn").reads[:-1]))
+    write_cassettes(tmp_path, request(seed=2, temperature=1), text_response("whole"))
+    [raw] = await replay(tmp_path, request(seed=3), share=0.5)
+    assert raw.body == response_bodies([text_response("whole")])[0]
 
 
-async def test_it_never_answers_for_another_model_that_a_form_names(tmp_path: Path) -> None:
+async def test_the_nearest_never_answers_for_another_model_of_a_form(tmp_path: Path) -> None:
     form = (
         '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n{}\r\n'
         '--b\r\nContent-Disposition: form-data; name="language"\r\n\r\n{}\r\n--b--\r\n'
     )
-    path, kind = "/v1/audio/transcriptions", "Content-Type: multipart/form-data; boundary=b"
-    put(tmp_path, post(path, form.format("m", "de").encode(), kind), says("one"))
-    asked = [form.format("n", "de"), form.format("m", "en")]
-    other, same = await replayed(
-        tmp_path, *(post(path, item.encode(), kind) for item in asked), share=0.5
+    path, content_type = "/v1/audio/transcriptions", "Content-Type: multipart/form-data; boundary=b"
+    write_cassettes(
+        tmp_path,
+        build_http_request(path, form.format("m", "de").encode(), content_type),
+        text_response("one"),
+    )
+    forms = [form.format("n", "de"), form.format("m", "en")]
+    other, same = await replay(
+        tmp_path,
+        *(build_http_request(path, item.encode(), content_type) for item in forms),
+        share=0.5,
     )
     assert (other.status, same.status) == (424, 200)
 
 
-def asking(text: str, *beside: str) -> bytes:
-    """A request with many tools, so that nearly all of it is the same whatever is asked."""
+def request_with_tools(text: str, *further_texts: str) -> bytes:
+    """A request with many tools, nearly all of which is the same whatever the prompt."""
     tools = [{"type": "function", "function": {"name": f"tool_{n}"}} for n in range(40)]
-    messages = [{"role": "user", "content": item} for item in (text, *beside)]
+    messages = [{"role": "user", "content": item} for item in (text, *further_texts)]
     return request(messages=messages, tools=tools)
 
 
 @pytest.mark.parametrize(
-    ("asked", "status"),
+    ("requested", "status"),
     [
-        (asking("Drop table users"), 424),
-        (asking("Name three rivers.", "Drop table users"), 424),
-        (asking("Name three rivers"), 200),
+        (request_with_tools("Drop table users"), 424),
+        (request_with_tools("Name three rivers.", "Drop table users"), 424),
+        (request_with_tools("Name three rivers"), 200),
     ],
     ids=["another question", "one more message", "but for the full stop"],
 )
-async def test_what_is_asked_must_be_alike_too(tmp_path: Path, asked: bytes, status: int) -> None:
-    put(tmp_path, asking("Name three rivers."), says("Rhine, Main, Spree"))
-    [raw] = await replayed(tmp_path, asked, share=0.9)
+async def test_the_prompt_must_be_similar_too(
+    tmp_path: Path, requested: bytes, status: int
+) -> None:
+    write_cassettes(
+        tmp_path, request_with_tools("Name three rivers."), text_response("Rhine, Main, Spree")
+    )
+    [raw] = await replay(tmp_path, requested, share=0.9)
     assert raw.status == status
 
 
-async def test_of_two_the_one_answers_that_reads_alike(tmp_path: Path) -> None:
-    put(tmp_path, asking("Bring tea."), says("tea"))
-    put(tmp_path, asking("Name three rivers."), says("rivers"))
-    raws = await replayed(tmp_path, asking("Name three rivers"), asking("Bring me tea."), share=0.6)
-    assert [raw.body for raw in raws] == bodies([says("rivers"), says("tea")])
+async def test_of_two_cassettes_the_one_with_the_more_similar_prompt_answers(
+    tmp_path: Path,
+) -> None:
+    write_cassettes(tmp_path, request_with_tools("Bring tea."), text_response("tea"))
+    write_cassettes(tmp_path, request_with_tools("Name three rivers."), text_response("rivers"))
+    raws = await replay(
+        tmp_path,
+        request_with_tools("Name three rivers"),
+        request_with_tools("Bring me tea."),
+        share=0.6,
+    )
+    assert [raw.body for raw in raws] == response_bodies(
+        [text_response("rivers"), text_response("tea")]
+    )
 
 
-async def test_a_rule_lets_another_model_be_alike(tmp_path: Path) -> None:
-    put(tmp_path, request(), says("one"))
-    async with proxy("replay", tmp_path, **loosely(0.7, "ignore=$.model")) as it:
-        raw = await ask(it.url, request(model="n", seed=2))
-    assert raw.status == 200
+async def test_a_rule_allows_another_model(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, request(), text_response("one"))
+    async with proxy("replay", tmp_path, **nearest_options(0.7, "ignore=$.model")) as replay_proxy:
+        response = await send_request(replay_proxy.url, request(model="n", seed=2))
+    assert response.status == 200
 
 
 async def test_auto_goes_live_instead(tmp_path: Path) -> None:
-    put(tmp_path, request(), says("recorded"))
-    async with upstream(chunked(bodies([says("live")]))) as live:
-        async with proxy("auto", tmp_path, live.url, **loosely()) as it:
-            raw = await ask(it.url, request(seed=2))
-    assert raw.body == bodies([says("live")])[0]
+    write_cassettes(tmp_path, request(), text_response("recorded"))
+    async with upstream(chunked(response_bodies([text_response("live")]))) as live:
+        async with proxy("auto", tmp_path, live.url, **nearest_options()) as auto_proxy:
+            response = await send_request(auto_proxy.url, request(seed=2))
+    assert response.body == response_bodies([text_response("live")])[0]
 
 
-async def test_auto_that_goes_nowhere_is_answered_by_the_nearest(tmp_path: Path) -> None:
-    put(tmp_path, request(), says("recorded"))
-    async with proxy("auto", tmp_path, on_miss="fail", **loosely()) as it:
-        raw = await ask(it.url, request(seed=2))
-    assert raw.body == bodies([says("recorded")])[0]
+async def test_auto_that_fails_on_a_miss_uses_the_nearest(tmp_path: Path) -> None:
+    write_cassettes(tmp_path, request(), text_response("recorded"))
+    async with proxy("auto", tmp_path, on_miss="fail", **nearest_options()) as auto_proxy:
+        response = await send_request(auto_proxy.url, request(seed=2))
+    assert response.body == response_bodies([text_response("recorded")])[0]
 
 
 async def test_the_end_of_a_run_and_its_report_say_how_many(tmp_path: Path) -> None:
-    put(tmp_path, request(), says("one"))
+    write_cassettes(tmp_path, request(), text_response("one"))
     (tmp_path / "ask.py").write_text(
         "import json, os, urllib.request as urls\n"
         f"body = json.dumps({BODY | {'seed': 2}!r}).encode()\n"
@@ -174,15 +199,15 @@ async def test_the_end_of_a_run_and_its_report_say_how_many(tmp_path: Path) -> N
         "urls.urlopen(urls.Request(url, body)).read()\n"
     )
     options = ("--match", "nearest:0.7", "--strict", "--journal", "run.json")
-    ran = await run(
+    ran = await run_command(
         "replay", *options, "--", "python", "ask.py", folder=tmp_path,
         env={"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")},
     )  # fmt: skip
-    reported = await run("report", "run.json", folder=tmp_path)
+    reported = await run_command("report", "run.json", folder=tmp_path)
 
-    assert ran.code == 0
-    assert "answered by the nearest cassette, not the same: 1 request" in ran.err
-    assert "nearest   1 answer of a cassette that is only alike" in reported.out
+    assert ran.exit_code == 0
+    assert "answered by the nearest cassette, not the same: 1 request" in ran.stderr
+    assert "nearest   1 answer of a cassette that is only alike" in reported.stdout
     summary = (tmp_path / "summary.md").read_text()
     assert "1 request answered by the nearest cassette" in summary
     assert "84 %" in summary

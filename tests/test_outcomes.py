@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cassette_builders import META, REQUEST, cassette, head
+from cassette_builders import META, REQUEST, make_cassette, make_head
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 
 CHAT, OLLAMA, OPAQUE = "openai-chat", "ollama", "opaque"
 STOPPED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -24,20 +24,20 @@ COMPLETE, UNPROVEN, PARTIAL = "complete", "complete, unproven", "partial"
 def test_nothing_that_did_not_end_clean_is_complete(
     dialect: str, framing: str, ending: Ending
 ) -> None:
-    it = cassette(
+    stored = make_cassette(
         OPEN + STOPPED + DONE + LAST,
-        head=head(framing=framing),
+        head=make_head(framing=framing),
         ending=ending,
         meta=replace(META, dialect=dialect),
     )
-    found = outcome_of(it)
-    assert not found.complete
-    assert str(found).startswith("partial: the ")
+    outcome = cassette_outcome(stored)
+    assert not outcome.is_complete
+    assert str(outcome).startswith("partial: the ")
 
 
-def test_every_ending_has_words_of_its_own() -> None:
+def test_every_ending_has_its_own_reason() -> None:
     partial = [item for item in Ending if item is not Ending.CLEAN]
-    reasons = {outcome_of(cassette(OPEN, ending=item)).reason for item in partial}
+    reasons = {cassette_outcome(make_cassette(OPEN, ending=item)).reason for item in partial}
     assert len(reasons) == len(partial)
 
 
@@ -75,21 +75,23 @@ def test_what_ended_clean_is_judged_by_its_dialect(
     dialect: str, codec: str, body: bytes, framing: str, status: int, verdict: str
 ) -> None:
     meta = replace(META, dialect=dialect)
-    it = cassette(body, codec=codec, head=head(status, framing), meta=meta)
+    stored = make_cassette(body, codec=codec, head=make_head(status, framing), meta=meta)
     if dialect == OPAQUE:
-        it = replace(it, request=replace(REQUEST, path="/v1/whatever"))
-    found = outcome_of(it)
-    assert str(found).partition(":")[0] == verdict
-    assert found.reason
+        stored = replace(stored, request=replace(REQUEST, path="/v1/whatever"))
+    outcome = cassette_outcome(stored)
+    assert str(outcome).partition(":")[0] == verdict
+    assert outcome.reason
 
 
 @pytest.mark.parametrize(
     ("codec", "body", "verdict"),
     [("sse", OPEN, PARTIAL), ("sse", OPEN + DONE, COMPLETE), ("whole", OPEN + DONE, COMPLETE)],
 )
-def test_a_dialect_that_was_learned_later_judges_what_was_opaque(
+def test_a_dialect_that_is_supported_later_judges_an_opaque_recording(
     codec: str, body: bytes, verdict: str
 ) -> None:
     meta = replace(META, dialect=OPAQUE)
-    found = outcome_of(cassette(body, codec=codec, meta=meta))  # its path is that of chats
-    assert str(found).partition(":")[0] == verdict
+    outcome = cassette_outcome(
+        make_cassette(body, codec=codec, meta=meta)
+    )  # the path is that of chats
+    assert str(outcome).partition(":")[0] == verdict

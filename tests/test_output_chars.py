@@ -1,4 +1,4 @@
-"""How much each message of a stream says: what a pace is kept by."""
+"""The number of output characters of each stream message, by which a pace is computed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
-from corpus_comparison import response
-from corpus_framing import as_sent
+from corpus_comparison import row_response
+from corpus_framing import with_framing
 from dialect_manners import MANNERS, Manner
 from llm_proxy import dialects
 from llm_proxy.dialects import OPAQUE, find_dialect
@@ -24,10 +24,10 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.framing.sse import encode_event
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall, Turn
 
-WORDS: Final = "It is warm in Rome, and it will stay so."
-THOUGHT: Final = "Let me look at the weather."
+ANSWER_TEXT: Final = "It is warm in Rome, and it will stay so."
+REASONING_TEXT: Final = "Let me look at the weather."
 
-Cut = Callable[[str], Iterable[str]]
+SplitText = Callable[[str], Iterable[str]]
 
 
 def whole(text: str) -> tuple[str, ...]:
@@ -37,71 +37,82 @@ def whole(text: str) -> tuple[str, ...]:
 STREAMS: Final = [item for item in MANNERS if item.dialect.streams(item.request)]
 
 
-def told(manner: Manner, parts: tuple[Part, ...], cut: Cut) -> tuple[list[int], Turn]:
-    """What each message of the stream says, of those that do, and the turn as it was told."""
-    delivery = replace(manner.delivery, split_text=cut)
-    answer = manner.dialect.encode(manner.request, [Turn(parts)], delivery)
-    [turn] = manner.dialect.decode(answer)
+def encode_and_count(
+    manner: Manner, parts: tuple[Part, ...], split_text: SplitText
+) -> tuple[list[int], Turn]:
+    """The non-zero counts of the stream's messages, and the encoded turn as it is decoded."""
+    context = replace(manner.context, split_text=split_text)
+    response_body = manner.dialect.encode(manner.request, [Turn(parts)], context)
+    [turn] = manner.dialect.decode(response_body)
     return [
         *filter(
             None,
-            (manner.dialect.output_chars(answer.codec, message) for message in answer.messages),
+            (
+                manner.dialect.output_chars(response_body.codec, message)
+                for message in response_body.messages
+            ),
         )
     ], turn
 
 
-def words(turn: Turn) -> list[str]:
+def texts_of(turn: Turn) -> list[str]:
     return [item.text for item in turn.parts if isinstance(item, Text | Reasoning)]
 
 
-@pytest.mark.parametrize("cut", [whole, token_pieces], ids=["one piece", "several"])
-@pytest.mark.parametrize("manner", STREAMS, ids=lambda it: it.name)
-def test_a_message_says_the_piece_that_it_tells(manner: Manner, cut: Cut) -> None:
-    said, turn = told(manner, (Reasoning(THOUGHT, "c2VhbA=="), Text(WORDS)), cut)
+@pytest.mark.parametrize("split_text", [whole, token_pieces], ids=["one piece", "several"])
+@pytest.mark.parametrize("manner", STREAMS, ids=lambda manner: manner.name)
+def test_a_message_counts_the_characters_of_its_piece(
+    manner: Manner, split_text: SplitText
+) -> None:
+    counts, turn = encode_and_count(
+        manner, (Reasoning(REASONING_TEXT, "c2VhbA=="), Text(ANSWER_TEXT)), split_text
+    )
 
-    assert words(turn) in ([THOUGHT, WORDS], [WORDS])
-    assert said == [len(piece) for text in words(turn) for piece in cut(text)]
+    assert texts_of(turn) in ([REASONING_TEXT, ANSWER_TEXT], [ANSWER_TEXT])
+    assert counts == [len(piece) for text in texts_of(turn) for piece in split_text(text)]
 
 
 @pytest.mark.parametrize("name", dialects.chat_dialects())
-def test_a_message_of_a_typical_stream_says_its_piece(name: str) -> None:
+def test_a_message_of_a_typical_stream_counts_its_piece(name: str) -> None:
     dialect = dialects.dialect_named(name)
-    asked = dialect.sample_request("us.anthropic.claude-sonnet-5", stream=True)
+    request = dialect.sample_request("us.anthropic.claude-sonnet-5", stream=True)
 
-    answer = dialect.encode(asked, [Turn((Text(WORDS),))], EncodeContext("s", 0))
+    answer = dialect.encode(request, [Turn((Text(ANSWER_TEXT),))], EncodeContext("s", 0))
 
-    said = [dialect.output_chars(answer.codec, message) for message in answer.messages]
-    assert [*filter(None, said)] == list(map(len, token_pieces(WORDS)))
+    counts = [dialect.output_chars(answer.codec, message) for message in answer.messages]
+    assert [*filter(None, counts)] == list(map(len, token_pieces(ANSWER_TEXT)))
 
 
 @settings(max_examples=5)
 @given(texts=st.lists(st.text("ab 🌊\n", min_size=1, max_size=9), min_size=1, max_size=3))
-@pytest.mark.parametrize("manner", STREAMS[:1], ids=lambda it: it.name)
-def test_so_they_do_for_any_text(manner: Manner, texts: list[str]) -> None:
-    said, turn = told(manner, tuple(map(Text, texts)), token_pieces)
+@pytest.mark.parametrize("manner", STREAMS[:1], ids=lambda manner: manner.name)
+def test_messages_count_their_pieces_for_any_text(manner: Manner, texts: list[str]) -> None:
+    counts, turn = encode_and_count(manner, tuple(map(Text, texts)), token_pieces)
 
-    assert said == [len(piece) for text in words(turn) for piece in token_pieces(text)]
+    assert counts == [len(piece) for text in texts_of(turn) for piece in token_pieces(text)]
 
 
-@pytest.mark.parametrize("manner", STREAMS, ids=lambda it: it.name)
-def test_a_call_says_something_and_an_empty_answer_nothing(manner: Manner) -> None:
-    silent, _ = told(manner, (), token_pieces)
+@pytest.mark.parametrize("manner", STREAMS, ids=lambda manner: manner.name)
+def test_a_tool_call_counts_and_an_empty_response_does_not(manner: Manner) -> None:
+    empty_counts, _ = encode_and_count(manner, (), token_pieces)
     try:
-        called, turn = told(manner, (ToolCall("c1", "weather", '{"city":"Rome"}'),), token_pieces)
+        call_counts, turn = encode_and_count(
+            manner, (ToolCall("c1", "weather", '{"city":"Rome"}'),), token_pieces
+        )
     except NotRepresentable:
-        called, turn = [], Turn(())
+        call_counts, turn = [], Turn(())
 
-    calls = any(isinstance(item, ToolCall) for item in turn.parts)
-    assert silent == []
-    assert sum(called) >= (len('{"city":"Rome"}') if calls else 0)
+    has_call = any(isinstance(item, ToolCall) for item in turn.parts)
+    assert empty_counts == []
+    assert sum(call_counts) >= (len('{"city":"Rome"}') if has_call else 0)
 
 
-@pytest.mark.parametrize("manner", STREAMS, ids=lambda it: it.name)
-def test_what_is_no_stream_says_nothing_and_what_cannot_be_read_says_nothing(
+@pytest.mark.parametrize("manner", STREAMS, ids=lambda manner: manner.name)
+def test_documents_and_unreadable_messages_count_nothing(
     manner: Manner,
 ) -> None:
     dialect = manner.dialect
-    answer = dialect.encode(manner.request, [Turn((Text(WORDS),))], manner.delivery)
+    answer = dialect.encode(manner.request, [Turn((Text(ANSWER_TEXT),))], manner.context)
     unreadable = (b"", b"\n", b": keep-alive\n\n", b"\xff\xfe", b"[]", b"data: [DONE]\n\n", b"nul")
 
     assert not any(dialect.output_chars("whole", message) for message in answer.messages)
@@ -133,7 +144,7 @@ def line(**document: Any) -> bytes:
     return json.dumps(document).encode() + b"\n"
 
 
-SOME: Final[dict[str, list[tuple[bytes, int]]]] = {
+COUNTED: Final[dict[str, list[tuple[bytes, int]]]] = {
     "openai-chat": [
         (choice(content="abc"), 3),
         (choice(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "ab"}]}]), 2),
@@ -204,7 +215,7 @@ SOME: Final[dict[str, list[tuple[bytes, int]]]] = {
         (sse(event_type="tool-calls-chunk", tool_call_delta={"index": 0}), 1),
     ],
 }  # fmt: skip
-NOTHING: Final = {
+UNCOUNTED: Final = {
     "openai-chat": [
         choice(role="assistant", content=""),
         choice(),
@@ -245,24 +256,27 @@ NOTHING: Final = {
 }
 
 
-@pytest.mark.parametrize("name", SOME)
-def test_a_message_counts_by_its_characters_and_what_has_none_as_one(name: str) -> None:
-    said = [(it, dialects.dialect_named(name).output_chars("sse", it)) for it, _ in SOME[name]]
-
-    assert said == SOME[name]
-
-
-@pytest.mark.parametrize("name", NOTHING)
-def test_what_stands_around_it_says_nothing(name: str) -> None:
-    said = [
-        (item, dialects.dialect_named(name).output_chars("sse", item)) for item in NOTHING[name]
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_message_counts_its_characters_or_one_without_text(name: str) -> None:
+    counted = [
+        (message, dialects.dialect_named(name).output_chars("sse", message))
+        for message, _ in COUNTED[name]
     ]
 
-    assert said == [(item, 0) for item in NOTHING[name]]
+    assert counted == COUNTED[name]
 
 
-def test_lines_of_ollamas_say_what_they_hold() -> None:
-    says = dialects.dialect_named("ollama").output_chars
+@pytest.mark.parametrize("name", UNCOUNTED)
+def test_messages_without_output_count_nothing(name: str) -> None:
+    counted = [
+        (item, dialects.dialect_named(name).output_chars("sse", item)) for item in UNCOUNTED[name]
+    ]
+
+    assert counted == [(item, 0) for item in UNCOUNTED[name]]
+
+
+def test_ollama_lines_count_their_content() -> None:
+    output_chars = dialects.dialect_named("ollama").output_chars
     calls = [{"function": {"name": "look", "arguments": {"a": 1}}}]
     lines = [
         (line(message={"content": "ab"}, done=False), 2),
@@ -273,40 +287,42 @@ def test_lines_of_ollamas_say_what_they_hold() -> None:
         (line(status="pulling", completed=5), 0),
     ]
 
-    assert [(it, says("ndjson", it)) for it, _ in lines] == lines
+    assert [(message, output_chars("ndjson", message)) for message, _ in lines] == lines
 
 
-def test_frames_of_bedrocks_say_what_they_hold() -> None:
-    says = dialects.dialect_named("bedrock").output_chars
-    sealed = {"reasoningContent": {"signature": "xyz"}}
+def test_bedrock_frames_count_their_content() -> None:
+    output_chars = dialects.dialect_named("bedrock").output_chars
+    signature_delta = {"reasoningContent": {"signature": "xyz"}}
     native = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "ab"}}
     broken = frames.encode_event_frame("chunk", {"bytes": base64.b64encode(b"nothing").decode()})
-    told = [
+    counted_frames = [
         (frames.encode_event_frame("contentBlockDelta", {"delta": {"text": "ab"}}), 2),
         (frames.encode_chunk_frame(native), 2),
         (frames.encode_chunk_frame({"contentBlockDelta": {"delta": {"text": "ab"}}}), 2),
         (frames.encode_chunk_frame({"outputText": "ab"}), 2),
-        (frames.encode_event_frame("contentBlockDelta", {"delta": sealed}), 0),
+        (frames.encode_event_frame("contentBlockDelta", {"delta": signature_delta}), 0),
         (frames.encode_event_frame("contentBlockStart", {"start": {"toolUse": {}}}), 0),
         (frames.encode_event_frame("messageStop", {"stopReason": "end_turn"}), 0),
         (broken, 0),
     ]
 
-    assert [(it, says("eventstream", it)) for it, _ in told] == told
+    assert [
+        (frame, output_chars("eventstream", frame)) for frame, _ in counted_frames
+    ] == counted_frames
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_every_real_stream_that_says_something_has_a_message_that_does() -> None:
+def test_every_real_stream_with_text_has_a_message_that_counts() -> None:
     silent = []
     for row in corpus.rows():
-        dialect, answer = find_dialect(row.request), response(as_sent(row))
-        said = [item for turn in dialect.decode(answer) for item in turn.parts]
-        spoken = any(isinstance(item, Text | Reasoning) and item.text for item in said)
-        streamed = answer.codec != "whole" and row.streaming
+        dialect, answer = find_dialect(row.request), row_response(with_framing(row))
+        parts = [item for turn in dialect.decode(answer) for item in turn.parts]
+        has_text = any(isinstance(item, Text | Reasoning) and item.text for item in parts)
+        is_stream = answer.codec != "whole" and row.streaming
         if (
-            streamed
-            and spoken
+            is_stream
+            and has_text
             and not any(dialect.output_chars(answer.codec, message) for message in answer.messages)
         ):
             silent.append((row.wire, row.id))

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import FILE, HEAD, READS, arrivals, cassette, head, written
+from cassette_builders import (
+    FILE_NAME,
+    HEAD,
+    READS,
+    encode_cassette,
+    make_cassette,
+    make_head,
+    read_sequences,
+)
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.exchange import Ending, Read, header_value
@@ -20,13 +28,13 @@ from llm_proxy.pacing import (
     cassette_player,
     timing,
 )
-from llm_proxy.pacing.cassette_player import due_ms
+from llm_proxy.pacing.cassette_player import replay_due_ms
 
-CHANCE: Final = timing.seeded_chance(0, "s", "k", 1)
+CHANCE: Final = timing.seeded_draw(0, "s", "k", 1)
 
 
-def play(it: Cassette, pace: Pace) -> Burst:
-    return cassette_player.play_cassette(it, pace, CHANCE)
+def play(recording: Cassette, pace: Pace) -> Burst:
+    return cassette_player.replay_actions(recording, pace, CHANCE)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +47,7 @@ def play(it: Cassette, pace: Pace) -> Burst:
     ids=["recorded", "4x", "0.5x"],
 )
 def test_a_recording_is_played_read_by_read_at_its_pace(pace: Pace, times: list[float]) -> None:
-    actions = play(read_cassette(FILE, written(end_at=36.0)), pace)
+    actions = play(read_cassette(FILE_NAME, encode_cassette(end_at=36.0)), pace)
     sent = [action for action in actions if not isinstance(action, Wait)]
     assert sent == [Begin(HEAD), *(Send(read.data) for read in READS)]
     assert [action.due for action in actions if isinstance(action, Wait)] == times
@@ -47,15 +55,13 @@ def test_a_recording_is_played_read_by_read_at_its_pace(pace: Pace, times: list[
 
 
 def test_instant_waits_for_nothing() -> None:
-    actions = play(read_cassette(FILE, written(end_at=36.0)), InstantPace())
+    actions = play(read_cassette(FILE_NAME, encode_cassette(end_at=36.0)), InstantPace())
     assert actions == (Begin(HEAD), *(Send(read.data) for read in READS))
 
 
-@given(reads=arrivals(st.binary()), speed=st.floats(0.01, 100))
-def test_whatever_was_recorded_is_played_whole_and_in_order(
-    reads: list[Read], speed: float
-) -> None:
-    actions = play(read_cassette(FILE, written(reads)), RecordedPace(speed))
+@given(reads=read_sequences(st.binary()), speed=st.floats(0.01, 100))
+def test_any_recording_is_played_completely_and_in_order(reads: list[Read], speed: float) -> None:
+    actions = play(read_cassette(FILE_NAME, encode_cassette(reads)), RecordedPace(speed))
     assert [action.data for action in actions if isinstance(action, Send)] == [
         read.data for read in reads
     ]
@@ -79,8 +85,8 @@ def test_whatever_was_recorded_is_played_whole_and_in_order(
 )
 def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | None) -> None:
     assert abort_of_ending(ending) == abort
-    it = cassette(b"data: 1\n\n", ending=ending)
-    tail = play(replace(it, end=replace(it.end, at_ms=500.0)), RecordedPace())[4:]
+    recording = make_cassette(b"data: 1\n\n", ending=ending)
+    tail = play(replace(recording, end=replace(recording.end, at_ms=500.0)), RecordedPace())[4:]
     assert tail == ((Wait(500.0),) if abort is None else (Wait(500.0), abort))
 
 
@@ -88,7 +94,7 @@ def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | Non
     ("framing", "declared", "body", "ending", "length"),
     [
         ("length", 4, b"abcd", Ending.CLEAN, 4),
-        ("length", 100, b"abcd", Ending.CLEAN, 4),  # compressed, or a secret that was replaced
+        ("length", 100, b"abcd", Ending.CLEAN, 4),  # compressed, or a secret was redacted
         ("length", 4, b"", Ending.CLEAN, 0),
         ("length", 100, b"abcd", Ending.FIN, 100),
         ("length", 4, b"abcd", Ending.RST, 5),
@@ -104,10 +110,10 @@ def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | Non
 def test_a_body_that_was_cut_is_shorter_than_its_declared_length(
     framing: str, declared: int | None, body: bytes, ending: Ending, length: int | None
 ) -> None:
-    plain = replace(head(framing=framing), length=declared)
-    it = cassette(body, codec="whole", head=plain, ending=ending)
-    [begin] = [it for it in play(it, RecordedPace()) if isinstance(it, Begin)]
-    assert begin.head == replace(plain, length=length)
+    plain = replace(make_head(framing=framing), content_length=declared)
+    recording = make_cassette(body, codec="whole", head=plain, ending=ending)
+    [begin] = [action for action in play(recording, RecordedPace()) if isinstance(action, Begin)]
+    assert begin.head == replace(plain, content_length=length)
 
 
 @pytest.mark.parametrize(
@@ -130,11 +136,11 @@ def test_a_body_that_was_cut_is_shorter_than_its_declared_length(
         ("x-ratelimit-reset", "20", "20", "20", "20", "20"),
     ],
 )  # fmt: skip
-def test_what_says_how_long_to_wait_is_scaled_and_never_beyond_what_was_recorded(
+def test_retry_after_is_scaled_and_never_exceeds_the_recorded_value(
     name: str, value: str, recorded: str, faster: str, slower: str, instant: str
 ) -> None:
-    it = cassette(b"{}", codec="whole")
-    it = replace(it, head=head(429, "length", (("a", "b"), (name, value))))
+    recording = make_cassette(b"{}", codec="whole")
+    recording = replace(recording, head=make_head(429, "length", (("a", "b"), (name, value))))
     for pace, expected in (
         (RecordedPace(), recorded),
         (RecordedPace(4), faster),
@@ -142,7 +148,7 @@ def test_what_says_how_long_to_wait_is_scaled_and_never_beyond_what_was_recorded
         (RecordedPace(1e-320), slower),
         (InstantPace(), instant),
     ):
-        [begin] = [it for it in play(it, pace) if isinstance(it, Begin)]
+        [begin] = [action for action in play(recording, pace) if isinstance(action, Begin)]
         assert begin.head.headers == (("a", "b"), (name, expected))
 
 
@@ -151,14 +157,16 @@ def test_what_says_how_long_to_wait_is_scaled_and_never_beyond_what_was_recorded
     st.floats(1, 1000),
 )
 def test_a_scaled_wait_is_long_enough_for_the_pace(value: str, speed: float) -> None:
-    it = cassette(b"{}", codec="whole")
-    it = replace(it, head=head(429, "length", (("Retry-After", value),)))
-    [begin] = [it for it in play(it, RecordedPace(speed)) if isinstance(it, Begin)]
+    recording = make_cassette(b"{}", codec="whole")
+    recording = replace(recording, head=make_head(429, "length", (("Retry-After", value),)))
+    [begin] = [
+        action for action in play(recording, RecordedPace(speed)) if isinstance(action, Begin)
+    ]
     scaled = float(header_value(begin.head.headers, "retry-after") or "")
     assert float(value) / speed <= scaled <= float(value)
     assert scaled < float(value) / speed + 1 or math.isclose(scaled, float(value))
 
 
-def test_the_due_time_of_an_instant_is_at_once() -> None:
-    assert due_ms(InstantPace(), 1e6) == 0.0
-    assert due_ms(RecordedPace(2), 1e6) == 5e5
+def test_instant_makes_everything_due_at_once() -> None:
+    assert replay_due_ms(InstantPace(), 1e6) == 0.0
+    assert replay_due_ms(RecordedPace(2), 1e6) == 5e5

@@ -1,4 +1,4 @@
-"""What docs/pacing.md says of paces is so."""
+"""docs/pacing.md is correct."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Final
 import pytest
 
 from llm_proxy.pacing import ModelledPace, parse_pace
-from llm_proxy.pacing.distributions import Distribution, FixedSpan, MeasuredSpan, format_number
+from llm_proxy.pacing.distributions import (
+    DurationDistribution,
+    FixedDistribution,
+    MeasuredDistribution,
+    format_number,
+)
 from llm_proxy.pacing.profiles import PROFILES
 
 PAGE: Final = (Path(__file__).parents[1] / "docs" / "pacing.md").read_text("utf-8")
@@ -41,34 +46,34 @@ def test_every_pace_of_an_example_is_one(pace: str) -> None:
     assert str(parse_pace(pace)) == pace
 
 
-def test_every_word_for_pieces_is_there() -> None:
+def test_every_value_of_chunks_is_documented() -> None:
     words = re.findall(r"^\| `(\w+)` \|", PIECES, re.MULTILINE)
 
     assert words == ["recorded", "event", "token", "coalesced", "N"]
     assert [parse_pace(f"chunks={word}").chunks for word in words[:-1]] == words[:-1]
 
 
-def test_the_profiles_are_told_as_they_are() -> None:
-    told = [[row[0], row[1], row[2], row[3]] for row in ROWS if len(row) == 4]
+def test_the_profile_table_is_correct() -> None:
+    table = [[row[0], row[1], row[2], row[3]] for row in ROWS if len(row) == 4]
 
-    assert told == [
+    assert table == [
         [
             f"`{profile.name}`",
-            shown(profile.latency.ttft),
-            shown(profile.latency.gap),
+            format_distribution(profile.latency.ttft),
+            format_distribution(profile.latency.gap),
             profile.source,
         ]
         for profile in PROFILES.values()
     ]
 
 
-def shown(distribution: Distribution) -> str:
+def format_distribution(distribution: DurationDistribution) -> str:
     match distribution:
-        case FixedSpan(ms):
+        case FixedDistribution(ms):
             return format_number(ms)
-        case MeasuredSpan((least, most)):
+        case MeasuredDistribution((least, most)):
             return f"{format_number(least)} to {format_number(most)}"
-        case MeasuredSpan(quantiles):
+        case MeasuredDistribution(quantiles):
             return ", ".join(map(format_number, quantiles))
         case other:
             raise AssertionError(other)

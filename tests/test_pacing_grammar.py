@@ -1,4 +1,4 @@
-"""How a pace is written, and what is said of what is none."""
+"""The grammar of paces, and the error messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from llm_proxy.pacing import (
     TokenRatePace,
     parse_pace,
 )
-from llm_proxy.pacing.distributions import FixedSpan, LognormalSpan, NormalSpan, UniformSpan
+from llm_proxy.pacing.distributions import (
+    FixedDistribution,
+    LognormalDistribution,
+    NormalDistribution,
+    UniformDistribution,
+)
 from llm_proxy.pacing.profiles import PROFILES
-from pacing_helpers import SPANS
+from pacing_helpers import DISTRIBUTIONS
 
 GPT: Final = PROFILES["gpt-4o"]
 
-GOOD: Final[dict[str, Pace]] = {
+VALID: Final[dict[str, Pace]] = {
     "recorded": RecordedPace(),
     " Recorded ": RecordedPace(),
     "instant": InstantPace(),
@@ -36,27 +41,32 @@ GOOD: Final[dict[str, Pace]] = {
     "1000.0x": RecordedPace(1000.0),
     "50tps": TokenRatePace(50.0),
     "0.5 tps": TokenRatePace(0.5),
-    "50tps,ttft=300ms": TokenRatePace(50.0, FixedSpan(300.0)),
+    "50tps,ttft=300ms": TokenRatePace(50.0, FixedDistribution(300.0)),
     "50tps,ttft=1..2s,prefill=0.5ms": TokenRatePace(
-        50.0, UniformSpan(1000.0, 2000.0), FixedSpan(0.5)
+        50.0, UniformDistribution(1000.0, 2000.0), FixedDistribution(0.5)
     ),
     "profile:gpt-4o": ModelledPace(profile=GPT),
     "Profile: GPT-4o": ModelledPace(profile=GPT),
     "profile:gemma3:1b": ModelledPace(profile=PROFILES["gemma3:1b"]),
-    "profile:gpt-4o,ttft=2s": ModelledPace(FixedSpan(2000.0), profile=GPT),
-    "ttft=300ms": ModelledPace(FixedSpan(300.0)),
-    "ttft=0.3s": ModelledPace(FixedSpan(300.0)),
-    "ttft=1m": ModelledPace(FixedSpan(60_000.0)),
-    "ttft=0ms": ModelledPace(FixedSpan(0.0)),
-    "prefill=.5ms": ModelledPace(prefill=FixedSpan(0.5)),
-    "ttft=300ms,gap=30..80ms": ModelledPace(FixedSpan(300.0), gap=UniformSpan(30.0, 80.0)),
-    " TTFT = 300 ms , gap = 30 .. 80 ms "
-    "": ModelledPace(FixedSpan(300.0), gap=UniformSpan(30.0, 80.0)),
-    "gap=0.5s..800ms": ModelledPace(gap=UniformSpan(500.0, 800.0)),
-    "gap=30ms..0.08s": ModelledPace(gap=UniformSpan(30.0, 80.0)),
-    "gap=uniform(30ms,80ms)": ModelledPace(gap=UniformSpan(30.0, 80.0)),
-    "gap=normal(50ms, 10ms),ttft=1s": ModelledPace(FixedSpan(1000.0), gap=NormalSpan(50.0, 10.0)),
-    "gap=lognormal(40ms,0.5)": ModelledPace(gap=LognormalSpan(40.0, 0.5)),
+    "profile:gpt-4o,ttft=2s": ModelledPace(FixedDistribution(2000.0), profile=GPT),
+    "ttft=300ms": ModelledPace(FixedDistribution(300.0)),
+    "ttft=0.3s": ModelledPace(FixedDistribution(300.0)),
+    "ttft=1m": ModelledPace(FixedDistribution(60_000.0)),
+    "ttft=0ms": ModelledPace(FixedDistribution(0.0)),
+    "prefill=.5ms": ModelledPace(prefill=FixedDistribution(0.5)),
+    "ttft=300ms,gap=30..80ms": ModelledPace(
+        FixedDistribution(300.0), gap=UniformDistribution(30.0, 80.0)
+    ),
+    " TTFT = 300 ms , gap = 30 .. 80 ms ": ModelledPace(
+        FixedDistribution(300.0), gap=UniformDistribution(30.0, 80.0)
+    ),
+    "gap=0.5s..800ms": ModelledPace(gap=UniformDistribution(500.0, 800.0)),
+    "gap=30ms..0.08s": ModelledPace(gap=UniformDistribution(30.0, 80.0)),
+    "gap=uniform(30ms,80ms)": ModelledPace(gap=UniformDistribution(30.0, 80.0)),
+    "gap=normal(50ms, 10ms),ttft=1s": ModelledPace(
+        FixedDistribution(1000.0), gap=NormalDistribution(50.0, 10.0)
+    ),
+    "gap=lognormal(40ms,0.5)": ModelledPace(gap=LognormalDistribution(40.0, 0.5)),
     "max-gap=2s": RecordedPace(max_gap=2000.0),
     "4x,max-gap=2s": RecordedPace(4.0, max_gap=2000.0),
     "max-gap=2s,4x": RecordedPace(4.0, max_gap=2000.0),
@@ -65,9 +75,9 @@ GOOD: Final[dict[str, Pace]] = {
     "recorded,chunks=event": RecordedPace(chunks="event"),
     "instant,chunks=7": InstantPace(chunks=7),
     "50tps,chunks=recorded": TokenRatePace(50.0, chunks="recorded"),
-    "gap=1ms,chunks=token": ModelledPace(gap=FixedSpan(1.0), chunks="token"),
+    "gap=1ms,chunks=token": ModelledPace(gap=FixedDistribution(1.0), chunks="token"),
     "recorded,chunks=coalesced": RecordedPace(chunks="coalesced"),
-}  # fmt: skip
+}
 
 USE: Final = (
     "use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, profile:NAME, or "
@@ -83,7 +93,7 @@ SIGMA: Final = (
 )
 CHUNKS: Final = "use recorded, event, token, coalesced, or a number of bytes above 0"
 
-BAD: Final[dict[str, str]] = {
+INVALID: Final[dict[str, str]] = {
     "": USE,
     " ": USE,
     "50tps,": "it has a comma too many",
@@ -144,20 +154,20 @@ BAD: Final[dict[str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", GOOD)
-def test_a_pace_is_read(text: str) -> None:
-    assert parse_pace(text) == GOOD[text]
+@pytest.mark.parametrize("text", VALID)
+def test_a_valid_pace_is_parsed(text: str) -> None:
+    assert parse_pace(text) == VALID[text]
 
 
-@pytest.mark.parametrize("text", BAD)
-def test_what_is_no_pace_is_refused_with_what_would_be(text: str) -> None:
+@pytest.mark.parametrize("text", INVALID)
+def test_an_invalid_pace_is_refused_with_a_correction(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_pace(text)
 
-    assert str(refused.value) == f"{text!r} is no pace: {BAD[text]}"
+    assert str(refused.value) == f"{text!r} is no pace: {INVALID[text]}"
 
 
-def test_what_is_too_long_is_not_shown_in_full() -> None:
+def test_a_text_that_is_too_long_is_not_shown_in_full() -> None:
     with pytest.raises(UsageError) as refused:
         parse_pace("gap=1ms," * 200)
 
@@ -165,31 +175,36 @@ def test_what_is_too_long_is_not_shown_in_full() -> None:
     assert "it has more than 1000 characters" in str(refused.value)
 
 
-def test_what_cannot_be_shown_is_spelled_out() -> None:
+def test_unprintable_characters_are_escaped() -> None:
     with pytest.raises(UsageError, match=r"x1b\[31m"):
         parse_pace("\x1b[31m")
 
 
-ABOVE_0: Final = st.integers(1, 999_999_999).map(lambda it: it / 1000)
-OTHERS: Final[dict[str, st.SearchStrategy[Any]]] = {
-    "max_gap": st.none() | ABOVE_0.map(lambda it: min(it, 86_400_000.0)),
+ABOVE_0: Final = st.integers(1, 999_999_999).map(lambda number: number / 1000)
+COMMON_FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "max_gap": st.none() | ABOVE_0.map(lambda gap: min(gap, 86_400_000.0)),
     "chunks": st.sampled_from([None, "recorded", "event", "token", "coalesced", 1, 4096]),
 }
-SOME: Final = st.none() | SPANS
+OPTIONAL_SPANS: Final = st.none() | DISTRIBUTIONS
 PACES: Final[st.SearchStrategy[Pace]] = st.one_of(
-    st.builds(InstantPace, chunks=OTHERS["chunks"]),
-    st.builds(RecordedPace, ABOVE_0, **OTHERS),
-    st.builds(TokenRatePace, ABOVE_0, SPANS, SPANS, **OTHERS),
-    st.builds(ModelledPace, SPANS, SOME, SOME, **OTHERS),
+    st.builds(InstantPace, chunks=COMMON_FIELDS["chunks"]),
+    st.builds(RecordedPace, ABOVE_0, **COMMON_FIELDS),
+    st.builds(TokenRatePace, ABOVE_0, DISTRIBUTIONS, DISTRIBUTIONS, **COMMON_FIELDS),
+    st.builds(ModelledPace, DISTRIBUTIONS, OPTIONAL_SPANS, OPTIONAL_SPANS, **COMMON_FIELDS),
     st.builds(
-        ModelledPace, SOME, SOME, SOME, profile=st.sampled_from([*PROFILES.values()]), **OTHERS
+        ModelledPace,
+        OPTIONAL_SPANS,
+        OPTIONAL_SPANS,
+        OPTIONAL_SPANS,
+        profile=st.sampled_from([*PROFILES.values()]),
+        **COMMON_FIELDS,
     ),
 )
 
 
 @settings(max_examples=200)
 @given(PACES)
-def test_a_pace_is_spelled_as_it_is_read(pace: Pace) -> None:
+def test_the_text_of_a_pace_parses_to_the_same_pace(pace: Pace) -> None:
     assert parse_pace(str(pace)) == pace
 
 
@@ -207,7 +222,7 @@ def test_a_pace_has_one_spelling(text: str, spelled: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_chance"),
+    ("text", "is_random"),
     [
         ("recorded", False),
         ("4x,max-gap=2s", False),
@@ -223,5 +238,5 @@ def test_a_pace_has_one_spelling(text: str, spelled: str) -> None:
         ("profile:gpt-4o,ttft=1s,gap=1ms", False),
     ],
 )
-def test_a_pace_says_whether_chance_has_a_part_in_it(text: str, is_chance: bool) -> None:
-    assert parse_pace(text).is_random is is_chance
+def test_a_pace_knows_whether_it_is_random(text: str, is_random: bool) -> None:
+    assert parse_pace(text).is_random is is_random

@@ -1,4 +1,4 @@
-"""In which pieces a recording goes out, and when each is due where its own times do not say."""
+"""The pieces in which a recording is sent, and their due times at paces other than its own."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import FILE, HEAD, META, READS, REQUEST, arrivals, cuts, head, written
+from cassette_builders import (
+    FILE_NAME,
+    HEAD,
+    META,
+    READS,
+    REQUEST,
+    encode_cassette,
+    make_head,
+    read_sequences,
+    splits,
+)
 from llm_proxy.actions import Abort, Action, Begin, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.dialects.bedrock import frames
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.framing.sse import encode_event
 from llm_proxy.pacing import parse_pace
-from llm_proxy.pacing.cassette_player import is_slow_to_plan, play_cassette
-from llm_proxy.pacing.pace_input import paced_response
+from llm_proxy.pacing.cassette_player import is_slow_to_plan, replay_actions
+from llm_proxy.pacing.pace_input import read_pace_input
 from llm_proxy.pacing.rechunking import rechunk
-from llm_proxy.pacing.timing import seeded_chance
+from llm_proxy.pacing.timing import seeded_draw
 
-CHANCE: Final = seeded_chance(0, "default", "key", 1)
+CHANCE: Final = seeded_draw(0, "default", "key", 1)
 
 
 def sse(**document: Any) -> bytes:
@@ -43,24 +53,24 @@ TWO: Final = choice(content=" and four")
 STOP: Final = choice("stop")
 DONE: Final = encode_event(b"[DONE]")
 STREAM: Final = (OPEN, ONE, TWO, STOP, usage(4), DONE)
-"""An answer of 4 tokens in 13 characters."""
+"""A response of 4 tokens in 13 characters."""
 
 
-def recorded(
-    *messages: bytes, at: float = 20.0, pieces: list[bytes] | None = None, **about: Any
+def make_recording(
+    *messages: bytes, at: float = 20.0, pieces: list[bytes] | None = None, **options: Any
 ) -> Cassette:
-    """A recording whose bytes came all at once, as those that are imported have no times."""
+    """A recording whose bytes arrived all at once, like an imported one without times."""
     body = b"".join(messages)
     reads = [Read(at, item) for item in (pieces or [body]) if item]
-    return read_cassette(FILE, written(reads, **about))
+    return read_cassette(FILE_NAME, encode_cassette(reads, **options))
 
 
-def timed(it: Cassette, pace: str) -> list[float | bytes | str]:
-    """The due times of a recording at this pace, and what goes out between them."""
-    return [shown(action) for action in play_cassette(it, parse_pace(pace), CHANCE)]
+def schedule(recording: Cassette, pace: str) -> list[float | bytes | str]:
+    """The due times of a recording at this pace, and the data sent between them."""
+    return [action_value(action) for action in replay_actions(recording, parse_pace(pace), CHANCE)]
 
 
-def shown(action: Action) -> float | bytes | str:
+def action_value(action: Action) -> float | bytes | str:
     match action:
         case Wait(due):
             return round(due, 6)
@@ -72,61 +82,72 @@ def shown(action: Action) -> float | bytes | str:
             return type(other).__name__
 
 
-def test_a_rate_tells_each_message_at_the_last_of_its_tokens() -> None:
+def test_a_token_rate_sends_each_message_with_its_last_token() -> None:
     second = 3 / 10 * 1000
-    assert timed(recorded(*STREAM), "10tps") == [
+    assert schedule(make_recording(*STREAM), "10tps") == [
         "Begin", OPEN, round((4 * 4 / 13 - 1) * 100, 6), ONE, second, TWO, STOP, usage(4), DONE,
     ]  # fmt: skip
 
 
-def test_a_model_of_latency_has_its_gaps_between_what_is_said() -> None:
-    assert timed(recorded(*STREAM), "ttft=300ms,prefill=2ms,gap=30ms") == [
+def test_a_latency_model_puts_its_gaps_between_messages_with_output() -> None:
+    assert schedule(make_recording(*STREAM), "ttft=300ms,prefill=2ms,gap=30ms") == [
         380.0, "Begin", OPEN, ONE, 410.0, TWO, STOP, usage(4), DONE,
     ]  # fmt: skip
 
 
-def test_a_profile_gives_times_to_what_has_none() -> None:
-    spelled = timed(recorded(*STREAM), "profile:claude-sonnet-4-6")
+def test_a_profile_gives_times_to_a_recording_without_any() -> None:
+    scheduled = schedule(make_recording(*STREAM), "profile:claude-sonnet-4-6")
 
-    assert [item for item in spelled if isinstance(item, bytes)] == [*STREAM]
-    first, second = (item for item in spelled if isinstance(item, float))
+    assert [item for item in scheduled if isinstance(item, bytes)] == [*STREAM]
+    first, second = (item for item in scheduled if isinstance(item, float))
     assert 70.0 <= first <= 680.0
     assert 41.0 <= second - first <= 68.0
-    assert spelled == timed(recorded(*STREAM), "profile:claude-sonnet-4-6")
+    assert scheduled == schedule(make_recording(*STREAM), "profile:claude-sonnet-4-6")
 
 
 def test_recorded_pieces_can_be_kept_at_any_times() -> None:
     body = b"".join(STREAM)
     first, second = body.index(TWO) + 5, body.index(STOP) + 3
     pieces = [body[:first], body[first:second], body[second:]]
-    it = recorded(pieces=pieces)
+    recording = make_recording(pieces=pieces)
 
-    assert timed(it, "gap=30ms,chunks=recorded") == [
+    assert schedule(recording, "gap=30ms,chunks=recorded") == [
         "Begin", pieces[0], 30.0, pieces[1], pieces[2],
     ]  # fmt: skip
-    assert paced_response(it, "recorded").output_chars == (4, 9, 0)
+    assert read_pace_input(recording, "recorded").output_chars == (4, 9, 0)
 
 
 def test_a_document_goes_out_when_its_last_token_would() -> None:
-    said = {"choices": [{"message": {"content": "Twelve chars"}, "finish_reason": "stop"}]}
-    body = json.dumps(said).encode()
-    counted = json.dumps(said | {"usage": {"completion_tokens": 31}}).encode()
-    about: dict[str, Any] = {"codec": "whole", "head": head(framing="length")}
+    document = {"choices": [{"message": {"content": "Twelve chars"}, "finish_reason": "stop"}]}
+    body = json.dumps(document).encode()
+    counted = json.dumps(document | {"usage": {"completion_tokens": 31}}).encode()
+    options: dict[str, Any] = {"codec": "whole", "head": make_head(framing="length")}
 
-    assert timed(recorded(body, **about), "10tps,ttft=1s") == [1000.0, "Begin", 1200.0, body]
-    assert timed(recorded(counted, **about), "10tps") == ["Begin", 3000.0, counted]
+    assert schedule(make_recording(body, **options), "10tps,ttft=1s") == [
+        1000.0,
+        "Begin",
+        1200.0,
+        body,
+    ]
+    assert schedule(make_recording(counted, **options), "10tps") == ["Begin", 3000.0, counted]
     halves = [body[:9], body[9:]]
-    assert timed(recorded(pieces=halves, **about), "10tps,chunks=recorded") == [
+    assert schedule(make_recording(pieces=halves, **options), "10tps,chunks=recorded") == [
         "Begin", 200.0, *halves,
     ]  # fmt: skip
 
 
 def test_an_error_goes_out_with_the_head() -> None:
     body = b'{"error":{"message":"slow down"}}'
-    it = recorded(body, codec="whole", head=head(429, "length", (("Retry-After", "20"),)))
+    recording = make_recording(
+        body, codec="whole", head=make_head(429, "length", (("Retry-After", "20"),))
+    )
 
-    assert timed(it, "1tps,ttft=2s") == [2000.0, "Begin", body]
-    [begin] = [it for it in play_cassette(it, parse_pace("50tps"), CHANCE) if isinstance(it, Begin)]
+    assert schedule(recording, "1tps,ttft=2s") == [2000.0, "Begin", body]
+    [begin] = [
+        action
+        for action in replay_actions(recording, parse_pace("50tps"), CHANCE)
+        if isinstance(action, Begin)
+    ]
     assert header_value(begin.head.headers, "retry-after") == "20"
 
 
@@ -136,35 +157,35 @@ OPAQUE: Final[dict[str, Any]] = {
 }
 
 
-def test_of_an_opaque_stream_each_message_counts_as_a_token() -> None:
-    it = recorded(b"data: 1\n\n", b": 2\n\n", b"data: 3\n\n", **OPAQUE)
+def test_each_message_of_an_opaque_stream_counts_as_a_token() -> None:
+    recording = make_recording(b"data: 1\n\n", b": 2\n\n", b"data: 3\n\n", **OPAQUE)
 
-    assert timed(it, "10tps,prefill=9ms") == [
+    assert schedule(recording, "10tps,prefill=9ms") == [
         "Begin", b"data: 1\n\n", 100.0, b": 2\n\n", 200.0, b"data: 3\n\n",
     ]  # fmt: skip
-    assert timed(it, "gap=30ms")[2:] == [30.0, b": 2\n\n", 60.0, b"data: 3\n\n"]
-    kept = replace(it, reads=(Read(0, b"data: 1\n\n: 2\n"), Read(0, b"\ndata: 3\n\n")))
-    assert timed(kept, "gap=30ms,chunks=recorded") == [
+    assert schedule(recording, "gap=30ms")[2:] == [30.0, b": 2\n\n", 60.0, b"data: 3\n\n"]
+    kept = replace(recording, reads=(Read(0, b"data: 1\n\n: 2\n"), Read(0, b"\ndata: 3\n\n")))
+    assert schedule(kept, "gap=30ms,chunks=recorded") == [
         "Begin", b"data: 1\n\n: 2\n", 30.0, b"\ndata: 3\n\n",
     ]  # fmt: skip
 
 
-def test_of_an_opaque_document_each_read_does() -> None:
-    about = OPAQUE | {"codec": "whole", "head": head(framing="length")}
+def test_each_read_of_an_opaque_document_counts_as_a_token() -> None:
+    options = OPAQUE | {"codec": "whole", "head": make_head(framing="length")}
 
-    assert timed(recorded(pieces=[b"one", b"two"], **about), "10tps") == [
+    assert schedule(make_recording(pieces=[b"one", b"two"], **options), "10tps") == [
         "Begin", b"one", 100.0, b"two",
     ]  # fmt: skip
 
 
 def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
-    said = [
+    messages = [
         frames.encode_event_frame("contentBlockDelta", {"delta": {"text": "Four"}})
         for _ in range(3)
     ]
     path = "/model/m/converse-stream"
-    it = recorded(
-        *said,
+    recording = make_recording(
+        *messages,
         codec="eventstream",
         head=ResponseHead(
             200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked"
@@ -173,7 +194,14 @@ def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
         request=replace(REQUEST, path=path, body=b'{"messages":[]}'),
     )
 
-    assert timed(it, "10tps") == ["Begin", said[0], 100.0, said[1], 200.0, said[2]]
+    assert schedule(recording, "10tps") == [
+        "Begin",
+        messages[0],
+        100.0,
+        messages[1],
+        200.0,
+        messages[2],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +209,7 @@ def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
     [
         ((STOP, usage(4)), 4),
         ((STOP,), 4),  # a quarter of 13 characters
-        ((usage(50),), 4),  # it never finished, so the count is of a part
+        ((usage(50),), 4),  # it never finished, so the count is partial
         ((STOP, usage(20, completion_tokens_details={"reasoning_tokens": 12})), 8),
         ((STOP, usage(0)), 4),
         ((STOP, usage(5, completion_tokens_details={"reasoning_tokens": 9})), 1),
@@ -191,83 +219,106 @@ def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
 def test_the_tokens_of_an_answer_are_those_that_were_counted(
     last: tuple[bytes, ...], tokens: int
 ) -> None:
-    assert paced_response(recorded(OPEN, ONE, TWO, *last, DONE), None).output_tokens() == tokens
+    assert (
+        read_pace_input(make_recording(OPEN, ONE, TWO, *last, DONE), None).count_output_tokens()
+        == tokens
+    )
 
 
-def test_reasoning_that_is_seen_counts() -> None:
+def test_visible_reasoning_counts() -> None:
     thought = choice(reasoning_content="Hm.")
     counted = usage(20, completion_tokens_details={"reasoning_tokens": 12})
 
-    assert paced_response(recorded(OPEN, thought, ONE, STOP, counted), None).output_tokens() == 20
+    assert (
+        read_pace_input(
+            make_recording(OPEN, thought, ONE, STOP, counted), None
+        ).count_output_tokens()
+        == 20
+    )
 
 
-def test_the_tokens_of_a_request_are_those_that_were_counted_else_a_quarter_of_its_texts() -> None:
+def test_the_tokens_of_a_request_are_the_counted_ones_or_a_quarter_of_its_characters() -> None:
     messages = [{"role": "system", "content": "Four"}, {"role": "user", "content": "and five."}]
     body = json.dumps({"stream": True, "messages": messages}).encode()
-    asked = replace(REQUEST, body=body)
+    request = replace(REQUEST, body=body)
 
-    assert paced_response(recorded(*STREAM, request=asked), None).prompt_tokens() == 40
-    assert paced_response(recorded(ONE, STOP, DONE, request=asked), None).prompt_tokens() == 4
+    assert (
+        read_pace_input(make_recording(*STREAM, request=request), None).count_prompt_tokens() == 40
+    )
+    assert (
+        read_pace_input(
+            make_recording(ONE, STOP, DONE, request=request), None
+        ).count_prompt_tokens()
+        == 4
+    )
 
 
-def test_a_recording_that_was_cut_is_cut_after_its_last_message() -> None:
-    it = recorded(OPEN, ONE, TWO[:9], ending=Ending.RST, end_at=90_000.0)
+def test_a_truncated_recording_ends_after_its_last_message() -> None:
+    recording = make_recording(OPEN, ONE, TWO[:9], ending=Ending.RST, end_at=90_000.0)
 
-    assert timed(it, "gap=30ms") == ["Begin", OPEN, ONE, TWO[:9], "rst"]
+    assert schedule(recording, "gap=30ms") == ["Begin", OPEN, ONE, TWO[:9], "rst"]
 
 
-def test_no_silence_is_longer_than_the_longest() -> None:
-    it = read_cassette(FILE, written([Read(500, ONE), Read(5500, TWO)], head_at=400, end_at=9000))
+def test_no_gap_exceeds_the_maximum() -> None:
+    recording = read_cassette(
+        FILE_NAME, encode_cassette([Read(500, ONE), Read(5500, TWO)], head_at=400, end_at=9000)
+    )
 
-    assert timed(it, "max-gap=1s") == [400.0, "Begin", 500.0, ONE, 1500.0, TWO, 2500.0]
-    assert timed(it, "2x,max-gap=100ms") == [
+    assert schedule(recording, "max-gap=1s") == [400.0, "Begin", 500.0, ONE, 1500.0, TWO, 2500.0]
+    assert schedule(recording, "2x,max-gap=100ms") == [
         100.0, "Begin", 150.0, ONE, 250.0, TWO, 350.0,
     ]  # fmt: skip
-    assert timed(it, "ttft=9s,gap=9s,max-gap=1s") == [1000.0, "Begin", ONE, 2000.0, TWO]
+    assert schedule(recording, "ttft=9s,gap=9s,max-gap=1s") == [1000.0, "Begin", ONE, 2000.0, TWO]
 
 
-def test_no_silence_is_longer_either_where_the_body_is_cut_anew() -> None:
+def test_no_gap_exceeds_the_maximum_in_a_rechunked_body() -> None:
     reads = [Read(at * 1000.0, b"ab") for at in range(1, 6)]
-    it = read_cassette(FILE, written(reads, end_at=9000))
+    recording = read_cassette(FILE_NAME, encode_cassette(reads, end_at=9000))
 
-    assert timed(it, "max-gap=2s,chunks=coalesced") == [
+    assert schedule(recording, "max-gap=2s,chunks=coalesced") == [
         10.0, "Begin", 2010.0, b"ab" * 5, 4010.0,
     ]  # fmt: skip
-    assert timed(it, "max-gap=1500ms,chunks=4") == [
+    assert schedule(recording, "max-gap=1500ms,chunks=4") == [
         10.0, "Begin", 1510.0, b"abab", 3010.0, b"abab", 4010.0, b"ab", 5510.0,
     ]  # fmt: skip
 
 
-def test_each_recorded_message_can_be_a_piece_at_the_time_when_it_was_whole() -> None:
-    it = read_cassette(FILE, written())
+def test_each_recorded_message_can_be_a_piece_at_the_time_of_its_completion() -> None:
+    recording = read_cassette(FILE_NAME, encode_cassette())
     whole = b"".join(read.data for read in READS).split(b"\n\n")
     messages = [item + b"\n\n" for item in whole if item]
 
     for chunks in ("event", "token"):
-        assert timed(it, f"recorded,chunks={chunks}") == [
+        assert schedule(recording, f"recorded,chunks={chunks}") == [
             10.0, "Begin", 33.25, messages[0], messages[1], 34.0, messages[2],
         ]  # fmt: skip
-    assert timed(it, "instant,chunks=event") == ["Begin", *messages]
+    assert schedule(recording, "instant,chunks=event") == ["Begin", *messages]
 
 
-def test_a_body_can_be_cut_into_pieces_of_so_many_bytes_wherever_that_cuts() -> None:
-    it = recorded(pieces=[b"abcdefgh", b"ij", b"klmnopqrs", b"\xc3\xbc"])
-    reads = tuple(Read(float(at), read.data) for at, read in enumerate(it.reads, 11))
-    it = replace(it, reads=reads, end=replace(it.end, at_ms=14.0))
+def test_a_body_can_be_cut_into_pieces_of_a_fixed_size() -> None:
+    recording = make_recording(pieces=[b"abcdefgh", b"ij", b"klmnopqrs", b"\xc3\xbc"])
+    reads = tuple(Read(float(at), read.data) for at, read in enumerate(recording.reads, 11))
+    recording = replace(recording, reads=reads, end=replace(recording.end, at_ms=14.0))
 
-    assert timed(it, "recorded,chunks=5") == [
+    assert schedule(recording, "recorded,chunks=5") == [
         10.0, "Begin", 11.0, b"abcde", 12.0, b"fghij", 13.0, b"klmno", 14.0, b"pqrs\xc3", b"\xbc",
     ]  # fmt: skip
-    assert timed(it, "instant,chunks=5")[1:] == [b"abcde", b"fghij", b"klmno", b"pqrs\xc3", b"\xbc"]
+    assert schedule(recording, "instant,chunks=5")[1:] == [
+        b"abcde",
+        b"fghij",
+        b"klmno",
+        b"pqrs\xc3",
+        b"\xbc",
+    ]
 
 
-def test_a_body_can_go_out_in_one_piece_when_all_of_it_is_there() -> None:
+def test_a_body_can_be_sent_in_one_piece_when_it_is_complete() -> None:
     body = b"".join(read.data for read in READS)
 
-    assert timed(read_cassette(FILE, written()), "recorded,chunks=coalesced") == [
+    assert schedule(read_cassette(FILE_NAME, encode_cassette()), "recorded,chunks=coalesced") == [
         10.0, "Begin", 34.0, body,
     ]  # fmt: skip
-    assert timed(recorded(*STREAM), "gap=30ms,chunks=coalesced") == [
+    assert schedule(make_recording(*STREAM), "gap=30ms,chunks=coalesced") == [
         "Begin", 30.0, b"".join(STREAM),
     ]  # fmt: skip
 
@@ -275,19 +326,19 @@ def test_a_body_can_go_out_in_one_piece_when_all_of_it_is_there() -> None:
 @pytest.mark.parametrize("chunks", ["recorded", "event", "token", "coalesced", "3"])
 @pytest.mark.parametrize("pace", ["recorded", "instant", "50tps", "gap=1ms"])
 def test_an_empty_body_has_no_pieces(pace: str, chunks: str) -> None:
-    it = read_cassette(FILE, written([]))
+    recording = read_cassette(FILE_NAME, encode_cassette([]))
 
-    burst = play_cassette(it, parse_pace(f"{pace},chunks={chunks}"), CHANCE)
+    burst = replay_actions(recording, parse_pace(f"{pace},chunks={chunks}"), CHANCE)
     assert [item for item in burst if not isinstance(item, Wait)] == [Begin(HEAD)]
 
 
 @given(
-    st.binary(max_size=40).flatmap(cuts),
+    st.binary(max_size=40).flatmap(splits),
     st.sampled_from(["recorded", "event", "coalesced", 1, 7, 4096]),
 )
 def test_whatever_the_pieces_the_bytes_are_the_same(pieces: list[bytes], chunks: Any) -> None:
-    there = [(float(at), it) for at, it in enumerate(pieces) if it]
-    found = [*rechunk(there, chunks)]
+    reads = [(float(at), piece) for at, piece in enumerate(pieces) if piece]
+    found = [*rechunk(reads, chunks)]
 
     assert b"".join(data for _, data in found) == b"".join(pieces)
     assert all(data for _, data in found)
@@ -303,9 +354,11 @@ PACES: Final = [
 ]  # fmt: skip
 
 
-@given(arrivals(st.binary(max_size=60) | st.just(b"".join(STREAM))), st.sampled_from(PACES))
-def test_whatever_was_recorded_goes_out_whole_and_in_order(reads: list[Read], pace: str) -> None:
-    burst = play_cassette(read_cassette(FILE, written(reads)), parse_pace(pace), CHANCE)
+@given(read_sequences(st.binary(max_size=60) | st.just(b"".join(STREAM))), st.sampled_from(PACES))
+def test_any_recording_is_sent_completely_and_in_order(reads: list[Read], pace: str) -> None:
+    burst = replay_actions(
+        read_cassette(FILE_NAME, encode_cassette(reads)), parse_pace(pace), CHANCE
+    )
 
     sent = b"".join(item.data for item in burst if isinstance(item, Send))
     waits = [item.due for item in burst if isinstance(item, Wait)]
@@ -315,31 +368,33 @@ def test_whatever_was_recorded_goes_out_whole_and_in_order(reads: list[Read], pa
 
 
 @pytest.mark.parametrize(
-    ("pace", "is_it"),
+    ("pace", "is_slow"),
     [("recorded", False), ("4x,max-gap=1s", False), ("instant", False), ("50tps", True),
      ("gap=1ms", True), ("instant,chunks=7", True), ("recorded,chunks=event", True)],
 )  # fmt: skip
-def test_a_recording_that_is_read_or_cut_keeps_nobody_waiting(pace: str, is_it: bool) -> None:
-    large, small = recorded(ONE * 200), recorded(ONE)
+def test_planning_a_long_recording_that_is_parsed_or_rechunked_is_slow(
+    pace: str, is_slow: bool
+) -> None:
+    large, small = make_recording(ONE * 200), make_recording(ONE)
 
-    assert is_slow_to_plan(large, parse_pace(pace)) is is_it
+    assert is_slow_to_plan(large, parse_pace(pace)) is is_slow
     assert not is_slow_to_plan(small, parse_pace(pace))
 
 
-def test_a_recording_of_many_pieces_keeps_nobody_waiting() -> None:
-    few, many = recorded(*[ONE] * 100), recorded(*[ONE] * 1000)
+def test_planning_a_recording_of_many_pieces_is_slow() -> None:
+    few, many = make_recording(*[ONE] * 100), make_recording(*[ONE] * 1000)
 
     for pace in map(parse_pace, ("recorded", "4x,max-gap=1s", "50tps", "gap=1ms")):
-        assert is_slow_to_plan(many, pace, paced_response(many, None))
-        assert not is_slow_to_plan(few, pace, paced_response(few, None))
+        assert is_slow_to_plan(many, pace, read_pace_input(many, None))
+        assert not is_slow_to_plan(few, pace, read_pace_input(few, None))
     assert not is_slow_to_plan(many, parse_pace("instant"))
 
 
-def test_there_are_no_more_pieces_than_so_many_and_no_byte_is_lost(
+def test_the_number_of_pieces_is_limited_and_no_byte_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("llm_proxy.pacing.rechunking._MOST", 3)
-    there = [(1.0, b"ab"), (2.0, b"cdefg"), (3.0, b"hi")]
-    assert [*rechunk(there, 1)] == [
+    monkeypatch.setattr("llm_proxy.pacing.rechunking._MAX_PIECES", 3)
+    reads = [(1.0, b"ab"), (2.0, b"cdefg"), (3.0, b"hi")]
+    assert [*rechunk(reads, 1)] == [
         (1.0, b"a"), (1.0, b"b"), (2.0, b"c"), (2.0, b"defg"), (3.0, b"hi"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""When each piece of an answer is due, as values."""
+"""The due times of the pieces of a response."""
 
 from __future__ import annotations
 
@@ -12,109 +12,115 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.pacing import ModelledPace, TokenRatePace, parse_pace
-from llm_proxy.pacing.distributions import FixedSpan, UniformSpan, draw_ms
+from llm_proxy.pacing.distributions import FixedDistribution, UniformDistribution, draw_ms
 from llm_proxy.pacing.profiles import PROFILES
 from llm_proxy.pacing.timing import (
-    Chance,
-    PacedResponse,
+    IndexedUniformDraw,
+    PaceInput,
     ResponseTimes,
     cap_gaps,
     response_times,
-    seeded_chance,
+    seeded_draw,
 )
 
-CHANCE: Final = seeded_chance(0, "default", "key", 1)
+CHANCE: Final = seeded_draw(0, "default", "key", 1)
 
 
-def told(*says: int, tokens: int, is_document: bool = False, prompt: int = 100) -> PacedResponse:
-    pieces = tuple(b"%d" % number for number in range(len(says)))
-    return PacedResponse(pieces, says, lambda: tokens, lambda: prompt, is_document)
+def make_response(
+    *chars: int, tokens: int, is_document: bool = False, prompt: int = 100
+) -> PaceInput:
+    pieces = tuple(b"%d" % number for number in range(len(chars)))
+    return PaceInput(pieces, chars, lambda: tokens, lambda: prompt, is_document)
 
 
-def paced(text: str, answer: PacedResponse, rolls: Chance = CHANCE) -> ResponseTimes:
+def times_of(text: str, response: PaceInput, chance: IndexedUniformDraw = CHANCE) -> ResponseTimes:
     pace = parse_pace(text)
     assert isinstance(pace, TokenRatePace | ModelledPace)
-    return response_times(pace, answer, rolls)
+    return response_times(pace, response, chance)
 
 
-OPENED: Final = told(0, 4, 4, 0, 4, 0, 0, tokens=3)
-"""Something before the first words, between two of them, and after the last."""
+RESPONSE: Final = make_response(0, 4, 4, 0, 4, 0, 0, tokens=3)
+"""Pieces without output before the first text, between two texts, and after the last."""
 
 
 def test_the_tokens_come_at_their_rate_the_first_with_the_head() -> None:
-    assert paced("50tps", OPENED) == ResponseTimes(0, (0, 0, 20, 20, 40, 40, 40), 40)
+    assert times_of("50tps", RESPONSE) == ResponseTimes(0, (0, 0, 20, 20, 40, 40, 40), 40)
 
 
 def test_the_first_token_comes_after_its_own_time() -> None:
     moments = (300, 300, 320, 320, 340, 340, 340)
 
-    assert paced("50tps,ttft=300ms", OPENED) == ResponseTimes(300, moments, 340)
+    assert times_of("50tps,ttft=300ms", RESPONSE) == ResponseTimes(300, moments, 340)
 
 
 def test_each_token_of_the_request_adds_to_the_time_before_the_first() -> None:
-    assert paced("50tps,ttft=300ms,prefill=0.5ms", OPENED).head == 350
-    assert paced("ttft=300ms,prefill=0.5ms", OPENED).head == 350
-    assert paced("prefill=2ms", OPENED) == ResponseTimes(200, (200,) * 7, 200)
+    assert times_of("50tps,ttft=300ms,prefill=0.5ms", RESPONSE).head_ms == 350
+    assert times_of("ttft=300ms,prefill=0.5ms", RESPONSE).head_ms == 350
+    assert times_of("prefill=2ms", RESPONSE) == ResponseTimes(200, (200,) * 7, 200)
 
 
 def test_a_piece_is_due_with_the_last_of_its_tokens() -> None:
-    assert paced("10tps", told(8, 16, 4, tokens=7)) == ResponseTimes(0, (100, 500, 600), 600)
+    assert times_of("10tps", make_response(8, 16, 4, tokens=7)) == ResponseTimes(
+        0, (100, 500, 600), 600
+    )
 
 
 def test_tokens_are_shared_out_by_characters() -> None:
-    assert paced("10tps", told(10, 30, tokens=4)).pieces == (0, 300)
-    assert paced("10tps", told(30, 10, tokens=8)).pieces == (500, 700)
+    assert times_of("10tps", make_response(10, 30, tokens=4)).pieces_ms == (0, 300)
+    assert times_of("10tps", make_response(30, 10, tokens=8)).pieces_ms == (500, 700)
 
 
 def test_a_piece_of_less_than_a_token_is_never_due_before_the_head() -> None:
-    assert paced("10tps", told(1, 1, 1, 1, 1, 1, 1, 1, tokens=2)).pieces == (
+    assert times_of("10tps", make_response(1, 1, 1, 1, 1, 1, 1, 1, tokens=2)).pieces_ms == (
         0, 0, 0, 0, 25, 50, 75, 100,
     )  # fmt: skip
 
 
-def test_gaps_lie_between_what_is_said_and_nowhere_else() -> None:
+def test_gaps_lie_only_between_pieces_with_output() -> None:
     moments = (300, 300, 330, 330, 360, 360, 360)
 
-    assert paced("ttft=300ms,gap=30ms", OPENED) == ResponseTimes(300, moments, 360)
+    assert times_of("ttft=300ms,gap=30ms", RESPONSE) == ResponseTimes(300, moments, 360)
 
 
 def test_a_document_goes_out_when_its_last_token_would() -> None:
-    document = told(0, tokens=101, is_document=True)
+    document = make_response(0, tokens=101, is_document=True)
 
-    assert paced("50tps,ttft=300ms", document) == ResponseTimes(300, (2300,), 2300)
-    assert paced("ttft=300ms,gap=30ms", document) == ResponseTimes(300, (3300,), 3300)
+    assert times_of("50tps,ttft=300ms", document) == ResponseTimes(300, (2300,), 2300)
+    assert times_of("ttft=300ms,gap=30ms", document) == ResponseTimes(300, (3300,), 3300)
 
 
 def test_a_document_of_very_many_tokens_takes_as_long_on_average() -> None:
-    document = told(0, tokens=10**12 + 1, is_document=True)
+    document = make_response(0, tokens=10**12 + 1, is_document=True)
 
-    assert paced("gap=10..30ms", document).end == pytest.approx(20 * 10**12, rel=0.02)
+    assert times_of("gap=10..30ms", document).end_ms == pytest.approx(20 * 10**12, rel=0.02)
 
 
 @pytest.mark.parametrize("tokens", [0, 1])
 def test_a_document_of_no_more_than_a_token_goes_out_with_the_head(tokens: int) -> None:
-    document = told(0, tokens=tokens, is_document=True)
+    document = make_response(0, tokens=tokens, is_document=True)
 
-    assert paced("50tps", document) == ResponseTimes(0, (0,), 0)
-    assert paced("gap=30ms,ttft=1s", document) == ResponseTimes(1000, (1000,), 1000)
+    assert times_of("50tps", document) == ResponseTimes(0, (0,), 0)
+    assert times_of("gap=30ms,ttft=1s", document) == ResponseTimes(1000, (1000,), 1000)
 
 
-def test_an_answer_that_says_nothing_goes_out_with_the_head() -> None:
-    assert paced("50tps,ttft=1s", told(0, 0, tokens=0)) == ResponseTimes(1000, (1000, 1000), 1000)
-    assert paced("gap=30ms,ttft=1s", told(0, 0, tokens=0)) == ResponseTimes(
+def test_a_response_without_output_is_sent_with_the_head() -> None:
+    assert times_of("50tps,ttft=1s", make_response(0, 0, tokens=0)) == ResponseTimes(
         1000, (1000, 1000), 1000
     )
-    assert paced("gap=30ms,ttft=1s", told(tokens=0)) == ResponseTimes(1000, (), 1000)
+    assert times_of("gap=30ms,ttft=1s", make_response(0, 0, tokens=0)) == ResponseTimes(
+        1000, (1000, 1000), 1000
+    )
+    assert times_of("gap=30ms,ttft=1s", make_response(tokens=0)) == ResponseTimes(1000, (), 1000)
 
 
-def test_every_gap_has_a_roll_of_its_own() -> None:
-    gap = UniformSpan(30.0, 80.0)
-    found = paced("ttft=1..2s,gap=30..80ms", told(4, 0, 4, 4, tokens=3))
+def test_every_gap_has_its_own_random_number() -> None:
+    gap = UniformDistribution(30.0, 80.0)
+    found = times_of("ttft=1..2s,gap=30..80ms", make_response(4, 0, 4, 4, tokens=3))
 
-    head = draw_ms(UniformSpan(1000.0, 2000.0), CHANCE("ttft", 0))
+    head = draw_ms(UniformDistribution(1000.0, 2000.0), CHANCE("ttft", 0))
     second = head + draw_ms(gap, CHANCE("gap", 1))
     third = second + draw_ms(gap, CHANCE("gap", 2))
-    assert found.pieces == pytest.approx((head, head, second, third))
+    assert found.pieces_ms == pytest.approx((head, head, second, third))
 
 
 @given(
@@ -123,47 +129,51 @@ def test_every_gap_has_a_roll_of_its_own() -> None:
     ),
     st.lists(st.integers(0, 9), max_size=9),
 )
-def test_the_same_chance_gives_the_same_times_and_they_only_go_on(
-    text: str, says: list[int]
+def test_the_same_seed_gives_the_same_times_and_they_never_decrease(
+    text: str, chars: list[int]
 ) -> None:
-    answer = told(*says, tokens=sum(says))
-    found = paced(text, answer)
+    response = make_response(*chars, tokens=sum(chars))
+    found = times_of(text, response)
 
-    moments = [found.head, *found.pieces, found.end]
-    assert found == paced(text, answer, seeded_chance(0, "default", "key", 1))
+    moments = [found.head_ms, *found.pieces_ms, found.end_ms]
+    assert found == times_of(text, response, seeded_draw(0, "default", "key", 1))
     assert moments == sorted(moments)
-    assert found.end == (found.pieces[-1] if says else found.head)
+    assert found.end_ms == (found.pieces_ms[-1] if chars else found.head_ms)
 
 
 @pytest.mark.parametrize("other", [(1, "default", "key", 1), (0, "s", "key", 1),
                                    (0, "default", "k", 1), (0, "default", "key", 2)])  # fmt: skip
 def test_another_seed_session_key_or_ordinal_gives_other_times(other: tuple[object, ...]) -> None:
-    answer = told(4, 4, 4, tokens=3)
+    response = make_response(4, 4, 4, tokens=3)
 
-    assert paced("gap=30..80ms", answer, seeded_chance(*other)) != paced("gap=30..80ms", answer)
+    assert times_of("gap=30..80ms", response, seeded_draw(*other)) != times_of(
+        "gap=30..80ms", response
+    )
 
 
-def test_no_silence_is_longer_than_the_longest_and_what_comes_later_moves_up() -> None:
-    it = ResponseTimes(500, (500, 700, 5700, 5750), 9000)
+def test_no_gap_exceeds_the_maximum_and_later_times_move_up() -> None:
+    times = ResponseTimes(500, (500, 700, 5700, 5750), 9000)
 
-    assert cap_gaps(it, 200) == ResponseTimes(200, (200, 400, 600, 650), 850)
-    assert cap_gaps(it, 10_000) == it
+    assert cap_gaps(times, 200) == ResponseTimes(200, (200, 400, 600, 650), 850)
+    assert cap_gaps(times, 10_000) == times
 
 
 @given(st.lists(st.integers(0, 5000), min_size=2, max_size=9).map(sorted), st.integers(1, 5000))
-def test_a_cap_leaves_every_shorter_silence_as_it_is(moments: list[int], longest: int) -> None:
+def test_a_cap_keeps_every_shorter_gap(moments: list[int], longest: int) -> None:
     head, *pieces, end = moments
-    it = cap_gaps(ResponseTimes(head, tuple(pieces), end), longest)
+    capped = cap_gaps(ResponseTimes(head, tuple(pieces), end), longest)
 
-    found = [it.head, *it.pieces, it.end]
-    assert silences(found) == [min(gap, longest) for gap in silences(moments)]
+    found = [capped.head_ms, *capped.pieces_ms, capped.end_ms]
+    assert gaps_of(found) == [min(gap, longest) for gap in gaps_of(moments)]
 
 
-def silences(moments: Sequence[float]) -> list[float]:
+def gaps_of(moments: Sequence[float]) -> list[float]:
     return [later - earlier for earlier, later in pairwise([0, *moments])]
 
 
-def test_what_a_profile_does_not_say_is_said_beside_it() -> None:
-    it = ModelledPace(FixedSpan(2000.0), profile=PROFILES["gpt-4o"])
+def test_explicit_terms_override_those_of_a_profile() -> None:
+    pace = ModelledPace(FixedDistribution(2000.0), profile=PROFILES["gpt-4o"])
 
-    assert it.resolved_latency == replace(PROFILES["gpt-4o"].latency, ttft=FixedSpan(2000.0))
+    assert pace.resolved_latency == replace(
+        PROFILES["gpt-4o"].latency, ttft=FixedDistribution(2000.0)
+    )

@@ -1,4 +1,4 @@
-r"""`paths`: where a client works does not count, but what lies below."""
+"""`paths`: the folder in which a client works does not count, but the path below it does."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from llm_proxy.matching import normalized_document, request_key
 from llm_proxy.matching.grammar import parse_rules
 
 PATHS: Final = parse_rules(["paths"])
-TMP: Final = "/tmp"  # noqa: S108 # a word of requests: nothing is put there
-MADE: Final = "/tmp/tmpa1b2c3d4"  # noqa: S108 # another
+TMP: Final = "/tmp"  # noqa: S108 # only a text in requests
+TEMPORARY: Final = "/tmp/tmpa1b2c3d4"  # noqa: S108 # only a text in requests too
 
 
 def request(*texts: str) -> StoredRequest:
     return StoredRequest("POST", "/v1/x", "", (), json.dumps(texts).encode())
 
 
-def changed(*texts: str) -> list[str]:
+def normalized_texts(*texts: str) -> list[str]:
     """The texts after the rule."""
     body = normalized_document("x", request(*texts), PATHS).document.body
     assert isinstance(body, list)
@@ -49,14 +49,14 @@ def changed(*texts: str) -> list[str]:
         (r'{"path":"C:\\Users\\Ann\\a"}', r'{"path":"<home-1>\\a"}'),
         ("/root/x, /root.", "<home-1>/x, <home-1>."),
         ("`/srv/a b/.claude/skills`", "`<home-1>/.claude/skills`"),
-        (f"{MADE}/x {MADE}", "<folder-1>/x <folder-1>"),
+        (f"{TEMPORARY}/x {TEMPORARY}", "<folder-1>/x <folder-1>"),
         (f"{TMP}/run-7/x {TMP}/run-8/x", "<folder-1>/x <folder-2>/x"),
         (f"{TMP}/pytest-of-ann/pytest-12/test_a0/x", "<folder-1>/test_a0/x"),
         ("/var/folders/ab/cdef_1/T/x", "<folder-1>/x"),
     ],
 )
 def test_a_folder_becomes_a_name_and_what_is_below_stays(text: str, after: str) -> None:
-    assert changed(text) == [after]
+    assert normalized_texts(text) == [after]
 
 
 @pytest.mark.parametrize(
@@ -66,28 +66,28 @@ def test_a_folder_becomes_a_name_and_what_is_below_stays(text: str, after: str) 
         f"{TMP}/notes.txt", "the working directory is large", "cwd: here", "/usr/bin/env",
     ],
 )  # fmt: skip
-def test_what_is_no_folder_of_a_run_stays(text: str) -> None:
-    assert changed(text) == [text]
+def test_a_path_that_is_no_run_folder_stays(text: str) -> None:
+    assert normalized_texts(text) == [text]
 
 
 def test_the_same_folder_has_the_same_name_in_every_text() -> None:
     texts = ["<cwd>/home/ann/app</cwd>", "/home/ann/app/x", "/home/ann/other", "/home/ann/app-2"]
     slug = "/home/ann/.claude/projects/-home-ann-app/memory"
 
-    assert changed(*texts, slug) == [
+    assert normalized_texts(*texts, slug) == [
         "<cwd><cwd-1></cwd>", "<cwd-1>/x", "<home-1>/other", "<home-1>/app-2",
         "<home-1>/.claude/projects/<cwd-slug-1>/memory",
     ]  # fmt: skip
 
 
-def test_names_are_numbered_by_where_they_stand_not_by_what_they_are_part_of() -> None:
+def test_names_are_numbered_by_position_not_by_the_path_that_contains_them() -> None:
     one = request(f"<cwd>{TMP}/x/app</cwd>", f"{TMP}/out/a")
     other = request("<cwd>/srv/app</cwd>", f"{TMP}/gone/a")
 
     assert request_key("x", one, PATHS) == request_key("x", other, PATHS)
 
 
-def test_what_is_below_counts() -> None:
+def test_the_path_below_a_folder_counts() -> None:
     assert request_key("x", request("/home/ann/a"), PATHS) != request_key(
         "x", request("/home/ann/b"), PATHS
     )
@@ -100,7 +100,7 @@ PIECES: Final = (
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=9).map("".join), max_size=3))
-def test_applied_twice_it_gives_the_same(texts: list[str]) -> None:
+def test_the_rule_is_idempotent(texts: list[str]) -> None:
     once = normalized_document("x", request(*texts), PATHS).document
 
     assert PATHS.apply(once).document == once
@@ -114,7 +114,7 @@ def test_applied_twice_it_gives_the_same(texts: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_hostile_texts_take_no_longer_than_others(text: str) -> None:
-    changed(text * (200_000 // len(text)))
+    normalized_texts(text * (200_000 // len(text)))
 
 
 @pytest.mark.parametrize(
@@ -123,23 +123,23 @@ def test_hostile_texts_take_no_longer_than_others(text: str) -> None:
         ("Working directory: /srv/app Delete it", "Working directory: /srv/app Show it"),
         ("Run cd /home/ann&&ls", "Run cd /home/ann&&rm"),
         ("[/home/ann][delete]", "[/home/ann][keep]"),
-        ("/home/ann目录下有什么", "/home/ann目录下删除"),  # no spaces in that script
+        ("/home/ann目录下有什么", "/home/ann目录下删除"),  # Chinese has no spaces
         ("/review delete what is in /opt/x/.config", "/review what is in /opt/x/.config"),
         ("/review foo/.config", "/review bar/.config"),
         ("'/a is no /opt/x/.config", "'/a is a /opt/x/.config"),
     ],
 )
-def test_what_stands_behind_a_folder_or_before_it_counts(one: str, other: str) -> None:
+def test_the_text_around_a_folder_counts(one: str, other: str) -> None:
     assert request_key("x", request(one), PATHS) != request_key("x", request(other), PATHS)
 
 
 @pytest.mark.parametrize("text", ["cwd: / then", "Working directory: / (root)", "cwd: C:\\ then"])
 def test_a_root_is_no_working_folder(text: str) -> None:
-    assert normalized_document("x", request(f"{text}: a / b"), PATHS).aliases == {}
+    assert normalized_document("x", request(f"{text}: a / b"), PATHS).value_by_alias == {}
 
 
 def test_a_text_of_very_many_homes_is_read_quickly() -> None:
     began = process_time()
-    changed(" ".join(f"/home/u{number}" for number in range(80_000)))
+    normalized_texts(" ".join(f"/home/u{number}" for number in range(80_000)))
 
     assert process_time() - began < 5

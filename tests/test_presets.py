@@ -1,4 +1,4 @@
-"""Presets overlook what their client announces and rolls, and nothing that it asks."""
+"""Presets ignore the dates, folders and random ids of their client, and nothing of its prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llm_proxy.matching.presets.announced_values import current_date_rule
 
 each_preset = pytest.mark.parametrize("preset", PRESETS)
 
-ONE: Final[dict[str, Any]] = {
+FIRST_RUN: Final[dict[str, Any]] = {
     "model": "gpt-5",
     "stream": True,
     "temperature": 1,
@@ -27,58 +27,62 @@ ONE: Final[dict[str, Any]] = {
         {"role": "tool", "tool_call_id": "call_12345", "content": "/srv/a/notes.txt"},
     ],
 }
-AGAIN: Final[dict[str, Any]] = ONE | {
+SECOND_RUN: Final[dict[str, Any]] = FIRST_RUN | {
     "messages": [
         {"role": "system", "content": "Today's date is 2026-12-24.\nWorking directory: /opt/b"},
-        ONE["messages"][1],
+        FIRST_RUN["messages"][1],
         {"role": "assistant", "tool_calls": [{"id": "call_67890", "function": {"name": "read"}}]},
         {"role": "tool", "tool_call_id": "call_67890", "content": "/opt/b/notes.txt"},
     ]
 }
 
 
-def asked(body: dict[str, Any]) -> StoredRequest:
+def stored_request(body: dict[str, Any]) -> StoredRequest:
     return StoredRequest("POST", "/v1/chat/completions", "", (), json.dumps(body).encode())
 
 
-def said(number: int, content: str) -> dict[str, Any]:
-    """The second run with another text in one of its messages."""
-    messages = list(AGAIN["messages"])
+def with_content(number: int, content: str) -> dict[str, Any]:
+    """The second run with a different text in one of its messages."""
+    messages = list(SECOND_RUN["messages"])
     messages[number] = messages[number] | {"content": content}
-    return AGAIN | {"messages": messages}
+    return SECOND_RUN | {"messages": messages}
 
 
 @each_preset
 def test_another_day_folder_and_id_have_the_key_of_the_first(preset: str) -> None:
     rules = parse_rules([preset])
 
-    assert request_key("openai", asked(ONE), rules) == request_key("openai", asked(AGAIN), rules)
+    assert request_key("openai", stored_request(FIRST_RUN), rules) == request_key(
+        "openai", stored_request(SECOND_RUN), rules
+    )
 
 
 @each_preset
 @pytest.mark.parametrize(
     "other",
     [
-        said(1, "What happened on 2024-05-05? See others.txt"),
-        said(1, "What happened on 2023-05-05? See notes.txt"),
-        said(0, "Be brief. Today's date is 2026-12-24.\nWorking directory: /opt/b"),
-        said(3, "/opt/b/others.txt"),
-        AGAIN | {"model": "gpt-5-mini"},
-        AGAIN | {"stream": False},
-        AGAIN | {"temperature": 0},
-        AGAIN | {"tools": []},
-        AGAIN | {"tools": [{"type": "function", "function": {"name": "read"}}]},
-        AGAIN | {"messages": AGAIN["messages"][::-1]},
+        with_content(1, "What happened on 2024-05-05? See others.txt"),
+        with_content(1, "What happened on 2023-05-05? See notes.txt"),
+        with_content(0, "Be brief. Today's date is 2026-12-24.\nWorking directory: /opt/b"),
+        with_content(3, "/opt/b/others.txt"),
+        SECOND_RUN | {"model": "gpt-5-mini"},
+        SECOND_RUN | {"stream": False},
+        SECOND_RUN | {"temperature": 0},
+        SECOND_RUN | {"tools": []},
+        SECOND_RUN | {"tools": [{"type": "function", "function": {"name": "read"}}]},
+        SECOND_RUN | {"messages": SECOND_RUN["messages"][::-1]},
     ],
     ids=[
         "question", "another day in it", "instructions", "result", "model", "stream",
         "temperature", "tools", "a tool's description", "order",
     ],
 )  # fmt: skip
-def test_what_is_asked_counts(preset: str, other: dict[str, Any]) -> None:
+def test_the_prompt_counts(preset: str, other: dict[str, Any]) -> None:
     rules = parse_rules([preset])
 
-    assert request_key("openai", asked(ONE), rules) != request_key("openai", asked(other), rules)
+    assert request_key("openai", stored_request(FIRST_RUN), rules) != request_key(
+        "openai", stored_request(other), rules
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_what_is_asked_counts(preset: str, other: dict[str, Any]) -> None:
         ("The date is 2026-11-223", "The date is 2026-11-223"),
     ],
 )  # fmt: skip
-def test_only_the_present_day_is_overlooked(announcement: str, after: str) -> None:
+def test_only_the_current_date_is_ignored(announcement: str, after: str) -> None:
     document = current_date_rule().apply(_document(announcement)).document
 
     assert document.body == [after]
@@ -126,4 +130,4 @@ def _document(text: str) -> KeyDocument:
 def test_hostile_texts_take_no_longer_than_others(preset: str, text: str) -> None:
     document = _document(text * (100_000 // len(text)))
 
-    assert parse_rules([preset]).apply(document).document.kind == "json"
+    assert parse_rules([preset]).apply(document).document.body_kind == "json"

@@ -4,7 +4,7 @@ import pytest
 
 from llm_proxy import providers
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.providers import ANY, PROVIDERS, provider_of_request
+from llm_proxy.providers import DEFAULT_PROVIDER, PROVIDERS, provider_of_request
 
 CLAUDE: Headers = (("Anthropic-Version", "2026-10-21"),)
 GOOGLE: Headers = (("x-goog-api-key", "k"),)
@@ -16,7 +16,7 @@ SIGNATURE = (
     "SignedHeaders=host;x-amz-date, Signature=00"
 )
 SIGNED: Headers = (("Authorization", SIGNATURE),)
-NONE: Headers = ()
+NO_HEADERS: Headers = ()
 
 ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0"
 
@@ -24,116 +24,120 @@ ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.cla
 @pytest.mark.parametrize(
     ("path", "headers", "provider"),
     [
-        # openai, and everybody who speaks its protocol under /v1
-        ("/v1/chat/completions", NONE, "openai"),
-        ("/v1/responses", NONE, "openai"),
-        ("/v1/responses/resp_1/cancel", NONE, "openai"),
-        ("/v1/completions", NONE, "openai"),
-        ("/v1/embeddings", NONE, "openai"),
-        ("/v1/models", NONE, "openai"),
-        ("/v1/models/gpt-5", NONE, "openai"),
-        ("/v1/moderations", NONE, "openai"),
-        ("/v1/audio/transcriptions", NONE, "openai"),
-        ("/v1/files", NONE, "openai"),
+        # openai, and all providers with its protocol under /v1
+        ("/v1/chat/completions", NO_HEADERS, "openai"),
+        ("/v1/responses", NO_HEADERS, "openai"),
+        ("/v1/responses/resp_1/cancel", NO_HEADERS, "openai"),
+        ("/v1/completions", NO_HEADERS, "openai"),
+        ("/v1/embeddings", NO_HEADERS, "openai"),
+        ("/v1/models", NO_HEADERS, "openai"),
+        ("/v1/models/gpt-5", NO_HEADERS, "openai"),
+        ("/v1/moderations", NO_HEADERS, "openai"),
+        ("/v1/audio/transcriptions", NO_HEADERS, "openai"),
+        ("/v1/files", NO_HEADERS, "openai"),
         # clients whose base URL is without /v1
-        ("/chat/completions", NONE, "openai"),
-        ("/completions", NONE, "openai"),
-        ("/responses", NONE, "openai"),
-        ("/responses/resp_1", NONE, "openai"),
-        ("/embeddings", NONE, "openai"),
-        ("/models", NONE, "openai"),
+        ("/chat/completions", NO_HEADERS, "openai"),
+        ("/completions", NO_HEADERS, "openai"),
+        ("/responses", NO_HEADERS, "openai"),
+        ("/responses/resp_1", NO_HEADERS, "openai"),
+        ("/embeddings", NO_HEADERS, "openai"),
+        ("/models", NO_HEADERS, "openai"),
         # anthropic: SDKs and Claude Code, the AI SDK, the legacy path, paths shared with openai
         ("/v1/messages", CLAUDE, "anthropic"),
-        ("/v1/messages", NONE, "anthropic"),
+        ("/v1/messages", NO_HEADERS, "anthropic"),
         ("/messages", CLAUDE, "anthropic"),
-        ("/v1/messages/count_tokens", NONE, "anthropic"),
-        ("/v1/messages/batches/b/results", NONE, "anthropic"),
-        ("/v1/complete", NONE, "anthropic"),
+        ("/v1/messages/count_tokens", NO_HEADERS, "anthropic"),
+        ("/v1/messages/batches/b/results", NO_HEADERS, "anthropic"),
+        ("/v1/complete", NO_HEADERS, "anthropic"),
         ("/api/hello", BUN, "anthropic"),
-        ("/api/hello", NONE, "anthropic"),
+        ("/api/hello", NO_HEADERS, "anthropic"),
         ("/", CLAUDE, "anthropic"),
         ("/v1/models", CLAUDE, "anthropic"),
         ("/v1/models/claude", CLAUDE, "anthropic"),
         ("/v1/files", CLAUDE, "anthropic"),
         # google: the SDKs' /v1 and /v1beta, the AI SDK, LiteLLM without a version
         ("/v1beta/models/gemini-3:streamGenerateContent", GOOGLE, "gemini"),
-        ("/v1beta/models/gemini-3:generateContent", NONE, "gemini"),
-        ("/v1/models/gemini-3:generateContent", NONE, "gemini"),
+        ("/v1beta/models/gemini-3:generateContent", NO_HEADERS, "gemini"),
+        ("/v1/models/gemini-3:generateContent", NO_HEADERS, "gemini"),
         ("/v1alpha/models", GOOGLE, "gemini"),
         ("/v1/models", GOOGLE, "gemini"),
         ("/v1/models/gemini-3", GOOGLE, "gemini"),
         ("/models/gemini-3:streamGenerateContent", GOOGLE, "gemini"),
         ("/v1/interactions", GOOGLE, "gemini"),
-        ("/v1beta/interactions/i/cancel", NONE, "gemini"),
+        ("/v1beta/interactions/i/cancel", NO_HEADERS, "gemini"),
         ("/upload/v1beta/files", GOOGLE, "gemini"),
         # vertex: also with an API key, and under the base URL of Anthropic's client
-        ("/v1beta1/projects/p/locations/l/publishers/google/models/m:predict", NONE, "vertex"),
+        (
+            "/v1beta1/projects/p/locations/l/publishers/google/models/m:predict",
+            NO_HEADERS,
+            "vertex",
+        ),
         ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", CLAUDE, "vertex"),
-        ("/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", NONE, "vertex"),
+        ("/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", NO_HEADERS, "vertex"),
         ("/v1beta1/publishers/google/models/m:streamGenerateContent", GOOGLE, "vertex"),
         # ollama
-        ("/api/chat", NONE, "ollama"),
-        ("/api/generate", NONE, "ollama"),
-        ("/api/show", NONE, "ollama"),
-        ("/api/blobs/sha256:0", NONE, "ollama"),
-        ("/", NONE, "ollama"),
+        ("/api/chat", NO_HEADERS, "ollama"),
+        ("/api/generate", NO_HEADERS, "ollama"),
+        ("/api/show", NO_HEADERS, "ollama"),
+        ("/api/blobs/sha256:0", NO_HEADERS, "ollama"),
+        ("/", NO_HEADERS, "ollama"),
         ("/", BUN, "ollama"),
-        ("/api/helloes", NONE, "ollama"),
-        # others with paths of their own
-        ("/openai/v1/chat/completions", NONE, "groq"),
-        ("/openai/deployments/d/chat/completions", NONE, "azure"),
-        ("/openai/responses", NONE, "azure"),
+        ("/api/helloes", NO_HEADERS, "ollama"),
+        # others with their own paths
+        ("/openai/v1/chat/completions", NO_HEADERS, "groq"),
+        ("/openai/deployments/d/chat/completions", NO_HEADERS, "azure"),
+        ("/openai/responses", NO_HEADERS, "azure"),
         # a base URL that ends in a slash puts another one in front
-        ("//openai/deployments/d/chat/completions", NONE, "azure"),
-        ("//openai/responses", NONE, "azure"),
+        ("//openai/deployments/d/chat/completions", NO_HEADERS, "azure"),
+        ("//openai/responses", NO_HEADERS, "azure"),
         ("//openai/v1/responses", AZURE, "azure"),
-        ("//openai/v1/chat/completions", NONE, "groq"),
-        ("//v1/chat/completions", NONE, "openai"),
+        ("//openai/v1/chat/completions", NO_HEADERS, "groq"),
+        ("//v1/chat/completions", NO_HEADERS, "openai"),
         ("//v1/messages", CLAUDE, "anthropic"),
-        ("//", NONE, "ollama"),
-        ("/x//openai/responses", NONE, ANY),
-        ("/api/v1/chat/completions", NONE, "openrouter"),
+        ("//", NO_HEADERS, "ollama"),
+        ("/x//openai/responses", NO_HEADERS, DEFAULT_PROVIDER),
+        ("/api/v1/chat/completions", NO_HEADERS, "openrouter"),
         ("/api/v1/messages", CLAUDE, "openrouter"),
-        ("/model/anthropic.claude-x%3A0/converse-stream", NONE, "bedrock"),
-        ("/model/anthropic.claude-x%3A0/converse", NONE, "bedrock"),
-        ("/model/m/invoke", NONE, "bedrock"),
-        ("/model/m/invoke-with-response-stream", NONE, "bedrock"),
-        ("/model/m/count-tokens", NONE, "bedrock"),
-        ("/guardrail/g/version/1/apply", NONE, "bedrock"),
-        ("/async-invoke", NONE, "bedrock"),
-        ("/async-invoke/arn%3Aaws%3Abedrock%3A1", NONE, "bedrock"),
-        ("/guardrail-checks/invoke", NONE, "bedrock"),
-        # ... a model by the ARN of an inference profile, also as old clients write one
-        (f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse", NONE, "bedrock"),
-        (f"/model/{ARN}/converse-stream", NONE, "bedrock"),
-        (f"/model/{ARN}/invoke", NONE, "bedrock"),
-        # ... behind a gateway's prefix, whoever's that may look like
-        ("/bedrock/model/m/converse", NONE, "bedrock"),
-        ("/v1/model/m/invoke-with-response-stream", NONE, "bedrock"),
-        ("/api/gateway/model/m/invoke", NONE, "bedrock"),
-        ("/openai/model/m/converse", NONE, "bedrock"),
-        # ... its agents: by path, and where anybody may have the path, by the signature
-        ("/agents/A/agentAliases/B/sessions/C/text", NONE, "bedrock"),
-        ("/knowledgebases/K/retrieve", NONE, "bedrock"),
-        ("/retrieveAndGenerateStream", NONE, "bedrock"),
-        ("/flows/F/aliases/A", NONE, "bedrock"),
-        ("/flows/F/executions", NONE, "bedrock"),
+        ("/model/anthropic.claude-x%3A0/converse-stream", NO_HEADERS, "bedrock"),
+        ("/model/anthropic.claude-x%3A0/converse", NO_HEADERS, "bedrock"),
+        ("/model/m/invoke", NO_HEADERS, "bedrock"),
+        ("/model/m/invoke-with-response-stream", NO_HEADERS, "bedrock"),
+        ("/model/m/count-tokens", NO_HEADERS, "bedrock"),
+        ("/guardrail/g/version/1/apply", NO_HEADERS, "bedrock"),
+        ("/async-invoke", NO_HEADERS, "bedrock"),
+        ("/async-invoke/arn%3Aaws%3Abedrock%3A1", NO_HEADERS, "bedrock"),
+        ("/guardrail-checks/invoke", NO_HEADERS, "bedrock"),
+        # ... a model named by the ARN of an inference profile, also in the form of old clients
+        (f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse", NO_HEADERS, "bedrock"),
+        (f"/model/{ARN}/converse-stream", NO_HEADERS, "bedrock"),
+        (f"/model/{ARN}/invoke", NO_HEADERS, "bedrock"),
+        # ... behind a gateway's prefix, even if it resembles another provider's path
+        ("/bedrock/model/m/converse", NO_HEADERS, "bedrock"),
+        ("/v1/model/m/invoke-with-response-stream", NO_HEADERS, "bedrock"),
+        ("/api/gateway/model/m/invoke", NO_HEADERS, "bedrock"),
+        ("/openai/model/m/converse", NO_HEADERS, "bedrock"),
+        # ... its agents: by path, or by signature where the path is not specific to it
+        ("/agents/A/agentAliases/B/sessions/C/text", NO_HEADERS, "bedrock"),
+        ("/knowledgebases/K/retrieve", NO_HEADERS, "bedrock"),
+        ("/retrieveAndGenerateStream", NO_HEADERS, "bedrock"),
+        ("/flows/F/aliases/A", NO_HEADERS, "bedrock"),
+        ("/flows/F/executions", NO_HEADERS, "bedrock"),
         ("/rerank", SIGNED, "bedrock"),
-        ("/rerank", NONE, ANY),
+        ("/rerank", NO_HEADERS, DEFAULT_PROVIDER),
         ("/sessions/", SIGNED, "bedrock"),
-        ("/sessions/", NONE, ANY),
+        ("/sessions/", NO_HEADERS, DEFAULT_PROVIDER),
         ("/v1/chat/completions", SIGNED, "openai"),
-        # ... and what only looks like it
-        ("/model/m", NONE, ANY),
-        ("/model/m/describe", NONE, ANY),
-        ("/model//converse", NONE, ANY),
-        ("/v2/chat", NONE, "cohere"),
-        ("/v2/rerank", NONE, "cohere"),
-        ("/v1/chat", NONE, "cohere"),
-        ("/v1/tokenize", NONE, "cohere"),
+        # ... and paths that only resemble its own
+        ("/model/m", NO_HEADERS, DEFAULT_PROVIDER),
+        ("/model/m/describe", NO_HEADERS, DEFAULT_PROVIDER),
+        ("/model//converse", NO_HEADERS, DEFAULT_PROVIDER),
+        ("/v2/chat", NO_HEADERS, "cohere"),
+        ("/v2/rerank", NO_HEADERS, "cohere"),
+        ("/v1/chat", NO_HEADERS, "cohere"),
+        ("/v1/tokenize", NO_HEADERS, "cohere"),
         ("/v1/rerank", COHERE, "cohere"),
         ("/v1/rerank", (("User-Agent", "cohere/7.3.1"),), "cohere"),
-        ("/v1/rerank", NONE, "openai"),
+        ("/v1/rerank", NO_HEADERS, "openai"),
         ("/v1/models", COHERE, "cohere"),
         ("/v1/models", (("User-Agent", "cohere-go/2"),), "cohere"),
         ("/v1/models/command-a", COHERE, "cohere"),
@@ -145,19 +149,19 @@ ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.cla
         ("/openai/v1/responses", AZURE, "azure"),
         ("/openai/v1/responses", (("Authorization", "Bearer api-key: 1"),), "groq"),
         ("/v1/chat/completions", AZURE, "openai"),
-        # gemini's Code Assist lives elsewhere
-        ("/v1internal:streamGenerateContent", NONE, "codeassist"),
-        ("/v1internal:loadCodeAssist", NONE, "codeassist"),
-        ("/v1internal/operations/1", NONE, "codeassist"),
-        ("/v1internals", NONE, ANY),
-        # nobody's
-        ("/healthz", NONE, ANY),
-        ("/v3/x", NONE, ANY),
-        ("/openai", NONE, ANY),
-        ("/anthropic/v1/messages", NONE, ANY),
+        # gemini's Code Assist has its own address
+        ("/v1internal:streamGenerateContent", NO_HEADERS, "codeassist"),
+        ("/v1internal:loadCodeAssist", NO_HEADERS, "codeassist"),
+        ("/v1internal/operations/1", NO_HEADERS, "codeassist"),
+        ("/v1internals", NO_HEADERS, DEFAULT_PROVIDER),
+        # of no known provider
+        ("/healthz", NO_HEADERS, DEFAULT_PROVIDER),
+        ("/v3/x", NO_HEADERS, DEFAULT_PROVIDER),
+        ("/openai", NO_HEADERS, DEFAULT_PROVIDER),
+        ("/anthropic/v1/messages", NO_HEADERS, DEFAULT_PROVIDER),
         ("/anthropic/v1/messages", CLAUDE, "anthropic"),
-        ("/V1/chat/completions", NONE, ANY),
-        ("*", NONE, ANY),
+        ("/V1/chat/completions", NO_HEADERS, DEFAULT_PROVIDER),
+        ("*", NO_HEADERS, DEFAULT_PROVIDER),
     ],
 )
 def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: str) -> None:
@@ -174,9 +178,10 @@ def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: s
         ("", "groq"),
     ],
 )
-def test_a_version_in_the_query_tells_azure_from_groq(query: str, provider: str) -> None:
+def test_a_version_in_the_query_distinguishes_azure_from_groq(query: str, provider: str) -> None:
     assert (
-        provider_of_request(Request("POST", "/openai/v1/responses", query, NONE, b"")) == provider
+        provider_of_request(Request("POST", "/openai/v1/responses", query, NO_HEADERS, b""))
+        == provider
     )
 
 
@@ -190,10 +195,10 @@ def test_a_version_in_the_query_tells_azure_from_groq(query: str, provider: str)
         ("", "ollama"),
     ],
 )
-def test_a_client_that_opens_its_connection_is_told_by_its_runtime(
+def test_a_client_that_only_opens_a_connection_is_identified_by_its_runtime(
     agent: str, provider: str
 ) -> None:
-    headers = (("user-agent", agent),) if agent else NONE
+    headers = (("user-agent", agent),) if agent else NO_HEADERS
     assert provider_of_request(Request("HEAD", "/", "", headers, b"")) == provider
 
 
@@ -214,8 +219,8 @@ def test_a_client_that_opens_its_connection_is_told_by_its_runtime(
         (b"", "openai"),
     ],
 )
-def test_ranking_is_coheres_for_its_models_alone(body: bytes, provider: str) -> None:
-    assert provider_of_request(Request("POST", "/v1/rerank", "", NONE, body)) == provider
+def test_reranking_belongs_to_cohere_only_for_its_models(body: bytes, provider: str) -> None:
+    assert provider_of_request(Request("POST", "/v1/rerank", "", NO_HEADERS, body)) == provider
 
 
 @pytest.mark.parametrize(
@@ -227,8 +232,10 @@ def test_ranking_is_coheres_for_its_models_alone(body: bytes, provider: str) -> 
         ("HEAD", "/v1/models", False),
     ],
 )
-def test_a_probe_asks_for_nothing(method: str, path: str, expected: bool) -> None:
-    assert providers.is_probe_request(Request(method, path, "", NONE, b"")) is expected
+def test_a_head_request_to_a_known_address_is_a_probe(
+    method: str, path: str, expected: bool
+) -> None:
+    assert providers.is_probe_request(Request(method, path, "", NO_HEADERS, b"")) is expected
 
 
 @pytest.mark.timeout(10)
@@ -238,7 +245,7 @@ def test_a_probe_asks_for_nothing(method: str, path: str, expected: bool) -> Non
     ids=["prefixes", "operations", "both"],
 )
 def test_no_path_takes_long(path: str) -> None:
-    assert provider_of_request(Request("POST", path, "", NONE, b"")) == ANY
+    assert provider_of_request(Request("POST", path, "", NO_HEADERS, b"")) == DEFAULT_PROVIDER
 
 
 @pytest.mark.parametrize(
@@ -259,7 +266,7 @@ def test_bedrock_has_an_address_in_each_region(path: str, region: str, url: str)
 def test_every_provider_has_a_name_of_its_own() -> None:
     names = [provider.name for provider in PROVIDERS]
     assert len(set(names)) == len(names)
-    assert ANY not in names
+    assert DEFAULT_PROVIDER not in names
 
 
 @pytest.mark.parametrize(
@@ -267,21 +274,21 @@ def test_every_provider_has_a_name_of_its_own() -> None:
     [
         ("openai", {}, "https://api.openai.com"),
         ("openai", {"openai": "http://a"}, "http://a"),
-        ("openai", {"openai": "http://a", ANY: "http://b"}, "http://a"),
-        ("openai", {ANY: "http://b", "groq": "http://c"}, "http://b"),
+        ("openai", {"openai": "http://a", DEFAULT_PROVIDER: "http://b"}, "http://a"),
+        ("openai", {DEFAULT_PROVIDER: "http://b", "groq": "http://c"}, "http://b"),
         ("openai", {"groq": "http://c"}, "https://api.openai.com"),
         ("azure", {}, None),
         ("azure", {"azure": "http://a"}, "http://a"),
         ("mine", {}, None),
         ("mine", {"mine": "http://a"}, "http://a"),
-        (ANY, {}, None),
-        (ANY, {ANY: "http://b"}, "http://b"),
+        (DEFAULT_PROVIDER, {}, None),
+        (DEFAULT_PROVIDER, {DEFAULT_PROVIDER: "http://b"}, "http://b"),
     ],
 )
-def test_an_address_is_the_nearest_that_was_given(
+def test_the_most_specific_configured_address_is_used(
     provider: str, configured: dict[str, str], url: str | None
 ) -> None:
-    assert providers.upstream_address(provider, configured) == url
+    assert providers.upstream_url(provider, configured) == url
 
 
 @pytest.mark.parametrize(
@@ -316,7 +323,5 @@ def test_a_target_is_joined_to_its_base(base: str, target: str, url: str) -> Non
         ("http://a/b", "/v1beta/x", "http://a/b/v1beta/x"),
     ],
 )
-def test_what_was_a_clients_own_base_takes_the_place_of_our_v1(
-    base: str, target: str, url: str
-) -> None:
-    assert providers.join_url(base, target, in_place_of_v1=True) == url
+def test_a_clients_own_base_url_replaces_v1(base: str, target: str, url: str) -> None:
+    assert providers.join_url(base, target, replaces_v1=True) == url

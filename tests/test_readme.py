@@ -1,4 +1,4 @@
-"""Every console block of README.md is run, and prints what README says it prints."""
+"""README.md: run every console block and compare its output with the output shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 APP, TESTS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 [SCENARIO] = re.findall(r"^```yaml\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-ANSWER = ["The Rhine,", " the Danube,", " and the Elbe."]
+ANSWER_PIECES = ["The Rhine,", " the Danube,", " and the Elbe."]
 
 
 def event(**delta: str) -> bytes:
@@ -31,18 +31,20 @@ def event(**delta: str) -> bytes:
 
 @pytest.fixture
 async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """A shell of somebody with a provider, a key, and a clean folder."""
-    pieces = [*(event(content=text) for text in ANSWER), event(), b"data: [DONE]\n\n"]
+    """Environment variables of a shell with a provider, an API key and an empty folder."""
+    pieces = [*(event(content=text) for text in ANSWER_PIECES), event(), b"data: [DONE]\n\n"]
     (tmp_path / "app.py").write_text(APP, "utf-8")
     (tmp_path / "test_rivers.py").write_text(TESTS, "utf-8")
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "rivers.yaml").write_text(SCENARIO, "utf-8")
-    ours = ("LLM_PROXY_", "PYTEST_")
-    plain = {name: it for name, it in os.environ.items() if not name.startswith(ours)}
-    plain.pop("CI", None)
+    removed_prefixes = ("LLM_PROXY_", "PYTEST_")
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(removed_prefixes)
+    }
+    inherited.pop("CI", None)
     async with upstream(chunked(pieces, gap=0.01)) as provider:
-        yield plain | {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{plain['PATH']}",
+        yield inherited | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}",
             "OPENAI_API_KEY": "sk-of-a-reader",
             "LLM_PROXY_UPSTREAM": f"default={provider.url}",
             "XDG_STATE_HOME": str(tmp_path / "state"),
@@ -50,7 +52,7 @@ async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
 
 
 async def run(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code of a shell command, and all that it printed."""
+    """Run a shell command; return its exit code and everything it prints."""
     process = await asyncio.create_subprocess_shell(
         command,
         cwd=folder,
@@ -65,19 +67,19 @@ async def run(command: str, folder: Path, environment: dict[str, str]) -> tuple[
 
 
 def commands() -> list[tuple[str, list[str]]]:
-    """Each command of README with the output that README shows."""
-    found: list[tuple[str, list[str]]] = []
+    """Return each command of README.md with the output shown for it."""
+    listed: list[tuple[str, list[str]]] = []
     for block in BLOCKS:
         for line in block.splitlines():
             if line.startswith("$ "):
-                found.append((line[2:], []))
+                listed.append((line[2:], []))
             else:
-                found[-1][1].append(line)
-    return found
+                listed[-1][1].append(line)
+    return listed
 
 
 def matches(shown: list[str], printed: str) -> bool:
-    """Whether `shown` is what was printed; `…` stands for anything, a line of it for lines."""
+    """Return whether `shown` matches the output; `…` matches any text or, alone, any lines."""
     pattern = re.escape("\n".join(shown)).replace("…", r"[\s\S]*?")
     return re.search(rf"^{pattern}$", printed, re.MULTILINE) is not None
 
@@ -87,24 +89,30 @@ def matches(shown: list[str], printed: str) -> bool:
 async def test_every_console_block_does_what_readme_says(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    ran = 0
+    run_count = 0
     for command, shown in commands():
-        if command == "python3 scripts/test":  # this very run
+        if command == "python3 scripts/test":  # this test run itself
             continue
         folder = ROOT if command.startswith("python3 scripts/") else tmp_path
         code, printed = await run(command, folder, environment)
 
         assert matches(shown, printed), f"$ {command}\n{printed}"
         assert (code != 0) == any("Error" in line for line in shown), f"$ {command}\n{printed}"
-        ran += 1
+        run_count += 1
 
-    assert ran >= 9
+    assert run_count >= 9
 
 
 def test_the_first_screen_says_what_it_is_how_it_is_used_and_why_to_trust_it() -> None:
-    first = "\n".join(README.splitlines()[:30])
-    words = ("record -- python app.py", "replay -- python app.py", "Exact", "Honest", "Offline")
-    assert [word for word in words if word not in first] == []
+    first_screen = "\n".join(README.splitlines()[:30])
+    expected_phrases = (
+        "record -- python app.py",
+        "replay -- python app.py",
+        "Exact",
+        "Honest",
+        "Offline",
+    )
+    assert [word for word in expected_phrases if word not in first_screen] == []
 
 
 def test_ci_runs_the_test_command_of_readme() -> None:
@@ -112,6 +120,6 @@ def test_ci_runs_the_test_command_of_readme() -> None:
     assert "python3 scripts/test" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-def test_a_block_that_prints_something_else_is_noticed() -> None:
+def test_a_block_with_other_output_is_detected() -> None:
     assert matches(["a … c"], "x\na b c\ny")
     assert not matches(["a … c"], "x\na b d\ny")

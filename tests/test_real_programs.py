@@ -1,4 +1,4 @@
-"""Claude Code and Codex finish a task while they are recorded, and again from the recording."""
+"""Claude Code and Codex complete a task while recorded, and again in replay."""
 
 from __future__ import annotations
 
@@ -8,92 +8,100 @@ from typing import Any
 
 import pytest
 
-from in_process_proxy import cassettes
+from in_process_proxy import load_cassettes
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import compare_documents, json_leaves
+from llm_proxy.diff.json_leaves import compare_leaves, json_leaves
 from llm_proxy.matching import key_document
-from llm_proxy.outcome import outcome_of
-from real_programs import CLAUDE_CODE, CODEX, Place, Program, work
+from llm_proxy.outcome import cassette_outcome
+from real_programs import CLAUDE_CODE, CODEX, Program, Workspace, run_program
 from stub_upstream import Upstream, upstream
-from task_provider import LAST_WORD, LINE, provider
+from task_provider import FILE_LINE, FINAL_TEXT, task_provider
 
 
-def case(program: Program) -> Any:  # pytest gives the type of its parameters no public name
-    """A program as a test's parameter: skipped where it is not installed."""
-    absent = pytest.mark.skipif(bool(program.missing), reason=program.missing)
-    return pytest.param(program, id=program.name, marks=absent)
+def program_param(
+    program: Program,
+) -> Any:  # pytest gives the type of its parameters no public name
+    """Return a test parameter for a program, skipped where the program is not installed."""
+    skip_mark = pytest.mark.skipif(bool(program.missing_reason), reason=program.missing_reason)
+    return pytest.param(program, id=program.name, marks=skip_mark)
 
 
-BOTH = (case(CLAUDE_CODE), case(CODEX))
+PROGRAMS = (program_param(CLAUDE_CODE), program_param(CODEX))
 
 
-async def recorded(program: Program, place: Place, offline: str) -> Upstream:
-    """What the provider was asked while the program did its task."""
-    place.clear()
-    async with upstream(provider(place.file)) as stub:
+async def record_task(program: Program, place: Workspace, offline: str) -> Upstream:
+    """Record the program while it does its task; return the upstream with its requests."""
+    place.reset()
+    async with upstream(task_provider(place.task_file)) as stub:
         default = ("--upstream", f"default={stub.url}")
-        ran = await work("record", *default, program=program, place=place, offline=offline)
-    assert (ran.code, ran.out.strip()) == (0, LAST_WORD), ran.err
-    assert place.file.read_text() == f"{LINE}\n"
+        result = await run_program(
+            "record", *default, program=program, workspace=place, offline=offline
+        )
+    assert (result.exit_code, result.stdout.strip()) == (0, FINAL_TEXT), result.stderr
+    assert place.task_file.read_text() == f"{FILE_LINE}\n"
     return stub
 
 
-@pytest.mark.parametrize("program", BOTH)
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_program_finishes_its_task_while_it_is_recorded(
-    tmp_path: Path, nobody: str, program: Program
+    tmp_path: Path, unreachable_url: str, program: Program
 ) -> None:
-    stub = await recorded(program, Place(tmp_path), nobody)
+    stub = await record_task(program, Workspace(tmp_path), unreachable_url)
 
-    assert [head.partition(b"\r\n")[0].decode() for head, _ in stub.requests] == [program.asks] * 2
-    assert [outcome_of(cassette).complete for cassette in cassettes(tmp_path)] == [True, True]
-
-
-def difference(one: bytes, other: bytes) -> set[str]:
-    """Where two bodies differ, whatever the place in a list; all metadata of a client is one."""
-    values = [
-        json_leaves(key_document("", StoredRequest("POST", "/", "", (), body)))
-        for body in (one, other)
+    assert [head.partition(b"\r\n")[0].decode() for head, _ in stub.requests] == [
+        program.request_line
+    ] * 2
+    assert [cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path)] == [
+        True,
+        True,
     ]
-    paths = {
-        re.sub(r"\[\d+\]", "[*]", compare_document.path)
-        for compare_document in compare_documents(*values)
-    }
+
+
+def differing_paths(first: bytes, second: bytes) -> set[str]:
+    """Return the paths that differ, without list indexes; `client_metadata` counts as one path."""
+    leaves = [
+        json_leaves(key_document("", StoredRequest("POST", "/", "", (), body)))
+        for body in (first, second)
+    ]
+    paths = {re.sub(r"\[\d+\]", "[*]", difference.path) for difference in compare_leaves(*leaves)}
     return {re.sub(r"(?<=^\$\.client_metadata)\W.*", "", path) for path in paths}
 
 
-@pytest.mark.parametrize("program", BOTH)
-async def test_only_what_a_program_rolls_differs_from_run_to_run(
-    tmp_path: Path, nobody: str, program: Program
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_only_generated_values_differ_between_runs(
+    tmp_path: Path, unreachable_url: str, program: Program
 ) -> None:
-    place = Place(tmp_path)
+    place = Workspace(tmp_path)
 
-    one, other = [await recorded(program, place, nobody) for _ in range(2)]
+    first, second = [await record_task(program, place, unreachable_url) for _ in range(2)]
 
-    for (_, asked), (_, again) in zip(one.requests, other.requests, strict=True):
-        assert difference(asked, again) == program.rolls
+    for (_, first_body), (_, second_body) in zip(first.requests, second.requests, strict=True):
+        assert differing_paths(first_body, second_body) == program.varying_paths
 
 
-@pytest.mark.parametrize("program", BOTH)
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_program_finishes_its_task_again_from_the_recording_alone(
-    tmp_path: Path, nobody: str, program: Program
+    tmp_path: Path, unreachable_url: str, program: Program
 ) -> None:
-    place = Place(tmp_path)
-    await recorded(program, place, nobody)
+    place = Workspace(tmp_path)
+    await record_task(program, place, unreachable_url)
 
-    ran = await work("replay", "--strict", program=program, place=place, offline=nobody)
+    result = await run_program(
+        "replay", "--strict", program=program, workspace=place, offline=unreachable_url
+    )
 
-    assert (ran.code, ran.out.strip()) == (0, LAST_WORD), ran.err
-    assert place.file.read_text() == f"{LINE}\n"
+    assert (result.exit_code, result.stdout.strip()) == (0, FINAL_TEXT), result.stderr
+    assert place.task_file.read_text() == f"{FILE_LINE}\n"
 
 
-@pytest.mark.parametrize("program", BOTH)
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_a_program_gives_up_at_once_when_nothing_was_recorded(
-    tmp_path: Path, nobody: str, program: Program
+    tmp_path: Path, unreachable_url: str, program: Program
 ) -> None:
-    place = Place(tmp_path)
+    place = Workspace(tmp_path)
 
-    ran = await work("replay", program=program, place=place, offline=nobody)
+    result = await run_program("replay", program=program, workspace=place, offline=unreachable_url)
 
-    assert ran.code == 1
-    assert "not answered from a cassette: 1 request\n" in ran.err
-    assert not place.file.exists()
+    assert result.exit_code == 1
+    assert "not answered from a cassette: 1 request\n" in result.stderr
+    assert not place.task_file.exists()

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import cut, cuts
+from cassette_builders import split_at, splits
 from dialect_manners import MANNERS, Manner
 from llm_proxy import redaction
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, Read
-from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, RedactedPiece, Redactor
-from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
+from llm_proxy.redaction import PLACEHOLDER, REDACTED_RESPONSE_HEADERS, RedactedPiece, Redactor
+from llm_proxy.turns import Failure, FinishReason, Text, Turn, Usage
 
 KEY = "sk-canary-0123456789"
-MARK = PLACEHOLDER.encode()
+PLACEHOLDER_BYTES = PLACEHOLDER.encode()
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("name", "is_kept"),
     [
         ("Content-Type", True),
         ("retry-after", True),
@@ -65,18 +65,22 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
         ("Location", True),
     ],
 )
-def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(name: str, kept: bool) -> None:
-    assert redaction.storable_response_headers(((name, "v"),)) == (((name, "v"),) if kept else ())
+def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(
+    name: str, is_kept: bool
+) -> None:
+    assert redaction.storable_response_headers(((name, "v"),)) == (
+        ((name, "v"),) if is_kept else ()
+    )
 
 
-PAGE = Path(__file__).parent.parent / "docs" / "security.md"
+SECURITY_PAGE = Path(__file__).parent.parent / "docs" / "security.md"
 _ROW = re.compile(r"\| ([^|]+) \| ([^|]*)\| ([^|]*)\| [^|]+ \|")
 _NAME = re.compile(r"`([a-z0-9_*-]+)`")
 
 
-def read_by_clients() -> Iterator[tuple[str, str, bool]]:
-    """The table of the page: who reads which header, and whether its value is kept."""
-    _, _, page = PAGE.read_text().partition("### Response headers that are kept\n")
+def documented_headers() -> Iterator[tuple[str, str, bool]]:
+    """Yield the table of the page: client, header, and whether its value is kept."""
+    _, _, page = SECURITY_PAGE.read_text().partition("### Response headers that are kept\n")
     for line in page.partition("\n###")[0].splitlines():
         if (row := _ROW.fullmatch(line)) is not None and not row[1].startswith(("read by", "-")):
             for names, kept in ((row[2], True), (row[3], False)):
@@ -84,7 +88,7 @@ def read_by_clients() -> Iterator[tuple[str, str, bool]]:
 
 
 def test_every_header_that_a_client_reads_is_found_in_a_cassette() -> None:
-    table = list(read_by_clients())
+    table = list(documented_headers())
     assert len({client for client, _, _ in table}) == 17
     for client, name, kept in table:
         sent = ((name.replace("*", "limit-a").title(), "/v1/x"),)
@@ -93,44 +97,48 @@ def test_every_header_that_a_client_reads_is_found_in_a_cassette() -> None:
 
 
 def test_every_id_that_is_kept_without_its_value_is_documented() -> None:
-    documented = {name for _, name, kept in read_by_clients() if not kept}
-    assert REQUEST_IDS - documented == {"openai-organization", "openai-project"}
+    documented = {name for _, name, kept in documented_headers() if not kept}
+    assert REDACTED_RESPONSE_HEADERS - documented == {"openai-organization", "openai-project"}
 
 
-each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
+for_each_manner = pytest.mark.parametrize(
+    "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
+)
 
 LIMITS = AccountLimits(RateLimitWindow(60, 59, 1.0), RateLimitWindow(1000, 900, 2.0))
-SAID = Turn(
-    (Text("hello"),), Finish.STOP, usage=Usage(9, 20, total=29, cache_read=2, cache_write=3)
+TURN = Turn(
+    (Text("hello"),), FinishReason.STOP, usage=Usage(9, 20, total=29, cache_read=2, cache_write=3)
 )
 
 
-def told(manner: Manner) -> Iterator[DialectResponse]:
-    """An answer of this manner, and errors, with all the headers that they come with."""
-    delivery = replace(manner.delivery, quota=LIMITS)
-    yield manner.dialect.encode(manner.request, (SAID,), delivery)
+def encoded_responses(manner: Manner) -> Iterator[DialectResponse]:
+    """Yield a response in this manner, and errors, with all their headers."""
+    context = replace(manner.context, quota=LIMITS)
+    yield manner.dialect.encode(manner.request, (TURN,), context)
     for status in (400, 401, 403, 404, 413, 429, 500, 503, 529):
-        yield manner.dialect.error_response(status, Failure("no"), delivery, 36.0)
+        yield manner.dialect.error_response(status, Failure("no"), context, 36.0)
 
 
-@each_manner
+@for_each_manner
 def test_no_header_that_a_dialect_writes_is_lost_in_a_cassette(manner: Manner) -> None:
-    for response in told(manner):
+    for response in encoded_responses(manner):
         written = response.head.headers
         assert [name for name, _ in redaction.storable_response_headers(written)] == [
             name for name, _ in written
         ]
 
 
-@each_manner
-def test_what_a_header_says_is_read_of_a_cassette_too(manner: Manner) -> None:
-    said = next(told(manner))
-    kept = replace(said.head, headers=redaction.storable_response_headers(said.head.headers))
-    stored = replace(said, head=kept)
-    assert manner.dialect.decode(stored) == manner.dialect.decode(said)
+@for_each_manner
+def test_header_values_are_decoded_from_a_cassette_too(manner: Manner) -> None:
+    response = next(encoded_responses(manner))
+    stored_head = replace(
+        response.head, headers=redaction.storable_response_headers(response.head.headers)
+    )
+    stored = replace(response, head=stored_head)
+    assert manner.dialect.decode(stored) == manner.dialect.decode(response)
 
 
-@pytest.mark.parametrize("name", sorted(REQUEST_IDS))
+@pytest.mark.parametrize("name", sorted(REDACTED_RESPONSE_HEADERS))
 def test_an_id_stays_there_without_its_value(name: str) -> None:
     assert redaction.storable_response_headers(((name.upper(), "org-1"),)) == (
         (name.upper(), PLACEHOLDER),
@@ -185,7 +193,7 @@ def test_a_parameter_in_camel_case_is_a_secret_too(name: str) -> None:
     ["page_token", "pageToken", "nextToken", "next_page_token", "sort_key", "partition-key",
      "continuation-token", "list[page_token]"],
 )  # fmt: skip
-def test_what_says_which_page_is_meant_is_no_secret(name: str) -> None:
+def test_a_page_token_is_no_secret(name: str) -> None:
     assert redaction.redact_query(f"{name}=abcdefgh") == (f"{name}=abcdefgh", 0)
 
 
@@ -220,14 +228,14 @@ def test_secrets_are_replaced(
     secrets: list[bytes], text: bytes, redacted: bytes, count: int
 ) -> None:
     redactor = Redactor(secrets)
-    expected = redacted.replace(b"%b", MARK)
+    expected = redacted.replace(b"%b", PLACEHOLDER_BYTES)
     assert redactor.redact(text) == expected
-    assert redactor.count == count
-    assert redactor.redact_text(text.decode("latin-1")) == expected.decode("latin-1")
+    assert redactor.replaced_count == count
+    assert redactor.redact_latin1(text.decode("latin-1")) == expected.decode("latin-1")
 
 
-def stream(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
-    """What comes out for these pieces, one of which arrives every ms."""
+def redacted_reads(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
+    """Return the redacted reads of these pieces, which arrive 1 ms apart."""
     out = [
         item for at, piece in enumerate(pieces) for item in redactor.feed(Read(float(at), piece))
     ]
@@ -236,13 +244,15 @@ def stream(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
 
 def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> None:
     text = b'{"key": "%b", "echo": "%b"}%b' % ((KEY.encode(),) * 3)
-    expected = text.replace(KEY.encode(), MARK)
+    expected = text.replace(KEY.encode(), PLACEHOLDER_BYTES)
     for at in range(len(text) + 1):
         assert b"".join(
-            item.data for item in stream(Redactor([KEY.encode()]), cut(text, [at]))
+            item.data for item in redacted_reads(Redactor([KEY.encode()]), split_at(text, [at]))
         ) == (expected)
     single = [bytes([byte]) for byte in text]
-    assert b"".join(item.data for item in stream(Redactor([KEY.encode()]), single)) == expected
+    assert (
+        b"".join(item.data for item in redacted_reads(Redactor([KEY.encode()]), single)) == expected
+    )
 
 
 def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
@@ -250,23 +260,23 @@ def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
     assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(Read(1.0, b"a "))]
     assert redactor.feed(Read(2.0, b"re")) == []
     assert redactor.feed(Read(3.0, b"t b")) == [
-        RedactedPiece(Read(1.0, MARK), is_rest=True),
+        RedactedPiece(Read(1.0, PLACEHOLDER_BYTES), is_continuation=True),
         RedactedPiece(Read(3.0, b" b")),
     ]
-    assert redactor.count == 1
+    assert redactor.replaced_count == 1
 
 
-def test_what_only_began_like_a_secret_is_given_back_at_its_time() -> None:
+def test_a_partial_secret_is_released_with_its_read_time() -> None:
     redactor = Redactor([b"secret"])
     assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(Read(1.0, b"a "))]
     assert redactor.feed(Read(2.0, b"ond")) == [
-        RedactedPiece(Read(1.0, b"sec"), is_rest=True),
+        RedactedPiece(Read(1.0, b"sec"), is_continuation=True),
         RedactedPiece(Read(2.0, b"ond")),
     ]
     assert redactor.feed(Read(3.0, b"sec")) == []
     assert redactor.close() == [RedactedPiece(Read(3.0, b"sec"))]
     assert redactor.close() == []
-    assert redactor.count == 0
+    assert redactor.replaced_count == 0
 
 
 def test_without_secrets_reads_go_through() -> None:
@@ -276,18 +286,18 @@ def test_without_secrets_reads_go_through() -> None:
     assert redactor.close() == []
 
 
-def plainly_redacted(
+def naive_redaction(
     secrets: Sequence[bytes], text: bytes, pieces: Sequence[bytes]
 ) -> list[tuple[bytes, float]]:
-    """Every byte that comes out and every placeholder, with its time: a secret from the left."""
+    """Reference implementation: each output byte with its time, secrets matched from the left."""
     at = [float(number) for number, piece in enumerate(pieces) for _ in piece]
     out: list[tuple[bytes, float]] = []
     position = 0
     while position < len(text):
-        fits = [secret for secret in secrets if text.startswith(secret, position)]
-        if fits:
-            out += [(bytes([byte]), at[position]) for byte in MARK]
-            position += max(map(len, fits))
+        matches = [secret for secret in secrets if text.startswith(secret, position)]
+        if matches:
+            out += [(bytes([byte]), at[position]) for byte in PLACEHOLDER_BYTES]
+            position += max(map(len, matches))
         else:
             out.append((text[position : position + 1], at[position]))
             position += 1
@@ -305,17 +315,17 @@ def test_no_secret_survives_any_split_and_no_time_is_lost(
 ) -> None:
     fragments = st.sampled_from([*secrets, *(secret[:-1] for secret in secrets), b"x", b"y", b"-"])
     text = b"".join(chosen.draw(st.lists(fragments, max_size=12)))
-    pieces = chosen.draw(cuts(text))
-    redactor, whole = Redactor(secrets), Redactor(secrets)
+    pieces = chosen.draw(splits(text))
+    redactor, whole_redactor = Redactor(secrets), Redactor(secrets)
 
-    out = stream(redactor, pieces)
+    out = redacted_reads(redactor, pieces)
 
     joined = b"".join(item.data for item in out)
     assert not [secret for secret in secrets if secret in joined]
-    assert joined == whole.redact(text)
-    assert redactor.count == whole.count
+    assert joined == whole_redactor.redact(text)
+    assert redactor.replaced_count == whole_redactor.replaced_count
     with_times = [(bytes([byte]), item.at_ms) for item in out for byte in item.data]
-    assert with_times == plainly_redacted(secrets, text, pieces)
+    assert with_times == naive_redaction(secrets, text, pieces)
     assert [item.at_ms for item in out] == sorted(item.at_ms for item in out)
 
 
@@ -324,5 +334,7 @@ def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: 
     redactor = Redactor(secrets)
     for at in range(len(text)):
         redactor.feed(Read(float(at), text[at : at + 1]))
-        held = b"".join(held_read.read.data for held_read in redactor._held_reads)
-        assert not held or any(secret.startswith(held) and secret != held for secret in secrets)
+        held_data = b"".join(held_read.read.data for held_read in redactor._held_pieces)
+        assert not held_data or any(
+            secret.startswith(held_data) and secret != held_data for secret in secrets
+        )

@@ -1,4 +1,4 @@
-"""A recording speaks of a client's own ids and folders, and all else of it stays."""
+"""Renaming replaces recorded ids and folders, and leaves the rest of a response unchanged."""
 
 from __future__ import annotations
 
@@ -12,80 +12,86 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cassette_builders import cassette, cut
+from cassette_builders import make_cassette, split_at
 from dialect_manners import MANNERS, Manner
 from llm_proxy import framing
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette.model import sha256
+from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Read, ResponseHead
 from llm_proxy.framing import eventstream, frame_edits
 from llm_proxy.turns import Part, Text, ToolCall, Turn
-from llm_proxy.value_replacement import ValueReplacements, rename_values, value_replacements
+from llm_proxy.value_replacement import (
+    ValueReplacements,
+    replace_recorded_values,
+    value_replacements,
+)
 from provider_streams import ndjson, sse
 
 OLD: Final = "/home/ann/a project"
 NEW: Final = 'C:\\Users\\Bob\\"é"'
-ID: Final = "call_0123456789"
-VALUES: Final = ValueReplacements({OLD: NEW, ID: "mine"})
+CALL_ID: Final = "call_0123456789"
+VALUES: Final = ValueReplacements({OLD: NEW, CALL_ID: "mine"})
 
-each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
-
-
-def whole(response: DialectResponse) -> Cassette:
-    """The recording of a response."""
-    return cassette(b"".join(response.messages), codec=response.codec, head=response.head)
+for_each_manner = pytest.mark.parametrize(
+    "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
+)
 
 
-def told(manner: Manner, folder: str, size: int) -> DialectResponse:
-    """An answer about a folder, and a call that works in it where calls can be told.
+def recorded_cassette(response: DialectResponse) -> Cassette:
+    """Return the cassette of a response."""
+    return make_cassette(b"".join(response.messages), codec=response.codec, head=response.head)
 
-    A stream has `size` characters a piece.
+
+def encode_answer(manner: Manner, folder: str, size: int) -> DialectResponse:
+    """Encode an answer about a folder, with a tool call in it where the dialect has them.
+
+    A stream has `size` characters per piece.
     """
     arguments = {"path": f"{folder}/a.txt", "text": f'in "{folder}"'}
     parts: list[Part] = [
         Text(f"Not in {OLD}s, but in {folder}/b. {{}}"),
         ToolCall("call_1", "write", json.dumps(arguments, ensure_ascii=False)),
     ]
-    delivery = replace(
-        manner.delivery,
-        split_text=lambda it: [it[at : at + size] for at in range(0, len(it), size)],
+    context = replace(
+        manner.context,
+        split_text=lambda text: [text[at : at + size] for at in range(0, len(text), size)],
     )
-    for said in (parts, parts[:1]):
+    for answer_parts in (parts, parts[:1]):
         try:
-            return manner.dialect.encode(manner.request, [Turn(tuple(said))], delivery)
+            return manner.dialect.encode(manner.request, [Turn(tuple(answer_parts))], context)
         except NotRepresentable:
             pass
     pytest.skip("it tells no text")
 
 
-def heard(manner: Manner, codec: str, head: ResponseHead, body: bytes) -> Sequence[Turn]:
-    """What is read of a body."""
+def decode_body(manner: Manner, codec: str, head: ResponseHead, body: bytes) -> Sequence[Turn]:
+    """Decode a body."""
     return manner.dialect.decode(DialectResponse(head, codec, framing.split_messages(codec, body)))
 
 
-@each_manner
+@for_each_manner
 @pytest.mark.parametrize("size", [1, 7])
-def test_an_answer_means_what_it_would_with_the_clients_own_values(
+def test_a_renamed_answer_decodes_like_one_with_the_clients_values(
     manner: Manner, size: int
 ) -> None:
-    old, new = told(manner, OLD, size), told(manner, NEW, size)
+    old, new = encode_answer(manner, OLD, size), encode_answer(manner, NEW, size)
 
-    made, count = rename_values(whole(old), VALUES)
+    renamed, count = replace_recorded_values(recorded_cassette(old), VALUES)
 
     assert count >= 1
-    assert heard(manner, made.codec, made.head, made.body) == heard(
+    assert decode_body(manner, renamed.codec, renamed.head, renamed.body) == decode_body(
         manner, new.codec, new.head, b"".join(new.messages)
     )
 
 
-@each_manner
+@for_each_manner
 def test_an_answer_without_the_values_is_the_recording_itself(manner: Manner) -> None:
-    recording = whole(told(manner, "/srv/other", 5))
+    recording = recorded_cassette(encode_answer(manner, "/srv/other", 5))
 
-    assert rename_values(recording, VALUES) == (recording, 0)
-    assert rename_values(recording, ValueReplacements({})) == (recording, 0)
+    assert replace_recorded_values(recording, VALUES) == (recording, 0)
+    assert replace_recorded_values(recording, ValueReplacements({})) == (recording, 0)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +107,12 @@ def test_an_answer_without_the_values_is_the_recording_itself(manner: Manner) ->
     ],
     ids=["spaces and slashes", "numbers", "text", "lines", "comments", "two lines", "array"],
 )
-def test_all_else_stays_byte_for_byte(codec: str, body: bytes) -> None:
-    made, count = rename_values(cassette(body % ID.encode(), codec=codec), VALUES)
+def test_the_rest_of_the_body_is_unchanged(codec: str, body: bytes) -> None:
+    renamed, count = replace_recorded_values(
+        make_cassette(body % CALL_ID.encode(), codec=codec), VALUES
+    )
 
-    assert (made.body, count) == (body % b"mine", 1)
+    assert (renamed.body, count) == (body % b"mine", 1)
 
 
 @pytest.mark.parametrize(
@@ -114,36 +122,41 @@ def test_all_else_stays_byte_for_byte(codec: str, body: bytes) -> None:
     ],
 )  # fmt: skip
 def test_a_value_within_a_longer_word_is_another_one(text: bytes) -> None:
-    recording = cassette(text % b"/home/ann", codec="whole")
+    recording = make_cassette(text % b"/home/ann", codec="whole")
 
-    assert rename_values(recording, ValueReplacements({"/home/ann": "/root"})) == (recording, 0)
+    assert replace_recorded_values(recording, ValueReplacements({"/home/ann": "/root"})) == (
+        recording,
+        0,
+    )
 
 
 def test_a_short_value_is_one_only_as_an_id() -> None:
     body = b'{"id":"c1","content":"c1","toolUseId":"c1","say":"c1 it is"}'
 
-    made, count = rename_values(cassette(body, codec="whole"), ValueReplacements({"c1": "c2"}))
+    renamed, count = replace_recorded_values(
+        make_cassette(body, codec="whole"), ValueReplacements({"c1": "c2"})
+    )
 
-    assert (made.body, count) == (
+    assert (renamed.body, count) == (
         b'{"id":"c2","content":"c1","toolUseId":"c2","say":"c1 it is"}', 2
     )  # fmt: skip
 
 
-def test_values_change_places() -> None:
+def test_values_can_be_swapped() -> None:
     body = sse([{"id": "call_00000001"}, {"id": "call_00000002"}])
 
-    made, count = rename_values(
-        cassette(body),
+    renamed, count = replace_recorded_values(
+        make_cassette(body),
         ValueReplacements({"call_00000001": "call_00000002", "call_00000002": "call_00000001"}),
     )
 
-    assert (made.body, count) == (sse([{"id": "call_00000002"}, {"id": "call_00000001"}]), 2)
+    assert (renamed.body, count) == (sse([{"id": "call_00000002"}, {"id": "call_00000001"}]), 2)
 
 
-def test_what_is_no_text_stays() -> None:
-    recording = cassette(b"\xff\xd8" + OLD.encode(), codec="whole")
+def test_binary_content_stays() -> None:
+    recording = make_cassette(b"\xff\xd8" + OLD.encode(), codec="whole")
 
-    assert rename_values(recording, VALUES) == (recording, 0)
+    assert replace_recorded_values(recording, VALUES) == (recording, 0)
 
 
 def test_calls_that_take_turns_are_not_mixed_up() -> None:
@@ -154,9 +167,11 @@ def test_calls_that_take_turns_are_not_mixed_up() -> None:
     one, other = '{"a":"/home/a', '{"b":"/home/b'
     pieces = [piece(0, one), piece(1, other), piece(0, 'nn/x"}'), piece(1, 'ob/x"}')]
 
-    made, count = rename_values(cassette(sse(pieces)), ValueReplacements({"/home/ann": "/root"}))
+    renamed, count = replace_recorded_values(
+        make_cassette(sse(pieces)), ValueReplacements({"/home/ann": "/root"})
+    )
 
-    assert (made.body, count) == (
+    assert (renamed.body, count) == (
         sse([piece(0, '{"a":"/root'), piece(1, other), piece(0, '/x"}'), piece(1, 'ob/x"}')]), 1
     )  # fmt: skip
 
@@ -164,75 +179,87 @@ def test_calls_that_take_turns_are_not_mixed_up() -> None:
 def test_the_new_value_stands_where_the_recorded_one_began() -> None:
     body = ndjson(*({"message": {"content": item}} for item in ("in /ho", "me", "/ann", "/x")))
 
-    made, _ = rename_values(
-        cassette(body, codec="ndjson"), ValueReplacements({"/home/ann": "/root"})
+    renamed, _ = replace_recorded_values(
+        make_cassette(body, codec="ndjson"), ValueReplacements({"/home/ann": "/root"})
     )
 
-    assert made.body == ndjson(
+    assert renamed.body == ndjson(
         *({"message": {"content": item}} for item in ("in /root", "", "", "/x"))
     )
 
 
 def test_a_declared_length_and_the_checksum_fit() -> None:
-    body = json.dumps({"a": ID}).encode()
+    body = json.dumps({"a": CALL_ID}).encode()
     head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
 
-    made, _ = rename_values(cassette(body, codec="whole", head=head), VALUES)
+    renamed, _ = replace_recorded_values(make_cassette(body, codec="whole", head=head), VALUES)
 
-    assert (made.head.length, made.end.size) == (len(made.body), len(made.body))
-    assert made.end.sha256 == sha256(made.body)
+    assert (renamed.head.content_length, renamed.end.size_bytes) == (
+        len(renamed.body),
+        len(renamed.body),
+    )
+    assert renamed.end.sha256 == sha256_hex(renamed.body)
 
 
-def test_frames_know_their_new_length() -> None:
+def test_frames_have_their_new_length() -> None:
     streams = [
         manner
         for manner in MANNERS
         if "stream" in manner.name and manner.name.startswith("bedrock")
     ]
-    made = [rename_values(whole(told(stream, OLD, 9)), VALUES)[0] for stream in streams]
+    renamed = [
+        replace_recorded_values(recorded_cassette(encode_answer(stream, OLD, 9)), VALUES)[0]
+        for stream in streams
+    ]
 
-    assert {item.codec for item in made} == {eventstream.NAME}
-    assert all(frame_edits.is_intact(frame) for item in made for frame in item.messages)
+    assert {item.codec for item in renamed} == {eventstream.CODEC_NAME}
+    assert all(frame_edits.is_intact_frame(frame) for item in renamed for frame in item.messages)
 
 
 @given(st.data())
 def test_reads_and_messages_end_where_they_ended(data: st.DataObject) -> None:
-    body = told(next(manner for manner in MANNERS if manner.request.path == "/v1/messages"), OLD, 4)
-    joined = b"".join(body.messages)
+    response = encode_answer(
+        next(manner for manner in MANNERS if manner.request.path == "/v1/messages"), OLD, 4
+    )
+    joined = b"".join(response.messages)
     at = data.draw(st.lists(st.integers(0, len(joined)), max_size=20))
-    reads = tuple(Read(float(n), it) for n, it in enumerate(cut(joined, at)))
-    recording = replace(whole(body), reads=reads)
+    reads = tuple(Read(float(n), piece) for n, piece in enumerate(split_at(joined, at)))
+    recording = replace(recorded_cassette(response), reads=reads)
 
-    made, _ = rename_values(recording, VALUES)
+    renamed, _ = replace_recorded_values(recording, VALUES)
 
-    assert [read.at_ms for read in made.reads] == [read.at_ms for read in recording.reads]
-    assert made.body == b"".join(made.messages) == rename_values(whole(body), VALUES)[0].body
-    assert len(made.messages) == len(recording.messages)
+    assert [read.at_ms for read in renamed.reads] == [read.at_ms for read in recording.reads]
+    assert (
+        renamed.body
+        == b"".join(renamed.messages)
+        == replace_recorded_values(recorded_cassette(response), VALUES)[0].body
+    )
+    assert len(renamed.messages) == len(recording.messages)
 
 
-class TestValues:
-    def test_they_are_what_two_requests_call_otherwise(self) -> None:
+class TestValueReplacements:
+    def test_they_map_values_that_differ_between_two_requests(self) -> None:
         stored = {"<id-1>": "a", "<id-2>": "b", "<cwd-1>": "/x"}
-        asked = {"<id-1>": "c", "<id-2>": "b", "<folder-1>": "/y"}
+        requested = {"<id-1>": "c", "<id-2>": "b", "<folder-1>": "/y"}
 
-        assert value_replacements(stored, asked) == ValueReplacements({"a": "c"})
+        assert value_replacements(stored, requested) == ValueReplacements({"a": "c"})
 
-    def test_a_value_that_an_earlier_rule_changed_is_told_in_full(self) -> None:
+    def test_a_value_changed_by_an_earlier_rule_is_expanded(self) -> None:
         stored = {"<uuid-1>": "1-2", "<folder-1>": "/srv/<uuid-1>"}
-        asked = {"<uuid-1>": "3-4", "<folder-1>": "/srv/<uuid-1>"}
+        requested = {"<uuid-1>": "3-4", "<folder-1>": "/srv/<uuid-1>"}
 
-        assert value_replacements(stored, asked).replacements == {
+        assert value_replacements(stored, requested).new_by_recorded == {
             "1-2": "3-4",
             "/srv/1-2": "/srv/3-4",
         }
 
-    def test_no_secret_takes_part(self) -> None:
-        stored, asked = (
+    def test_secrets_are_not_replaced(self) -> None:
+        stored, requested = (
             {"<id-1>": "[redacted]", "<id-2>": "a"},
             {"<id-1>": "b", "<id-2>": "x[redacted]"},
         )
 
-        assert value_replacements(stored, asked) == ValueReplacements({})
+        assert value_replacements(stored, requested) == ValueReplacements({})
 
 
 def test_very_many_values_are_looked_for_quickly() -> None:
@@ -240,26 +267,26 @@ def test_very_many_values_are_looked_for_quickly() -> None:
     texts = [f"text {number}" for number in range(1500)]
     began = process_time()
 
-    rename_values(
-        cassette(json.dumps([*texts, "in call_00000007"]).encode(), codec="whole"), values
+    replace_recorded_values(
+        make_cassette(json.dumps([*texts, "in call_00000007"]).encode(), codec="whole"), values
     )
 
     assert process_time() - began < 2
 
 
 def test_of_two_members_of_one_name_the_right_text_is_changed() -> None:
-    body = b'{"a":"longer than that","a":"a later one","b":"%s","c":"z"}' % ID.encode()
+    body = b'{"a":"longer than that","a":"a later one","b":"%s","c":"z"}' % CALL_ID.encode()
 
-    made, count = rename_values(cassette(body, codec="whole"), VALUES)
+    renamed, count = replace_recorded_values(make_cassette(body, codec="whole"), VALUES)
 
-    assert (made.body, count) == (body, 0)
+    assert (renamed.body, count) == (body, 0)
 
 
 def test_a_value_with_an_end_of_a_line_does_not_come_into_a_line_that_is_no_json() -> None:
-    body = f"data: at {ID} now\n\n".encode()
+    body = f"data: at {CALL_ID} now\n\n".encode()
 
-    made, count = rename_values(
-        cassette(body, codec="sse"), ValueReplacements({ID: "x\n\ndata: y"})
+    renamed, count = replace_recorded_values(
+        make_cassette(body, codec="sse"), ValueReplacements({CALL_ID: "x\n\ndata: y"})
     )
 
-    assert (made.body, count) == (body, 0)
+    assert (renamed.body, count) == (body, 0)

@@ -1,4 +1,4 @@
-"""Messages in another order are cut as they were, whatever parts them."""
+"""Rearranged messages keep the framing of their codec, including separators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TWICE = (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("codec", "messages", "order", "told"),
+    ("codec", "messages", "order", "rearranged"),
     [
         ("sse", [b"data: 1\n\n", b"data: 2\n\n"], SWAPPED, [b"data: 2\n\n", b"data: 1\n\n"]),
         ("sse", [b"data: 1\n\n", b"data: 2"], SWAPPED, [b"data: 2\n\n", b"data: 1\n\n"]),
@@ -29,10 +29,10 @@ TWICE = (0, 0)
         ("eventstream", [b"x", b"y"], SWAPPED, [b"y", b"x"]),
     ],
 )
-def test_what_parts_messages_stands_where_it_belongs(
-    codec: str, messages: Sequence[bytes], order: Sequence[int], told: list[bytes]
+def test_separators_stand_between_rearranged_messages(
+    codec: str, messages: Sequence[bytes], order: Sequence[int], rearranged: list[bytes]
 ) -> None:
-    assert rearrange_messages(codec, messages, order) == told
+    assert rearrange_messages(codec, messages, order) == rearranged
 
 
 @pytest.mark.parametrize("order", [SWAPPED, (1, 1)])
@@ -41,8 +41,8 @@ def test_the_end_of_an_array_has_no_other_place(order: Sequence[int]) -> None:
         rearrange_messages("json-array", [b'[{"a":1}', b"\n]"], order)
 
 
-def test_an_array_is_one_still() -> None:
+def test_a_rearranged_array_is_valid_json() -> None:
     body = b'[{"a":1}\n,\n{"b":2}\n,\n{"c":3}\n]'
     first, second, third, end = framing.split_messages("json-array", body)
-    told = b"".join([*rearrange_messages("json-array", [first, second], SWAPPED), third, end])
-    assert json.loads(told) == [{"b": 2}, {"a": 1}, {"c": 3}]
+    rearranged = b"".join([*rearrange_messages("json-array", [first, second], SWAPPED), third, end])
+    assert json.loads(rearranged) == [{"b": 2}, {"a": 1}, {"c": 3}]

@@ -1,4 +1,4 @@
-"""A client whose own ids and folders differ from the recorded ones is told its own."""
+"""Replay: recorded ids and folders are replaced by those of the requesting client."""
 
 from __future__ import annotations
 
@@ -8,129 +8,141 @@ from typing import Any, Final
 
 import pytest
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace, TokenRatePace
 from llm_proxy.shell.running.settings import MatchingOptions
 from provider_streams import chat_chunk, sse
-from raw_http import Raw, ask, post
+from raw_http import RawResponse, build_http_request, send_request
 from stub_upstream import chunked, upstream
 
 RULES: Final = MatchingOptions(rules=parse_rules(["paths", "call-ids"]))
 STREAM: Final = "text/event-stream"
 
 
-def asking(folder: str, id_: str, **more: Any) -> bytes:
-    """What a client asks that works in a folder and made the id of a call itself."""
+def chat_request(folder: str, id_: str, **fields: Any) -> bytes:
+    """Return a chat request of a client that works in a folder and chose a call id itself."""
     messages = [
         {"role": "system", "content": f"Working directory: {folder}"},
         {"role": "assistant", "tool_calls": [{"id": id_, "function": {"name": "f"}}]},
         {"role": "tool", "tool_call_id": id_, "content": "done"},
     ]
-    body = {"model": "m", "stream": True, "messages": messages} | more
-    return post("/v1/chat/completions", json.dumps(body).encode(), "Content-Type: application/json")
+    body = {"model": "m", "stream": True, "messages": messages} | fields
+    return build_http_request(
+        "/v1/chat/completions", json.dumps(body).encode(), "Content-Type: application/json"
+    )
 
 
-def answer(folder: str, id_: str, size: int = 3) -> bytes:
-    """What a model says of both, in pieces."""
+def answer_stream(folder: str, id_: str, size: int = 3) -> bytes:
+    """Return a stream whose text contains the call id and the folder, in chunks of `size`."""
     text = f"{id_} wrote {folder}/a.txt"
     return sse(
         [chat_chunk(content=text[at : at + size]) for at in range(0, len(text), size)], done=True
     )
 
 
-def heard(raw: Raw) -> str:
-    """The words of an answer."""
+def response_text(raw: RawResponse) -> str:
+    """Return the joined text of a streamed response."""
     events = [item[6:] for item in raw.body.split(b"\n\n") if item.startswith(b"data: {")]
     return "".join(json.loads(event)["choices"][0]["delta"]["content"] for event in events)
 
 
-def pieces(body: bytes) -> list[bytes]:
+def split_body(body: bytes) -> list[bytes]:
     return [body[at : at + 41] for at in range(0, len(body), 41)]
 
 
 async def record(folder: Path, request: bytes, body: bytes) -> None:
-    """Record this answer to this request."""
+    """Record this body as the response to this request."""
     async with (
-        upstream(chunked(pieces(body))) as stub,
+        upstream(chunked(split_body(body))) as stub,
         proxy("record", folder, stub.url, matching=RULES) as recording,
     ):
-        await ask(recording.url, request)
+        await send_request(recording.url, request)
 
 
 PACES: Final = (InstantPace(), RecordedPace(), TokenRatePace(100_000.0))
 
 
 @pytest.mark.parametrize("pace", PACES, ids=str)
-async def test_a_client_is_told_its_own_ids_and_folders_at_every_pace(
+async def test_a_client_receives_its_own_ids_and_folders_at_every_pace(
     tmp_path: Path, pace: Pace
 ) -> None:
-    await record(tmp_path, asking("/srv/a", "call_12345"), answer("/srv/a", "call_12345"))
+    await record(
+        tmp_path, chat_request("/srv/a", "call_12345"), answer_stream("/srv/a", "call_12345")
+    )
 
     async with proxy("replay", tmp_path, matching=RULES, pace=pace) as replaying:
-        raw = await ask(replaying.url, asking("/opt/longer", "mine_1"))
-        page = await ask(replaying.url, b"GET /_proxy/journal HTTP/1.1\r\n\r\n")
+        raw = await send_request(replaying.url, chat_request("/opt/longer", "mine_1"))
+        journal_page = await send_request(replaying.url, b"GET /_proxy/journal HTTP/1.1\r\n\r\n")
 
-    (entry,) = json.loads(page.body)["entries"]
+    (entry,) = json.loads(journal_page.body)["entries"]
     assert raw.status == 200
-    assert heard(raw) == "mine_1 wrote /opt/longer/a.txt"
+    assert response_text(raw) == "mine_1 wrote /opt/longer/a.txt"
     assert entry["renamed"] == 2
 
 
-async def test_each_client_is_told_its_own_of_the_same_recording(tmp_path: Path) -> None:
-    body = answer("/srv/a", "call_12345")
-    await record(tmp_path, asking("/srv/a", "call_12345"), body)
+async def test_each_client_receives_its_own_values_from_the_same_recording(tmp_path: Path) -> None:
+    body = answer_stream("/srv/a", "call_12345")
+    await record(tmp_path, chat_request("/srv/a", "call_12345"), body)
     clients = [("/opt/b", "call_b0001"), ("/srv/a", "call_12345"), ("/opt/c", "call_c0001")]
 
     async with proxy(
         "replay", tmp_path, matching=RULES, pace=TokenRatePace(100_000.0)
     ) as replaying:
-        told = [await ask(replaying.url, asking(*client)) for client in clients]
+        responses = [await send_request(replaying.url, chat_request(*client)) for client in clients]
         renamed = [entry.renamed for entry in replaying.journal.entries]
 
-    assert [heard(item) for item in told] == [f"{id_} wrote {at}/a.txt" for at, id_ in clients]
-    assert told[1].body == body
+    assert [response_text(item) for item in responses] == [
+        f"{id_} wrote {at}/a.txt" for at, id_ in clients
+    ]
+    assert responses[1].body == body
     assert renamed == [2, 0, 2]
 
 
 async def test_an_answer_that_names_nothing_of_the_client_is_the_recorded_one(
     tmp_path: Path,
 ) -> None:
-    body = answer("/srv/other", "call_00001")
-    await record(tmp_path, asking("/srv/a", "call_12345"), body)
+    body = answer_stream("/srv/other", "call_00001")
+    await record(tmp_path, chat_request("/srv/a", "call_12345"), body)
 
     async with proxy("replay", tmp_path, matching=RULES, pace=InstantPace()) as replaying:
-        raw = await ask(replaying.url, asking("/opt/b", "call_67890"))
+        raw = await send_request(replaying.url, chat_request("/opt/b", "call_67890"))
 
     assert raw.body == body
 
 
 async def test_the_cassette_stays_as_it_is(tmp_path: Path) -> None:
-    await record(tmp_path, asking("/srv/a", "call_12345"), answer("/srv/a", "call_12345"))
-    (before,) = cassettes(tmp_path)
+    await record(
+        tmp_path, chat_request("/srv/a", "call_12345"), answer_stream("/srv/a", "call_12345")
+    )
+    (before,) = load_cassettes(tmp_path)
 
     async with proxy("replay", tmp_path, matching=RULES, pace=InstantPace()) as replaying:
-        await ask(replaying.url, asking("/opt/b", "call_67890"))
+        await send_request(replaying.url, chat_request("/opt/b", "call_67890"))
 
-    assert cassettes(tmp_path) == [before]
+    assert load_cassettes(tmp_path) == [before]
 
 
 async def test_without_rules_another_folder_is_a_miss(tmp_path: Path) -> None:
-    await record(tmp_path, asking("/srv/a", "call_12345"), answer("/srv/a", "call_12345"))
+    await record(
+        tmp_path, chat_request("/srv/a", "call_12345"), answer_stream("/srv/a", "call_12345")
+    )
 
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
-        raw = await ask(replaying.url, asking("/opt/b", "call_67890"))
+        raw = await send_request(replaying.url, chat_request("/opt/b", "call_67890"))
 
     assert raw.status == 424
 
 
 async def test_the_answer_of_a_nearest_cassette_stays_as_it_was_recorded(tmp_path: Path) -> None:
-    """Its first id may be another thing than the first one of what is asked."""
-    body = answer("/srv/a", "call_12345")
-    await record(tmp_path, asking("/srv/a", "call_12345"), body)
-    loosely = MatchingOptions(rules=RULES.rules, nearest=0.6)
+    """The first id of the cassette need not correspond to the first id of the request."""
+    body = answer_stream("/srv/a", "call_12345")
+    await record(tmp_path, chat_request("/srv/a", "call_12345"), body)
+    nearest_matching = MatchingOptions(rules=RULES.rules, nearest=0.6)
 
-    async with proxy("replay", tmp_path, matching=loosely, pace=InstantPace()) as replaying:
-        raw = await ask(replaying.url, asking("/opt/b", "call_67890", seed=1))
+    async with proxy(
+        "replay", tmp_path, matching=nearest_matching, pace=InstantPace()
+    ) as replaying:
+        raw = await send_request(replaying.url, chat_request("/opt/b", "call_67890", seed=1))
 
     assert (raw.status, raw.body) == (200, body)

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from llm_proxy import matching
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.integrity import has_other_key
-from llm_proxy.routing import RoutedRequest, route
+from llm_proxy.integrity import was_redacted_after_keying
+from llm_proxy.routing import RoutedRequest, route_request
 
 KEY = "sk-canary-0123456789"
 
 
-def routed(
+def route_post(
     path: str, *headers: tuple[str, str], query: str = "", body: bytes = b""
 ) -> RoutedRequest:
-    return route(Request("POST", path, query, headers, body), 2.0, lambda: 2.25)
+    return route_request(Request("POST", path, query, headers, body), 2.0, lambda: 2.25)
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def routed(
         (f"/@{'a' * 100}/v1/x", "a" * 100, "openai", "/v1/x"),
     ],
 )
-def test_our_prefixes_are_taken_off_and_nothing_else(
+def test_proxy_prefixes_are_removed_and_nothing_else(
     path: str, session: str, provider: str, rest: str
 ) -> None:
-    call = routed(path, query="a=%20b")
-    assert (call.session, call.provider) == (session, provider)
-    assert (call.request.path, call.request.query) == (rest, "a=%20b")
+    routed_request = route_post(path, query="a=%20b")
+    assert (routed_request.session, routed_request.provider) == (session, provider)
+    assert (routed_request.request.path, routed_request.request.query) == (rest, "a=%20b")
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_our_prefixes_are_taken_off_and_nothing_else(
         ("/v1/x", (("x-llm-proxy-session", ""),)),
     ],
 )
-def test_what_is_no_name_is_refused(path: str, headers: Headers) -> None:
+def test_an_invalid_name_is_refused(path: str, headers: Headers) -> None:
     with pytest.raises(RequestRefused, match=r"is no (session|provider) name: use") as caught:
-        routed(path, *headers)
+        route_post(path, *headers)
     assert caught.value.status == 400
 
 
@@ -80,21 +80,21 @@ def test_what_is_no_name_is_refused(path: str, headers: Headers) -> None:
     ("path", "session"), [("/v1/x", "from-header"), ("/@from-path/v1/x", "from-path")]
 )
 def test_a_header_names_the_session_where_the_path_does_not(path: str, session: str) -> None:
-    assert routed(path, ("X-Llm-Proxy-Session", "from-header")).session == session
+    assert route_post(path, ("X-Llm-Proxy-Session", "from-header")).session == session
 
 
-def test_headers_for_us_go_no_further() -> None:
+def test_proxy_headers_are_not_forwarded() -> None:
     sent: Headers = (
         ("x-llm-proxy-session", "a"), ("Accept", "*/*"), ("X-LLM-PROXY-anything", "b"),
         ("accept", "c"), ("x-llm-prox", "d"),
     )  # fmt: skip
-    assert routed("/v1/x", *sent).request.headers == (
+    assert route_post("/v1/x", *sent).request.headers == (
         ("Accept", "*/*"), ("accept", "c"), ("x-llm-prox", "d"),
     )  # fmt: skip
 
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)
-paths = st.from_regex(r"/([!-?A-}][!-~]{0,30})?", fullmatch=True)  # no prefix of ours in front
+paths = st.from_regex(r"/([!-?A-}][!-~]{0,30})?", fullmatch=True)  # without a leading proxy prefix
 
 
 @given(session=st.none() | names, provider=st.none() | names, path=paths)
@@ -102,32 +102,32 @@ def test_any_path_is_routed_as_it_is_behind_any_prefixes(
     session: str | None, provider: str | None, path: str
 ) -> None:
     prefix = "".join((f"/@{session}" if session else "", f"/~{provider}" if provider else ""))
-    call = routed(prefix + path)
-    assert (call.request.path, call.session) == (path, session or "default")
-    assert call.provider == (provider or routed(path).provider)
+    routed_request = route_post(prefix + path)
+    assert (routed_request.request.path, routed_request.session) == (path, session or "default")
+    assert routed_request.provider == (provider or route_post(path).provider)
 
 
 @given(mark=st.sampled_from("@~"), name=st.text("".join(map(chr, range(0x21, 0x7F)))), path=paths)
 def test_a_prefix_whose_name_is_none_is_refused(mark: str, name: str, path: str) -> None:
     name = name.replace("/", "")
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-        assert routed(f"/{mark}{name}{path}").request.path == path
+        assert route_post(f"/{mark}{name}{path}").request.path == path
     else:
         with pytest.raises(RequestRefused, match=r"is no (session|provider) name"):
-            routed(f"/{mark}{name}{path}")
+            route_post(f"/{mark}{name}{path}")
 
 
 def test_a_call_knows_how_long_ago_the_request_was_read() -> None:
-    assert routed("/v1/x").elapsed_ms() == 250.0
+    assert route_post("/v1/x").elapsed_ms() == 250.0
 
 
 def test_the_dialect_is_found_behind_the_prefixes() -> None:
-    assert routed("/@a/~b/v1/chat/completions", body=b"{}").dialect.name == "openai-chat"
-    assert routed("/@a/~b/v1/other").dialect.name == "opaque"
+    assert route_post("/@a/~b/v1/chat/completions", body=b"{}").dialect.name == "openai-chat"
+    assert route_post("/@a/~b/v1/other").dialect.name == "opaque"
 
 
 def test_what_is_stored_of_a_call_holds_none_of_its_credentials() -> None:
-    call = routed(
+    routed_request = route_post(
         f"/v1/files/{KEY}",
         ("Authorization", f"Bearer {KEY}"),
         ("Content-Type", f"text/plain; {KEY}"),
@@ -135,13 +135,13 @@ def test_what_is_stored_of_a_call_holds_none_of_its_credentials() -> None:
         query=f"key=AIza-0123456789&q={KEY}",
         body=f'{{"a":"{KEY}","b":"AIza-0123456789"}}'.encode(),
     )
-    stored = call.stored_request
+    stored = routed_request.stored_request
     assert (stored.method, stored.path) == ("POST", "/v1/files/[redacted-client]")
     assert stored.query == "key=[redacted]&q=[redacted-client]"
     assert stored.headers == (("content-type", "text/plain; [redacted-client]"),)
     assert stored.body == b'{"a":"[redacted-client]","b":"[redacted-client]"}'
-    assert stored.redacted == 6
-    assert call.request.path.endswith(KEY)  # the provider gets what was sent
+    assert stored.redacted_count == 6
+    assert routed_request.request.path.endswith(KEY)  # the provider receives the original path
 
 
 BODY = b'{"model": "m", "prompt": "accepted in us-east-1, key %b"}' % KEY.encode()
@@ -164,31 +164,33 @@ BODY = b'{"model": "m", "prompt": "accepted in us-east-1, key %b"}' % KEY.encode
 def test_the_key_of_a_request_does_not_depend_on_what_its_credentials_spell(
     path: str, headers: list[tuple[str, str]], query: str
 ) -> None:
-    without = routed(path, body=BODY)
-    assert without.request_for_key is without.stored_request
-    assert routed(path, *headers, query=query, body=BODY).key == without.key
+    baseline = route_post(path, body=BODY)
+    assert baseline.request_for_key is baseline.stored_request
+    assert route_post(path, *headers, query=query, body=BODY).key == baseline.key
 
 
 def test_the_key_is_that_of_what_is_stored_where_it_holds_no_credential() -> None:
-    call = routed("/v1/x", ("x-api-key", KEY), query="key=abc&api-version=1", body=b"{}")
-    assert call.key == matching.request_key("openai", call.stored_request)
-    assert call.key != routed("/~groq/v1/x", query="api-version=1", body=b"{}").key
+    routed_request = route_post(
+        "/v1/x", ("x-api-key", KEY), query="key=abc&api-version=1", body=b"{}"
+    )
+    assert routed_request.key == matching.request_key("openai", routed_request.stored_request)
+    assert routed_request.key != route_post("/~groq/v1/x", query="api-version=1", body=b"{}").key
 
 
 def test_what_is_stored_of_a_request_that_holds_a_credential_says_that_its_key_is_another() -> None:
-    call = routed("/v1/x", ("x-api-key", KEY), body=BODY)
-    assert KEY.encode() not in call.stored_request.body
-    assert has_other_key(call.stored_request)
-    assert not has_other_key(call.request_for_key)
+    routed_request = route_post("/v1/x", ("x-api-key", KEY), body=BODY)
+    assert KEY.encode() not in routed_request.stored_request.body
+    assert was_redacted_after_keying(routed_request.stored_request)
+    assert not was_redacted_after_keying(routed_request.request_for_key)
 
 
 def test_the_session_is_no_part_of_the_key() -> None:
-    assert routed("/@a/v1/x").key == routed("/@b/v1/x").key == routed("/v1/x").key
+    assert route_post("/@a/v1/x").key == route_post("/@b/v1/x").key == route_post("/v1/x").key
 
 
 @pytest.mark.parametrize(
     "name", ["credentials", "request_for_key", "stored_request", "model", "key"]
 )
-def test_what_is_computed_once_is_described_by_the_class(name: str) -> None:
+def test_cached_properties_keep_their_docstrings(name: str) -> None:
     assert getattr(RoutedRequest, name).__doc__
     assert getattr(RoutedRequest, name) is vars(RoutedRequest)[name]

@@ -1,8 +1,8 @@
-"""A run in figures."""
+"""Run reports: the figures of a run."""
 
 from __future__ import annotations
 
-from journal_documents import Entry, document, entry, fault, refused
+from journal_documents import Entry, fault_entry, journal_document, refused_entry, request_entry
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.run_report import (
     FaultRuleFigures,
@@ -11,23 +11,23 @@ from llm_proxy.run_report import (
     RunReport,
     run_report,
 )
-from llm_proxy.verdict.attempts import parse_run
+from llm_proxy.verdict.attempts import parse_journal
 
 
-def told(*entries: Entry, **fields: object) -> RunReport:
-    return run_report(parse_run(document(*entries, **fields), "a test"))
+def make_report(*entries: Entry, **fields: object) -> RunReport:
+    return run_report(parse_journal(journal_document(*entries, **fields), "a test"))
 
 
 def test_a_run_is_counted_in_every_respect() -> None:
     entries = [
-        entry(1, origin="cassettes/openai-chat/m/1234-1.jsonl", ms=10.0, pace="4x"),
-        entry(2, simulated={"source": "refund, turn 1"}, origin="refund, turn 1", ms=30.0),
-        refused(3, retry_count=1, ms=20.0),
-        entry(4, origin="miss", status=424, ending="", ms=1.0),
-        entry(5, session="b", status=0, ending="cut", ms=400.0),
-        entry(6, session="b", status=0, ending="", ms=0.0),
+        request_entry(1, origin="cassettes/openai-chat/m/1234-1.jsonl", ms=10.0, pace="4x"),
+        request_entry(2, simulated={"source": "refund, turn 1"}, origin="refund, turn 1", ms=30.0),
+        refused_entry(3, retry_count=1, ms=20.0),
+        request_entry(4, origin="miss", status=424, ending="", ms=1.0),
+        request_entry(5, session="b", status=0, ending="cut", ms=400.0),
+        request_entry(6, session="b", status=0, ending="", ms=0.0),
     ]
-    assert told(*entries, requests=9) == RunReport(
+    assert make_report(*entries, requests=9) == RunReport(
         requests=9,
         kept=6,
         origins={"live": 3, "cassette": 1, "miss": 1, "simulated": 1},
@@ -44,45 +44,52 @@ def test_a_run_is_counted_in_every_respect() -> None:
 
 
 def test_an_empty_run_has_no_times() -> None:
-    it = told()
-    assert (it.requests, it.times, it.lateness, it.faults) == (0, None, None, ())
+    report = make_report()
+    assert (report.requests, report.times, report.lateness, report.faults) == (0, None, None, ())
 
 
 def test_the_mean_lateness_is_that_of_all_writes() -> None:
     entries = [
-        entry(1, late_mean_ms=1.0, late_worst_ms=5.0, timed_writes=30),
-        entry(2, late_mean_ms=2.0, late_worst_ms=3.0, timed_writes=10),
-        entry(3),
+        request_entry(1, late_mean_ms=1.0, late_worst_ms=5.0, timed_writes=30),
+        request_entry(2, late_mean_ms=2.0, late_worst_ms=3.0, timed_writes=10),
+        request_entry(3),
     ]
-    assert told(*entries).lateness == LatenessFigures(mean=1.25, worst=5.0, writes=40, requests=2)
+    assert make_report(*entries).lateness == LatenessFigures(
+        mean=1.25, worst=5.0, writes=40, requests=2
+    )
 
 
-def test_where_nobody_counted_the_writes_it_is_that_of_the_requests() -> None:
-    entries = [entry(1, late_mean_ms=1.0, late_worst_ms=5.0), entry(2, late_mean_ms=2.0)]
-    assert told(*entries).lateness == LatenessFigures(mean=1.5, worst=5.0, writes=None, requests=2)
-
-
-def test_rules_are_told_by_how_often_they_struck_and_why_not() -> None:
+def test_without_write_counts_the_mean_lateness_is_per_request() -> None:
     entries = [
-        entry(
+        request_entry(1, late_mean_ms=1.0, late_worst_ms=5.0),
+        request_entry(2, late_mean_ms=2.0),
+    ]
+    assert make_report(*entries).lateness == LatenessFigures(
+        mean=1.5, worst=5.0, writes=None, requests=2
+    )
+
+
+def test_fault_rules_are_reported_with_applied_and_skipped_counts() -> None:
+    entries = [
+        request_entry(
             1,
             0,
-            fault(FaultEffect.CUT, rule="a"),
-            fault(FaultEffect.CUT, rule="b", skipped="no body"),
+            fault_entry(FaultEffect.CUT, rule="a"),
+            fault_entry(FaultEffect.CUT, rule="b", skipped="no body"),
         ),
-        entry(
+        request_entry(
             2,
             0,
-            fault(FaultEffect.CUT, rule="a"),
-            fault(FaultEffect.CUT, rule="c", skipped="whole"),
+            fault_entry(FaultEffect.CUT, rule="a"),
+            fault_entry(FaultEffect.CUT, rule="c", skipped="whole"),
         ),
-        entry(3, 0, fault(FaultEffect.CUT, rule="c", skipped="whole")),
+        request_entry(3, 0, fault_entry(FaultEffect.CUT, rule="c", skipped="whole")),
     ]
     rules = [{"rule": "a", "seen": 3, "struck": 2}, {"rule": "d", "seen": 0, "struck": 0}]
-    it = told(*entries, faults=rules)
-    assert it.faults == (
+    report = make_report(*entries, faults=rules)
+    assert report.faults == (
         FaultRuleFigures("a", 2, 0, ()),
         FaultRuleFigures("b", 0, 1, ("no body",)),
         FaultRuleFigures("c", 0, 2, ("whole",)),
     )
-    assert it.never == ("d",)
+    assert report.never == ("d",)

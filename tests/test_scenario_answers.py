@@ -1,4 +1,4 @@
-"""What a scripted answer says, in every dialect, streaming or not."""
+"""Content of scripted answers, in every dialect, streamed and whole."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pytest
 
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.engine.turns import json_stringify
-from llm_proxy.turns import Finish, ToolCall, Usage
+from llm_proxy.turns import FinishReason, ToolCall, Usage
 from scenario_server import (
     DIALECTS,
     REPORT,
-    Heard,
-    answering,
-    cue,
-    directed,
+    DecodedResponse,
     in_every_dialect,
     in_every_form,
-    plain,
-    playing,
-    read,
-    reported,
-    script,
-    turn_of,
+    make_match_context,
+    parse_scenario,
+    part_tuples,
+    report_fields,
+    respond_to,
+    scenario_document,
+    serve_scenarios,
+    single_turn_scenario,
+    turn_of_response,
 )
 
-# Kinds
+# Response kinds
 
 
 @pytest.mark.shows("000-09", "000-66")
@@ -38,17 +38,17 @@ from scenario_server import (
         {"kind": "final-report", "reportContent": "Done."},
         {"kind": "text", "assistantText": "Hi."},
     ],
-    ids=lambda it: it["kind"],
+    ids=lambda response: response["kind"],
 )
 def test_there_are_tool_calls_final_reports_and_texts(response: dict[str, Any]) -> None:
-    [step] = read(script({"response": response})).turns
+    [step] = parse_scenario(scenario_document({"response": response})).turns
 
     assert step.response.__struct_config__.tag == response["kind"]
 
 
 @pytest.mark.shows("000-66", "000-67", "000-68", "000-69", "000-70")
 @pytest.mark.parametrize(
-    ("response", "why"),
+    ("response", "reason"),
     [
         ({"kind": "speech"}, '"speech" is not one of'),
         ({"kind": "tool-call"}, "tool_calls is missing"),
@@ -57,9 +57,9 @@ def test_there_are_tool_calls_final_reports_and_texts(response: dict[str, Any]) 
         ({"kind": "text"}, "assistant_text is missing"),
     ],
 )
-def test_what_an_answer_must_have_is_asked_for(response: dict[str, Any], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        read(script({"response": response}))
+def test_a_missing_required_field_is_reported(response: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        parse_scenario(scenario_document({"response": response}))
 
 
 @pytest.mark.shows("000-70", "000-92")
@@ -67,20 +67,24 @@ def test_what_an_answer_must_have_is_asked_for(response: dict[str, Any], why: st
 @in_every_form
 async def test_a_text_is_one_part_to_the_letter(tmp_path: Path, dialect: str, stream: bool) -> None:
     text = ' Two\n\nlines, ünïcødé 🌊 \u2028 and <b>"more"</b>. '
-    async with playing(tmp_path, answering("text", assistantText=text)) as stage:
-        heard = await stage.ask(dialect, stream=stream)
+    async with serve_scenarios(
+        tmp_path, single_turn_scenario("text", assistantText=text)
+    ) as server:
+        response = await server.send(dialect, stream=stream)
 
-    assert plain(heard) == [("text", text)]
+    assert part_tuples(response) == [("text", text)]
 
 
 @pytest.mark.shows("000-104")
 @in_every_dialect
-async def test_a_large_answer_is_told_whole(tmp_path: Path, dialect: str) -> None:
+async def test_a_large_answer_arrives_whole(tmp_path: Path, dialect: str) -> None:
     text = "A megabyte of it, at the least. " * 32_768
-    async with playing(tmp_path, answering("text", assistantText=text)) as stage:
-        heard = [await stage.ask(dialect, stream=item) for item in (True, False)]
+    async with serve_scenarios(
+        tmp_path, single_turn_scenario("text", assistantText=text)
+    ) as server:
+        responses = [await server.send(dialect, stream=item) for item in (True, False)]
 
-    assert [item.turn.text == text for item in heard] == [True, True]
+    assert [item.turn.text == text for item in responses] == [True, True]
 
 
 # Tool calls
@@ -98,7 +102,7 @@ FIRST: Final = ("call", "call-1", "look.up", '{"z":1,"a":[1,0.5,null]}')
 SECOND: Final = ("call", "mine", "b", "{}")
 THIRD: Final = ("call", "call-3", "b", '{"deep":{"ä":"/<é\u2028\\"\\\\"}}')
 IN_ORDER: Final = [("text", "Before."), FIRST, ("text", "Second."), SECOND, THIRD]
-GATHERED: Final = [("text", "Before.Second."), FIRST, SECOND, THIRD]
+TEXTS_FIRST: Final = [("text", "Before.Second."), FIRST, SECOND, THIRD]
 
 
 @pytest.mark.shows("000-67", "000-68", "000-71", "000-72", "000-73")
@@ -107,42 +111,47 @@ GATHERED: Final = [("text", "Before.Second."), FIRST, SECOND, THIRD]
 async def test_texts_and_calls_come_in_their_order_where_the_wire_has_one(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    async with playing(tmp_path, answering("tool-call", **CALLS)) as stage:
-        heard = await stage.ask(dialect, stream=stream)
+    async with serve_scenarios(tmp_path, single_turn_scenario("tool-call", **CALLS)) as server:
+        response = await server.send(dialect, stream=stream)
 
     one_text = not stream and dialect in ("openai-chat", "ollama")
-    assert plain(heard) == (GATHERED if one_text else IN_ORDER)
+    assert part_tuples(response) == (TEXTS_FIRST if one_text else IN_ORDER)
 
 
 @pytest.mark.shows("000-73")
 async def test_input_is_a_string_for_openai_and_an_object_for_gemini_and_ollama(
     tmp_path: Path,
 ) -> None:
-    async with playing(tmp_path, answering("tool-call", **CALLS)) as stage:
-        heard = {dialect: (await stage.ask(dialect, stream=False)).json for dialect in DIALECTS}
+    async with serve_scenarios(tmp_path, single_turn_scenario("tool-call", **CALLS)) as server:
+        responses = {
+            dialect: (await server.send(dialect, stream=False)).json for dialect in DIALECTS
+        }
 
-    chat = heard["openai-chat"]["choices"][0]["message"]["tool_calls"][0]["function"]
+    chat = responses["openai-chat"]["choices"][0]["message"]["tool_calls"][0]["function"]
     items = [
-        item for item in heard["openai-responses"]["output"] if item["type"] == "function_call"
+        item for item in responses["openai-responses"]["output"] if item["type"] == "function_call"
     ]
-    said = heard["gemini"]["candidates"][0]["content"]["parts"]
-    blocks = [item for item in heard["anthropic"]["content"] if item["type"] == "tool_use"]
-    lines = heard["ollama"]["message"]["tool_calls"]
+    parts = responses["gemini"]["candidates"][0]["content"]["parts"]
+    blocks = [item for item in responses["anthropic"]["content"] if item["type"] == "tool_use"]
+    ollama_calls = responses["ollama"]["message"]["tool_calls"]
     arguments = {"z": 1, "a": [1, 0.5, None]}
     assert chat["arguments"] == items[0]["arguments"] == FIRST[3]
     assert (
-        next(item["functionCall"]["args"] for item in said if "functionCall" in item) == arguments
+        next(item["functionCall"]["args"] for item in parts if "functionCall" in item) == arguments
     )
-    assert lines[0]["function"]["arguments"] == blocks[0]["input"] == arguments
+    assert ollama_calls[0]["function"]["arguments"] == blocks[0]["input"] == arguments
 
 
 @pytest.mark.shows("000-72")
 async def test_two_turns_may_both_have_a_call_1(tmp_path: Path) -> None:
-    wanted = {"kind": "tool-call", "toolCalls": [{"toolName": "a", "arguments": {}}]}
-    async with playing(tmp_path, script({"response": wanted}, {"response": wanted})) as stage:
-        heard = [await stage.ask(said=item) for item in (("refund",), ("refund", "x", "y"))]
+    tool_call_response = {"kind": "tool-call", "toolCalls": [{"toolName": "a", "arguments": {}}]}
+    async with serve_scenarios(
+        tmp_path,
+        scenario_document({"response": tool_call_response}, {"response": tool_call_response}),
+    ) as server:
+        responses = [await server.send(texts=item) for item in (("refund",), ("refund", "x", "y"))]
 
-    assert [plain(item) for item in heard] == [[("call", "call-1", "a", "{}")]] * 2
+    assert [part_tuples(item) for item in responses] == [[("call", "call-1", "a", "{}")]] * 2
 
 
 @pytest.mark.shows("000-73")
@@ -171,7 +180,7 @@ def test_input_is_compact_in_order_and_escaped_no_more_than_it_must_be(
 async def test_a_final_report_is_a_text_and_a_call(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    document = answering(
+    document = single_turn_scenario(
         "final-report",
         assistantText="Done.",
         status="partial",
@@ -179,32 +188,41 @@ async def test_a_final_report_is_a_text_and_a_call(
         reportContent="# All\n",
         reportContentJson={"z": [1], "a": None},
     )
-    async with playing(tmp_path, document) as stage:
-        heard = await stage.ask(dialect, stream=stream)
+    async with serve_scenarios(tmp_path, document) as server:
+        response = await server.send(dialect, stream=stream)
 
     report = (
         '{"status":"partial","report_format":"json","report_content":"# All\\n",'
         '"content_json":{"z":[1],"a":null}}'
     )
-    assert plain(heard) == [("text", "Done."), ("call", "agent-final-report", REPORT, report)]
+    assert part_tuples(response) == [
+        ("text", "Done."),
+        ("call", "agent-final-report", REPORT, report),
+    ]
 
 
 @pytest.mark.shows("000-74", "000-75")
 def test_a_report_leaves_out_what_it_has_not_and_succeeds_unless_it_says_otherwise() -> None:
     report = '{"status":"success","report_content":"Fine."}'
-    direction = directed(answering("final-report", reportContent="Fine."), cue("refund"))
+    scripted = respond_to(
+        single_turn_scenario("final-report", reportContent="Fine."), make_match_context("refund")
+    )
 
-    assert turn_of(direction).parts == (ToolCall("agent-final-report", REPORT, report),)
+    assert turn_of_response(scripted).parts == (ToolCall("agent-final-report", REPORT, report),)
 
 
 @pytest.mark.shows("000-98")
 async def test_a_scripted_failure_is_no_unsuccessful_session(tmp_path: Path) -> None:
-    document = answering("final-report", reportContent="No.", status="failure")
-    async with playing(tmp_path, document) as stage:
-        heard = await stage.ask()
+    document = single_turn_scenario("final-report", reportContent="No.", status="failure")
+    async with serve_scenarios(tmp_path, document) as server:
+        response = await server.send()
 
-    assert reported(heard.turn) == {"said": "", "status": "failure", "report_content": "No."}
-    assert stage.journal.unsuccessful == []
+    assert report_fields(response.turn) == {
+        "said": "",
+        "status": "failure",
+        "report_content": "No.",
+    }
+    assert server.journal.failed_sessions == []
 
 
 # Finish and usage
@@ -214,32 +232,41 @@ async def test_a_scripted_failure_is_no_unsuccessful_session(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("kind", "fields", "finish"),
     [
-        ("text", {"assistantText": "Hi."}, Finish.STOP),
-        ("tool-call", CALLS, Finish.TOOL_CALLS),
-        ("final-report", {"reportContent": "Fine."}, Finish.TOOL_CALLS),
-        ("text", {"assistantText": "Hi.", "finishReason": "max_tokens"}, Finish.LENGTH),
-        ("text", {"assistantText": "Hi.", "finishReason": "content-filter"}, Finish.CONTENT_FILTER),
-        ("tool-call", {**CALLS, "finishReason": "stop"}, Finish.STOP),
+        ("text", {"assistantText": "Hi."}, FinishReason.STOP),
+        ("tool-call", CALLS, FinishReason.TOOL_CALLS),
+        ("final-report", {"reportContent": "Fine."}, FinishReason.TOOL_CALLS),
+        ("text", {"assistantText": "Hi.", "finishReason": "max_tokens"}, FinishReason.LENGTH),
+        (
+            "text",
+            {"assistantText": "Hi.", "finishReason": "content-filter"},
+            FinishReason.CONTENT_FILTER,
+        ),
+        ("tool-call", {**CALLS, "finishReason": "stop"}, FinishReason.STOP),
     ],
 )
 def test_an_answer_finishes_for_its_calls_or_as_it_says(
-    kind: str, fields: dict[str, Any], finish: Finish
+    kind: str, fields: dict[str, Any], finish: FinishReason
 ) -> None:
-    assert turn_of(directed(answering(kind, **fields), cue("refund"))).finish is finish
+    assert (
+        turn_of_response(
+            respond_to(single_turn_scenario(kind, **fields), make_match_context("refund"))
+        ).finish
+        is finish
+    )
 
 
 @pytest.mark.shows("000-76")
 @in_every_form
 async def test_each_dialect_has_its_own_words_for_a_finish(tmp_path: Path, stream: bool) -> None:
     documents = (
-        answering("text", assistantText="Hi.") | {"id": "text"},
-        answering("tool-call", **CALLS) | {"id": "calls"},
-        answering("text", assistantText="Hi.", finishReason="length") | {"id": "length"},
+        single_turn_scenario("text", assistantText="Hi.") | {"id": "text"},
+        single_turn_scenario("tool-call", **CALLS) | {"id": "calls"},
+        single_turn_scenario("text", assistantText="Hi.", finishReason="length") | {"id": "length"},
     )
-    async with playing(tmp_path, *documents) as stage:
+    async with serve_scenarios(tmp_path, *documents) as server:
         words = {
             dialect: [
-                (await stage.ask(dialect, said=(document["id"],), stream=stream)).turn.finish_raw
+                (await server.send(dialect, texts=(document["id"],), stream=stream)).turn.finish_raw
                 for document in documents
             ]
             for dialect in DIALECTS
@@ -269,62 +296,66 @@ async def test_each_dialect_has_its_own_words_for_a_finish(tmp_path: Path, strea
     ],
 )
 def test_usage_is_as_scripted_and_has_defaults(fields: dict[str, Any], usage: Usage) -> None:
-    document = answering("text", assistantText="Hi.", **fields)
+    document = single_turn_scenario("text", assistantText="Hi.", **fields)
 
-    assert turn_of(directed(document, cue("refund"))).usage == usage
+    assert turn_of_response(respond_to(document, make_match_context("refund"))).usage == usage
 
 
 @pytest.mark.shows("000-77", "000-78", "000-105")
 @in_every_form
 async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path, stream: bool) -> None:
-    document = answering("text", assistantText="Hi.", usage={"input": 10, "output": 5})
-    async with playing(tmp_path, document) as stage:
-        heard = {dialect: await stage.ask(dialect, stream=stream) for dialect in DIALECTS}
-        unasked = await stage.ask("openai-chat", more={"stream_options": None})
+    document = single_turn_scenario("text", assistantText="Hi.", usage={"input": 10, "output": 5})
+    async with serve_scenarios(tmp_path, document) as server:
+        responses = {dialect: await server.send(dialect, stream=stream) for dialect in DIALECTS}
+        without_usage = await server.send("openai-chat", more={"stream_options": None})
 
-    last = {it: _last(one, stream=stream) for it, one in heard.items()}
-    response = last["openai-responses"]
+    documents = {
+        dialect: _usage_document(received, stream=stream) for dialect, received in responses.items()
+    }
+    response = documents["openai-responses"]
     response = response["response"] if stream else response
-    assert _of(last["openai-chat"]["usage"], "prompt_tokens", "completion_tokens", "total_tokens")
-    assert _of(response["usage"], "input_tokens", "output_tokens", "total_tokens")
-    assert _of(last["anthropic"]["usage"], "input_tokens", "output_tokens")
-    assert "total_tokens" not in last["anthropic"]["usage"]
-    counts = last["gemini"]["usageMetadata"]
-    assert _of(counts, "promptTokenCount", "candidatesTokenCount", "totalTokenCount")
-    assert _of(last["ollama"], "prompt_eval_count", "eval_count")
-    assert unasked.turn.usage is None
+    assert _has_counts(
+        documents["openai-chat"]["usage"], "prompt_tokens", "completion_tokens", "total_tokens"
+    )
+    assert _has_counts(response["usage"], "input_tokens", "output_tokens", "total_tokens")
+    assert _has_counts(documents["anthropic"]["usage"], "input_tokens", "output_tokens")
+    assert "total_tokens" not in documents["anthropic"]["usage"]
+    counts = documents["gemini"]["usageMetadata"]
+    assert _has_counts(counts, "promptTokenCount", "candidatesTokenCount", "totalTokenCount")
+    assert _has_counts(documents["ollama"], "prompt_eval_count", "eval_count")
+    assert without_usage.turn.usage is None
 
 
-def _last(heard: Heard, *, stream: bool) -> Any:
-    """The document that has the usage."""
+def _usage_document(response: DecodedResponse, *, stream: bool) -> Any:
+    """Return the document that contains the usage."""
     if not stream:
-        return heard.json
+        return response.json
     return [
-        event for event in heard.events if event != "[DONE]" and "message_stop" not in str(event)
+        event for event in response.events if event != "[DONE]" and "message_stop" not in str(event)
     ][-1]
 
 
-def _of(counts: Any, *names: str) -> bool:
+def _has_counts(counts: Any, *names: str) -> bool:
     return [counts[name] for name in names] == [10, 5, 15][: len(names)]
 
 
 @pytest.mark.shows("000-79")
 async def test_options_of_the_call_leave_a_scripted_turn_as_it_is(tmp_path: Path) -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
-    more = {
+    options = {
         "max_tokens": 1,
         "stop": ["e"],
         "n": 3,
         "response_format": schema,
         "tool_choice": "none",
     }
-    async with playing(tmp_path, answering("tool-call", **CALLS)) as stage:
+    async with serve_scenarios(tmp_path, single_turn_scenario("tool-call", **CALLS)) as server:
         bare, whole, streamed = [
-            await stage.ask(stream=stream, more=it)
-            for stream, it in ((False, {}), (False, more), (True, more))
+            await server.send(stream=stream, more=fields)
+            for stream, fields in ((False, {}), (False, options), (True, options))
         ]
 
-    assert plain(bare) == plain(whole) == GATHERED
-    assert plain(streamed) == IN_ORDER
-    assert bare.turn.finish is whole.turn.finish is streamed.turn.finish is Finish.TOOL_CALLS
+    assert part_tuples(bare) == part_tuples(whole) == TEXTS_FIRST
+    assert part_tuples(streamed) == IN_ORDER
+    assert bare.turn.finish is whole.turn.finish is streamed.turn.finish is FinishReason.TOOL_CALLS
     assert bare.turn.usage == whole.turn.usage == streamed.turn.usage == Usage(64, 32, 96)

@@ -1,4 +1,4 @@
-"""What a scenario expects of a request, and what is said where it is not so."""
+"""The expectations of a scenario, and the messages for requests that do not meet them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from hypothesis import strategies as st
 from llm_proxy.conversation import Conversation, ToolDefinition
 from llm_proxy.scenario.engine import checks
 from scenario_server import (
-    cue,
-    directed,
-    error_turn,
+    check_failure_report,
     in_every_dialect,
     in_every_form,
-    playing,
-    read,
-    reported,
-    says,
-    script,
-    turn_of,
+    make_match_context,
+    parse_scenario,
+    report_fields,
+    respond_to,
+    scenario_document,
+    serve_scenarios,
+    text_turn,
+    turn_of_response,
 )
 
 UNSENT: Final = " (the request does not send it; some SDKs and models never do)"
 
 
-def checked(about: dict[str, Any], **conversation: Any) -> str | None:
-    """What the checks of a turn say of a conversation."""
-    [step] = read(script(says(**about))).turns
-    return checks.check_request(step, Conversation((), **conversation))
+def check_message(turn_fields: dict[str, Any], **conversation: Any) -> str | None:
+    """Return the message of a turn's checks for a conversation, or None."""
+    [step] = parse_scenario(scenario_document(text_turn(**turn_fields))).turns
+    return checks.check_expectations(step, Conversation((), **conversation))
 
 
-def offering(*names: str) -> dict[str, Any]:
+def with_tools(*names: str) -> dict[str, Any]:
     return {"tools": tuple(map(ToolDefinition, names))}
 
 
@@ -47,21 +47,25 @@ async def test_fragments_that_the_system_prompt_lacks_are_named(
     tmp_path: Path, dialect: str
 ) -> None:
     needed = ["Be brief.", "B", "be kind", "A"]
-    async with playing(tmp_path, script(says("Fine."), systemPromptMustInclude=needed)) as stage:
-        missing = await stage.ask(dialect, system="Be brief. Be kind.")
-        none = await stage.ask(dialect)
-        whole = await stage.ask(dialect, system="A: Be brief, and be kind. Be brief.")
+    async with serve_scenarios(
+        tmp_path, scenario_document(text_turn("Fine."), systemPromptMustInclude=needed)
+    ) as server:
+        missing = await server.send(dialect, system="Be brief. Be kind.")
+        none = await server.send(dialect)
+        complete = await server.send(dialect, system="A: Be brief, and be kind. Be brief.")
 
-    assert reported(missing.turn) == error_turn("System prompt missing: be kind, A")
-    assert reported(none.turn) == error_turn("System prompt missing: Be brief., B, be kind, A")
-    assert whole.turn.text == "Fine."
+    assert report_fields(missing.turn) == check_failure_report("System prompt missing: be kind, A")
+    assert report_fields(none.turn) == check_failure_report(
+        "System prompt missing: Be brief., B, be kind, A"
+    )
+    assert complete.turn.text == "Fine."
 
 
 @pytest.mark.shows("000-32")
 @settings(max_examples=30)
 @given(prompt=st.text(), fragment=st.text(min_size=1))
 def test_a_fragment_must_occur_to_the_letter(prompt: str, fragment: str) -> None:
-    scenario = read(script())
+    scenario = parse_scenario(scenario_document())
     scenario = type(scenario)(
         id="a", description="", turns=(), system_prompt_must_include=(fragment,)
     )
@@ -76,17 +80,20 @@ def test_a_fragment_must_occur_to_the_letter(prompt: str, fragment: str) -> None
 
 @pytest.mark.shows("000-32")
 def test_capitals_count() -> None:
-    document = script(says(), systemPromptMustInclude=["Be Brief"])
+    document = scenario_document(text_turn(), systemPromptMustInclude=["Be Brief"])
 
-    assert directed(document, cue("refund", system="be brief")).unsuccessful == (
-        "System prompt missing: Be Brief"
-    )
+    assert respond_to(
+        document, make_match_context("refund", system="be brief")
+    ).session_failure == ("System prompt missing: Be Brief")
 
 
 @pytest.mark.shows("000-34")
 def test_without_fragments_any_system_prompt_will_do() -> None:
-    for document in (script(says("Fine.")), script(says("Fine."), systemPromptMustInclude=[])):
-        assert turn_of(directed(document, cue("refund"))).text == "Fine."
+    for document in (
+        scenario_document(text_turn("Fine.")),
+        scenario_document(text_turn("Fine."), systemPromptMustInclude=[]),
+    ):
+        assert turn_of_response(respond_to(document, make_match_context("refund"))).text == "Fine."
 
 
 # Tools
@@ -98,35 +105,38 @@ def test_without_fragments_any_system_prompt_will_do() -> None:
 async def test_tools_that_are_not_offered_are_named(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    document = script(says("Fine.", expectedTools=["lookup.order", "b", "refund"]))
-    async with playing(tmp_path, document) as stage:
-        some = await stage.ask(dialect, tools=("b", "c"), stream=stream)
-        every = await stage.ask(dialect, tools=("refund", "b", "lookup_order"), stream=stream)
+    document = scenario_document(text_turn("Fine.", expectedTools=["lookup.order", "b", "refund"]))
+    async with serve_scenarios(tmp_path, document) as server:
+        some = await server.send(dialect, tools=("b", "c"), stream=stream)
+        every = await server.send(dialect, tools=("refund", "b", "lookup_order"), stream=stream)
 
     missing = "Expected tools not available: lookup.order, refund"
-    assert reported(some.turn) == error_turn(missing)
+    assert report_fields(some.turn) == check_failure_report(missing)
     assert every.turn.text == "Fine."
 
 
 @pytest.mark.shows("000-37", "000-11")
 def test_tools_are_not_looked_for_where_they_may_be_missing() -> None:
-    about = {"expectedTools": ["a"], "allowMissingTools": True}
+    turn_fields = {"expectedTools": ["a"], "allowMissingTools": True}
 
-    assert checked(about) is None
-    assert checked(about | {"allowMissingTools": False}) == "Expected tools not available: a"
+    assert check_message(turn_fields) is None
+    assert (
+        check_message(turn_fields | {"allowMissingTools": False})
+        == "Expected tools not available: a"
+    )
 
 
 @pytest.mark.shows("000-38")
-@pytest.mark.parametrize("about", [{}, {"expectedTools": []}], ids=["absent", "empty"])
-def test_without_expected_tools_nothing_is_checked(about: dict[str, Any]) -> None:
-    assert checked(about) is None
+@pytest.mark.parametrize("turn_fields", [{}, {"expectedTools": []}], ids=["absent", "empty"])
+def test_without_expected_tools_nothing_is_checked(turn_fields: dict[str, Any]) -> None:
+    assert check_message(turn_fields) is None
 
 
 @pytest.mark.shows("000-39")
 def test_an_agents_own_tools_are_exempt() -> None:
     expected = ["agent__final_report", "agent__", "agent_x", "Agent__y"]
 
-    assert checked({"expectedTools": expected}) == (
+    assert check_message({"expectedTools": expected}) == (
         "Expected tools not available: agent_x, Agent__y"
     )
 
@@ -148,15 +158,15 @@ def test_names_are_compared_without_markers_blanks_and_odd_characters(
     name: str, compared: str
 ) -> None:
     assert checks.sanitize_tool_name(name) == compared
-    assert checked({"expectedTools": [name]}, **offering(compared)) is None
-    assert checked({"expectedTools": [compared or "x"]}, **offering(name)) == (
+    assert check_message({"expectedTools": [name]}, **with_tools(compared)) is None
+    assert check_message({"expectedTools": [compared or "x"]}, **with_tools(name)) == (
         None if compared else "Expected tools not available: x"
     )
 
 
 @pytest.mark.shows("000-41")
 def test_more_tools_than_are_expected_are_no_error() -> None:
-    assert checked({"expectedTools": ["b"]}, **offering("a", "b", "c")) is None
+    assert check_message({"expectedTools": ["b"]}, **with_tools("a", "b", "c")) is None
 
 
 # Temperature and top_p
@@ -164,20 +174,22 @@ def test_more_tools_than_are_expected_are_no_error() -> None:
 
 @pytest.mark.shows("000-45", "000-47", "000-12", "000-13")
 @in_every_dialect
-async def test_another_temperature_and_another_top_p_are_told(tmp_path: Path, dialect: str) -> None:
-    document = script(says("Fine.", expectedTemperature=1.0, expectedTopP=0.9))
-    async with playing(tmp_path, document) as stage:
-        heard = [
-            await stage.ask(dialect, temperature=temperature, top_p=top_p)
+async def test_another_temperature_and_another_top_p_are_reported(
+    tmp_path: Path, dialect: str
+) -> None:
+    document = scenario_document(text_turn("Fine.", expectedTemperature=1.0, expectedTopP=0.9))
+    async with serve_scenarios(tmp_path, document) as server:
+        responses = [
+            await server.send(dialect, temperature=temperature, top_p=top_p)
             for temperature, top_p in ((0.7, 0.9), (None, 0.9), (1, 0.95), (1, None))
         ]
-        fine = await stage.ask(dialect, temperature=1, top_p=0.9)
+        fine = await server.send(dialect, temperature=1, top_p=0.9)
 
-    assert [reported(item.turn) for item in heard] == [
-        error_turn("Expected temperature 1 but received 0.7"),
-        error_turn(f"Expected temperature 1 but received undefined{UNSENT}"),
-        error_turn("Expected topP 0.9 but received 0.95"),
-        error_turn(f"Expected topP 0.9 but received undefined{UNSENT}"),
+    assert [report_fields(item.turn) for item in responses] == [
+        check_failure_report("Expected temperature 1 but received 0.7"),
+        check_failure_report(f"Expected temperature 1 but received undefined{UNSENT}"),
+        check_failure_report("Expected topP 0.9 but received 0.95"),
+        check_failure_report(f"Expected topP 0.9 but received undefined{UNSENT}"),
     ]
     assert fine.turn.text == "Fine."
 
@@ -185,7 +197,7 @@ async def test_another_temperature_and_another_top_p_are_told(tmp_path: Path, di
 @pytest.mark.shows("000-43", "000-46")
 @pytest.mark.parametrize("sent", [None, 0, 0.7, 2])
 def test_what_is_not_expected_is_not_checked(sent: float | None) -> None:
-    assert checked({}, temperature=sent, top_p=sent) is None
+    assert check_message({}, temperature=sent, top_p=sent) is None
 
 
 @pytest.mark.shows("000-44", "000-46")
@@ -210,7 +222,7 @@ def test_numbers_differ_by_a_millionth_at_most(
 ) -> None:
     name = {"temperature": "expectedTemperature", "top_p": "expectedTopP"}[field]
 
-    assert (checked({name: expected}, **{field: actual}) is None) == passes
+    assert (check_message({name: expected}, **{field: actual}) is None) == passes
 
 
 @pytest.mark.shows("000-45", "000-47")
@@ -231,18 +243,22 @@ def test_numbers_differ_by_a_millionth_at_most(
     ],
 )
 def test_numbers_are_printed_as_javascript_prints_them(number: float, printed: str) -> None:
-    assert checked({"expectedTemperature": 7}, temperature=number) == (
+    assert check_message({"expectedTemperature": 7}, temperature=number) == (
         f"Expected temperature 7 but received {printed}"
     )
-    assert checked({"expectedTopP": number}, top_p=7) == (f"Expected topP {printed} but received 7")
+    assert check_message({"expectedTopP": number}, top_p=7) == (
+        f"Expected topP {printed} but received 7"
+    )
 
 
 def test_an_expected_number_that_is_none_is_never_met() -> None:
     for number in (float("nan"), float("inf")):
-        [step] = read(script(says())).turns
-        odd = type(step)(turn=1, response=step.response, expected_temperature=number)
+        [step] = parse_scenario(scenario_document(text_turn())).turns
+        step_with_number = type(step)(turn=1, response=step.response, expected_temperature=number)
 
-        assert checks.check_request(odd, Conversation((), temperature=1)) is not None
+        assert (
+            checks.check_expectations(step_with_number, Conversation((), temperature=1)) is not None
+        )
 
 
 # Reasoning
@@ -253,24 +269,28 @@ def test_an_expected_number_that_is_none_is_never_met() -> None:
 async def test_reasoning_is_on_where_its_switch_is_there_and_not_off(
     tmp_path: Path, dialect: str
 ) -> None:
-    on = script(says("On.", expectedReasoning="enabled"), name="on")
-    off = script(says("Off.", expectedReasoning="disabled"), name="off")
-    async with playing(tmp_path, on, off) as stage:
-        heard = {
-            (said, reasons): (await stage.ask(dialect, said=(said,), reasons=reasons)).turn
-            for said in ("on", "off")
+    on = scenario_document(text_turn("On.", expectedReasoning="enabled"), name="on")
+    off = scenario_document(text_turn("Off.", expectedReasoning="disabled"), name="off")
+    async with serve_scenarios(tmp_path, on, off) as server:
+        turns = {
+            (scenario_id, reasons): (
+                await server.send(dialect, texts=(scenario_id,), reasoning=reasons)
+            ).turn
+            for scenario_id in ("on", "off")
             for reasons in (True, False, None)
         }
 
-    assert heard["on", True].text == "On."
+    assert turns["on", True].text == "On."
     for reasons in (False, None):
-        remain = error_turn("Expected reasoning to remain enabled")
-        assert reported(heard["on", reasons]) == remain
-        assert heard["off", reasons].text == "Off."
-    assert reported(heard["off", True]) == error_turn("Expected reasoning to be disabled")
+        expected = check_failure_report("Expected reasoning to remain enabled")
+        assert report_fields(turns["on", reasons]) == expected
+        assert turns["off", reasons].text == "Off."
+    assert report_fields(turns["off", True]) == check_failure_report(
+        "Expected reasoning to be disabled"
+    )
 
 
 @pytest.mark.shows("000-48")
 @pytest.mark.parametrize("reasons", [True, False])
 def test_reasoning_that_nothing_is_expected_of_may_be_either(reasons: bool) -> None:
-    assert checked({}, reasoning_enabled=reasons) is None
+    assert check_message({}, reasoning_enabled=reasons) is None

@@ -1,4 +1,4 @@
-"""A failure is met by a client as its provider's own would be."""
+"""Scripted failures look to a client like those of the provider."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from dialect_manners import MANNERS, Manner, asking
+from dialect_manners import MANNERS, Manner, json_request
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import DialectResponse, lenient_json
@@ -21,62 +21,70 @@ from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.scenario.render.actions import response_actions
 from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import FailResponse
-from raw_http import ask, line
-from scripted_server import Directed, directed
-from stored_cassettes import chat
-from waiting import until
+from raw_http import open_line, send_request
+from scripted_server import ScriptedMode, serve_mode
+from stored_cassettes import raw_chat_request
+from waiting import wait_until
 
-MANNER: Final = {item.name: item for item in MANNERS}
+MANNERS_BY_NAME: Final = {item.name: item for item in MANNERS}
 NAMES: Final = (
     "openai-chat", "openai-responses", "anthropic", "gemini", "ollama chat", "cohere /v2/chat",
     "bedrock",
 )  # fmt: skip
-"""A plain manner of each dialect: it is asked for a `stream` and a `whole` answer."""
-EACH: Final = pytest.mark.parametrize("name", NAMES)
-each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
+"""A basic manner of each dialect; each has a `stream` and a `whole` form."""
+for_each_name: Final = pytest.mark.parametrize("name", NAMES)
+for_each_manner = pytest.mark.parametrize(
+    "manner", MANNERS, ids=lambda manner: manner.name.replace(" ", "-")
+)
 
 
-def failed(fail: FailResponse, manner: Manner = MANNER["openai-chat stream"]) -> Burst:
-    asked = DecodedRequest(manner.dialect, manner.request, manner.delivery)
+def failure_actions(
+    fail: FailResponse, manner: Manner = MANNERS_BY_NAME["openai-chat stream"]
+) -> Burst:
+    decoded_request = DecodedRequest(manner.dialect, manner.request, manner.context)
     return response_actions(
-        fail, asked, lambda _codec, _message: True, RecordedPace(4.0), FailureLimits(9000.0)
+        fail,
+        decoded_request,
+        lambda _codec, _message: True,
+        RecordedPace(4.0),
+        FailureLimits(9000.0),
     )
 
 
-def refused(fail: FailResponse, name: str) -> tuple[ResponseHead, Any]:
-    """The head and the document of an error; it is the same for a stream and a whole answer."""
-    begin, send = failed(fail, MANNER[f"{name} stream"])
-    assert failed(fail, MANNER[f"{name} whole"]) == (begin, send)
+def error_response(fail: FailResponse, name: str) -> tuple[ResponseHead, Any]:
+    """Return head and document of an error, which are the same for streamed and whole requests."""
+    begin, send = failure_actions(fail, MANNERS_BY_NAME[f"{name} stream"])
+    assert failure_actions(fail, MANNERS_BY_NAME[f"{name} whole"]) == (begin, send)
     assert isinstance(begin, Begin)
     assert isinstance(send, Send)
-    assert (begin.head.framing, begin.head.length) == ("length", len(send.data))
+    assert (begin.head.framing, begin.head.content_length) == ("length", len(send.data))
     return begin.head, json.loads(send.data)
 
 
-def again(head: ResponseHead) -> str | None:
+def should_retry(head: ResponseHead) -> str | None:
     return header_value(head.headers, "x-should-retry")
 
 
-def message(name: str, document: Any) -> str:
-    """The text of an error as its dialect has it."""
+def error_message(name: str, document: Any) -> str:
+    """Return the error message as the dialect decodes it."""
     response = DialectResponse(
         ResponseHead(500, "", (), "length"), "whole", (json.dumps(document).encode(),)
     )
-    [turn] = MANNER[f"{name} whole"].dialect.decode(response)
+    [turn] = MANNERS_BY_NAME[f"{name} whole"].dialect.decode(response)
     assert turn.failure is not None
     return turn.failure.message
 
 
-TYPES: Final[dict[str, Callable[[ResponseHead, Any], tuple[Any, ...]]]] = {
-    "openai-chat": lambda _, it: (it["error"]["type"],),
-    "openai-responses": lambda _, it: (it["error"]["type"],),
-    "anthropic": lambda _, it: (it["type"], it["error"]["type"]),
-    "gemini": lambda _, it: (it["error"]["code"], it["error"]["status"]),
-    "ollama chat": lambda _, it: tuple(it),
-    "cohere /v2/chat": lambda _, it: tuple(it),
+ERROR_TYPES: Final[dict[str, Callable[[ResponseHead, Any], tuple[Any, ...]]]] = {
+    "openai-chat": lambda _, document: (document["error"]["type"],),
+    "openai-responses": lambda _, document: (document["error"]["type"],),
+    "anthropic": lambda _, document: (document["type"], document["error"]["type"]),
+    "gemini": lambda _, document: (document["error"]["code"], document["error"]["status"]),
+    "ollama chat": lambda _, document: tuple(document),
+    "cohere /v2/chat": lambda _, document: tuple(document),
     "bedrock": lambda head, _: (header_value(head.headers, "x-amzn-ErrorType"),),
 }
-"""What tells a dialect's kinds of errors apart."""
+"""The values that distinguish the error types of each dialect."""
 
 
 class TestErrors:
@@ -94,14 +102,14 @@ class TestErrors:
         ],
     )
     @pytest.mark.parametrize("status", ["thrown", "model_error"])
-    def test_what_may_be_asked_again_is_a_fault_of_the_server(
+    def test_a_retryable_error_is_a_server_error(
         self, status: Any, name: str, kind: tuple[Any, ...]
     ) -> None:
-        head, document = refused(FailResponse(status, "no luck"), name)
+        head, document = error_response(FailResponse(status, "no luck"), name)
 
-        assert (head.status, again(head)) == (500, None)
-        assert TYPES[name](head, document) == kind
-        assert message(name, document) == "no luck"
+        assert (head.status, should_retry(head)) == (500, None)
+        assert ERROR_TYPES[name](head, document) == kind
+        assert error_message(name, document) == "no luck"
 
     @pytest.mark.shows("000-63")
     @pytest.mark.parametrize(
@@ -116,26 +124,28 @@ class TestErrors:
             ("bedrock", ("ValidationException",)),
         ],
     )
-    def test_a_model_error_that_may_not_be_asked_again_is_one_of_the_request(
+    def test_a_model_error_that_is_not_retryable_is_a_request_error(
         self, name: str, kind: tuple[Any, ...]
     ) -> None:
-        head, document = refused(FailResponse("model_error", "no luck", retryable=False), name)
+        head, document = error_response(
+            FailResponse("model_error", "no luck", retryable=False), name
+        )
 
-        assert (head.status, again(head)) == (400, "false")
-        assert TYPES[name](head, document) == kind
-        assert message(name, document) == "no luck"
+        assert (head.status, should_retry(head)) == (400, "false")
+        assert ERROR_TYPES[name](head, document) == kind
+        assert error_message(name, document) == "no luck"
 
     @pytest.mark.shows("000-58", "000-65")
-    @EACH
-    def test_what_is_thrown_and_may_not_be_asked_again_says_so(self, name: str) -> None:
-        head, document = refused(FailResponse("thrown", retryable=False), name)
+    @for_each_name
+    def test_a_thrown_failure_that_is_not_retryable_says_so(self, name: str) -> None:
+        head, document = error_response(FailResponse("thrown", retryable=False), name)
 
-        assert (head.status, again(head)) == (500, "false")
-        assert message(name, document) == "Simulated failure"
+        assert (head.status, should_retry(head)) == (500, "false")
+        assert error_message(name, document) == "Simulated failure"
 
 
 @pytest.mark.shows("000-21")
-class TestErrorsOfTheAuthors:
+class TestAuthorErrors:
     @pytest.mark.parametrize(
         ("name", "error"),
         [
@@ -148,62 +158,67 @@ class TestErrorsOfTheAuthors:
         ],
     )
     def test_fields_go_into_the_error_object(self, name: str, error: dict[str, Any]) -> None:
-        given: dict[str, Any] = {"message": "mine", "type": "busy", "code": 7, "x": []}
+        author_error: dict[str, Any] = {"message": "mine", "type": "busy", "code": 7, "x": []}
 
-        _, document = refused(FailResponse("thrown", "not this", error=given), name)
+        _, document = error_response(FailResponse("thrown", "not this", error=author_error), name)
 
         assert document["error"] == error
 
-    @pytest.mark.parametrize(("name", "word"), [("ollama chat", "error"), ("bedrock", "message")])
-    def test_where_there_is_no_such_object_they_stand_beside_the_message(
-        self, name: str, word: str
+    @pytest.mark.parametrize(("name", "field"), [("ollama chat", "error"), ("bedrock", "message")])
+    def test_without_an_error_object_fields_stand_beside_the_message(
+        self, name: str, field: str
     ) -> None:
-        given: dict[str, Any] = {"message": "mine", "reason": "cold"}
+        author_error: dict[str, Any] = {"message": "mine", "reason": "cold"}
 
-        _, document = refused(FailResponse("rate_limit", error=given), name)
+        _, document = error_response(FailResponse("rate_limit", error=author_error), name)
 
-        assert document == {word: "mine", "reason": "cold"}
+        assert document == {field: "mine", "reason": "cold"}
 
-    def test_a_member_of_the_family_without_such_an_object_has_them_there_too(self) -> None:
-        begin, send = failed(
-            FailResponse("thrown", error={"reason": "cold"}), MANNER["openai-chat stream, mistral"]
+    def test_mistral_errors_have_fields_beside_the_message_too(self) -> None:
+        begin, send = failure_actions(
+            FailResponse("thrown", error={"reason": "cold"}),
+            MANNERS_BY_NAME["openai-chat stream, mistral"],
         )
 
         assert isinstance(begin, Begin)
         assert isinstance(send, Send)
-        said = json.loads(send.data)
-        assert (said["object"], said["message"]) == ("error", "Simulated failure")
-        assert said["reason"] == "cold"
+        document = json.loads(send.data)
+        assert (document["object"], document["message"]) == ("error", "Simulated failure")
+        assert document["reason"] == "cold"
 
-    def test_a_type_is_told_where_the_dialect_tells_it(self) -> None:
-        head, _ = refused(FailResponse("thrown", error={"type": "ThrottlingException"}), "bedrock")
+    def test_a_type_is_sent_where_the_dialect_has_one(self) -> None:
+        head, _ = error_response(
+            FailResponse("thrown", error={"type": "ThrottlingException"}), "bedrock"
+        )
 
         assert header_value(head.headers, "x-amzn-ErrorType") == "ThrottlingException"
 
-    @EACH
+    @for_each_name
     @pytest.mark.parametrize("status", ["thrown", "model_error", "rate_limit"])
     @pytest.mark.parametrize("field", ["status", "statusCode"])
     def test_a_number_is_the_http_status(self, field: str, status: Any, name: str) -> None:
-        head, document = refused(FailResponse(status, error={field: 504}), name)
+        head, document = error_response(FailResponse(status, error={field: 504}), name)
 
         assert (head.status, header_value(head.headers, "content-type")) == (
             504,
             "application/json",
         )
-        about = document.get("error")
+        error = document.get("error")
         assert field not in document
-        assert lenient_json.object_fields(about).get(field) in (None, "DEADLINE_EXCEEDED")
+        assert lenient_json.object_fields(error).get(field) in (None, "DEADLINE_EXCEEDED")
 
     @pytest.mark.parametrize("value", ["UNAVAILABLE", 200, 700, True, 503.5, None])
     def test_what_is_no_status_of_an_error_is_a_field_as_any_other(self, value: Any) -> None:
-        head, document = refused(FailResponse("thrown", error={"status": value}), "openai-chat")
+        head, document = error_response(
+            FailResponse("thrown", error={"status": value}), "openai-chat"
+        )
 
         assert (head.status, document["error"]["status"]) == (500, value)
 
     def test_a_status_in_words_stays_beside_one_in_numbers(self) -> None:
         error: dict[str, Any] = {"status": "UNAVAILABLE", "statusCode": 503.0}
 
-        head, document = refused(FailResponse("thrown", error=error), "gemini")
+        head, document = error_response(FailResponse("thrown", error=error), "gemini")
 
         assert head.status == 503
         assert document["error"] == {
@@ -213,9 +228,9 @@ class TestErrorsOfTheAuthors:
 
 @pytest.mark.shows("000-62")
 class TestRateLimits:
-    @EACH
+    @for_each_name
     @pytest.mark.parametrize(
-        ("ms", "told"),
+        ("ms", "headers"),
         [
             (None, {}),
             (1500, {"retry-after-ms": "1500", "retry-after": "2"}),
@@ -226,23 +241,27 @@ class TestRateLimits:
         ],
     )
     @pytest.mark.parametrize("retryable", [True, False])
-    def test_the_wait_is_told_as_it_was_written(
-        self, name: str, ms: float | None, told: dict[str, str], retryable: bool
+    def test_retry_after_headers_have_the_scripted_value(
+        self, name: str, ms: float | None, headers: dict[str, str], retryable: bool
     ) -> None:
         fail = FailResponse("rate_limit", "slow down", retryable=retryable, retry_after_ms=ms)
 
-        head, document = refused(fail, name)
+        head, document = error_response(fail, name)
 
-        assert (head.status, again(head)) == (429, None)
-        assert message(name, document) == "slow down"
-        lower = [(key.lower(), value) for key, value in head.headers]
-        assert {it: value for it, value in lower if it.startswith("retry-after")} == told
+        assert (head.status, should_retry(head)) == (429, None)
+        assert error_message(name, document) == "slow down"
+        lowercase = [(key.lower(), value) for key, value in head.headers]
+        assert {
+            header: value for header, value in lowercase if header.startswith("retry-after")
+        } == headers
 
     @pytest.mark.parametrize(
         ("ms", "delays"), [(None, []), (1500, ["1.5s"]), (30_000, ["30s"]), (0, ["0s"])]
     )
-    def test_gemini_tells_it_in_the_body_too(self, ms: float | None, delays: list[str]) -> None:
-        _, document = refused(FailResponse("rate_limit", retry_after_ms=ms), "gemini")
+    def test_gemini_has_the_retry_delay_in_the_body_too(
+        self, ms: float | None, delays: list[str]
+    ) -> None:
+        _, document = error_response(FailResponse("rate_limit", retry_after_ms=ms), "gemini")
 
         details = document["error"]["details"]
         assert [detail["retryDelay"] for detail in details if "retryDelay" in detail] == delays
@@ -250,48 +269,50 @@ class TestRateLimits:
 
 class TestBrokenAnswers:
     @pytest.mark.shows("000-60")
-    @each_manner
+    @for_each_manner
     def test_an_invalid_response_is_one_broken_message_that_ends_cleanly(
         self, manner: Manner
     ) -> None:
-        begin, send = failed(FailResponse("invalid_response"), manner)
+        begin, send = failure_actions(FailResponse("invalid_response"), manner)
 
         assert isinstance(begin, Begin)
         assert isinstance(send, Send)
         codec = manner.dialect.codec(manner.request, begin.head)
         assert begin.head.status == 200
-        assert begin.head.length in (None, len(send.data))
+        assert begin.head.content_length in (None, len(send.data))
         assert framing.split_messages(codec, send.data) == [send.data]
         with pytest.raises(ValueError, match=r"JSON|char"):
-            lenient_json.parse_json(content(codec, send.data))
+            lenient_json.parse_json(json_bytes(codec, send.data))
 
     @pytest.mark.shows("000-61")
-    @each_manner
-    def test_a_network_error_that_is_not_asked_again_comes_amid_a_stream(
+    @for_each_manner
+    def test_a_network_error_that_is_not_retryable_comes_within_a_stream(
         self, manner: Manner
     ) -> None:
-        begin, send, *rest = failed(FailResponse("network_error", "gone", retryable=False), manner)
+        begin, send, *rest = failure_actions(
+            FailResponse("network_error", "gone", retryable=False), manner
+        )
 
         assert isinstance(begin, Begin)
         assert isinstance(send, Send)
         codec = manner.dialect.codec(manner.request, begin.head)
         if codec == "whole":
-            assert (begin.head.status, again(begin.head), rest) == (502, "false", [])
+            assert (begin.head.status, should_retry(begin.head), rest) == (502, "false", [])
             assert b"gone" in send.data
         else:
             assert (begin.head.status, rest) == (200, [Abort("rst")])
-            lenient_json.parse_json(content(codec, send.data))
+            lenient_json.parse_json(json_bytes(codec, send.data))
             assert b"gone" not in send.data
 
     def test_where_no_answer_could_begin_none_is_broken(self) -> None:
-        unknown = Manner("unknown", asking("/model/my.own-model/invoke"))
+        unknown = Manner("unknown", json_request("/model/my.own-model/invoke"))
 
         with pytest.raises(NotRepresentable):
-            failed(FailResponse("invalid_response"), unknown)
+            failure_actions(FailResponse("invalid_response"), unknown)
 
 
-def content(codec: str, message: bytes) -> bytes:
-    """What a client of this codec takes for JSON."""
+def json_bytes(codec: str, message: bytes) -> bytes:
+    """Return the bytes that a client of this codec parses as JSON."""
     match codec:
         case "sse":
             return sse.parse_event(message).data or b""
@@ -306,7 +327,7 @@ def content(codec: str, message: bytes) -> bytes:
 
 
 @pytest.mark.shows("000-59", "000-61")
-@each_manner
+@for_each_manner
 @pytest.mark.parametrize(
     ("fail", "burst"),
     [
@@ -319,40 +340,40 @@ def content(codec: str, message: bytes) -> bytes:
 def test_what_sends_nothing_is_the_same_in_every_dialect_at_every_pace(
     manner: Manner, fail: FailResponse, burst: tuple[Action, ...]
 ) -> None:
-    assert failed(fail, manner) == burst
+    assert failure_actions(fail, manner) == burst
 
 
 class TestOnTheWire:
     async def test_a_network_error_is_a_reset_before_any_byte(self) -> None:
-        async with directed(Directed(lambda _: FailResponse("network_error"))) as stage:
-            raw = await ask(stage.url, chat())
-            [entry] = stage.entries()
+        async with serve_mode(ScriptedMode(lambda _: FailResponse("network_error"))) as server:
+            raw = await send_request(server.url, raw_chat_request())
+            [entry] = server.entries()
 
-        assert (raw.status, raw.headers, raw.how) == (0, [], "rst")
+        assert (raw.status, raw.headers, raw.ending) == (0, [], "rst")
         assert (entry.status, entry.bytes, entry.ending) == (0, 0, "cut")
 
     async def test_a_network_error_after_the_head_is_a_reset_behind_one_frame(self) -> None:
         fail = FailResponse("network_error", retryable=False)
-        async with directed(Directed(lambda _: fail)) as stage:
-            raw = await ask(stage.url, chat())
+        async with serve_mode(ScriptedMode(lambda _: fail)) as server:
+            raw = await send_request(server.url, raw_chat_request())
 
-        assert (raw.status, raw.how, len(raw.chunks)) == (200, "rst", 1)
+        assert (raw.status, raw.ending, len(raw.chunks)) == (200, "rst", 1)
         assert raw.header("content-type") == "text/event-stream; charset=utf-8"
 
     async def test_a_broken_stream_ends_as_a_whole_one(self) -> None:
-        async with directed(Directed(lambda _: FailResponse("invalid_response"))) as stage:
-            raw = await ask(stage.url, chat())
+        async with serve_mode(ScriptedMode(lambda _: FailResponse("invalid_response"))) as server:
+            raw = await send_request(server.url, raw_chat_request())
 
-        assert (raw.status, raw.how, len(raw.chunks)) == (200, "clean", 1)
+        assert (raw.status, raw.ending, len(raw.chunks)) == (200, "clean", 1)
         assert raw.body.startswith(b"data: {")
         assert raw.body.endswith(b"\n\n")
 
     async def test_a_broken_document_is_as_long_as_it_says(self) -> None:
-        request = chat().replace(b"true", b"null")
-        async with directed(Directed(lambda _: FailResponse("invalid_response"))) as stage:
-            raw = await ask(stage.url, request)
+        request = raw_chat_request().replace(b"true", b"null")
+        async with serve_mode(ScriptedMode(lambda _: FailResponse("invalid_response"))) as server:
+            raw = await send_request(server.url, request)
 
-        assert (raw.status, raw.how) == (200, "clean")
+        assert (raw.status, raw.ending) == (200, "clean")
         assert raw.header("content-length") == str(len(raw.body))
         assert raw.body.startswith(b'{"id":')
 
@@ -360,35 +381,35 @@ class TestOnTheWire:
     async def test_a_timeout_is_silent_up_to_its_limit_at_any_pace(
         self, pace: InstantPace | RecordedPace
     ) -> None:
-        mode = Directed(lambda _: FailResponse("timeout"), FailureLimits(150.0), pace)
-        async with directed(mode) as stage:
-            begun = asyncio.get_running_loop().time()
-            raw = await ask(stage.url, chat())
-            took = asyncio.get_running_loop().time() - begun
-            [entry] = stage.entries()
+        mode = ScriptedMode(lambda _: FailResponse("timeout"), FailureLimits(150.0), pace)
+        async with serve_mode(mode) as server:
+            started = asyncio.get_running_loop().time()
+            raw = await send_request(server.url, raw_chat_request())
+            elapsed_s = asyncio.get_running_loop().time() - started
+            [entry] = server.entries()
 
-        assert (raw.status, raw.headers, raw.how) == (0, [], "fin")
-        assert took >= 0.149
+        assert (raw.status, raw.headers, raw.ending) == (0, [], "fin")
+        assert elapsed_s >= 0.149
         assert (entry.status, entry.bytes, entry.ending) == (0, 0, "cut")
 
     async def test_a_client_that_gives_up_on_a_timeout_is_gone_at_once(self) -> None:
-        async with directed(Directed(lambda _: FailResponse("timeout"))) as stage:
-            async with line(stage.url) as client:
-                await client.send(chat().replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
-                await until(lambda: stage.server.active_count == 1)
-            await until(lambda: stage.server.active_count == 0)
-            [entry] = stage.entries()
+        async with serve_mode(ScriptedMode(lambda _: FailResponse("timeout"))) as server:
+            async with open_line(server.url) as client:
+                await client.send(raw_chat_request().replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
+                await wait_until(lambda: server.server.active_count == 1)
+            await wait_until(lambda: server.server.active_count == 0)
+            [entry] = server.entries()
 
         assert (entry.status, entry.bytes, entry.ending) == (0, 0, "client_gone")
         assert entry.ms < 10_000
-        assert stage.journal.counts.left == 1
+        assert server.journal.counts.clients_left == 1
 
     async def test_the_next_request_on_the_connection_is_answered_after_an_error(self) -> None:
-        async with directed(
-            Directed(lambda _: FailResponse("rate_limit", retry_after_ms=20))
-        ) as stage:
-            async with line(stage.url) as client:
+        async with serve_mode(
+            ScriptedMode(lambda _: FailResponse("rate_limit", retry_after_ms=20))
+        ) as server:
+            async with open_line(server.url) as client:
                 for _ in range(2):
-                    await client.send(chat().replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
-                    raw = await client.answer()
+                    await client.send(raw_chat_request().replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
+                    raw = await client.read_response()
                     assert (raw.status, raw.header("retry-after-ms")) == (429, "20")

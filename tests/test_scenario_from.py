@@ -1,4 +1,4 @@
-"""What was recorded becomes a scenario that says the same again, to be edited by hand."""
+"""`scenario from`: cassettes become an editable scenario that gives the same answers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corpus
-from cli_process import run
+from cli_process import run_command
 from corpus import rows
-from dialect_manners import asking
+from dialect_manners import json_request
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette.model import End, Meta, StoredRequest, sha256
+from llm_proxy.cassette.model import CassetteEnd, CassetteMeta, StoredRequest, sha256_hex
 from llm_proxy.cassette_views import cassette_turns, stored_http_request
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -37,7 +37,7 @@ from llm_proxy.scenario.recorded.from_cassettes import (
 from llm_proxy.scenario.recorded.yaml_writing import yaml_block
 from llm_proxy.turns import (
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Reasoning,
@@ -48,23 +48,23 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from stored_cassettes import chat, put, says
+from stored_cassettes import raw_chat_request, text_response, write_cassettes
 
-DELIVERY: Final = EncodeContext("recorded", 1_700_000_000)
+CONTEXT: Final = EncodeContext("recorded", 1_700_000_000)
 USER: Final[Json] = {"role": "user", "content": "Where is order 42? (a|b)"}
-CALLED: Final[Json] = {"role": "assistant", "tool_calls": []}
+ASSISTANT: Final[Json] = {"role": "assistant", "tool_calls": []}
 TOOL: Final[Json] = {"type": "function", "function": {"name": "lookup", "parameters": {}}}
 
 
-def exchange(
+def make_cassette(
     request: Request, response: DialectResponse, file: str = "one.jsonl", at: int = 0
 ) -> Cassette:
-    """A cassette of an answer; `at` is the second in which it was recorded."""
+    """Build a cassette of a response; `at` is the second of its recording time."""
     dialect = dialects.find_dialect(request)
     body = b"".join(response.messages)
     return Cassette(
         file,
-        Meta(
+        CassetteMeta(
             tool="by hand",
             recorded=f"2026-01-01T00:00:{at:02}.000Z",
             dialect=dialect.name,
@@ -82,69 +82,75 @@ def exchange(
         "",
         tuple(response.messages),
         (Read(1.0, body),),
-        End(Ending.CLEAN, 1.0, len(body), sha256(body)),
+        CassetteEnd(Ending.CLEAN, 1.0, len(body), sha256_hex(body)),
     )
 
 
-def spoken(request: Request, *turns: Turn, file: str = "one.jsonl", at: int = 0) -> Cassette:
-    """A cassette in which this was said."""
+def cassette_of_turns(
+    request: Request, *turns: Turn, file: str = "one.jsonl", at: int = 0
+) -> Cassette:
+    """Build a cassette of a response with these turns."""
     response = dialects.chat_dialects()[dialects.find_dialect(request).name].encode(
-        request, turns, DELIVERY
+        request, turns, CONTEXT
     )
-    return exchange(request, response, file, at)
+    return make_cassette(request, response, file, at)
 
 
-def refused(
+def cassette_of_error(
     request: Request, status: int, *headers: tuple[str, str], file: str = "no.jsonl", at: int = 0
 ) -> Cassette:
-    """A cassette of an HTTP error."""
+    """Build a cassette of an HTTP error."""
     dialect = dialects.chat_dialects()[dialects.find_dialect(request).name]
-    response = dialect.error_response(status, Failure("Slow down"), DELIVERY)
+    response = dialect.error_response(status, Failure("Slow down"), CONTEXT)
     head = replace(response.head, headers=(*response.head.headers, *headers))
-    return exchange(request, replace(response, head=head), file, at)
+    return make_cassette(request, replace(response, head=head), file, at)
 
 
-def talk(*messages: Json, **more: Any) -> Request:
-    """A chat completion request."""
-    said = list(messages) or [USER]
-    return asking("/v1/chat/completions", model="gpt-5", stream=True, messages=said, **more)
+def chat_request(*messages: Json, **more: Any) -> Request:
+    """Build a chat completion request."""
+    all_messages = list(messages) or [USER]
+    return json_request(
+        "/v1/chat/completions", model="gpt-5", stream=True, messages=all_messages, **more
+    )
 
 
-def loaded(told: GeneratedScenario) -> Scenario:
-    """The scenario as its document is read."""
-    found = loading.load_file("made.yaml", told.text.encode())
-    missing = [warning for warning in found.warnings if "is missing" not in warning.message]
-    assert (found.mistakes, missing) == ((), [])
-    [placed] = found.scenarios
-    return placed.value
+def load_generated(generated: GeneratedScenario) -> Scenario:
+    """Load the scenario from its generated document."""
+    loading_result = loading.parse_scenario_file("made.yaml", generated.yaml_text.encode())
+    unexpected_warnings = [
+        warning for warning in loading_result.warnings if "is missing" not in warning.message
+    ]
+    assert (loading_result.mistakes, unexpected_warnings) == ((), [])
+    [located] = loading_result.scenarios
+    return located.value
 
 
-def played(told: GeneratedScenario, cassette: Cassette) -> Turn:
-    """What the scenario's first step answers to the request of this cassette."""
+def first_turn(generated: GeneratedScenario, cassette: Cassette) -> Turn:
+    """Return the turn of the scenario's first step for the request of this cassette."""
     conversation = dialects.dialect_named(cassette.meta.dialect).decode_request(
         stored_http_request(cassette)
     )
     assert conversation is not None
-    cue = MatchContext(
+    match_context = MatchContext(
         conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed"
     )
-    return turns.scripted_turn(loaded(told).turns[0].response, cue)
+    return turns.scripted_turn(load_generated(generated).turns[0].response, match_context)
 
 
-def said(turn: Turn) -> list[tuple[object, ...]]:
-    """What a turn says, without what only its provider could read."""
-    told: list[tuple[object, ...]] = []
+def turn_content(turn: Turn) -> list[tuple[object, ...]]:
+    """Return the content of a turn, without what only its provider can read."""
+    content: list[tuple[object, ...]] = []
     for part in turn.parts:
         match part:
             case Text(text=text) | Refusal(text=text) if text:
-                told.append((type(part), text))
+                content.append((type(part), text))
             case Reasoning(text=text, signature=signature, redacted=redacted):
-                told.append((text, signature or "", redacted or ""))
+                content.append((text, signature or "", redacted or ""))
             case ToolCall(name=name, arguments=arguments):
-                told.append((name, json.loads(arguments or "{}")))
+                content.append((name, json.loads(arguments or "{}")))
             case _:
                 pass
-    return told
+    return content
 
 
 TURN: Final = Turn(
@@ -155,21 +161,23 @@ TURN: Final = Turn(
     ),
     usage=Usage(10, 5, 15, cache_read=2),
 )
-TELLING: Final = sorted(set(dialects.chat_dialects()) - {"openai-completions"})
+CHAT_DIALECTS: Final = sorted(set(dialects.chat_dialects()) - {"openai-completions"})
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("name", TELLING)
-def test_every_dialect_says_the_same_again(name: str, stream: bool) -> None:
-    cassette = spoken(dialects.chat_dialects()[name].sample_request("m", stream=stream), TURN)
+@pytest.mark.parametrize("name", CHAT_DIALECTS)
+def test_every_dialect_round_trips_a_turn(name: str, stream: bool) -> None:
+    cassette = cassette_of_turns(
+        dialects.chat_dialects()[name].sample_request("m", stream=stream), TURN
+    )
     [recorded] = cassette_turns(cassette)
 
-    told = generate_scenario([cassette])
+    generated = generate_scenario([cassette])
 
-    again = played(told, cassette)
-    assert said(again) == said(recorded)
-    assert again.finish is recorded.finish
-    assert recorded.usage is None or again.usage == replace(
+    replayed = first_turn(generated, cassette)
+    assert turn_content(replayed) == turn_content(recorded)
+    assert replayed.finish is recorded.finish
+    assert recorded.usage is None or replayed.usage == replace(
         recorded.usage, total=(recorded.usage.input or 0) + (recorded.usage.output or 0)
     )
 
@@ -177,19 +185,21 @@ def test_every_dialect_says_the_same_again(name: str, stream: bool) -> None:
 def test_a_conversation_becomes_a_document_that_people_edit() -> None:
     history: list[Json] = [{"role": "system", "content": "You help.\nBe brief."}, USER]
     result: Json = {"role": "tool", "tool_call_id": "call_7", "content": "{}"}
-    counted = {"stream_options": {"include_usage": True}}
-    first = spoken(talk(*history, tools=[TOOL], temperature=0.2, top_p=1, **counted), TURN, at=1)
-    last = spoken(
-        talk(*history, CALLED, result),
-        Turn((Text("In transit."),), Finish.LENGTH),
+    usage_option = {"stream_options": {"include_usage": True}}
+    first = cassette_of_turns(
+        chat_request(*history, tools=[TOOL], temperature=0.2, top_p=1, **usage_option), TURN, at=1
+    )
+    last = cassette_of_turns(
+        chat_request(*history, ASSISTANT, result),
+        Turn((Text("In transit."),), FinishReason.LENGTH),
         file="two.jsonl",
         at=2,
     )
 
-    told = generate_scenario([last, first], ScenarioOptions(matches_exactly=True))
+    generated = generate_scenario([last, first], ScenarioOptions(expects_sampling=True))
 
     assert (
-        told.text
+        generated.yaml_text
         == r"""# Made by llm-proxy scenario from; edit it as you like. It was recorded in:
 #   one.jsonl
 #   two.jsonl
@@ -234,14 +244,16 @@ turns:
       finish_reason: length
 """
     )
-    assert told.notes == ()
-    assert [step.turn for step in loaded(told).turns] == [1, 2]
+    assert generated.notes == ()
+    assert [step.turn for step in load_generated(generated).turns] == [1, 2]
 
 
 def test_only_the_tools_are_expected_unless_it_is_to_be_exact() -> None:
-    told = generate_scenario([spoken(talk(tools=[TOOL, TOOL], temperature=0.2, top_p=1), TURN)])
+    generated = generate_scenario(
+        [cassette_of_turns(chat_request(tools=[TOOL, TOOL], temperature=0.2, top_p=1), TURN)]
+    )
 
-    [step] = loaded(told).turns
+    [step] = load_generated(generated).turns
     assert step.expected_tools == ("lookup",)
     assert (step.expected_temperature, step.expected_top_p) == (None, None)
 
@@ -256,7 +268,7 @@ CALL: Final = ToolCall("call-1", "lookup", "{}")
         (Turn((Text("Yes."),)), {"kind": "text", "assistant_text": "Yes."}),
         (Turn(()), {"kind": "text", "assistant_text": ""}),
         (
-            Turn((Text("Yes."),), Finish.CONTENT_FILTER),
+            Turn((Text("Yes."),), FinishReason.CONTENT_FILTER),
             {"kind": "text", "assistant_text": "Yes.", "finish_reason": "content_filter"},
         ),
         (
@@ -270,10 +282,10 @@ CALL: Final = ToolCall("call-1", "lookup", "{}")
     ],
     ids=["text", "nothing", "finish", "call", "refusal"],
 )
-def test_an_answer_takes_the_plainest_form_that_says_it(turn: Turn, response: Json) -> None:
-    told = generate_scenario([spoken(talk(), turn)])
+def test_an_answer_takes_the_simplest_response_kind(turn: Turn, response: Json) -> None:
+    generated = generate_scenario([cassette_of_turns(chat_request(), turn)])
 
-    steps: Any = told.generate_scenario["turns"]
+    steps: Any = generated.scenario["turns"]
     assert steps[0]["response"] == response
 
 
@@ -287,9 +299,9 @@ def test_parts_in_any_order_stay_in_it() -> None:
         ToolCall("toolu_1", "lookup", '{"a":1}'),
         Text("Done."),
     )
-    told = generate_scenario([spoken(request, Turn(parts))])
+    generated = generate_scenario([cassette_of_turns(request, Turn(parts))])
 
-    steps: Any = told.generate_scenario["turns"]
+    steps: Any = generated.scenario["turns"]
     assert steps[0]["response"] == {
         "kind": "parts",
         "parts": [
@@ -317,7 +329,7 @@ def test_texts_between_calls_stand_with_the_call_that_they_come_before() -> None
     request = dialects.chat_dialects()["anthropic"].sample_request("m", stream=True)
     parts = (CALL, Text("And now."), ToolCall("toolu_2", "other", "{}"))
 
-    steps: Any = generate_scenario([spoken(request, Turn(parts))]).generate_scenario["turns"]
+    steps: Any = generate_scenario([cassette_of_turns(request, Turn(parts))]).scenario["turns"]
 
     assert steps[0]["response"]["tool_calls"] == [
         {"tool_name": "lookup", "arguments": {}},
@@ -348,52 +360,67 @@ def test_texts_between_calls_stand_with_the_call_that_they_come_before() -> None
     ],
     ids=["media", "arguments", "no number"],
 )
-def test_what_a_scenario_cannot_say_is_noted(parts: Any, note: str) -> None:
-    assert generate_scenario([spoken(talk(), Turn(parts))]).notes == (note,)
+def test_content_that_a_scenario_cannot_represent_is_noted(parts: Any, note: str) -> None:
+    assert generate_scenario([cassette_of_turns(chat_request(), Turn(parts))]).notes == (note,)
 
 
 def test_what_the_provider_did_itself_is_left_out_and_noted() -> None:
     request = dialects.chat_dialects()["anthropic"].sample_request("m", stream=True)
     search = ToolCall("srvtoolu_1", "web_search", "{}", (("type", "server_tool_use"),))
-    found = ToolResult("srvtoolu_1", "[]", metadata=(("type", "web_search_tool_result"),))
+    tool_result = ToolResult("srvtoolu_1", "[]", metadata=(("type", "web_search_tool_result"),))
 
-    told = generate_scenario([spoken(request, Turn((search, found, Text("Found."))))])
+    generated = generate_scenario(
+        [cassette_of_turns(request, Turn((search, tool_result, Text("Found."))))]
+    )
 
-    own = "the provider's own tool web_search; what the provider's own tools gave"
-    assert told.notes[0] == f"turn 1 does not say: {own}"
+    expected = "the provider's own tool web_search; what the provider's own tools gave"
+    assert generated.notes[0] == f"turn 1 does not say: {expected}"
 
 
 def test_of_several_choices_the_first_is_played() -> None:
-    told = generate_scenario([spoken(talk(n=2), Turn((Text("a"),)), Turn((Text("b"),)))])
+    generated = generate_scenario(
+        [cassette_of_turns(chat_request(n=2), Turn((Text("a"),)), Turn((Text("b"),)))]
+    )
 
-    steps: Any = told.generate_scenario["turns"]
+    steps: Any = generated.scenario["turns"]
     assert steps[0]["response"] == {"kind": "text", "assistant_text": "a"}
-    assert told.notes == ("turn 1 does not say: 1 of 2 choices",)
+    assert generated.notes == ("turn 1 does not say: 1 of 2 choices",)
 
 
 @pytest.mark.parametrize(
-    ("failures", "fails"),
+    ("failures", "expected_fields"),
     [
         (
-            [refused(talk(), 429, ("retry-after", "2"))],
+            [cassette_of_error(chat_request(), 429, ("retry-after", "2"))],
             {"failure_status": "rate_limit", "failure_retry_after_ms": 2000},
         ),
         (
-            [refused(talk(), 429, ("retry-after-ms", "1500"), ("retry-after", "2"))],
+            [
+                cassette_of_error(
+                    chat_request(), 429, ("retry-after-ms", "1500"), ("retry-after", "2")
+                )
+            ],
             {"failure_status": "rate_limit", "failure_retry_after_ms": 1500},
         ),
         (
-            [refused(talk(), 429, ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"))],
+            [
+                cassette_of_error(
+                    chat_request(), 429, ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")
+                )
+            ],
             {"failure_status": "rate_limit"},
         ),
-        ([refused(talk(), 500)], {"failure_status": "model_error"}),
+        ([cassette_of_error(chat_request(), 500)], {"failure_status": "model_error"}),
         (
-            [refused(talk(), 503), refused(talk(), 503)],
+            [cassette_of_error(chat_request(), 503), cassette_of_error(chat_request(), 503)],
             {"failure_status": "model_error", "failure_error": {"status": 503}},
         ),
-        ([refused(talk(), 400)], {"failure_status": "model_error", "failure_retryable": False}),
         (
-            [refused(talk(), 404)],
+            [cassette_of_error(chat_request(), 400)],
+            {"failure_status": "model_error", "failure_retryable": False},
+        ),
+        (
+            [cassette_of_error(chat_request(), 404)],
             {
                 "failure_status": "model_error",
                 "failure_retryable": False,
@@ -401,61 +428,65 @@ def test_of_several_choices_the_first_is_played() -> None:
             },
         ),
         (
-            [refused(talk(), 409)],
+            [cassette_of_error(chat_request(), 409)],
             {"failure_status": "model_error", "failure_error": {"status": 409}},
         ),
         (
-            [spoken(talk(), Turn((Text("I"),), failure=Failure("Slow down")))],
+            [cassette_of_turns(chat_request(), Turn((Text("I"),), failure=Failure("Slow down")))],
             {"failure_status": "model_error"},
         ),
     ],
     ids=["429", "ms", "date", "500", "503 twice", "400", "404", "409", "in the stream"],
 )
 def test_failures_before_an_answer_come_before_it_again(
-    failures: Sequence[Cassette], fails: dict[str, Json]
+    failures: Sequence[Cassette], expected_fields: dict[str, Json]
 ) -> None:
-    told = generate_scenario([*failures, spoken(talk(), TURN, at=9)])
+    generated = generate_scenario([*failures, cassette_of_turns(chat_request(), TURN, at=9)])
 
-    steps: Any = told.generate_scenario["turns"]
-    counted = {"failures_before_success": len(failures), "failure_message": "Slow down"}
-    failed = {name: it for name, it in steps[0].items() if name.startswith("failure")}
-    assert failed == counted | fails
-    assert told.notes == ()
-    assert loaded(told).turns[0].failures_before_success == len(failures)
+    steps: Any = generated.scenario["turns"]
+    common_fields = {"failures_before_success": len(failures), "failure_message": "Slow down"}
+    failure_fields = {name: value for name, value in steps[0].items() if name.startswith("failure")}
+    assert failure_fields == common_fields | expected_fields
+    assert generated.notes == ()
+    assert load_generated(generated).turns[0].failures_before_success == len(failures)
 
 
 def test_failures_of_several_kinds_are_played_as_the_last() -> None:
-    told = generate_scenario(
-        [refused(talk(), 500), refused(talk(), 429, at=1), spoken(talk(), TURN, at=2)]
+    generated = generate_scenario(
+        [
+            cassette_of_error(chat_request(), 500),
+            cassette_of_error(chat_request(), 429, at=1),
+            cassette_of_turns(chat_request(), TURN, at=2),
+        ]
     )
 
-    [step] = loaded(told).turns
+    [step] = load_generated(generated).turns
     assert (step.failures_before_success, step.failure_status) == (2, "rate_limit")
-    assert told.notes == ("turn 1 failed in several ways: it fails 2 times as last",)
+    assert generated.notes == ("turn 1 failed in several ways: it fails 2 times as last",)
 
 
 def test_of_two_answers_for_a_turn_the_first_is_played() -> None:
-    first = spoken(talk(), Turn((Text("first"),)), file="a.jsonl", at=1)
-    second = spoken(talk(), Turn((Text("second"),)), file="b.jsonl", at=2)
-    later = refused(talk(), 500, file="c.jsonl", at=3)
+    first = cassette_of_turns(chat_request(), Turn((Text("first"),)), file="a.jsonl", at=1)
+    second = cassette_of_turns(chat_request(), Turn((Text("second"),)), file="b.jsonl", at=2)
+    later = cassette_of_error(chat_request(), 500, file="c.jsonl", at=3)
 
-    told = generate_scenario([later, second, first])
+    generated = generate_scenario([later, second, first])
 
-    assert said(played(told, first)) == [(Text, "first")]
-    assert told.notes == (
+    assert turn_content(first_turn(generated, first)) == [(Text, "first")]
+    assert generated.notes == (
         "b.jsonl is turn 1 again, and left out",
         "c.jsonl is turn 1 again, and left out",
     )
 
 
 def test_turns_that_are_not_there_are_noted() -> None:
-    failed = refused(talk(USER, CALLED), 500, file="b.jsonl", at=1)
-    last = spoken(talk(USER, CALLED, USER, CALLED, USER, CALLED), TURN)
+    failure = cassette_of_error(chat_request(USER, ASSISTANT), 500, file="b.jsonl", at=1)
+    last = cassette_of_turns(chat_request(USER, ASSISTANT, USER, ASSISTANT, USER, ASSISTANT), TURN)
 
-    told = generate_scenario([failed, last])
+    generated = generate_scenario([failure, last])
 
-    assert [step.turn for step in loaded(told).turns] == [4]
-    assert told.notes == (
+    assert [step.turn for step in load_generated(generated).turns] == [4]
+    assert generated.notes == (
         "turn 2 is left out: b.jsonl is a failure, as is all else",
         "turn 1, 3 is in none of these cassettes",
     )
@@ -464,16 +495,18 @@ def test_turns_that_are_not_there_are_noted() -> None:
 def test_an_answer_that_is_continued_by_its_id_is_the_turn_before() -> None:
     def turn(number: int, previous: str = "") -> Cassette:
         more = {"previous_response_id": previous} if previous else {}
-        request = asking("/v1/responses", model="m", stream=True, input=f"text {number}", **more)
-        told = Turn((Text(f"answer {number}"),), id=f"resp_{number}")
-        return spoken(request, told, file=f"{number}.jsonl", at=number)
+        request = json_request(
+            "/v1/responses", model="m", stream=True, input=f"text {number}", **more
+        )
+        answer = Turn((Text(f"answer {number}"),), id=f"resp_{number}")
+        return cassette_of_turns(request, answer, file=f"{number}.jsonl", at=number)
 
-    told = generate_scenario([turn(1), turn(2, "resp_1"), turn(3, "resp_2")])
+    generated = generate_scenario([turn(1), turn(2, "resp_1"), turn(3, "resp_2")])
 
-    made = loaded(told)
-    assert [step.turn for step in made.turns] == [1, 2, 3]
-    assert made.match is not None
-    assert made.match.user == "^(?:text 1$|text 2$|text 3$)"
+    scenario = load_generated(generated)
+    assert [step.turn for step in scenario.turns] == [1, 2, 3]
+    assert scenario.match is not None
+    assert scenario.match.user == "^(?:text 1$|text 2$|text 3$)"
     with pytest.raises(
         NotRepresentable, match=r"3\.jsonl continues the answer resp_2, which none of"
     ):
@@ -489,36 +522,41 @@ def test_an_answer_that_is_continued_by_its_id_is_the_turn_before() -> None:
         ("x" * 201, "^" + "x" * 200),
     ],
 )
-def test_the_same_user_text_finds_it(text: str, pattern: str) -> None:
-    told = generate_scenario([spoken(talk({"role": "user", "content": text}), TURN)])
+def test_the_recorded_user_text_matches_the_scenario(text: str, pattern: str) -> None:
+    generated = generate_scenario(
+        [cassette_of_turns(chat_request({"role": "user", "content": text}), TURN)]
+    )
 
-    match = loaded(told).match
+    match = load_generated(generated).match
     assert match is not None
     assert match.user == pattern
     assert re.search(pattern, text)
     assert re.search(pattern, "before " + text) is None
 
 
-def test_without_a_user_text_it_must_be_named() -> None:
-    told = generate_scenario(
-        [spoken(talk({"role": "system", "content": "Go."}), TURN)], ScenarioOptions("agent")
+def test_without_a_user_text_the_scenario_must_be_named() -> None:
+    generated = generate_scenario(
+        [cassette_of_turns(chat_request({"role": "system", "content": "Go."}), TURN)],
+        ScenarioOptions("agent"),
     )
 
-    made = loaded(told)
-    assert (made.id, made.match) == ("agent", None)
-    assert made.description == "A recorded conversation."
-    assert told.notes == ("no user text was recorded: name the scenario by a header or a session",)
+    scenario = load_generated(generated)
+    assert (scenario.id, scenario.match) == ("agent", None)
+    assert scenario.description == "A recorded conversation."
+    assert generated.notes == (
+        "no user text was recorded: name the scenario by a header or a session",
+    )
 
 
-OTHER: Final = talk({"role": "user", "content": "Something else"})
-TWO: Final = (
+OTHER_REQUEST: Final = chat_request({"role": "user", "content": "Something else"})
+TWO_CONVERSATIONS: Final = (
     "one.jsonl and b.jsonl are of two conversations, as their first user texts say: "
     "make a scenario of each"
 )
 PARTIAL: Final = (
     "one.jsonl is partial: no [DONE], choice 0 unfinished; played again it would seem whole"
 )
-CUT: Final = DialectResponse(
+TRUNCATED: Final = DialectResponse(
     ResponseHead(200, "OK", (("content-type", "text/event-stream"),), "chunked"),
     "sse",
     (b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',),
@@ -526,38 +564,43 @@ CUT: Final = DialectResponse(
 
 
 @pytest.mark.parametrize(
-    ("cassettes", "why"),
+    ("cassettes", "reason"),
     [
         ([], "a scenario is made of cassettes, and there are none"),
         (
-            [exchange(Request("GET", "/v1/models", "", (), b""), CUT)],
+            [make_cassette(Request("GET", "/v1/models", "", (), b""), TRUNCATED)],
             "one.jsonl holds no turn: a scenario is made of those",
         ),
         (
-            [exchange(talk(), CUT)],
+            [make_cassette(chat_request(), TRUNCATED)],
             PARTIAL,
         ),
         (
-            [refused(talk(), 500)],
+            [cassette_of_error(chat_request(), 500)],
             "no.jsonl is a failure, and no answer was recorded after it: give one too",
         ),
         (
-            [spoken(talk(), TURN), spoken(OTHER, TURN, file="b.jsonl")],
-            TWO,
+            [
+                cassette_of_turns(chat_request(), TURN),
+                cassette_of_turns(OTHER_REQUEST, TURN, file="b.jsonl"),
+            ],
+            TWO_CONVERSATIONS,
         ),
     ],
     ids=["nothing", "no turn", "partial", "failure", "two conversations"],
 )
-def test_what_makes_no_scenario_is_refused(cassettes: list[Cassette], why: str) -> None:
+def test_cassettes_that_make_no_scenario_are_refused(
+    cassettes: list[Cassette], reason: str
+) -> None:
     with pytest.raises(NotRepresentable) as refusal:
         generate_scenario(cassettes)
 
-    assert str(refusal.value) == why
+    assert str(refusal.value) == reason
 
 
 FINITE: Final = st.floats(allow_nan=False, allow_infinity=False)
-NAMES: Final = st.text(max_size=5).filter(lambda it: it not in {"<<", "\0"})
-"""A document has no place for these two."""
+NAMES: Final = st.text(max_size=5).filter(lambda text: text not in {"<<", "\0"})
+"""A document cannot contain these two names."""
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | FINITE | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner),
@@ -575,10 +618,10 @@ ODD: Final = st.sampled_from(
 @settings(max_examples=30, deadline=None)
 @example({}, "\ufffd")
 @given(
-    st.dictionaries(NAMES | ODD.filter(lambda it: it != "<<"), JSON | ODD, max_size=4),
+    st.dictionaries(NAMES | ODD.filter(lambda text: text != "<<"), JSON | ODD, max_size=4),
     st.text() | ODD | st.lists(ODD).map("\n".join),
 )
-def test_whatever_was_said_is_read_as_it_was(arguments: dict[str, Json], text: str) -> None:
+def test_any_text_survives_writing_and_loading(arguments: dict[str, Json], text: str) -> None:
     text = text.encode("utf-8", "replace").decode()
     document = yaml_block(
         {
@@ -597,10 +640,10 @@ def test_whatever_was_said_is_read_as_it_was(arguments: dict[str, Json], text: s
         }
     )
 
-    found = loading.load_file("x.yaml", document.encode())
+    loading_result = loading.parse_scenario_file("x.yaml", document.encode())
 
-    assert found.mistakes == ()
-    response: Any = found.scenarios[0].value.turns[0].response
+    assert loading_result.mistakes == ()
+    response: Any = loading_result.scenarios[0].value.turns[0].response
     assert response.assistant_text == text
     assert response.tool_calls[0].arguments == arguments
 
@@ -608,57 +651,63 @@ def test_whatever_was_said_is_read_as_it_was(arguments: dict[str, Json], text: s
 async def test_the_command_writes_a_scenario_that_answers_the_recorded_request(
     tmp_path: Path,
 ) -> None:
-    [cassette] = put(tmp_path, chat("Where is it?"), says("On its ", "way."))
+    [cassette] = write_cassettes(
+        tmp_path, raw_chat_request("Where is it?"), text_response("On its ", "way.")
+    )
     name = cassette.name[:8]
 
-    ran = await run(
+    result = await run_command(
         "scenario", "from", name, "--id", "mine", "--output", "it.yaml", folder=tmp_path
     )
-    tried = await run("scenario", "try", "it.yaml", str(cassette), folder=tmp_path)
-    again = await run("scenario", "from", name, "--output", "it.yaml", folder=tmp_path)
+    tried = await run_command("scenario", "try", "it.yaml", str(cassette), folder=tmp_path)
+    second = await run_command("scenario", "from", name, "--output", "it.yaml", folder=tmp_path)
 
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert tried.code == 0, tried.err
-    assert "mine  (it.yaml:3)  answers: its match holds" in tried.out
-    assert "text: On its way." in tried.out
-    assert again.code == 2
-    assert again.complaint == "llm-proxy: it.yaml is there already: name another file"
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert tried.exit_code == 0, tried.stderr
+    assert "mine  (it.yaml:3)  answers: its match holds" in tried.stdout
+    assert "text: On its way." in tried.stdout
+    assert second.exit_code == 2
+    assert second.last_error_line == "llm-proxy: it.yaml is there already: name another file"
 
 
 async def test_the_command_prints_the_scenario_and_notes_beside_it(tmp_path: Path) -> None:
-    put(tmp_path, chat("hi"), says("one"), says("two"))
+    write_cassettes(tmp_path, raw_chat_request("hi"), text_response("one"), text_response("two"))
     names = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*.jsonl"))]
 
-    ran = await run("scenario", "from", *names, folder=tmp_path)
+    result = await run_command("scenario", "from", *names, folder=tmp_path)
 
-    assert ran.code == 0, ran.err
-    assert "      assistant_text: one\n" in ran.out
-    assert ran.err == f"llm-proxy: {names[1]} is turn 1 again, and left out\n"
+    assert result.exit_code == 0, result.stderr
+    assert "      assistant_text: one\n" in result.stdout
+    assert result.stderr == f"llm-proxy: {names[1]} is turn 1 again, and left out\n"
 
 
-async def test_the_command_refuses_an_id_that_nobody_could_ask_for(tmp_path: Path) -> None:
-    ran = await run("scenario", "from", "x", "--id", " a", folder=tmp_path)
+async def test_the_command_refuses_an_unusable_id(tmp_path: Path) -> None:
+    result = await run_command("scenario", "from", "x", "--id", " a", folder=tmp_path)
 
-    assert ran.code == 2
-    assert ran.complaint.startswith("llm-proxy: --id must be printable, without blanks around it")
+    assert result.exit_code == 2
+    assert result.last_error_line.startswith(
+        "llm-proxy: --id must be printable, without blanks around it"
+    )
 
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
-def test_real_answers_are_said_again_in_full() -> None:
+def test_recorded_answers_round_trip() -> None:
     compared = 0
     for row in rows()[::19]:
         dialect = dialects.find_dialect(row.request)
         codec = dialect.codec(row.request, row.head)
         messages = tuple(framing.split_messages(codec, row.body))
-        cassette = exchange(row.request, DialectResponse(row.head, codec, messages), row.id)
+        cassette = make_cassette(row.request, DialectResponse(row.head, codec, messages), row.id)
         try:
-            told = generate_scenario([cassette])
+            generated = generate_scenario([cassette])
         except NotRepresentable:
             continue
-        if "provider's own tool" in "".join(told.notes):
+        if "provider's own tool" in "".join(generated.notes):
             continue
-        assert said(played(told, cassette)) == said(cassette_turns(cassette)[0]), row.id
+        assert turn_content(first_turn(generated, cassette)) == turn_content(
+            cassette_turns(cassette)[0]
+        ), row.id
         compared += 1
 
     assert compared > 30

@@ -1,4 +1,4 @@
-"""What is made up for a JSON Schema is valid, and always the same; the judge is `jsonschema`."""
+"""Values generated for a JSON Schema are reproducible, and valid according to `jsonschema`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jsonschema.exceptions import SchemaError
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
-from llm_proxy.scenario.generation.json_schema.regex_engine import matching
+from llm_proxy.scenario.generation.json_schema.regex_engine import make_matching_text
 from llm_proxy.turns import Json
 
 Schema = dict[str, Any]
@@ -48,14 +48,14 @@ SUM: Final[Schema] = {
 }
 
 
-def is_valid(made: Json, schema: Schema) -> bool:
+def is_valid(value: Json, schema: Schema) -> bool:
     return Draft202012Validator(
         schema, format_checker=Draft202012Validator.FORMAT_CHECKER
-    ).is_valid(made)
+    ).is_valid(value)
 
 
 @pytest.mark.parametrize(
-    ("schema", "made"),
+    ("schema", "expected"),
     [
         (None, {}),
         ({}, {}),
@@ -84,12 +84,12 @@ def is_valid(made: Json, schema: Schema) -> bool:
         ({"items": {"$ref": "#"}}, []),
     ],
 )
-def test_what_leaves_no_choice_is_made_just_so(schema: Json, made: Json) -> None:
-    assert make_value(schema, "seed") == made
+def test_a_schema_that_leaves_no_choice_gives_that_value(schema: Json, expected: Json) -> None:
+    assert make_value(schema, "seed") == expected
 
 
 @pytest.mark.parametrize(
-    ("schema", "made"),
+    ("schema", "expected"),
     [
         ({"type": "STRING", "enum": ["ONE"], "nullable": True}, "ONE"),
         ({"type": "TYPE_UNSPECIFIED", "enum": ["x"]}, "x"),
@@ -111,11 +111,11 @@ def test_what_leaves_no_choice_is_made_just_so(schema: Json, made: Json) -> None
     ],
     ids=["nullable", "no type", "counts as texts", "order", "draft 4", "draft 7", "nulls"],
 )
-def test_other_spellings_of_schemas_are_read(schema: Json, made: Json) -> None:
-    assert make_value(schema, "seed") == made
+def test_other_spellings_of_schemas_are_read(schema: Json, expected: Json) -> None:
+    assert make_value(schema, "seed") == expected
 
 
-CHOSEN: Final[list[Schema]] = [
+SCHEMAS: Final[list[Schema]] = [
     {"oneOf": [{"type": "number", "multipleOf": 5}, {"type": "number", "multipleOf": 3}]},
     {"type": "string", "not": {"enum": ["elm fir"]}, "maxLength": 7},
     {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"enum": [1, True, "1"]}},
@@ -145,13 +145,13 @@ CHOSEN: Final[list[Schema]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", CHOSEN, ids=",".join)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=",".join)
 def test_what_is_made_is_valid(schema: Schema) -> None:
     for seed in "abcde":
-        made = make_value(schema, seed)
+        value = make_value(schema, seed)
 
-        assert is_valid(made, schema), made
-        assert make_value(schema, seed) == made
+        assert is_valid(value, schema), value
+        assert make_value(schema, seed) == value
 
 
 FORMATS: Final = {
@@ -171,18 +171,20 @@ FORMATS: Final = {
 def test_a_format_is_kept(name: str) -> None:
     schema: Schema = {"type": "string", "format": name}
     for seed in "abcde":
-        made = make_value(schema, seed)
+        value = make_value(schema, seed)
 
-        assert isinstance(made, str)
-        assert re.fullmatch(FORMATS[name], made)
-        assert is_valid(made, schema)
+        assert isinstance(value, str)
+        assert re.fullmatch(FORMATS[name], value)
+        assert is_valid(value, schema)
 
 
 def test_a_length_wins_over_a_format_that_has_another() -> None:
-    made = make_value({"type": "string", "format": "email", "minLength": 3, "maxLength": 3}, "seed")
+    value = make_value(
+        {"type": "string", "format": "email", "minLength": 3, "maxLength": 3}, "seed"
+    )
 
-    assert isinstance(made, str)
-    assert len(made) == 3
+    assert isinstance(value, str)
+    assert len(value) == 3
 
 
 def test_formats_tell_alternatives_apart() -> None:
@@ -216,7 +218,7 @@ KINDS: Final[Schema] = {
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("initial", "expected"),
     [
         ({}, {"kind": "a", "x": 1}),
         ({"kind": "b"}, {"kind": "b", "y": 2}),
@@ -225,19 +227,19 @@ KINDS: Final[Schema] = {
     ],
     ids=["nothing", "which kind", "what only one has", "what is not valid"],
 )
-def test_what_is_given_is_taken_as_it_is_and_the_rest_goes_with_it(
-    given: dict[str, Json], made: Json
+def test_given_properties_are_kept_and_the_rest_fits_them(
+    initial: dict[str, Json], expected: Json
 ) -> None:
-    assert make_value(KINDS, "seed", given) == made
+    assert make_value(KINDS, "seed", initial) == expected
 
 
 CHAIN: Final[Schema] = {"$ref": "#/$defs/a", "$defs": {"a": {"required": ["a"], "properties": {}}}}
 CHAIN["$defs"]["a"]["properties"]["a"] = {"$ref": "#/$defs/a"}
-ODD: Final[Schema] = {"pattern": "(?=x)"}
+UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
 
 
 @pytest.mark.parametrize(
-    ("schema", "why"),
+    ("schema", "reason"),
     [
         (False, "$: nothing is all that it asks for"),
         ({"enum": []}, "$: nothing is all that it asks for"),
@@ -262,7 +264,7 @@ ODD: Final[Schema] = {"pattern": "(?=x)"}
         ({"$ref": "#"}, "$: # holds itself without an end"),
         (CHAIN, "$.a: #/$defs/a holds itself without an end"),
         (
-            {"required": ["a"], "properties": {"a": {"minItems": 1, "items": ODD}}},
+            {"required": ["a"], "properties": {"a": {"minItems": 1, "items": UNSUPPORTED}}},
             "$.a[0]: what (?=x) asks for is not understood",
         ),
         ({"type": "array", "contains": {}}, "$: what contains asks for is not understood"),
@@ -286,12 +288,12 @@ ODD: Final[Schema] = {"pattern": "(?=x)"}
         ),
     ],
 )
-def test_what_cannot_be_made_is_told_with_its_place(schema: Json, why: str) -> None:
+def test_unsatisfiable_schemas_are_reported_with_their_place(schema: Json, reason: str) -> None:
     with pytest.raises(SchemaNotSatisfiable) as refused:
         make_value(schema, "seed")
 
     hint = "write it in the scenario, or give the schema an example"
-    assert str(refused.value) == f"no value can be made up at {why}; {hint}"
+    assert str(refused.value) == f"no value can be made up at {reason}; {hint}"
 
 
 def test_nothing_can_be_given_for_what_is_no_object() -> None:
@@ -330,7 +332,7 @@ def test_a_schema_that_is_nested_without_measure_is_refused() -> None:
 )  # fmt: skip
 def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
     for seed in "abcde":
-        assert re.search(pattern, matching(pattern, 0, None, seed, SchemaBudget()))
+        assert re.search(pattern, make_matching_text(pattern, 0, None, seed, SchemaBudget()))
 
 
 @pytest.mark.parametrize(
@@ -341,33 +343,42 @@ def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
         r"\ud83d",
     ],
 )  # fmt: skip
-def test_a_pattern_that_is_not_understood_is_said_to_be(pattern: str) -> None:
+def test_an_unsupported_pattern_is_reported(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"not understood|known to match|range"):
-        matching(pattern, 0, None, "seed", SchemaBudget())
+        make_matching_text(pattern, 0, None, "seed", SchemaBudget())
 
 
 def spans(least: int, most: int) -> st.SearchStrategy[tuple[int, int]]:
     return st.tuples(st.integers(least, most), st.integers(0, most)).map(
-        lambda it: (it[0], sum(it))
+        lambda pair: (pair[0], sum(pair))
     )
 
 
 LEAVES: Final[st.SearchStrategy[Schema]] = st.one_of(
     st.sampled_from([{}, {"type": "null"}, {"type": "boolean"}, {"type": ["null", "string"]}]),
-    spans(0, 30).map(lambda it: {"type": "string", "minLength": it[0], "maxLength": it[1]}),
-    spans(-50, 50).map(lambda it: {"type": "integer", "minimum": it[0], "maximum": it[1]}),
-    st.tuples(st.integers(-50, 50), st.sampled_from([0.1, 0.25, 1, 2.5, 7])).map(
-        lambda it: {"type": "number", "minimum": it[0], "maximum": it[0] + 7, "multipleOf": it[1]}
+    spans(0, 30).map(
+        lambda bounds: {"type": "string", "minLength": bounds[0], "maxLength": bounds[1]}
     ),
-    st.floats(-1e9, 1e9).map(lambda it: {"type": "number", "exclusiveMinimum": it}),
-    st.sampled_from(list(FORMATS)).map(lambda it: {"type": "string", "format": it}),
+    spans(-50, 50).map(
+        lambda bounds: {"type": "integer", "minimum": bounds[0], "maximum": bounds[1]}
+    ),
+    st.tuples(st.integers(-50, 50), st.sampled_from([0.1, 0.25, 1, 2.5, 7])).map(
+        lambda pair: {
+            "type": "number",
+            "minimum": pair[0],
+            "maximum": pair[0] + 7,
+            "multipleOf": pair[1],
+        }
+    ),
+    st.floats(-1e9, 1e9).map(lambda minimum: {"type": "number", "exclusiveMinimum": minimum}),
+    st.sampled_from(list(FORMATS)).map(lambda name: {"type": "string", "format": name}),
     st.lists(st.none() | st.booleans() | st.integers() | st.text(), min_size=1).map(
-        lambda it: {"enum": it}
+        lambda values: {"enum": values}
     ),
     st.sampled_from(["^[a-z]+$", "^x?$", r"\d", "^(a|b){2,3}$"]).map(
-        lambda it: {"type": "string", "pattern": it}
+        lambda pattern: {"type": "string", "pattern": pattern}
     ),
-)  # fmt: skip
+)
 NAMES: Final = st.sampled_from(["a", "b", "c d", "é", ""])
 
 
@@ -394,8 +405,8 @@ SATISFIABLE: Final = st.recursive(
     lambda inner: st.one_of(
         objects(inner),
         arrays(inner),
-        st.lists(inner, min_size=1, max_size=3).map(lambda it: {"anyOf": it}),
-        inner.map(lambda it: {"allOf": [it, {}]}),
+        st.lists(inner, min_size=1, max_size=3).map(lambda schemas: {"anyOf": schemas}),
+        inner.map(lambda schema: {"allOf": [schema, {}]}),
     ),
     max_leaves=8,
 )  # fmt: skip
@@ -404,10 +415,10 @@ SATISFIABLE: Final = st.recursive(
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SATISFIABLE, st.text())
 def test_a_schema_that_can_be_met_is_met(schema: Schema, seed: str) -> None:
-    made = make_value(schema, seed)
+    value = make_value(schema, seed)
 
-    assert is_valid(made, schema), made
-    assert make_value(schema, seed) == made
+    assert is_valid(value, schema), value
+    assert make_value(schema, seed) == value
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -418,15 +429,15 @@ def test_a_schema_that_can_be_met_is_met(schema: Schema, seed: str) -> None:
     st.booleans(),
 )
 def test_what_is_made_of_combined_schemas_is_valid_where_anything_is(
-    schemas: list[Schema], how: str, other: Schema, is_not: bool
+    schemas: list[Schema], keyword: str, other: Schema, is_not: bool
 ) -> None:
-    schema: Schema = {how: schemas, "not" if is_not else "then": other}
+    schema: Schema = {keyword: schemas, "not" if is_not else "then": other}
     try:
-        made = make_value(schema, "seed")
+        value = make_value(schema, "seed")
     except SchemaNotSatisfiable:
         return
 
-    assert is_valid(made, schema), made
+    assert is_valid(value, schema), value
 
 
 JSON: Final = st.recursive(
@@ -450,9 +461,9 @@ JSON: Final = st.recursive(
 @given(JSON)
 def test_any_json_is_made_a_value_for_or_refused_in_a_sentence(schema: Json) -> None:
     try:
-        made = make_value(schema, "seed")
+        value = make_value(schema, "seed")
         Draft202012Validator.check_schema(schema if isinstance(schema, dict) else {})
     except (SchemaNotSatisfiable, SchemaError):
         return
 
-    assert not isinstance(schema, dict) or is_valid(made, schema)
+    assert not isinstance(schema, dict) or is_valid(value, schema)

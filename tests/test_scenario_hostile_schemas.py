@@ -1,6 +1,6 @@
-"""A schema that came with a request can neither hang the proxy nor make it say what is invalid.
+"""A JSON Schema of a request can neither block the proxy nor make it send invalid values.
 
-Work is counted in steps, so what is bounded here is bounded on every machine.
+Work is counted in steps, so its limits are the same on every machine.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ from jsonschema.exceptions import SchemaError
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
-from llm_proxy.scenario.generation.json_schema.regex_engine import found, matching
-from llm_proxy.scenario.generation.json_schema.regex_parser import parse_expression
+from llm_proxy.scenario.generation.json_schema.regex_engine import (
+    make_matching_text,
+    matches_anywhere,
+)
+from llm_proxy.scenario.generation.json_schema.regex_parser import parse_regex
 from llm_proxy.turns import Json
 
-SOON: Final = 3.0
-"""Seconds of CPU: a value takes about half of one at most, here with room for slow machines."""
-LISTED: Final[list[Json]] = [f"value {number}" for number in range(4_000)]
+MAX_SECONDS: Final = 3.0
+"""Seconds of CPU; a value takes at most about 0.5 s, and the rest is for slow machines."""
+MANY_VALUES: Final[list[Json]] = [f"value {number}" for number in range(4_000)]
 SLOW: Final = "a" * 50 + "!"
 
 
-def tower(of: str, height: int) -> dict[str, Any]:
-    """Schemas of which each names the next one twice."""
-    nexts = [[{"$ref": f"#/$defs/n{at + 1}"}] * 2 for at in range(height)]
-    floors: dict[str, Any] = {f"n{at}": {of: both} for at, both in enumerate(nexts)}
-    return floors | {f"n{height}": {"type": "null"}}
+def doubling_definitions(keyword: str, height: int) -> dict[str, Any]:
+    """Return schemas each of which references the next one twice."""
+    references = [[{"$ref": f"#/$defs/n{at + 1}"}] * 2 for at in range(height)]
+    definitions: dict[str, Any] = {f"n{at}": {keyword: both} for at, both in enumerate(references)}
+    return definitions | {f"n{height}": {"type": "null"}}
 
 
 def nested(depth: int) -> Json:
-    """A list within a list, and so on."""
-    made: Json = []
+    """Return lists nested to this depth."""
+    nested_list: Json = []
     for _ in range(depth):
-        made = [made]
-    return made
+        nested_list = [nested_list]
+    return nested_list
 
 
 TREE: Final[dict[str, Any]] = {
@@ -52,15 +55,15 @@ TREE: Final[dict[str, Any]] = {
     for at in range(20)
 }
 
-TOO_MUCH: Final[dict[str, Json]] = {
+EXPENSIVE_SCHEMAS: Final[dict[str, Json]] = {
     "repeats of little": {"pattern": "(((a|){9999}){9999}){9999}"},
     "repeats in repeats": {"type": "string", "pattern": "^(a+)+$", "enum": [SLOW] * 4_000},
     "repeats in a row": {"pattern": "a*" * 200 + "b", "default": "a" * 30_000},
     "choices of the same": {"pattern": "^(a|a)*(a|a)*$", "default": "a" * 30_000 + "!"},
-    "ways that part": {"not": {"$ref": "#/$defs/n0"}, "$defs": tower("anyOf", 18)},
+    "ways that part": {"not": {"$ref": "#/$defs/n0"}, "$defs": doubling_definitions("anyOf", 18)},
     "a tree": {"$ref": "#/$defs/n0", "$defs": TREE | {"n20": {"type": "string"}}},
     "names of both": {
-        "allOf": [{"required": LISTED}, {"required": [f"{item}!" for item in LISTED]}],
+        "allOf": [{"required": MANY_VALUES}, {"required": [f"{item}!" for item in MANY_VALUES]}],
     },
     "unique items": {
         "minItems": 3_000,
@@ -72,7 +75,7 @@ TOO_MUCH: Final[dict[str, Json]] = {
         "minItems": 9,
     },
     "long texts": {"minItems": 2_000, "items": {"type": "string", "minLength": 1_000_000}},
-    "a long default": {"minItems": 2_000, "items": {"default": LISTED}},
+    "a long default": {"minItems": 2_000, "items": {"default": MANY_VALUES}},
     "classes": {"pattern": "[" + "a-z" * 30_000 + "]"},
     "rules for names": {
         "patternProperties": {f"^x{at}[a-z]+": {} for at in range(2_000)},
@@ -81,19 +84,19 @@ TOO_MUCH: Final[dict[str, Json]] = {
 }
 
 
-@pytest.mark.parametrize("schema", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_asks_for_no_end_of_work_is_refused_soon(schema: Json) -> None:
+@pytest.mark.parametrize("schema", EXPENSIVE_SCHEMAS.values(), ids=EXPENSIVE_SCHEMAS)
+def test_expensive_schemas_are_refused_soon(schema: Json) -> None:
     start = process_time()
 
     with pytest.raises(
         SchemaNotSatisfiable, match=r"too much work|of that length|within its bounds"
     ):
         make_value(schema, "seed")
-    assert process_time() - start < SOON
+    assert process_time() - start < MAX_SECONDS
 
 
 @pytest.mark.parametrize(
-    ("schema", "why"),
+    ("schema", "reason"),
     [
         (
             {"type": "string", "pattern": "(((){9999}){9999}){9999}"},
@@ -129,15 +132,15 @@ def test_what_asks_for_no_end_of_work_is_refused_soon(schema: Json) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_no_value_keeps_is_refused_with_the_reason(schema: Json, why: str) -> None:
+def test_unsatisfiable_schemas_are_refused_with_the_reason(schema: Json, reason: str) -> None:
     with pytest.raises(SchemaNotSatisfiable) as refused:
         make_value(schema, "seed")
 
-    assert str(refused.value).startswith(f"no value can be made up at {why}; write it")
+    assert str(refused.value).startswith(f"no value can be made up at {reason}; write it")
 
 
 @pytest.mark.parametrize(
-    ("schema", "made"),
+    ("schema", "expected"),
     [
         (
             {"properties": {"ab": {}, "c": {"const": 1}}, "propertyNames": {"maxLength": 1}},
@@ -147,42 +150,44 @@ def test_what_no_value_keeps_is_refused_with_the_reason(schema: Json, why: str) 
             {"properties": {"a": {"minItems": 2, "maxItems": 1}, "b": {"const": 1}}},
             {"b": 1},
         ),
-        ({"allOf": [{"enum": LISTED}, {"enum": ["?", *LISTED[:1]]}]}, "value 0"),
+        ({"allOf": [{"enum": MANY_VALUES}, {"enum": ["?", *MANY_VALUES[:1]]}]}, "value 0"),
         ({"allOf": [{"enum": [1, 2]}, {"enum": [True, 2.0]}]}, 2),
         ({"enum": [10**400], "not": {"enum": [10**400 + 1]}}, 10**400),
         ({"type": ["string"] * 10_000, "default": "x"}, "x"),
     ],
     ids=["names", "counts", "listed", "numbers", "digits", "types"],
 )  # fmt: skip
-def test_what_cannot_be_is_left_out_and_the_rest_is_made(schema: Json, made: Json) -> None:
-    assert make_value(schema, "seed") == made
+def test_unsatisfiable_parts_are_left_out_and_the_rest_is_made(
+    schema: Json, expected: Json
+) -> None:
+    assert make_value(schema, "seed") == expected
 
 
 def test_a_list_of_thousands_may_be_chosen_from_again_and_again() -> None:
-    made = make_value({"type": "array", "minItems": 500, "items": {"enum": LISTED}}, "seed")
+    value = make_value({"type": "array", "minItems": 500, "items": {"enum": MANY_VALUES}}, "seed")
 
-    assert isinstance(made, list)
-    assert len(made) == 500
+    assert isinstance(value, list)
+    assert len(value) == 500
 
 
 def test_objects_deep_within_each_other_are_made_once_each() -> None:
     schema: Json = {"const": 1}
-    made: Json = 1
+    expected: Json = 1
     for _ in range(40):
         schema = {"type": "object", "required": ["a"], "properties": {"a": schema}}
-        made = {"a": made}
+        expected = {"a": expected}
 
-    assert make_value(schema, "seed") == made
+    assert make_value(schema, "seed") == expected
 
 
 EXPRESSIONS: Final = st.recursive(
     st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\W"]),
     lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{0,2}?"])).map(
-            lambda it: f"({it[0]}){it[1]}"
+            lambda pair: f"({pair[0]}){pair[1]}"
         ),
         st.tuples(inner, inner).map("".join),
-        st.tuples(inner, inner).map(lambda it: f"(?:{it[0]}|{it[1]})"),
+        st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})"),
     ),
     max_leaves=5,
 )  # fmt: skip
@@ -197,10 +202,10 @@ def test_an_expression_is_found_where_pythons_own_finds_it(
 ) -> None:
     pattern = start + inner + end
 
-    assert found(parse_expression(pattern, SchemaBudget()), text, SchemaBudget()) == bool(
+    assert matches_anywhere(parse_regex(pattern, SchemaBudget()), text, SchemaBudget()) == bool(
         re.search(pattern, text)
     )
-    assert re.search(pattern, matching(pattern, 0, None, "seed", SchemaBudget()))
+    assert re.search(pattern, make_matching_text(pattern, 0, None, "seed", SchemaBudget()))
 
 
 @given(st.integers(0, 50))
@@ -213,22 +218,22 @@ def test_a_budget_ends_where_it_is_spent(steps: int) -> None:
         budget.spend()
 
 
-WORDS: Final = [
+KEYWORDS: Final = [
     *("type", "properties", "items", "prefixItems", "enum", "const", "anyOf", "allOf", "oneOf"),
     *("$ref", "required", "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems"),
     *("pattern", "multipleOf", "minimum", "maximum", "propertyNames", "patternProperties"),
     *("additionalProperties", "not", "default", "if", "then", "else", "minLength", "a"),
 ]
-SAID: Final = st.one_of(
+LEAF_VALUES: Final = st.one_of(
     st.sampled_from(["#", "#/a", "#/not", "object", "array", "string", "integer", "number"]),
     st.sampled_from(["(a*)*", "((a{99}){99}){99}", "(){9}", "^a$", "(", "[^a]", 10**400, 2**70]),
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
 )  # fmt: skip
 ANY_JSON: Final = st.recursive(
-    SAID,
+    LEAF_VALUES,
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(WORDS), inner, min_size=1, max_size=5)
+        | st.dictionaries(st.sampled_from(KEYWORDS), inner, min_size=1, max_size=5)
     ),
     max_leaves=25,
 )  # fmt: skip
@@ -241,11 +246,11 @@ def test_any_json_as_a_schema_gives_a_valid_value_or_a_refusal_within_bounds(
 ) -> None:
     start = process_time()
     try:
-        made = make_value(schema, "seed", {"a": 1} if is_given else None)
+        value = make_value(schema, "seed", {"a": 1} if is_given else None)
         Draft202012Validator.check_schema(schema if isinstance(schema, dict) else {})
     except (SchemaNotSatisfiable, SchemaError):
-        assert process_time() - start < SOON
+        assert process_time() - start < MAX_SECONDS
         return
 
-    assert process_time() - start < SOON
-    assert is_given or not isinstance(schema, dict) or Draft202012Validator(schema).is_valid(made)
+    assert process_time() - start < MAX_SECONDS
+    assert is_given or not isinstance(schema, dict) or Draft202012Validator(schema).is_valid(value)

@@ -1,4 +1,4 @@
-"""JSON files are JSON: read with the place of each value, and refused in plain words."""
+"""JSON documents: values have positions, and errors have plain messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.documents.parsing import json_text
 from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
@@ -28,11 +28,11 @@ def read(text: str) -> DocumentComposer:
     return composer
 
 
-def refusal(text: str) -> str:
-    with pytest.raises(UnreadableDocument) as told:
+def read_error(text: str) -> str:
+    with pytest.raises(UnreadableDocument) as caught:
         read(text)
-    mark = told.value.mark
-    return f"{mark.line}:{mark.column}: {told.value.message}"
+    mark = caught.value.mark
+    return f"{mark.line}:{mark.column}: {caught.value.message}"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_json_text_has_its_value(text: str, value: Any) -> None:
     assert composer.mistakes == []
 
 
-def test_every_name_and_value_knows_its_place() -> None:
+def test_every_name_and_value_has_its_position() -> None:
     assert read('{\n  "a": 1,\n  "b": [2]\n}').documents == [
         ObjectNode(
             (
@@ -96,11 +96,11 @@ def test_every_name_and_value_knows_its_place() -> None:
         ("[" * 100_000, "1:101: values stand within each other more than 100 deep"),
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_told_in_plain_words(text: str, message: str) -> None:
-    assert refusal(text) == message
+def test_invalid_json_is_explained_in_plain_words(text: str, message: str) -> None:
+    assert read_error(text) == message
 
 
-def test_what_can_be_read_and_is_wrong_is_told() -> None:
+def test_mistakes_in_readable_json_are_reported() -> None:
     text = '{"a": 1, "a": 2, "b": "\\ud83d", "c": 1e999, "d": 99999999999999999999}'
 
     assert [
@@ -119,8 +119,8 @@ def test_what_can_be_read_and_is_wrong_is_told() -> None:
 def test_a_file_named_json_must_be_json() -> None:
     yaml_alone = b"id: a\ndescription: b\nturns: []\n"
 
-    assert load_file("s.yaml", yaml_alone).mistakes == ()
-    [mistake] = load_file("s.JSON", yaml_alone).mistakes
+    assert parse_scenario_file("s.yaml", yaml_alone).mistakes == ()
+    [mistake] = parse_scenario_file("s.JSON", yaml_alone).mistakes
     assert str(mistake) == "s.JSON:1:1: $: id must be in double quotes"
 
 

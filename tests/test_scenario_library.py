@@ -1,4 +1,4 @@
-"""A server's scenarios are read from files, and read again when those change."""
+"""The scenario library loads scenarios from files and reloads them on change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.documents.loading import LoadedScenarios, load_file
+from llm_proxy.scenario.documents.loading import LoadedScenarios, parse_scenario_file
 from llm_proxy.shell.scenarios import files
 from llm_proxy.shell.scenarios import library as library_module
-from llm_proxy.shell.scenarios.files import load_all
-from llm_proxy.shell.scenarios.library import CHECK_EVERY, ScenarioLibrary
-from waiting import until
+from llm_proxy.shell.scenarios.files import load_scenarios
+from llm_proxy.shell.scenarios.library import CHECK_INTERVAL_S, ScenarioLibrary
+from waiting import wait_until
 
 ROOT = os.geteuid() == 0
 
@@ -33,16 +33,16 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def ids(it: LoadedScenarios) -> list[str]:
-    return [item.value.id for item in it.scenarios]
+def ids(loaded: LoadedScenarios) -> list[str]:
+    return [item.value.id for item in loaded.scenarios]
 
 
-def mistakes(folder: Path, it: LoadedScenarios) -> list[str]:
-    return [str(mistake).removeprefix(f"{folder}/") for mistake in it.mistakes]
+def mistakes(folder: Path, loaded: LoadedScenarios) -> list[str]:
+    return [str(mistake).removeprefix(f"{folder}/") for mistake in loaded.mistakes]
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that is advanced manually."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -50,7 +50,7 @@ class Clock:
     def __call__(self) -> float:
         return self.time
 
-    def later(self, seconds: float = CHECK_EVERY) -> None:
+    def advance(self, seconds: float = CHECK_INTERVAL_S) -> None:
         self.time += seconds
 
 
@@ -59,10 +59,10 @@ def clock() -> Clock:
     return Clock()
 
 
-def library(path: Path, clock: Clock) -> ScenarioLibrary:
-    it = ScenarioLibrary(path, clock)
-    it.load()
-    return it
+def load_library(path: Path, clock: Clock) -> ScenarioLibrary:
+    scenario_library = ScenarioLibrary(path, clock)
+    scenario_library.load()
+    return scenario_library
 
 
 def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
@@ -75,22 +75,22 @@ def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
     write(tmp_path / ".h.yaml", "no: [scenario")
     write(tmp_path / "scenario.schema.json", "{}")
 
-    it = load_all([tmp_path])
+    loaded = load_scenarios([tmp_path])
 
-    assert ids(it) == ["y", "z", "b", "c"]
-    assert [Path(item.file).relative_to(tmp_path).as_posix() for item in it.scenarios] == [
+    assert ids(loaded) == ["y", "z", "b", "c"]
+    assert [Path(item.file).relative_to(tmp_path).as_posix() for item in loaded.scenarios] == [
         "a/c/y.YAML", "a/z.yaml", "b.yml", "c.json",
     ]  # fmt: skip
 
 
 def test_a_file_may_have_any_name_where_it_is_given(tmp_path: Path) -> None:
-    assert ids(load_all([write(tmp_path / "refund.txt", scenario("a"))])) == ["a"]
+    assert ids(load_scenarios([write(tmp_path / "refund.txt", scenario("a"))])) == ["a"]
 
 
 def test_a_path_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
 
-    assert load_all([tmp_path, path, tmp_path]).mistakes == ()
+    assert load_scenarios([tmp_path, path, tmp_path]).mistakes == ()
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
@@ -100,33 +100,33 @@ def test_links_are_followed(tmp_path: Path) -> None:
     write(tmp_path / "b", scenario("b"))
     (tmp_path / "here" / "b.yaml").symlink_to(tmp_path / "b")
 
-    assert ids(load_all([tmp_path / "here"])) == ["b", "a"]
+    assert ids(load_scenarios([tmp_path / "here"])) == ["b", "a"]
 
 
-def test_what_is_no_readable_file_is_told_with_its_neighbours(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_their_neighbours_loaded(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", scenario("a"))
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "lost.yaml").symlink_to(tmp_path / "nowhere")
     (tmp_path / "self.yaml").symlink_to(tmp_path / "self.yaml")
     os.mkfifo(tmp_path / "pipe.yaml")
 
-    it = load_all([tmp_path])
+    loaded = load_scenarios([tmp_path])
 
-    assert mistakes(tmp_path, it) == [
+    assert mistakes(tmp_path, loaded) == [
         "loop: this link leads back to a folder that it lies in: remove it",
         "lost.yaml: this link leads to nothing: remove it",
         "pipe.yaml: this is no regular file: give it another name, or remove it",
         "self.yaml: the file cannot be read: Too many levels of symbolic links",
     ]
-    assert ids(it) == ["a"]
+    assert ids(loaded) == ["a"]
 
 
 @pytest.mark.skipif(ROOT, reason="root may read everything")
-def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_files_without_permission_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", scenario("a")).chmod(0)
     (tmp_path / "closed").mkdir(mode=0)
 
-    assert mistakes(tmp_path, load_all([tmp_path])) == [
+    assert mistakes(tmp_path, load_scenarios([tmp_path])) == [
         "a.yaml: the file cannot be read: Permission denied",
         "closed: the folder cannot be read: Permission denied",
     ]
@@ -137,9 +137,9 @@ def test_a_path_to_nothing_is_a_mistake_of_usage(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     reasons = []
     for name in ("nowhere", "pipe", "empty"):
-        with pytest.raises(UsageError) as told:
-            load_all([tmp_path / name])
-        reasons.append(str(told.value).replace(f"{tmp_path}/", ""))
+        with pytest.raises(UsageError) as caught:
+            load_scenarios([tmp_path / name])
+        reasons.append(str(caught.value).replace(f"{tmp_path}/", ""))
 
     assert reasons == [
         "there is no file or folder nowhere: give --scenarios one that there is",
@@ -148,12 +148,12 @@ def test_a_path_to_nothing_is_a_mistake_of_usage(tmp_path: Path) -> None:
     ]
 
 
-def test_at_the_start_all_mistakes_are_told(tmp_path: Path, clock: Clock) -> None:
+def test_at_the_start_all_mistakes_are_reported(tmp_path: Path, clock: Clock) -> None:
     path = write(tmp_path / "s.yaml", "- {id: 1, description: a, turns: []}\n" * 25)
 
-    with pytest.raises(UsageError) as told:
-        library(path, clock)
-    first, *lines = str(told.value).splitlines()
+    with pytest.raises(UsageError) as caught:
+        load_library(path, clock)
+    first, *lines = str(caught.value).splitlines()
 
     assert first == f"the scenarios in {path} have 25 mistakes:"
     assert lines[0] == f'  {path}:1:8: $[0].id: 1 is a number: write text in quotes, "1"'
@@ -164,7 +164,7 @@ def test_at_the_start_all_mistakes_are_told(tmp_path: Path, clock: Clock) -> Non
 def test_at_the_start_warnings_are_logged(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    library(write(tmp_path / "s.yaml", "id: a\ndescription: b\nturns: []\n"), clock)
+    load_library(write(tmp_path / "s.yaml", "id: a\ndescription: b\nturns: []\n"), clock)
 
     assert [record.getMessage().rpartition("/")[2] for record in caplog.records] == [
         "s.yaml:3:1: $.turns: there are no turns, so every request fails"
@@ -175,65 +175,65 @@ async def test_a_change_is_seen_once_the_files_are_looked_at_again(
     tmp_path: Path, clock: Clock
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(tmp_path, clock)
+    scenario_library = load_library(tmp_path, clock)
     write(path, scenario("changed"))
     write(tmp_path / "b.yaml", scenario("b"))
 
-    clock.later(CHECK_EVERY / 2)
-    assert ids(await it.current()) == ["a"]
-    clock.later()
-    assert ids(await it.current()) == ["changed", "b"]
+    clock.advance(CHECK_INTERVAL_S / 2)
+    assert ids(await scenario_library.current()) == ["a"]
+    clock.advance()
+    assert ids(await scenario_library.current()) == ["changed", "b"]
 
     path.unlink()
-    clock.later()
-    assert ids(await it.current()) == ["b"]
+    clock.advance()
+    assert ids(await scenario_library.current()) == ["b"]
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that were read, each time."""
+def read_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The name of each file that is read, once per read."""
     names: list[str] = []
 
-    def counted(file: str, content: bytes) -> LoadedScenarios:
+    def recording_load(file: str, content: bytes) -> LoadedScenarios:
         names.append(Path(file).name)
-        return load_file(file, content)
+        return parse_scenario_file(file, content)
 
-    monkeypatch.setattr(files, "load_file", counted)
+    monkeypatch.setattr(files, "parse_scenario_file", recording_load)
     return names
 
 
 async def test_only_what_has_changed_is_read_again(
-    tmp_path: Path, clock: Clock, reads: list[str]
+    tmp_path: Path, clock: Clock, read_names: list[str]
 ) -> None:
     write(tmp_path / "a.yaml", scenario("a"))
     path = write(tmp_path / "b.yaml", scenario("b"))
-    it = library(tmp_path, clock)
+    scenario_library = load_library(tmp_path, clock)
 
-    clock.later()
-    await it.current()
-    assert reads == ["a.yaml", "b.yaml"]
+    clock.advance()
+    await scenario_library.current()
+    assert read_names == ["a.yaml", "b.yaml"]
 
     write(path, scenario("b2"))
-    clock.later()
-    assert ids(await it.current()) == ["a", "b2"]
-    assert reads == ["a.yaml", "b.yaml", "b.yaml"]
+    clock.advance()
+    assert ids(await scenario_library.current()) == ["a", "b2"]
+    assert read_names == ["a.yaml", "b.yaml", "b.yaml"]
 
 
-async def test_a_broken_edit_is_told_once_and_what_was_good_stays(
+async def test_a_broken_edit_is_reported_once_and_the_last_good_version_stays(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(path, clock)
+    scenario_library = load_library(path, clock)
 
     write(path, "id: 5\n")
     for _ in range(3):
-        clock.later()
-        assert ids(await it.current()) == ["a"]
+        clock.advance()
+        assert ids(await scenario_library.current()) == ["a"]
     write(path, scenario("mended"))
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == ["mended"]
+    assert ids(await scenario_library.current()) == ["mended"]
     assert [record.getMessage().replace(f"{tmp_path}/", "") for record in caplog.records] == [
         (
             "what was good before stays: the scenarios in a.yaml have 3 mistakes:\n"
@@ -245,20 +245,20 @@ async def test_a_broken_edit_is_told_once_and_what_was_good_stays(
     ]
 
 
-async def test_a_file_that_is_gone_for_a_while_is_missed_by_nobody(
+async def test_while_a_file_is_missing_its_last_good_version_stays(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(path, clock)
+    scenario_library = load_library(path, clock)
 
     path.rename(tmp_path / "away")
     for _ in range(3):
-        clock.later()
-        assert ids(await it.current()) == ["a"]
+        clock.advance()
+        assert ids(await scenario_library.current()) == ["a"]
     (tmp_path / "away").rename(path)
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == ["a"]
+    assert ids(await scenario_library.current()) == ["a"]
     lost = f"there is no file or folder {path}: give --scenarios one that there is"
     assert [record.getMessage() for record in caplog.records] == [
         f"what was good before stays: {lost}"
@@ -268,105 +268,105 @@ async def test_a_file_that_is_gone_for_a_while_is_missed_by_nobody(
 async def test_an_edit_of_the_same_size_is_seen(tmp_path: Path, clock: Clock) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
     os.utime(path, ns=(0, 0))
-    it = library(path, clock)
+    scenario_library = load_library(path, clock)
 
     write(path, scenario("b"))
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == ["b"]
+    assert ids(await scenario_library.current()) == ["b"]
 
 
-async def test_many_who_ask_at_once_look_once(
+async def test_concurrent_callers_scan_the_files_once(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(path, clock)
-    looks: list[Sequence[Path]] = []
+    scenario_library = load_library(path, clock)
+    scans: list[Sequence[Path]] = []
 
-    def counted(paths: Sequence[Path]) -> tuple[files.ScannedFile, ...]:
-        looks.append(paths)
+    def counting_scan(paths: Sequence[Path]) -> tuple[files.ScannedFile, ...]:
+        scans.append(paths)
         return files.scan_files(paths)
 
-    monkeypatch.setattr(library_module, "scan_files", counted)
+    monkeypatch.setattr(library_module, "scan_files", counting_scan)
     write(path, scenario("b"))
-    clock.later()
+    clock.advance()
 
-    asked = await asyncio.gather(*(it.current() for _ in range(20)))
+    results = await asyncio.gather(*(scenario_library.current() for _ in range(20)))
 
-    assert [ids(item) for item in asked] == [["b"]] * 20
-    assert len(looks) == 1
+    assert [ids(item) for item in results] == [["b"]] * 20
+    assert len(scans) == 1
 
 
-class Held:
-    """Reads files only once it is let go."""
+class BlockedReader:
+    """A file reader that blocks until it is released."""
 
     def __init__(self) -> None:
-        self.begun = threading.Event()
-        self.go = threading.Event()
+        self.started = threading.Event()
+        self.released = threading.Event()
 
     def load(self, file: str, content: bytes) -> LoadedScenarios:
-        self.begun.set()
-        assert self.go.wait(10)
-        return load_file(file, content)
+        self.started.set()
+        assert self.released.wait(10)
+        return parse_scenario_file(file, content)
 
-    async def reads(self) -> None:
-        """Until it has begun to."""
-        assert await asyncio.to_thread(self.begun.wait, 10)
+    async def wait_until_reading(self) -> None:
+        """Wait until a read has started."""
+        assert await asyncio.to_thread(self.started.wait, 10)
 
 
-async def test_nobody_waits_for_files_that_take_long_to_read(
+async def test_slow_files_do_not_block_requests(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = ScenarioLibrary(path, clock, patience=0.01)
-    it.load()
-    held = Held()
-    monkeypatch.setattr(files, "load_file", held.load)
+    scenario_library = ScenarioLibrary(path, clock, max_wait_s=0.01)
+    scenario_library.load()
+    reader = BlockedReader()
+    monkeypatch.setattr(files, "parse_scenario_file", reader.load)
     write(path, scenario("b"))
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == ["a"]
-    await held.reads()
-    assert [ids(await it.current()) for _ in range(3)] == [["a"]] * 3
+    assert ids(await scenario_library.current()) == ["a"]
+    await reader.wait_until_reading()
+    assert [ids(await scenario_library.current()) for _ in range(3)] == [["a"]] * 3
 
-    held.go.set()
-    await until(lambda: it._renewal_task is None)
-    assert ids(await it.current()) == ["b"]
+    reader.released.set()
+    await wait_until(lambda: scenario_library._renewal_task is None)
+    assert ids(await scenario_library.current()) == ["b"]
 
 
-async def test_who_comes_while_files_are_read_does_not_wait_at_all(
+async def test_a_request_during_a_reload_does_not_wait(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(path, clock)
-    held = Held()
-    monkeypatch.setattr(files, "load_file", held.load)
+    scenario_library = load_library(path, clock)
+    reader = BlockedReader()
+    monkeypatch.setattr(files, "parse_scenario_file", reader.load)
     write(path, scenario("b"))
-    clock.later()
+    clock.advance()
 
-    noticed = asyncio.create_task(it.current())
-    await held.reads()
-    assert ids(await it.current()) == ["a"]
+    noticed = asyncio.create_task(scenario_library.current())
+    await reader.wait_until_reading()
+    assert ids(await scenario_library.current()) == ["a"]
     assert not noticed.done()
 
-    held.go.set()
+    reader.released.set()
     assert ids(await noticed) == ["b"]
 
 
-async def test_who_leaves_does_not_stop_what_others_wait_for(
+async def test_a_cancelled_request_does_not_stop_a_reload(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(path, clock)
-    held = Held()
-    monkeypatch.setattr(files, "load_file", held.load)
+    scenario_library = load_library(path, clock)
+    reader = BlockedReader()
+    monkeypatch.setattr(files, "parse_scenario_file", reader.load)
     write(path, scenario("b"))
-    clock.later()
+    clock.advance()
 
-    leaving, staying = (asyncio.create_task(it.current()) for _ in range(2))
-    await held.reads()
+    leaving, staying = (asyncio.create_task(scenario_library.current()) for _ in range(2))
+    await reader.wait_until_reading()
     leaving.cancel()
-    held.go.set()
+    reader.released.set()
 
     assert ids(await staying) == ["b"]
 
@@ -375,36 +375,36 @@ async def test_a_fault_while_files_are_read_is_not_passed_over(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(path, clock)
+    scenario_library = load_library(path, clock)
     with monkeypatch.context() as broken:
         broken.setattr(library_module, "scan_files", lambda _: 1 / 0)
-        clock.later()
+        clock.advance()
         with pytest.raises(ZeroDivisionError):
-            await it.current()
-    clock.later()
+            await scenario_library.current()
+    clock.advance()
 
-    assert ids(await it.current()) == ["a"]
-
-
-# What is gone
+    assert ids(await scenario_library.current()) == ["a"]
 
 
-@pytest.mark.parametrize("half", ["", "\n \n", "# to be written\n", "---\n"])
+# Emptied and deleted files
+
+
+@pytest.mark.parametrize("saved", ["", "\n \n", "# to be written\n", "---\n"])
 async def test_a_file_that_is_half_saved_is_a_mistake_until_it_is_whole(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture, half: str
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture, saved: str
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
     write(tmp_path / "b.yaml", scenario("b"))
-    it = library(tmp_path, clock)
+    scenario_library = load_library(tmp_path, clock)
 
-    write(path, half)
+    write(path, saved)
     for _ in range(3):
-        clock.later()
-        assert ids(await it.current()) == ["a", "b"]
+        clock.advance()
+        assert ids(await scenario_library.current()) == ["a", "b"]
     write(path, scenario("whole"))
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == ["whole", "b"]
+    assert ids(await scenario_library.current()) == ["whole", "b"]
     assert [record.getMessage().replace(f"{tmp_path}", ".") for record in caplog.records] == [
         (
             "what was good before stays: the scenarios in . have 1 mistake:\n"
@@ -416,23 +416,21 @@ async def test_a_file_that_is_half_saved_is_a_mistake_until_it_is_whole(
 async def test_a_file_that_never_held_anything_is_no_mistake(tmp_path: Path, clock: Clock) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
     write(tmp_path / "b.yaml", "# later\n")
-    it = library(tmp_path, clock)
+    scenario_library = load_library(tmp_path, clock)
     write(path, scenario("changed"))
     write(tmp_path / "c.json", "")
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == ["changed"]
+    assert ids(await scenario_library.current()) == ["changed"]
 
 
-async def test_a_list_without_scenarios_is_what_somebody_means(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_an_empty_list_of_scenarios_is_accepted(tmp_path: Path, clock: Clock) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(path, clock)
+    scenario_library = load_library(path, clock)
     write(path, "scenarios: []\n")
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == []
+    assert ids(await scenario_library.current()) == []
 
 
 async def test_an_emptied_file_that_is_deleted_is_none_any_more(
@@ -440,25 +438,25 @@ async def test_an_emptied_file_that_is_deleted_is_none_any_more(
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
     write(tmp_path / "b.yaml", scenario("b"))
-    it = library(tmp_path, clock)
+    scenario_library = load_library(tmp_path, clock)
     write(path, "")
-    clock.later()
-    await it.current()
+    clock.advance()
+    await scenario_library.current()
     path.unlink()
-    clock.later()
+    clock.advance()
 
-    assert ids(await it.current()) == ["b"]
+    assert ids(await scenario_library.current()) == ["b"]
 
 
 async def test_a_folder_that_loses_its_last_file_keeps_what_was_good(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
-    it = library(tmp_path, clock)
+    scenario_library = load_library(tmp_path, clock)
     path.unlink()
     for _ in range(2):
-        clock.later()
-        assert ids(await it.current()) == ["a"]
+        clock.advance()
+        assert ids(await scenario_library.current()) == ["a"]
 
     assert [record.getMessage() for record in caplog.records] == [
         (

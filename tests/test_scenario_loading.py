@@ -1,4 +1,4 @@
-"""Scenario files become scenarios, whichever way they are written."""
+"""Scenario files load to the same scenarios in every supported notation."""
 
 from __future__ import annotations
 
@@ -28,73 +28,78 @@ from llm_proxy.scenario.documents.document import (
     ToolCallsResponse,
     UsageSpec,
 )
-from llm_proxy.scenario.documents.loading import MAX_FILE, LoadedScenarios, load_file, merge_loaded
+from llm_proxy.scenario.documents.loading import (
+    MAX_FILE_BYTES,
+    LoadedScenarios,
+    merge_loaded,
+    parse_scenario_file,
+)
 
-LAST: Final = "{id: c, description: d, turns: []}\r\n"
+LAST_SCENARIO: Final = "{id: c, description: d, turns: []}\r\n"
 EMPTY: Final = {"id": "a", "description": "b", "turns": []}
 
 
-def loaded(value: Any, file: str = "s.json") -> LoadedScenarios:
-    """What a file with this value holds; it has no mistakes."""
-    it = load_file(file, orjson.dumps(value))
-    assert [str(mistake) for mistake in it.mistakes] == []
-    return it
+def load_value(value: Any, file: str = "s.json") -> LoadedScenarios:
+    """Load a file with this value; assert that it has no mistakes."""
+    loaded = parse_scenario_file(file, orjson.dumps(value))
+    assert [str(mistake) for mistake in loaded.mistakes] == []
+    return loaded
 
 
 def yaml_scenario(text: str) -> Scenario:
-    it = load_file("s.yaml", text.encode())
-    assert (it.mistakes, it.warnings) == ((), ())
-    [placed] = it.scenarios
-    return placed.value
+    loaded = parse_scenario_file("s.yaml", text.encode())
+    assert (loaded.mistakes, loaded.warnings) == ((), ())
+    [located] = loaded.scenarios
+    return located.value
 
 
-def test_everything_that_can_be_said_is_read_as_msgspec_reads_it() -> None:
-    it = loaded(DOCUMENT)
+def test_every_field_loads_as_msgspec_reads_it() -> None:
+    loaded = load_value(DOCUMENT)
     expected = msgspec.convert(DOCUMENT, ScenarioDocument)
 
-    assert tuple(scenario.value for scenario in it.scenarios) == expected.scenarios
-    assert it.mock == expected.mock
-    assert it.warnings == ()
+    assert tuple(scenario.value for scenario in loaded.scenarios) == expected.scenarios
+    assert loaded.mock == expected.mock
+    assert loaded.warnings == ()
 
 
-FREE: Final = frozenset(
+FREE_FORM_FIELDS: Final = frozenset(
     (
         "arguments", "args", "failure_error", "provider_metadata", "report_content_json", "values",
         "equals", "action_input",
     )
 )  # fmt: skip
-"""Fields whose objects have names of the author's own."""
+"""Fields whose objects have free-form names."""
 
 
-def camelised(value: Any, *, by_path: bool = False) -> Any:
-    """A document with the camelCase names of the owner's."""
+def with_camel_case_names(value: Any, *, by_path: bool = False) -> Any:
+    """Convert the names of a document to camelCase."""
     match value:
         case dict():
             return {
                 name if by_path else names.to_camel_case(name): inner
-                if name in FREE
-                else camelised(inner, by_path=name == "json")
+                if name in FREE_FORM_FIELDS
+                else with_camel_case_names(inner, by_path=name == "json")
                 for name, inner in value.items()
             }
         case list():
-            return [camelised(item) for item in value]
+            return [with_camel_case_names(item) for item in value]
         case _:
             return value
 
 
 def test_camel_case_loads_as_the_same() -> None:
-    document = camelised(DOCUMENT)
+    document = with_camel_case_names(DOCUMENT)
 
     assert "systemPromptMustInclude" in document["scenarios"][0]
-    assert [scenario.value for scenario in loaded(document).scenarios] == [
-        scenario.value for scenario in loaded(DOCUMENT).scenarios
+    assert [scenario.value for scenario in load_value(document).scenarios] == [
+        scenario.value for scenario in load_value(DOCUMENT).scenarios
     ]
-    assert loaded(document).mock == loaded(DOCUMENT).mock
+    assert load_value(document).mock == load_value(DOCUMENT).mock
 
 
 @pytest.mark.shows("000-04 to 000-21", "000-67 to 000-69", "000-77", "000-103")
 def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
-    """In the names of its interfaces."""
+    """The document uses the names of the scripted provider's interfaces."""
     scenario = yaml_scenario(
         """
         id: run-test-1
@@ -174,7 +179,7 @@ def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
 
 @pytest.mark.shows("004-06")
 def test_the_example_of_the_mock_loads_unchanged() -> None:
-    it = load_file(
+    loaded = parse_scenario_file(
         "s.yaml",
         b"""
         mock:
@@ -188,8 +193,8 @@ def test_the_example_of_the_mock_loads_unchanged() -> None:
         """,
     )
 
-    assert it.mistakes == ()
-    assert it.mock == MockSpec(
+    assert loaded.mistakes == ()
+    assert loaded.mock == MockSpec(
         replies=(
             MockReply(tool_calls=(MockCall(id="1", name="lookup", args={"id": 42}),)),
             MockReply(content="Found it: refunds take 3 business days."),
@@ -204,9 +209,9 @@ def test_the_example_of_the_mock_loads_unchanged() -> None:
 @pytest.mark.parametrize("kind", ["tool-call", "tool_call", "toolCall"])
 def test_a_kind_may_be_written_as_names_are(kind: str) -> None:
     answer = {"kind": kind, "toolCalls": [{"toolName": "a"}]}
-    it = loaded(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
+    loaded = load_value(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
 
-    assert it.scenarios[0].value.turns[0].response == ToolCallsResponse(
+    assert loaded.scenarios[0].value.turns[0].response == ToolCallsResponse(
         tool_calls=(ToolCallSpec(tool_name="a"),)
     )
 
@@ -225,15 +230,17 @@ def test_a_kind_may_be_written_as_names_are(kind: str) -> None:
 )  # fmt: skip
 def test_tokens_may_be_named_as_providers_name_them(written: Any, usage: UsageSpec) -> None:
     answer = {"kind": "text", "assistant_text": "", "tokenUsage": written}
-    it = loaded(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
+    loaded = load_value(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
 
-    assert it.scenarios[0].value.turns[0].response == TextResponse(assistant_text="", usage=usage)
+    assert loaded.scenarios[0].value.turns[0].response == TextResponse(
+        assistant_text="", usage=usage
+    )
 
 
 def test_a_whole_number_may_have_a_point() -> None:
     step = {"turn": 1.0, "response": {"kind": "text", "assistant_text": ""}}
 
-    assert loaded(EMPTY | {"turns": [step]}).scenarios[0].value.turns[0].turn == 1
+    assert load_value(EMPTY | {"turns": [step]}).scenarios[0].value.turns[0].turn == 1
 
 
 @pytest.mark.parametrize(
@@ -242,38 +249,38 @@ def test_a_whole_number_may_have_a_point() -> None:
         "- {id: a, description: b, turns: []}\n- {id: c, description: d, turns: []}\n",
         "id: a\ndescription: b\nturns: []\n---\nid: c\ndescription: d\nturns: []\n---\n",
         "scenarios: [{id: a, description: b, turns: []}]\n---\nid: c\ndescription: d\nturns: []\n",
-        "\ufeff%YAML 1.2\r\n---\r\n- {id: a, description: b, turns: []}\r\n---\r\n" + LAST,
+        "\ufeff%YAML 1.2\r\n---\r\n- {id: a, description: b, turns: []}\r\n---\r\n" + LAST_SCENARIO,
     ],
     ids=["list", "documents", "both", "byte order mark and CRLF"],
 )
 def test_a_file_may_hold_several_scenarios(text: str) -> None:
-    it = load_file("s.yaml", text.encode())
+    loaded = parse_scenario_file("s.yaml", text.encode())
 
-    assert [scenario.value.id for scenario in it.scenarios] == ["a", "c"]
-    assert it.mistakes == ()
+    assert [scenario.value.id for scenario in loaded.scenarios] == ["a", "c"]
+    assert loaded.mistakes == ()
 
 
-def test_each_scenario_knows_its_place() -> None:
-    it = load_file(
+def test_each_scenario_has_its_position() -> None:
+    loaded = parse_scenario_file(
         "d/s.yaml", b"# first\nscenarios:\n  - id: a\n    description: b\n    turns: []\n"
     )
 
-    assert it.scenarios == (
+    assert loaded.scenarios == (
         Located(Scenario(id="a", description="b", turns=()), "d/s.yaml", 3, 5, "$.scenarios[0]"),
     )
 
 
-def test_an_editor_may_be_told_of_the_schema() -> None:
-    assert loaded({"$schema": "schema.json"} | EMPTY).scenarios[0].value.id == "a"
-    assert loaded({"$schema": "schema.json", "mock": MOCK}).mock is not None
+def test_a_document_may_name_its_schema() -> None:
+    assert load_value({"$schema": "schema.json"} | EMPTY).scenarios[0].value.id == "a"
+    assert load_value({"$schema": "schema.json", "mock": MOCK}).mock is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"# nothing yet\n", b"---\n---\n", b"\xef\xbb\xbf", b"~"])
-def test_a_file_of_nothing_is_doubtful(content: bytes) -> None:
-    it = load_file("s.yaml", content)
+def test_an_empty_file_is_a_warning(content: bytes) -> None:
+    loaded = parse_scenario_file("s.yaml", content)
 
-    assert [str(warning) for warning in it.warnings] == ["s.yaml: the file holds no scenario"]
-    assert it.mistakes == ()
+    assert [str(warning) for warning in loaded.warnings] == ["s.yaml: the file holds no scenario"]
+    assert loaded.mistakes == ()
 
 
 @pytest.mark.parametrize(
@@ -281,33 +288,35 @@ def test_a_file_of_nothing_is_doubtful(content: bytes) -> None:
     [
         (b"id: a\nb: \xe9\n", "s.yaml:2:4: $: the byte 0xe9 is no UTF-8: save the file as UTF-8"),
         (b"\xff\xfea\0", "s.yaml:1:1: $: the byte 0xff is no UTF-8: save the file as UTF-8"),
-        (b"#" * (MAX_FILE + 1), "s.yaml: it has more than 16 MiB: split it up"),
+        (b"#" * (MAX_FILE_BYTES + 1), "s.yaml: it has more than 16 MiB: split it up"),
     ],
     ids=["Latin-1", "UTF-16", "too large"],
 )  # fmt: skip
-def test_what_cannot_be_read_at_all_is_told(content: bytes, message: str) -> None:
-    assert [str(mistake) for mistake in load_file("s.yaml", content).mistakes] == [message]
+def test_an_unreadable_file_is_reported(content: bytes, message: str) -> None:
+    assert [str(mistake) for mistake in parse_scenario_file("s.yaml", content).mistakes] == [
+        message
+    ]
 
 
-def test_ids_that_two_files_share_are_told_with_both_places() -> None:
-    first = load_file("a.yaml", b"\nid: x\ndescription: b\nturns: []\n")
-    second = load_file("b.yaml", b"mock: {}\n---\nid: x\ndescription: c\nturns: []\n")
-    third = load_file("c.yaml", b"mock: {}\n")
+def test_ids_that_two_files_share_are_reported_with_both_places() -> None:
+    first = parse_scenario_file("a.yaml", b"\nid: x\ndescription: b\nturns: []\n")
+    second = parse_scenario_file("b.yaml", b"mock: {}\n---\nid: x\ndescription: c\nturns: []\n")
+    third = parse_scenario_file("c.yaml", b"mock: {}\n")
 
-    it = merge_loaded([first, second, third])
+    loaded = merge_loaded([first, second, third])
 
-    assert [str(mistake) for mistake in it.mistakes] == [
+    assert [str(mistake) for mistake in loaded.mistakes] == [
         'b.yaml:3:1: $: there are two scenarios "x": the first is in a.yaml:2',
         (
             "c.yaml:1:7: $.mock: there are two mocks, and only one can answer: the first is in "
             "b.yaml:1"
         ),
     ]
-    assert [scenario.value.description for scenario in it.scenarios] == ["b", "c"]
+    assert [scenario.value.description for scenario in loaded.scenarios] == ["b", "c"]
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of everything in a value."""
+    """Return the path of every value in a document."""
     if not isinstance(value, dict | list):
         return [path]
     inner = value.items() if isinstance(value, dict) else enumerate(value)
@@ -321,23 +330,23 @@ ODD: Final[st.SearchStrategy[Any]] = st.sampled_from(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(paths(DOCUMENT)[1:]), ODD)
-def test_what_is_loaded_is_just_what_msgspec_takes(path: tuple[Any, ...], odd: Any) -> None:
+def test_loading_accepts_exactly_what_msgspec_accepts(path: tuple[Any, ...], odd: Any) -> None:
     document = copy.deepcopy(DOCUMENT)
     holder: Any = document
     for step in path[:-1]:
         holder = holder[step]
     holder[path[-1]] = odd
 
-    it = load_file("s.json", orjson.dumps(document))
+    loaded = parse_scenario_file("s.json", orjson.dumps(document))
 
     try:
         expected = msgspec.convert(document, ScenarioDocument)
     except msgspec.ValidationError:
-        assert it.mistakes
+        assert loaded.mistakes
     else:
-        assert it.mistakes or (
-            tuple(scenario.value for scenario in it.scenarios) == expected.scenarios
-            and it.mock == expected.mock
+        assert loaded.mistakes or (
+            tuple(scenario.value for scenario in loaded.scenarios) == expected.scenarios
+            and loaded.mock == expected.mock
         )
 
 
@@ -347,9 +356,9 @@ def test_what_is_loaded_is_just_what_msgspec_takes(path: tuple[Any, ...], odd: A
     st.sampled_from([".yaml", ".json"]),
 )
 def test_no_file_brings_loading_down(content: bytes, suffix: str) -> None:
-    for it in load_file("s" + suffix, content).mistakes:
-        assert str(it).startswith(f"s{suffix}:")
-        assert str(it).isprintable()
+    for mistake in parse_scenario_file("s" + suffix, content).mistakes:
+        assert str(mistake).startswith(f"s{suffix}:")
+        assert str(mistake).isprintable()
 
 
 def test_a_scenario_written_by_another_yaml_writer_is_the_same() -> None:

@@ -1,4 +1,4 @@
-"""A mock answers whatever is asked, by the options of document 004."""
+"""A mock answers every request, by the options of document 004."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import mock
-from llm_proxy.scenario.engine.mock import MockRequest
+from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.scripted_response import ReportExhausted, ScriptedResponse
-from llm_proxy.turns import Finish, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import FinishReason, Text, ToolCall, Turn, Usage
 from scenario_server import (
     DIALECTS,
-    cue,
     in_every_dialect,
     in_every_form,
-    plain,
-    playing,
-    says,
-    script,
-    turn_of,
+    make_match_context,
+    part_tuples,
+    scenario_document,
+    serve_scenarios,
+    text_turn,
+    turn_of_response,
 )
 
 
@@ -35,39 +35,39 @@ def read(options: dict[str, Any]) -> MockSpec:
     return loading.parse_struct(MockSpec, "--mock", json.dumps(options))
 
 
-def called(number: int = 1, said: str = "Hi", /, **options: Any) -> ScriptedResponse:
-    """The answer to that call of a mock with these options."""
-    return mock.mock_response(MockRequest(read(options), number), cue(said))
+def scripted_mock(number: int = 1, text: str = "Hi", /, **options: Any) -> ScriptedResponse:
+    """Return the response to call `number` of a mock with these options."""
+    return mock.mock_response(MockInvocation(read(options), number), make_match_context(text))
 
 
-def answered(*args: Any, **options: Any) -> Turn:
-    return turn_of(called(*args, **options))
+def mock_turn(*args: Any, **options: Any) -> Turn:
+    return turn_of_response(scripted_mock(*args, **options))
 
 
-# What is said
+# Reply content
 
 
 @pytest.mark.shows("004-01", "004-10")
 @in_every_dialect
 @in_every_form
-async def test_without_options_the_last_message_is_said_at_once_and_to_the_letter(
+async def test_without_options_the_last_message_is_echoed_at_once_and_unchanged(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    said = ("First.", "Yes?", " Grüße\n\n🌊  ")
-    async with playing(tmp_path, mock="{}", pace=InstantPace()) as stage:
-        heard = await stage.ask(dialect, said=said, stream=stream)
+    messages = ("First.", "Yes?", " Grüße\n\n🌊  ")
+    async with serve_scenarios(tmp_path, mock="{}", pace=InstantPace()) as server:
+        response = await server.send(dialect, texts=messages, stream=stream)
 
-    assert plain(heard) == [("text", " Grüße\n\n🌊  ")]
-    assert stage.last.source == "mock mock"
+    assert part_tuples(response) == [("text", " Grüße\n\n🌊  ")]
+    assert server.last_simulated.source == "mock mock"
 
 
 @pytest.mark.shows("004-01")
 def test_every_option_is_optional_and_fixed() -> None:
-    it = read({})
+    spec = read({})
 
-    assert it == MockSpec()
+    assert spec == MockSpec()
     with pytest.raises(AttributeError):
-        it.name = "other"  # type: ignore[misc] # that it cannot be set is what is shown
+        spec.name = "other"  # type: ignore[misc] # the test shows that it cannot be set
 
 
 @pytest.mark.shows("004-01")
@@ -76,18 +76,20 @@ async def test_a_mock_stands_in_a_file_or_on_the_command_line(tmp_path: Path, wh
     path = tmp_path / "mocks.yaml"
     path.write_text("scenarios: []\nmock: {reply: Of the file.}\n")
     option = "{reply: Of the option.}" if where == "the command line" else ""
-    async with playing(tmp_path, scenarios=path, mock=option) as stage:
-        heard = await stage.ask()
+    async with serve_scenarios(tmp_path, scenarios=path, mock=option) as server:
+        response = await server.send()
 
-    assert heard.turn.text == ("Of the option." if option else "Of the file.")
+    assert response.turn.text == ("Of the option." if option else "Of the file.")
 
 
 @pytest.mark.shows("004-01")
 async def test_a_mock_answers_what_no_scenario_does(tmp_path: Path) -> None:
-    async with playing(tmp_path, script(says("Scripted.")), mock="{reply: Mocked.}") as stage:
-        heard = [(await stage.ask(said=(item,))).turn.text for item in ("refund", "else")]
+    async with serve_scenarios(
+        tmp_path, scenario_document(text_turn("Scripted.")), mock="{reply: Mocked.}"
+    ) as server:
+        texts = [(await server.send(texts=(item,))).turn.text for item in ("refund", "else")]
 
-    assert heard == ["Scripted.", "Mocked."]
+    assert texts == ["Scripted.", "Mocked."]
 
 
 @pytest.mark.shows("004-02")
@@ -95,20 +97,20 @@ async def test_a_mock_is_called_by_its_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "llm_proxy")
-    async with playing(tmp_path, mock="{name: helper, replies: [One.]}") as stage:
-        await stage.ask()
-        exhausted = await stage.ask(stream=False)
+    async with serve_scenarios(tmp_path, mock="{name: helper, replies: [One.]}") as server:
+        await server.send()
+        exhausted = await server.send(stream=False)
 
-    assert stage.entries[0].origin == "mock helper"
+    assert server.entries[0].origin == "mock helper"
     assert "POST /v1/chat/completions: mock helper" in caplog.messages
     assert "The mock 'helper' has 1 reply" in exhausted.json["error"]["message"]
-    assert called().origin == "mock mock"
+    assert scripted_mock().origin == "mock mock"
 
 
 @pytest.mark.shows("004-03")
-def test_a_reply_is_what_every_answer_says() -> None:
-    assert [answered(item, reply="Always.").text for item in (1, 2, 9)] == ["Always."] * 3
-    assert answered(reply="").parts == ()
+def test_a_reply_is_the_text_of_every_answer() -> None:
+    assert [mock_turn(item, reply="Always.").text for item in (1, 2, 9)] == ["Always."] * 3
+    assert mock_turn(reply="").parts == ()
 
 
 EXAMPLE: Final = {
@@ -123,38 +125,43 @@ EXAMPLE: Final = {
 @in_every_dialect
 @in_every_form
 async def test_the_documented_example_works(tmp_path: Path, dialect: str, stream: bool) -> None:
-    async with playing(tmp_path, mock=json.dumps(EXAMPLE), pace=InstantPace()) as stage:
-        first, second = [await stage.ask(dialect, stream=stream) for _ in range(2)]
+    async with serve_scenarios(tmp_path, mock=json.dumps(EXAMPLE), pace=InstantPace()) as server:
+        first, second = [await server.send(dialect, stream=stream) for _ in range(2)]
 
-    assert plain(first) == [("call", "1", "lookup", '{"id":42}')]
-    assert plain(second) == [("text", "Found it: refunds take 3 business days.")]
+    assert part_tuples(first) == [("call", "1", "lookup", '{"id":42}')]
+    assert part_tuples(second) == [("text", "Found it: refunds take 3 business days.")]
 
 
 @pytest.mark.shows("004-04")
 async def test_replies_are_counted_by_calls_for_each_session(tmp_path: Path) -> None:
-    async with playing(tmp_path, mock="{replies: [One., Two., Three.]}") as stage:
+    async with serve_scenarios(tmp_path, mock="{replies: [One., Two., Three.]}") as server:
         long_history = ("Hi", *("x", "y") * 5)
-        heard = [
-            (await stage.ask(session=session, said=said)).turn.text
-            for session, said in (("a", long_history), ("b", ("Hi",)), ("a", ("Hi",)), ("b", ()))
+        texts = [
+            (await server.send(session=session, texts=messages)).turn.text
+            for session, messages in (
+                ("a", long_history),
+                ("b", ("Hi",)),
+                ("a", ("Hi",)),
+                ("b", ()),
+            )
         ]
-        together = await asyncio.gather(*(stage.ask(session="c") for _ in range(3)))
-        await stage.page("sessions/a/reset", method="POST")
-        again = (await stage.ask(session="a")).turn.text
+        together = await asyncio.gather(*(server.send(session="c") for _ in range(3)))
+        await server.request_proxy_page("sessions/a/reset", method="POST")
+        again = (await server.send(session="a")).turn.text
 
-    assert heard == ["One.", "One.", "Two.", "Two."]
+    assert texts == ["One.", "One.", "Two.", "Two."]
     assert sorted(item.turn.text for item in together) == ["One.", "Three.", "Two."]
     assert again == "One."
 
 
 @pytest.mark.shows("004-04")
 async def test_a_failure_that_a_scenario_simulates_uses_up_no_reply(tmp_path: Path) -> None:
-    fails = script(says(failuresBeforeSuccess=1))
-    async with playing(tmp_path, fails, mock="{replies: [One.]}") as stage:
-        failed = await stage.ask()
-        heard = await stage.ask(said=("else",))
+    failing_scenario = scenario_document(text_turn(failuresBeforeSuccess=1))
+    async with serve_scenarios(tmp_path, failing_scenario, mock="{replies: [One.]}") as server:
+        failed = await server.send()
+        response = await server.send(texts=("else",))
 
-    assert (failed.raw.status, heard.turn.text) == (500, "One.")
+    assert (failed.raw_response.status, response.turn.text) == (500, "One.")
 
 
 @pytest.mark.shows("004-05")
@@ -162,15 +169,15 @@ def test_a_reply_is_partial_and_what_is_left_out_is_empty() -> None:
     both = {"content": "Hm.", "tool_calls": [{"name": "a"}, {"name": "b", "args": {"x": 1.0}}]}
     replies = ["A text.", {}, both, {"content": "x", "stopReason": "length", "usage": {"input": 1}}]
 
-    said = [answered(item, replies=replies) for item in (1, 2, 3, 4)]
+    turns = [mock_turn(item, replies=replies) for item in (1, 2, 3, 4)]
 
-    assert [item.parts for item in said] == [
+    assert [item.parts for item in turns] == [
         (Text("A text."),),
         (),
         (Text("Hm."), ToolCall("call-1", "a", "{}"), ToolCall("call-2", "b", '{"x":1}')),
         (Text("x"),),
     ]
-    assert (said[3].finish, said[3].usage) == (Finish.LENGTH, Usage(1, 1, 2))
+    assert (turns[3].finish, turns[3].usage) == (FinishReason.LENGTH, Usage(1, 1, 2))
 
 
 @pytest.mark.shows("004-07")
@@ -179,28 +186,30 @@ def test_a_reply_is_partial_and_what_is_left_out_is_empty() -> None:
 async def test_one_call_too_many_is_an_error_before_any_stream(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    async with playing(tmp_path, mock='{replies: ["One.", "Two."]}', pace=InstantPace()) as stage:
-        heard = [await stage.ask(dialect, stream=stream) for _ in range(4)]
+    async with serve_scenarios(
+        tmp_path, mock='{replies: ["One.", "Two."]}', pace=InstantPace()
+    ) as server:
+        responses = [await server.send(dialect, stream=stream) for _ in range(4)]
 
-    assert [item.raw.status for item in heard] == [200, 200, 424, 424]
-    raw = heard[3].raw
+    assert [item.raw_response.status for item in responses] == [200, 200, 424, 424]
+    raw = responses[3].raw_response
     assert (raw.header("x-should-retry"), raw.header("x-llm-proxy-error")) == (
         "false", "script_exhausted",
     )  # fmt: skip
-    why = (
+    reason = (
         "The mock 'mock' has 2 replies, and this is call 4: "
         "script another reply, or have the agent ask less often."
     )
-    failure = heard[3].turn.failure
+    failure = responses[3].turn.failure
     assert failure is not None
-    assert failure.message == why
-    assert [item.why for item in stage.journal.unsuccessful][1:] == [why]
+    assert failure.message == reason
+    assert [item.why for item in server.journal.failed_sessions][1:] == [reason]
 
 
 @pytest.mark.shows("004-08")
 def test_replies_come_before_a_reply_and_an_empty_list_is_used_up_at_once() -> None:
-    assert answered(replies=["Mine."], reply="Not this.").text == "Mine."
-    empty = called(replies=[], reply="Not this.")
+    assert mock_turn(replies=["Mine."], reply="Not this.").text == "Mine."
+    empty = scripted_mock(replies=[], reply="Not this.")
 
     assert isinstance(empty.action, ReportExhausted)
     assert "has 0 replies, and this is call 1" in empty.action.message
@@ -213,25 +222,25 @@ def test_replies_come_before_a_reply_and_an_empty_list_is_used_up_at_once() -> N
 @pytest.mark.parametrize(
     ("options", "finish"),
     [
-        ({}, Finish.STOP),
-        ({"stopReason": "length"}, Finish.LENGTH),
-        ({"stopReason": "end_turn"}, Finish.STOP),
-        (EXAMPLE, Finish.TOOL_CALLS),
-        (EXAMPLE | {"stopReason": "stop"}, Finish.STOP),
-        ({"replies": [{"content": "x", "stopReason": "max_tokens"}]}, Finish.LENGTH),
-        ({"replies": [{"stopReason": "length"}], "stopReason": "stop"}, Finish.LENGTH),
+        ({}, FinishReason.STOP),
+        ({"stopReason": "length"}, FinishReason.LENGTH),
+        ({"stopReason": "end_turn"}, FinishReason.STOP),
+        (EXAMPLE, FinishReason.TOOL_CALLS),
+        (EXAMPLE | {"stopReason": "stop"}, FinishReason.STOP),
+        ({"replies": [{"content": "x", "stopReason": "max_tokens"}]}, FinishReason.LENGTH),
+        ({"replies": [{"stopReason": "length"}], "stopReason": "stop"}, FinishReason.LENGTH),
     ],
 )
 def test_an_answer_stops_as_the_mock_says_or_for_its_calls(
-    options: dict[str, Any], finish: Finish
+    options: dict[str, Any], finish: FinishReason
 ) -> None:
-    assert answered(**options).finish is finish
+    assert mock_turn(**options).finish is finish
 
 
 @pytest.mark.shows("004-15")
-async def test_a_stop_reason_is_told_in_the_dialects_word(tmp_path: Path) -> None:
-    async with playing(tmp_path, mock="{stop_reason: length}") as stage:
-        words = [(await stage.ask(dialect, stream=False)).turn.finish_raw for dialect in DIALECTS]
+async def test_a_stop_reason_is_sent_in_the_dialects_term(tmp_path: Path) -> None:
+    async with serve_scenarios(tmp_path, mock="{stop_reason: length}") as server:
+        words = [(await server.send(dialect, stream=False)).turn.finish_raw for dialect in DIALECTS]
 
     assert words == ["length", "max_output_tokens", "max_tokens", "MAX_TOKENS", "length"]
 
@@ -240,25 +249,27 @@ async def test_a_stop_reason_is_told_in_the_dialects_word(tmp_path: Path) -> Non
 async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path) -> None:
     usage = {"input": 100, "output": 7, "cacheRead": 30, "cacheWrite": 20}
     options = {"reply": "Hi.", "usage": usage}
-    async with playing(tmp_path, mock=json.dumps(options)) as stage:
-        heard = {dialect: (await stage.ask(dialect, stream=False)).json for dialect in DIALECTS}
+    async with serve_scenarios(tmp_path, mock=json.dumps(options)) as server:
+        documents = {
+            dialect: (await server.send(dialect, stream=False)).json for dialect in DIALECTS
+        }
 
-    anthropic = heard["anthropic"]["usage"]
+    anthropic = documents["anthropic"]["usage"]
     assert (anthropic["input_tokens"], anthropic["output_tokens"]) == (100, 7)
     assert anthropic["cache_read_input_tokens"] == 30
     assert anthropic["cache_creation_input_tokens"] == 20
-    chat = heard["openai-chat"]["usage"]
+    chat = documents["openai-chat"]["usage"]
     assert (chat["prompt_tokens"], chat["completion_tokens"]) == (100, 7)
     assert chat["prompt_tokens_details"]["cached_tokens"] == 30
-    gemini = heard["gemini"]["usageMetadata"]
+    gemini = documents["gemini"]["usageMetadata"]
     assert (gemini["promptTokenCount"], gemini["cachedContentTokenCount"]) == (100, 30)
-    ollama = heard["ollama"]
+    ollama = documents["ollama"]
     assert (ollama["prompt_eval_count"], ollama["eval_count"]) == (100, 7)
 
 
 @pytest.mark.shows("004-16", "004-17")
 @pytest.mark.parametrize(
-    ("given", "usage"),
+    ("counts", "usage"),
     [
         ({}, Usage(3, 2, 5)),
         ({"input": 100}, Usage(100, 2, 102)),
@@ -267,17 +278,25 @@ async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path) -> None:
     ],
 )
 def test_a_count_that_is_not_given_is_a_quarter_of_the_characters(
-    given: dict[str, int], usage: Usage
+    counts: dict[str, int], usage: Usage
 ) -> None:
-    conversation = cue("12345", "678", "9").conversation
-    on = replace(cue(), conversation=replace(conversation, system="0"))
-    it = MockRequest(read({"reply": "Hello.", "usage": given}), 1)
+    conversation = make_match_context("12345", "678", "9").conversation
+    context = replace(make_match_context(), conversation=replace(conversation, system="0"))
+    mock_request = MockInvocation(read({"reply": "Hello.", "usage": counts}), 1)
 
-    assert turn_of(mock.mock_response(it, on)).usage == usage
+    assert turn_of_response(mock.mock_response(mock_request, context)).usage == usage
 
 
-def test_a_function_that_says_nothing_echoes() -> None:
-    assert turn_of(mock.mock_response(MockRequest(MockSpec(), 1, None), cue("Hi"))).text == "Hi"
+def test_a_function_that_returns_none_echoes() -> None:
     assert (
-        turn_of(mock.mock_response(MockRequest(MockSpec(), 1, MockReply()), cue("Hi"))).parts == ()
+        turn_of_response(
+            mock.mock_response(MockInvocation(MockSpec(), 1, None), make_match_context("Hi"))
+        ).text
+        == "Hi"
+    )
+    assert (
+        turn_of_response(
+            mock.mock_response(MockInvocation(MockSpec(), 1, MockReply()), make_match_context("Hi"))
+        ).parts
+        == ()
     )

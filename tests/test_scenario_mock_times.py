@@ -1,4 +1,4 @@
-"""When a mock answers: before the answer, and between the pieces of a stream."""
+"""Timing of a mock: thinking time before the answer, and gaps between the pieces of a stream."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from typing import Any
 
 import pytest
 
-from cli_process import run
+from cli_process import run_command
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.engine import mock
-from llm_proxy.scenario.engine.mock import MockRequest
+from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.scripted_response import SendTurns
-from scenario_server import Heard, cue, in_every_form, playing
+from scenario_server import DecodedResponse, in_every_form, make_match_context, serve_scenarios
 
 
 def read(options: dict[str, Any]) -> MockSpec:
     return loading.parse_struct(MockSpec, "--mock", json.dumps(options))
 
 
-async def asked(folder: Path, options: dict[str, Any], **about: Any) -> Heard:
-    """The answer of a server with such a mock."""
-    async with playing(folder, mock=json.dumps(options)) as stage:
-        return await stage.ask(**about)
+async def ask_mock(folder: Path, options: dict[str, Any], **question: Any) -> DecodedResponse:
+    """Return the response of a server with this mock."""
+    async with serve_scenarios(folder, mock=json.dumps(options)) as server:
+        return await server.send(**question)
 
 
 def timing(**options: Any) -> tuple[float, list[float]]:
-    """ms before an answer, and between its first pieces."""
-    what = mock.mock_response(MockRequest(read({"reply": "x"} | options), 1), cue("Hi")).action
-    assert isinstance(what, SendTurns)
-    assert what.timing.gap_ms is not None
-    return what.timing.thinking_ms, [what.timing.gap_ms(item) for item in (1, 2, 3)]
+    """Return the milliseconds before an answer, and between its first pieces."""
+    action = mock.mock_response(
+        MockInvocation(read({"reply": "x"} | options), 1), make_match_context("Hi")
+    ).action
+    assert isinstance(action, SendTurns)
+    assert action.timing.gap_ms is not None
+    return action.timing.thinking_ms, [action.timing.gap_ms(item) for item in (1, 2, 3)]
 
 
 @pytest.mark.shows("004-11", "004-12", "004-13")
@@ -57,7 +59,8 @@ def test_a_range_is_drawn_from_anew_for_each_gap_and_again_the_same() -> None:
     assert all(30 <= gap <= 80 for gap in gaps)
     assert len(set(gaps)) == 3
     other = mock.mock_response(
-        MockRequest(read({"thinkingMs": [100, 200]}), 1), replace(cue("Hi"), seed="other")
+        MockInvocation(read({"thinkingMs": [100, 200]}), 1),
+        replace(make_match_context("Hi"), seed="other"),
     ).action
     assert isinstance(other, SendTurns)
     assert other.timing.thinking_ms != thinking
@@ -67,11 +70,11 @@ def test_a_range_is_drawn_from_anew_for_each_gap_and_again_the_same() -> None:
 async def test_lint_warns_of_both_names(tmp_path: Path) -> None:
     (tmp_path / "mock.yaml").write_text("mock: {delay_ms: 1, thinking_ms: 2}\n")
 
-    linted = await run("scenario", "lint", "mock.yaml", folder=tmp_path)
+    linted = await run_command("scenario", "lint", "mock.yaml", folder=tmp_path)
 
-    assert linted.code == 0
-    assert "delay_ms" in linted.out
-    assert "(warning)" in linted.out
+    assert linted.exit_code == 0
+    assert "delay_ms" in linted.stdout
+    assert "(warning)" in linted.stdout
 
 
 @pytest.mark.shows("004-13")
@@ -88,21 +91,21 @@ async def test_thinking_comes_before_the_status_line_in_either_form(
     tmp_path: Path, stream: bool
 ) -> None:
     options = {"reply": "Hi there.", "thinkingMs": 60, "chunkDelayMs": 0}
-    heard = await asked(tmp_path, options, stream=stream)
+    response = await ask_mock(tmp_path, options, stream=stream)
 
-    assert heard.raw.head_at >= 59
+    assert response.raw_response.head_ms >= 59
 
 
 @pytest.mark.shows("004-13", "004-14")
 async def test_gaps_lie_between_pieces_of_a_stream_alone(tmp_path: Path) -> None:
     options = {"reply": "One two three.", "chunkDelayMs": 40}
-    streamed = await asked(tmp_path, options)
-    whole = await asked(tmp_path, options | {"chunkDelayMs": 60_000}, stream=False)
+    streamed = await ask_mock(tmp_path, options)
+    whole = await ask_mock(tmp_path, options | {"chunkDelayMs": 60_000}, stream=False)
 
     pieces = [
         at
-        for at, it in zip(streamed.raw.times, streamed.events, strict=True)
-        if it != "[DONE]" and it["choices"] and it["choices"][0]["delta"].get("content")
+        for at, event in zip(streamed.raw_response.times_ms, streamed.events, strict=True)
+        if event != "[DONE]" and event["choices"] and event["choices"][0]["delta"].get("content")
     ]
     assert len(pieces) == 3
     assert pieces[1] - pieces[0] >= 30
@@ -114,6 +117,6 @@ async def test_gaps_lie_between_pieces_of_a_stream_alone(tmp_path: Path) -> None
 async def test_the_pace_of_the_run_wins(tmp_path: Path) -> None:
     options = "{reply: One two three., chunk_delay_ms: 10000, thinking_ms: 10000}"
     for pace in (InstantPace(), RecordedPace(1000.0)):
-        async with playing(tmp_path, mock=options, pace=pace) as stage:
+        async with serve_scenarios(tmp_path, mock=options, pace=pace) as server:
             async with asyncio.timeout(5):
-                assert (await stage.ask()).turn.text == "One two three."
+                assert (await server.send()).turn.text == "One two three."

@@ -1,4 +1,4 @@
-"""Fields and words have one canonical name, and a few other spellings."""
+"""Field names and choices have one canonical spelling and a few aliases."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from llm_proxy.scenario.documents.document import (
 )
 
 
-def of(struct: type) -> list[str]:
+def field_names(struct: type) -> list[str]:
     return [item.name for item in fields(struct)]
 
 
 def test_every_name_goes_to_camel_case_and_back() -> None:
     structs = [var for var in vars(document).values() if isinstance(var, type)]
-    spelled = {
+    snake_names = {
         name
         for struct in structs
         if issubclass(struct, document.ScenarioStruct)
-        for name in of(struct)
+        for name in field_names(struct)
     }
 
-    assert len(spelled) > 50
-    assert {names.to_snake_case(names.to_camel_case(item)) for item in spelled} == spelled
+    assert len(snake_names) > 50
+    assert {names.to_snake_case(names.to_camel_case(item)) for item in snake_names} == snake_names
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_every_name_goes_to_camel_case_and_back() -> None:
 def test_a_written_name_means_a_field_of_its_struct(
     struct: type, written: str, name: str | None
 ) -> None:
-    assert names.canonical_name(written, struct, of(struct)) == name
+    assert names.canonical_field_name(written, struct, field_names(struct)) == name
 
 
 @pytest.mark.parametrize(
-    ("written", "near"),
+    ("written", "nearest"),
     [
         ("turnss", "turns"),
         ("system_prompt", "system_prompt_must_include"),
@@ -67,9 +67,9 @@ def test_a_written_name_means_a_field_of_its_struct(
     ],
 )
 def test_what_was_probably_meant_is_named_in_the_spelling_that_was_used(
-    written: str, near: str | None
+    written: str, nearest: str | None
 ) -> None:
-    assert names.nearest_name(written, of(document.Scenario)) == near
+    assert names.nearest_field_name(written, field_names(document.Scenario)) == nearest
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_word_may_be_spelled_as_names_are(written: str, word: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("written", "near"), [("finalreport", "final-report"), ("txt", "text"), ("zzz", None)]
+    ("written", "nearest"), [("finalreport", "final-report"), ("txt", "text"), ("zzz", None)]
 )
-def test_the_nearest_word_is_found(written: str, near: str | None) -> None:
-    assert names.nearest_choice(written, ["text", "final-report"]) == near
+def test_the_nearest_word_is_found(written: str, nearest: str | None) -> None:
+    assert names.nearest_choice(written, ["text", "final-report"]) == nearest

@@ -1,4 +1,4 @@
-"""Scripted ReAct answers are the text that document 002 spells, and its own parser reads."""
+"""Scripted ReAct answers have the text form of document 002, which its parser reads."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from hypothesis import strategies as st
 from llm_proxy.scenario.documents.document import ReActResponse
 from llm_proxy.scenario.generation import react
 
-OWNERS: Final = re.compile(
+DOCUMENT_PATTERN: Final = re.compile(
     r"Thought:\s*(.+?)\n(?:Action:\s*(.+?)\n)?"
     r"(?:Action Input:\s*(.+?)\n)?(?:Final Answer:\s*(.+))?",
     re.DOTALL,
 )
-"""The pattern of document 002, as it stands there."""
+"""The pattern of document 002, verbatim."""
 
 
-def parsed(text: str) -> dict[str, object]:
-    """What the parser of document 002 gives (002-42)."""
-    match = OWNERS.search(text)
+def parse(text: str) -> dict[str, object]:
+    """Return what the parser of document 002 returns (002-42)."""
+    match = DOCUMENT_PATTERN.search(text)
     assert match is not None
     thought, action, action_input, final_answer = (
         group and group.strip() for group in match.groups()
     )
-    found = {
+    fields = {
         "thought": thought,
         "action": action,
         "action_input": action_input and json.loads(action_input),
         "final_answer": final_answer,
     }
-    return {name: it for name, it in found.items() if it is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("response", "text"),
     [
         (
             ReActResponse(
@@ -61,12 +61,12 @@ def parsed(text: str) -> dict[str, object]:
     ],
     ids=["action", "answer", "answer alone", "no input", "lines", "thought alone", "nothing"],
 )
-def test_an_answer_is_spelled_as_document_002_has_it(said: ReActResponse, text: str) -> None:
+def test_an_answer_is_written_as_document_002_has_it(response: ReActResponse, text: str) -> None:
     """002-40: Thought, Action, Action Input as JSON, Final Answer."""
-    assert react.react_text(said) == text
+    assert react.react_text(response) == text
 
 
-LINE: Final = st.text(min_size=1).filter(lambda it: bool(it.strip()))
+LINE: Final = st.text(min_size=1).filter(lambda text: bool(text.strip()))
 NAME: Final = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 JSON: Final = st.recursive(
     st.none()
@@ -84,21 +84,21 @@ JSON: Final = st.recursive(
     action=NAME,
     action_input=st.dictionaries(NAME, JSON, max_size=3),
 )
-def test_the_owners_parser_reads_every_action(
+def test_the_parser_of_document_002_reads_every_action(
     thought: str, action: str, action_input: dict[str, object]
 ) -> None:
-    """002-P18 and 002-P19, with the pattern of the document itself."""
-    said = ReActResponse(thought=thought, action=action, action_input=action_input)
-    read = parsed(react.react_text(said))
+    """002-P18 and 002-P19, with the pattern of the document."""
+    response = ReActResponse(thought=thought, action=action, action_input=action_input)
+    fields = parse(react.react_text(response))
 
-    assert read["action"] == action
-    assert read["action_input"] == action_input
+    assert fields["action"] == action
+    assert fields["action_input"] == action_input
 
 
 @settings(max_examples=30, deadline=None)
 @given(answer=LINE)
-def test_the_owners_parser_reads_every_final_answer(answer: str) -> None:
+def test_the_parser_of_document_002_reads_every_final_answer(answer: str) -> None:
     """002-P21."""
-    read = parsed(react.react_text(ReActResponse(thought="Done", final_answer=answer)))
+    fields = parse(react.react_text(ReActResponse(thought="Done", final_answer=answer)))
 
-    assert read == {"thought": "Done", "final_answer": answer.strip()}
+    assert fields == {"thought": "Done", "final_answer": answer.strip()}

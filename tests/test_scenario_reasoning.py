@@ -1,4 +1,4 @@
-"""Reasoning: in scripted answers, what one provider alone knows of it, and in the history."""
+"""Reasoning in scripted answers, in provider metadata, and in the history."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from llm_proxy.turns import Part, Reasoning, Text, ToolCall
 from scenario_server import (
     DIALECTS,
     PROVIDERS,
-    Question,
-    answering,
-    calls,
-    cue,
-    directed,
-    error_turn,
+    RequestSpec,
+    check_failure_report,
+    encode_request,
     in_every_form,
-    playing,
-    read,
-    reported,
-    says,
-    script,
-    scripted,
-    spelled,
-    turn_of,
+    locate_scenario,
+    make_match_context,
+    parse_scenario,
+    report_fields,
+    respond_to,
+    scenario_document,
+    serve_scenarios,
+    single_turn_scenario,
+    text_turn,
+    tool_call_turn,
+    turn_of_response,
 )
 
 
-def parts(kind: str, dialect: str = "openai-chat", **fields: Any) -> tuple[Part, ...]:
-    """The parts of such an answer, before a dialect speaks."""
-    on = replace(cue("refund"), dialect=dialect, provider=PROVIDERS[dialect])
-    return turn_of(directed(answering(kind, **fields), on)).parts
+def answer_parts(kind: str, dialect: str = "openai-chat", **fields: Any) -> tuple[Part, ...]:
+    """Return the parts of such an answer before a dialect encodes it."""
+    context = replace(make_match_context("refund"), dialect=dialect, provider=PROVIDERS[dialect])
+    return turn_of_response(respond_to(single_turn_scenario(kind, **fields), context)).parts
 
 
 # In answers
@@ -75,18 +75,19 @@ THOUGHTS: Final = {
 def test_reasoning_has_many_forms_and_its_list_comes_first(content: Any, texts: list[str]) -> None:
     fields = {"assistantText": "Hi.", "reasoningContent": content, "reasoning": [{"text": "One."}]}
 
-    assert parts("text", **fields) == (
+    assert answer_parts("text", **fields) == (
         Reasoning("One."), *map(Reasoning, texts), Text("Hi."),
     )  # fmt: skip
 
 
 @pytest.mark.shows("000-84")
-def test_a_thought_keeps_what_its_provider_says_of_it_and_has_no_such_word_otherwise() -> None:
-    said = {
-        dialect: parts("text", dialect, assistantText="Hi.", **THOUGHTS)[:2] for dialect in DIALECTS
+def test_a_thought_has_the_metadata_of_its_own_provider_only() -> None:
+    parts_by_dialect = {
+        dialect: answer_parts("text", dialect, assistantText="Hi.", **THOUGHTS)[:2]
+        for dialect in DIALECTS
     }
 
-    assert said == {
+    assert parts_by_dialect == {
         "openai-chat": (Reasoning("One.", redacted="enc"), Reasoning("Two.")),
         "openai-responses": (Reasoning("One.", redacted="enc"), Reasoning("Two.")),
         "anthropic": (Reasoning("One.", "sig"), Reasoning("Two.")),
@@ -99,23 +100,27 @@ def test_a_thought_keeps_what_its_provider_says_of_it_and_has_no_such_word_other
 async def test_each_dialect_has_its_own_place_for_thoughts_before_everything_else(
     tmp_path: Path,
 ) -> None:
-    async with playing(tmp_path, answering("text", assistantText="Hi.", **THOUGHTS)) as stage:
-        heard = {dialect: (await stage.ask(dialect, stream=False)).json for dialect in DIALECTS}
+    async with serve_scenarios(
+        tmp_path, single_turn_scenario("text", assistantText="Hi.", **THOUGHTS)
+    ) as server:
+        documents = {
+            dialect: (await server.send(dialect, stream=False)).json for dialect in DIALECTS
+        }
 
-    chat = heard["openai-chat"]["choices"][0]["message"]
+    chat = documents["openai-chat"]["choices"][0]["message"]
     assert (chat["reasoning_content"], chat["content"]) == ("One.Two.", "Hi.")
-    first, *_, last = heard["openai-responses"]["output"]
+    first, *_, last = documents["openai-responses"]["output"]
     assert (first["type"], last["type"]) == ("reasoning", "message")
     assert first["summary"] == [{"type": "summary_text", "text": "One."}]
     assert first["encrypted_content"] == "enc"
-    first, _, last = heard["anthropic"]["content"]
+    first, _, last = documents["anthropic"]["content"]
     assert first == {"type": "thinking", "thinking": "One.", "signature": "sig"}
     assert last == {"type": "text", "text": "Hi."}
-    first, second, last = heard["gemini"]["candidates"][0]["content"]["parts"]
+    first, second, last = documents["gemini"]["candidates"][0]["content"]["parts"]
     assert first == {"text": "One.", "thought": True, "thoughtSignature": "c2ln"}
     assert second == {"text": "Two.", "thought": True}
     assert last == {"text": "Hi."}
-    message = heard["ollama"]["message"]
+    message = documents["ollama"]["message"]
     assert (message["thinking"], message["content"]) == ("One.Two.", "Hi.")
 
 
@@ -123,32 +128,34 @@ async def test_each_dialect_has_its_own_place_for_thoughts_before_everything_els
 @in_every_form
 async def test_sealed_thoughts_are_sealed(tmp_path: Path, stream: bool) -> None:
     sealed = {"anthropic": {"redactedData": "c2VhbA=="}}
-    document = answering("text", assistantText="Hi.", reasoningContent={"providerMetadata": sealed})
-    async with playing(tmp_path, document) as stage:
-        heard = await stage.ask("anthropic", stream=stream)
+    document = single_turn_scenario(
+        "text", assistantText="Hi.", reasoningContent={"providerMetadata": sealed}
+    )
+    async with serve_scenarios(tmp_path, document) as server:
+        response = await server.send("anthropic", stream=stream)
 
-    assert heard.turn.parts == (Reasoning("", redacted="c2VhbA=="), Text("Hi."))
+    assert response.turn.parts == (Reasoning("", redacted="c2VhbA=="), Text("Hi."))
 
 
 @pytest.mark.shows("000-77", "000-102", "000-104")
 @in_every_form
-async def test_metadata_of_the_answer_is_told_by_its_provider_and_reported_with_the_turn(
+async def test_metadata_of_the_answer_is_sent_by_its_provider_and_journaled_with_the_turn(
     tmp_path: Path, stream: bool
 ) -> None:
     metadata = {
         "openai": {"system_fingerprint": "fp_1", "service_tier": "flex"},
         "anthropic": {"container": {"id": "c"}},
     }
-    document = answering("text", assistantText="Hi.", providerMetadata=metadata)
-    async with playing(tmp_path, document) as stage:
-        openais = await stage.ask("openai-chat", stream=stream)
-        ollamas = await stage.ask("ollama", stream=stream)
-        entries = (await stage.page("journal"))["entries"]
+    document = single_turn_scenario("text", assistantText="Hi.", providerMetadata=metadata)
+    async with serve_scenarios(tmp_path, document) as server:
+        openai_response = await server.send("openai-chat", stream=stream)
+        ollama_response = await server.send("ollama", stream=stream)
+        entries = (await server.request_proxy_page("journal"))["entries"]
 
     assert {"system_fingerprint": "fp_1", "service_tier": "flex"}.items() <= dict(
-        openais.turn.metadata
+        openai_response.turn.metadata
     ).items()
-    assert "fp_1" not in ollamas.raw.body.decode()
+    assert "fp_1" not in ollama_response.raw_response.body.decode()
     assert [entry["simulated"]["metadata"] for entry in entries] == [metadata] * 2
 
 
@@ -161,36 +168,42 @@ SEALED: Final = Reasoning(redacted="c2VhbA==")
 CALL: Final = ToolCall("call-1", "a", "{}")
 
 
-def said(*messages: tuple[Part, ...], **about: Any) -> Conversation:
-    """A conversation in which the model said these, and reasoning is on."""
+def conversation_of(*messages: tuple[Part, ...], **fields: Any) -> Conversation:
+    """Return a conversation with these messages of the model, and with reasoning on."""
     turns = [
-        item for parts in messages for item in (_asks("Go on."), RequestMessage("assistant", parts))
+        item
+        for parts in messages
+        for item in (_user_message("Go on."), RequestMessage("assistant", parts))
     ]
     return Conversation(
-        (*turns, _asks("And?")),
-        **{"reasoning_enabled": True, "wants_signed_reasoning": True} | about,
+        (*turns, _user_message("And?")),
+        **{"reasoning_enabled": True, "wants_signed_reasoning": True} | fields,
     )
 
 
-def _asks(text: str) -> RequestMessage:
+def _user_message(text: str) -> RequestMessage:
     return RequestMessage("user", (Text(text),))
 
 
-def seen(conversation: Conversation, **scenario: Any) -> tuple[Conversation, tuple[str, ...]]:
-    """What a scenario sees of a conversation, and what it notes."""
-    on = replace(cue("refund"), conversation=conversation)
-    view, notes = unsigned_reasoning.visible_request(read(script(says(), **scenario)), on)
+def visible_conversation(
+    conversation: Conversation, **scenario: Any
+) -> tuple[Conversation, tuple[str, ...]]:
+    """Return the conversation that a scenario sees, and its notes."""
+    context = replace(make_match_context("refund"), conversation=conversation)
+    view, notes = unsigned_reasoning.visible_request(
+        parse_scenario(scenario_document(text_turn(), **scenario)), context
+    )
     return view.conversation, notes
 
 
 @pytest.mark.shows("000-86", "000-90")
 def test_reasoning_that_bears_no_signature_is_stripped_and_counts_as_off() -> None:
-    before = said((THOUGHT, Text("One moment."), CALL))
+    before = conversation_of((THOUGHT, Text("One moment."), CALL))
 
-    after, notes = seen(before)
+    after, notes = visible_conversation(before)
 
     assert notes == ("reasoning without a signature stripped from message 2",)
-    assert after == said((Text("One moment."), CALL), reasoning_enabled=False)
+    assert after == conversation_of((Text("One moment."), CALL), reasoning_enabled=False)
     assert before.messages[1].parts[0] == THOUGHT
 
 
@@ -198,24 +211,29 @@ def test_reasoning_that_bears_no_signature_is_stripped_and_counts_as_off() -> No
 @pytest.mark.parametrize(
     "conversation",
     [
-        Conversation((_asks("refund"),), reasoning_enabled=True, wants_signed_reasoning=True),
-        said((THOUGHT, CALL), wants_signed_reasoning=False),
+        Conversation(
+            (_user_message("refund"),), reasoning_enabled=True, wants_signed_reasoning=True
+        ),
+        conversation_of((THOUGHT, CALL), wants_signed_reasoning=False),
     ],
     ids=["first turn", "no signature is expected"],
 )
 def test_the_first_turn_and_other_dialects_are_left_alone(conversation: Conversation) -> None:
-    assert seen(conversation) == (conversation, ())
+    assert visible_conversation(conversation) == (conversation, ())
 
 
 @pytest.mark.shows("000-86")
 def test_a_scenario_may_say_whether_signatures_are_expected() -> None:
     unsigned = (THOUGHT, CALL)
 
-    assert seen(said(unsigned), expectSignature=False) == (said(unsigned), ())
+    assert visible_conversation(conversation_of(unsigned), expectSignature=False) == (
+        conversation_of(unsigned),
+        (),
+    )
     assert (
-        seen(said(unsigned, wants_signed_reasoning=False), expectSignature=True)[
-            0
-        ].reasoning_enabled
+        visible_conversation(
+            conversation_of(unsigned, wants_signed_reasoning=False), expectSignature=True
+        )[0].reasoning_enabled
         is False
     )
 
@@ -225,7 +243,7 @@ def test_a_scenario_may_say_whether_signatures_are_expected() -> None:
     "parts", [(THOUGHT, Text("No call.")), (CALL,), (Text("Neither."),)], ids=str
 )
 def test_only_messages_with_a_call_and_a_thought_are_looked_at(parts: tuple[Part, ...]) -> None:
-    assert seen(said(parts)) == (said(parts), ())
+    assert visible_conversation(conversation_of(parts)) == (conversation_of(parts), ())
 
 
 @pytest.mark.shows("000-88", "000-89", "000-103")
@@ -242,7 +260,7 @@ def test_only_messages_with_a_call_and_a_thought_are_looked_at(parts: tuple[Part
 def test_one_signature_keeps_a_message_whole_and_none_takes_all_its_reasoning(
     parts: tuple[Part, ...], kept: bool
 ) -> None:
-    after, notes = seen(said(parts))
+    after, notes = visible_conversation(conversation_of(parts))
 
     assert after.messages[1].parts == (parts if kept else (CALL,))
     assert (after.reasoning_enabled, bool(notes)) == (kept, not kept)
@@ -250,15 +268,17 @@ def test_one_signature_keeps_a_message_whole_and_none_takes_all_its_reasoning(
 
 @pytest.mark.shows("000-88", "000-90")
 def test_each_message_that_lost_its_reasoning_is_named() -> None:
-    _, notes = seen(said((THOUGHT, CALL), (SIGNED, CALL), (THOUGHT, CALL)))
+    _, notes = visible_conversation(
+        conversation_of((THOUGHT, CALL), (SIGNED, CALL), (THOUGHT, CALL))
+    )
 
     assert notes == tuple(
         f"reasoning without a signature stripped from message {item}" for item in (2, 6)
     )
 
 
-def asked(block: dict[str, Any]) -> dict[str, Any]:
-    """A request of Anthropic's whose model thought this and called a tool."""
+def anthropic_body(block: dict[str, Any]) -> dict[str, Any]:
+    """Return an Anthropic request whose history has this block and a tool call."""
     called = {"type": "tool_use", "id": "call-1", "name": "a", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "call-1", "content": "21"}
     return {
@@ -284,31 +304,40 @@ BLOCKS: Final = [
 async def test_blocks_of_anthropics_are_sealed_by_a_signature_or_by_data(
     tmp_path: Path, block: dict[str, Any], sealed: bool
 ) -> None:
-    document = script(calls("a"), says("Thought.", expectedReasoning="enabled"))
-    async with playing(tmp_path, document) as stage:
-        heard = await stage.ask("anthropic", more=asked(block))
+    document = scenario_document(
+        tool_call_turn("a"), text_turn("Thought.", expectedReasoning="enabled")
+    )
+    async with serve_scenarios(tmp_path, document) as server:
+        response = await server.send("anthropic", more=anthropic_body(block))
 
     if sealed:
-        assert heard.turn.text == "Thought."
-        assert stage.last.notes == ()
+        assert response.turn.text == "Thought."
+        assert server.last_simulated.notes == ()
     else:
-        assert reported(heard.turn) == error_turn("Expected reasoning to remain enabled")
-        assert stage.last.notes == ("reasoning without a signature stripped from message 2",)
+        assert report_fields(response.turn) == check_failure_report(
+            "Expected reasoning to remain enabled"
+        )
+        assert server.last_simulated.notes == (
+            "reasoning without a signature stripped from message 2",
+        )
 
 
 @pytest.mark.shows("000-90")
 async def test_the_answer_is_not_changed_and_the_journal_names_the_message(
     tmp_path: Path,
 ) -> None:
-    document = script(calls("a"), answering("text", assistantText="Hi.", **THOUGHTS)["turns"][0])
+    document = scenario_document(
+        tool_call_turn("a"),
+        single_turn_scenario("text", assistantText="Hi.", **THOUGHTS)["turns"][0],
+    )
     document["turns"][1]["turn"] = 2
-    async with playing(tmp_path, document) as stage:
-        heard = await stage.ask("anthropic", more=asked(UNSIGNED), stream=False)
-        [entry] = (await stage.page("journal"))["entries"]
+    async with serve_scenarios(tmp_path, document) as server:
+        response = await server.send("anthropic", more=anthropic_body(UNSIGNED), stream=False)
+        [entry] = (await server.request_proxy_page("journal"))["entries"]
 
-    assert [item["type"] for item in heard.json["content"]] == ["thinking", "thinking", "text"]
+    assert [item["type"] for item in response.json["content"]] == ["thinking", "thinking", "text"]
     assert entry["simulated"]["notes"] == ["reasoning without a signature stripped from message 2"]
-    assert stage.journal.unsuccessful == []
+    assert server.journal.failed_sessions == []
 
 
 @pytest.mark.shows("000-90")
@@ -317,31 +346,31 @@ async def test_templates_and_matchers_see_what_is_left_of_it(
     tmp_path: Path, block: dict[str, Any], sealed: bool
 ) -> None:
     template = "Blocks: {{ $.messages[1].content[*].type }}."
-    there = {"json": {"$.messages[1].content[?@.type == 'thinking']": {"exists": True}}}
-    body = asked(block)
-    template_of = script(calls("a"), says(template), templates=True)
-    async with playing(tmp_path, template_of) as stage:
-        heard = await stage.ask("anthropic", more=body)
+    matcher = {"json": {"$.messages[1].content[?@.type == 'thinking']": {"exists": True}}}
+    body = anthropic_body(block)
+    document = scenario_document(tool_call_turn("a"), text_turn(template), templates=True)
+    async with serve_scenarios(tmp_path, document) as server:
+        response = await server.send("anthropic", more=body)
 
     kept = "thinking\ntool_use" if sealed else "tool_use"
-    assert heard.turn.text == f"Blocks: {kept}."
-    matched = scripted(script(says(), name="matched", match=there))
-    on = await _cue(body)
+    assert response.turn.text == f"Blocks: {kept}."
+    matched = locate_scenario(scenario_document(text_turn(), name="matched", match=matcher))
+    context = await _match_context(body)
     assert (
-        isinstance(choose_scenario(ScenarioSet((matched,)), on, thread_time), ChosenScenario)
+        isinstance(choose_scenario(ScenarioSet((matched,)), context, thread_time), ChosenScenario)
         == sealed
     )
 
 
-async def _cue(body: dict[str, Any]) -> Any:
-    request = spelled("anthropic", Question(more=body))
+async def _match_context(body: dict[str, Any]) -> Any:
+    request = encode_request("anthropic", RequestSpec(more=body))
     conversation = find_dialect(request).decode_request(request)
     assert conversation is not None
-    return replace(cue(), conversation=conversation, body=json.loads(request.body))
+    return replace(make_match_context(), conversation=conversation, body=json.loads(request.body))
 
 
 @pytest.mark.shows("000-90")
-def test_bodies_of_converse_are_seen_so_too() -> None:
+def test_converse_bodies_are_stripped_too() -> None:
     thought = {"reasoningContent": {"reasoningText": {"text": "Hm."}}}
     called = {"toolUse": {"toolUseId": "call-1", "name": "a", "input": {}}}
     body: dict[str, Any] = {
@@ -356,7 +385,8 @@ def test_bodies_of_converse_are_seen_so_too() -> None:
     assert conversation is not None
 
     view, notes = unsigned_reasoning.visible_request(
-        read(script()), replace(cue(), conversation=conversation, body=body)
+        parse_scenario(scenario_document()),
+        replace(make_match_context(), conversation=conversation, body=body),
     )
 
     assert notes == ("reasoning without a signature stripped from message 2",)

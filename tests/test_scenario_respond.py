@@ -1,4 +1,4 @@
-"""A function of the operator's that says what a mock answers."""
+"""`--respond`: a user-supplied function provides the answers of a mock."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from llm_proxy.errors import UsageError
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
-from llm_proxy.turns import Finish
-from scenario_server import in_every_dialect, plain, playing
+from llm_proxy.turns import FinishReason
+from scenario_server import in_every_dialect, part_tuples, serve_scenarios
 
-RESPONDING: Final = """
+RESPOND_SOURCE: Final = """
 import asyncio
 
 def echo(cue):
@@ -43,98 +43,111 @@ constant = "Hi"
 
 
 @pytest.fixture
-def responding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of the operator's, new for each test."""
+def respond_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A respond module, new for each test."""
     name = f"responding_{abs(hash(tmp_path))}"
-    (tmp_path / f"{name}.py").write_text(RESPONDING)
+    (tmp_path / f"{name}.py").write_text(RESPOND_SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
     return name
 
 
 @pytest.mark.shows("004-09")
 @in_every_dialect
-async def test_a_function_says_a_text_or_a_reply_and_drives_several_turns(
-    tmp_path: Path, responding: str, dialect: str
+async def test_a_function_returns_a_text_or_a_reply_and_drives_several_turns(
+    tmp_path: Path, respond_module: str, dialect: str
 ) -> None:
-    async with playing(tmp_path, respond=f"{responding}:echo") as stage:
-        echoed = await stage.ask(dialect, said=("Hi?",))
-    async with playing(tmp_path, respond=f"{responding}:agent", pace=InstantPace()) as stage:
-        heard = [await stage.ask(dialect, said=item) for item in (("Hi",), ("Hi", "x", "y"))]
+    async with serve_scenarios(tmp_path, respond=f"{respond_module}:echo") as server:
+        echoed = await server.send(dialect, texts=("Hi?",))
+    async with serve_scenarios(
+        tmp_path, respond=f"{respond_module}:agent", pace=InstantPace()
+    ) as server:
+        responses = [await server.send(dialect, texts=item) for item in (("Hi",), ("Hi", "x", "y"))]
 
     assert echoed.turn.text == f"{dialect.partition('-')[0]} m: Hi?"
-    assert [plain(item) for item in heard] == [
+    assert [part_tuples(item) for item in responses] == [
         [("call", "call-1", "lookup", '{"id":42}')],
         [("text", "Found it.")],
     ]
-    assert heard[1].turn.finish is Finish.LENGTH
+    assert responses[1].turn.finish is FinishReason.LENGTH
 
 
 @pytest.mark.shows("004-09")
-async def test_a_function_may_be_asynchronous(tmp_path: Path, responding: str) -> None:
-    async with playing(tmp_path, respond=f"{responding}:slow") as stage:
-        assert (await stage.ask()).turn.text == "Later."
+async def test_a_function_may_be_asynchronous(tmp_path: Path, respond_module: str) -> None:
+    async with serve_scenarios(tmp_path, respond=f"{respond_module}:slow") as server:
+        assert (await server.send()).turn.text == "Later."
 
 
 @pytest.mark.shows("004-03", "004-08", "004-09")
-async def test_a_reply_and_replies_come_before_a_function(tmp_path: Path, responding: str) -> None:
-    heard = []
+async def test_a_reply_and_replies_come_before_a_function(
+    tmp_path: Path, respond_module: str
+) -> None:
+    texts = []
     for options in ("{reply: Fixed.}", "{replies: [Scripted.]}", "{name: mine}"):
-        async with playing(tmp_path, mock=options, respond=f"{responding}:slow") as stage:
-            heard.append((await stage.ask()).turn.text)
+        async with serve_scenarios(
+            tmp_path, mock=options, respond=f"{respond_module}:slow"
+        ) as server:
+            texts.append((await server.send()).turn.text)
 
-    assert heard == ["Fixed.", "Scripted.", "Later."]
+    assert texts == ["Fixed.", "Scripted.", "Later."]
 
 
 @pytest.mark.shows("004-09")
 @in_every_dialect
 async def test_what_a_function_raises_is_an_error_of_the_server(
-    tmp_path: Path, responding: str, dialect: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, respond_module: str, dialect: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with playing(tmp_path, respond=f"{responding}:broken") as stage:
-        heard = await stage.ask(dialect)
+    async with serve_scenarios(tmp_path, respond=f"{respond_module}:broken") as server:
+        response = await server.send(dialect)
 
-    why = "respond failed: KeyError: 'no such order'"
-    failure = heard.turn.failure
+    reason = "respond failed: KeyError: 'no such order'"
+    failure = response.turn.failure
     assert failure is not None
-    assert (heard.raw.status, failure.message) == (500, why)
-    [record] = [item for item in caplog.records if item.message == why]
+    assert (response.raw_response.status, failure.message) == (500, reason)
+    [record] = [item for item in caplog.records if item.message == reason]
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
-    assert [item.why for item in stage.journal.unsuccessful] == [why]
+    assert [item.why for item in server.journal.failed_sessions] == [reason]
 
 
 @pytest.mark.shows("004-09")
 @pytest.mark.parametrize(
-    ("function", "why"),
+    ("function", "reason"),
     [
         ("odd", "there is no such field; did you mean content?"),
         ("nothing", "TypeError: it returns None, neither a text nor a reply"),
     ],
 )
-async def test_what_is_no_reply_is_an_error_too(
-    tmp_path: Path, responding: str, function: str, why: str
+async def test_an_invalid_reply_is_an_error_too(
+    tmp_path: Path, respond_module: str, function: str, reason: str
 ) -> None:
-    async with playing(tmp_path, respond=f"{responding}:{function}") as stage:
-        heard = await stage.ask(stream=False)
+    async with serve_scenarios(tmp_path, respond=f"{respond_module}:{function}") as server:
+        response = await server.send(stream=False)
 
-    assert (heard.raw.status, why in heard.json["error"]["message"]) == (500, True)
+    assert (response.raw_response.status, reason in response.json["error"]["message"]) == (
+        500,
+        True,
+    )
 
 
 @pytest.mark.shows("004-09")
-async def test_a_function_that_is_not_there_is_told_at_the_start(
-    tmp_path: Path, responding: str
+async def test_a_missing_function_is_reported_at_the_start(
+    tmp_path: Path, respond_module: str
 ) -> None:
     wrong = {
         "answers": "--respond answers: write MODULE:FUNCTION, such as answers:respond",
         "no_such_module:f": "--respond no_such_module:f: there is no module no_such_module",
-        f"{responding}:nobody": f"--respond {responding}:nobody: {responding} has no nobody",
-        f"{responding}:constant": f"--respond {responding}:constant: constant is no function",
+        f"{respond_module}:nobody": (
+            f"--respond {respond_module}:nobody: {respond_module} has no nobody"
+        ),
+        f"{respond_module}:constant": (
+            f"--respond {respond_module}:constant: constant is no function"
+        ),
     }
-    for name, why in wrong.items():
+    for name, reason in wrong.items():
         with pytest.raises(UsageError) as caught:
-            async with playing(tmp_path, respond=name):
+            async with serve_scenarios(tmp_path, respond=name):
                 pass
-        assert str(caught.value) == why
+        assert str(caught.value) == reason
 
 
 @pytest.mark.shows("004-09")

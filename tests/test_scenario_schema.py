@@ -1,4 +1,4 @@
-"""The JSON Schema of scenario files takes what lint takes, and helps editors."""
+"""The JSON Schema of scenario files accepts whatever lint accepts, and supports editors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from full_scenario import DOCUMENT, MOCK, SCENARIO
 from llm_proxy.scenario.documents import document
-from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.documents.schema import scenario_schema
 
 SCHEMA: Final = orjson.loads(orjson.dumps(scenario_schema()))
@@ -22,8 +22,8 @@ VALIDATOR: Final = Draft202012Validator(SCHEMA)
 
 
 def passes_lint(value: Any) -> bool:
-    it = load_file("s.json", orjson.dumps(value))
-    return not it.mistakes and not any(warning.fails_lint for warning in it.warnings)
+    loaded = parse_scenario_file("s.json", orjson.dumps(value))
+    return not loaded.mistakes and not any(warning.fails_lint for warning in loaded.warnings)
 
 
 def test_it_is_a_schema_of_the_draft_that_it_names() -> None:
@@ -97,12 +97,12 @@ def test_it_refuses_what_an_editor_should_mark(
 
 
 def test_every_field_has_a_description() -> None:
-    bare = [
+    undescribed = [
         f"{name}.{field}"
-        for name, it in SCHEMA["$defs"].items()
-        for field, schema in it["properties"].items()
+        for name, definition in SCHEMA["$defs"].items()
+        for field, schema in definition["properties"].items()
         if "description" not in schema and field not in {"kind", "part"}
     ]
 
-    assert bare == []
+    assert undescribed == []
     assert all(item["description"] for item in SCHEMA["$defs"].values())

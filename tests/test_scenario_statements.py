@@ -1,4 +1,4 @@
-"""Every statement of the documents behind scenarios is shown by a test, or has no twin here."""
+"""Every statement of the source documents is shown by a test, or has no counterpart here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 
 import scenario_statements
-from scenario_statements import PAGE, marked, numbers, page, shown, without_twin
+from scenario_statements import (
+    PAGE,
+    build_page,
+    marked_tests,
+    statement_numbers,
+    statement_tests,
+    statements_without_equivalent,
+)
 
 SCENARIOS = (Path(__file__).parents[1] / "docs" / "scenarios.md").read_text("utf-8")
 
 
 def test_every_number_is_there_once() -> None:
-    assert numbers() == [
+    assert statement_numbers() == [
         *(f"000-{number:02}" for number in range(1, 108)),
         *(f"001-{number:02}" for number in range(1, 46)),
         *(f"004-{number:02}" for number in range(1, 19)),
@@ -22,27 +29,31 @@ def test_every_number_is_there_once() -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[str]]:
-    """What the tests show."""
-    return shown()
+def shown_statements() -> dict[str, list[str]]:
+    """The tests that show each statement."""
+    return statement_tests()
 
 
-def test_every_statement_is_shown_or_has_no_twin(found: dict[str, list[str]]) -> None:
+def test_every_statement_is_shown_or_has_no_twin(shown_statements: dict[str, list[str]]) -> None:
     assert [
-        number for number in numbers() if number not in found and number not in without_twin()
+        number
+        for number in statement_numbers()
+        if number not in shown_statements and number not in statements_without_equivalent()
     ] == []
 
 
 def test_no_test_shows_a_number_that_there_is_not_or_that_has_no_twin(
-    found: dict[str, list[str]],
+    shown_statements: dict[str, list[str]],
 ) -> None:
-    known = set(numbers()) - set(without_twin())
+    known = set(statement_numbers()) - set(statements_without_equivalent())
 
-    assert {it: by for it, by in found.items() if it not in known} == {}
+    assert {number: by for number, by in shown_statements.items() if number not in known} == {}
 
 
-def test_the_page_is_what_the_markers_say(found: dict[str, list[str]]) -> None:
-    assert PAGE.read_text("utf-8") == page(found), "run: python tests/scenario_statements.py"
+def test_the_page_is_what_the_markers_say(shown_statements: dict[str, list[str]]) -> None:
+    assert PAGE.read_text("utf-8") == build_page(shown_statements), (
+        "run: python tests/scenario_statements.py"
+    )
 
 
 def test_markers_of_tests_and_of_classes_are_found() -> None:
@@ -58,7 +69,7 @@ class TestC:
     @pytest.mark.shows("000-04", "000-09 to 000-11")
     def test_d(self): ...
 """
-    assert list(marked(source)) == [
+    assert list(marked_tests(source)) == [
         ("test_a", ["000-01", "000-02"]),
         ("TestC", ["000-03"]),
         ("TestC::test_d", ["000-04", "000-09", "000-10", "000-11"]),
@@ -66,7 +77,7 @@ class TestC:
 
 
 def test_a_statement_without_a_twin_says_why() -> None:
-    [row] = [splitline for splitline in page({}).splitlines() if splitline.startswith("| 004-18 |")]
+    [row] = [line for line in build_page({}).splitlines() if line.startswith("| 004-18 |")]
 
     assert row == (
         "| 004-18 | the agent's `maxIterations` | no twin here: a limit of the client's own |"

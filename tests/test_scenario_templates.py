@@ -1,4 +1,4 @@
-"""Templates in the texts of a scenario stand for what the request says."""
+"""Templates in the texts of a scenario are replaced by values of the request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BODY: Final[dict[str, Json]] = {
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("nothing to fill in", "nothing to fill in"),
         ("{{ $.model }}", "m"),
@@ -46,12 +46,12 @@ BODY: Final[dict[str, Json]] = {
         ("{ {$.model} }}", "{ {$.model} }}"),
     ],
 )
-def test_a_template_stands_for_what_the_request_has_there(text: str, said: str) -> None:
-    assert templates.template_mistake(text) is None
-    assert templates.fill_templates(text, BODY) == FilledTemplates(said, ())
+def test_a_template_is_replaced_by_the_value_in_the_request(text: str, expected: str) -> None:
+    assert templates.template_error(text) is None
+    assert templates.fill_templates(text, BODY) == FilledTemplates(expected, ())
 
 
-def test_what_is_found_is_no_template_again() -> None:
+def test_template_results_are_not_expanded_again() -> None:
     body: Json = {"content": "{{ $.secret }}", "secret": "s"}
 
     assert templates.fill_templates("{{ $.content }}", body) == FilledTemplates(
@@ -67,7 +67,7 @@ def test_a_path_that_finds_nothing_leaves_nothing_and_is_named_once() -> None:
 
 @pytest.mark.parametrize("body", [None, "text", 3, [], {}])
 def test_a_body_that_is_no_object_holds_nothing(body: Json) -> None:
-    assert templates.fill_templates("<{{ $.a }}>", body).fill_value == "<>"
+    assert templates.fill_templates("<{{ $.a }}>", body).value == "<>"
 
 
 def test_a_path_that_finds_too_much_says_so() -> None:
@@ -88,7 +88,7 @@ def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
 
 
 def test_within_json_a_template_alone_is_the_value_itself() -> None:
-    answer = ToolCallsResponse(
+    response = ToolCallsResponse(
         assistant_text="{{ $.temperature }}",
         tool_calls=(
             ToolCallSpec(
@@ -107,8 +107,8 @@ def test_within_json_a_template_alone_is_the_value_itself() -> None:
         ),
     )
 
-    told = templates.fill_templates(msgspec.to_builtins(answer), BODY)
-    filled: Response = msgspec.convert(told.fill_value, Response)
+    result = templates.fill_templates(msgspec.to_builtins(response), BODY)
+    filled: Response = msgspec.convert(result.value, Response)
 
     assert filled == ToolCallsResponse(
         assistant_text="0.5",
@@ -128,7 +128,7 @@ def test_within_json_a_template_alone_is_the_value_itself() -> None:
             ),
         ),
     )
-    assert told.warnings == ("the template {{ $.x }} finds nothing in the request",)
+    assert result.warnings == ("the template {{ $.x }} finds nothing in the request",)
 
 
 UNCLOSED: Final = (
@@ -155,10 +155,10 @@ UNCLOSED: Final = (
     ],
 )
 def test_a_template_that_is_none_is_explained(text: str, mistake: str | None) -> None:
-    found = templates.template_mistake(text)
+    actual = templates.template_error(text)
 
-    assert found
-    assert mistake in {found, None}
+    assert actual
+    assert mistake in {actual, None}
 
 
 @settings(max_examples=30, deadline=None)
@@ -168,9 +168,9 @@ def test_a_template_that_is_none_is_explained(text: str, mistake: str | None) ->
 @example("{{ $" + "[0]" * 5000 + " }}")
 @example("{{ $[?" + "(" * 3000 + " }}")
 @given(st.lists(st.sampled_from(["{{", "}}", "'", '"', "$.a", "[", "\\", " ", "x"])).map("".join))
-def test_any_text_is_either_fine_or_told_what_is_wrong_with_it(text: str) -> None:
-    mistake = templates.template_mistake(text)
+def test_any_text_is_valid_or_has_a_mistake(text: str) -> None:
+    mistake = templates.template_error(text)
     filled = templates.fill_templates(text, {"a": 1})
 
     assert mistake is None or (len(mistake) < 300 and "\n" not in mistake)
-    assert isinstance(filled.fill_value, str)
+    assert isinstance(filled.value, str)

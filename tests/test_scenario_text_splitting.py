@@ -1,4 +1,4 @@
-"""Texts are cut as a scenario says, and time passes between the pieces as it says."""
+"""Text splitting and gaps between pieces, as a scenario scripts them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.scenario.documents.document import ChunkSpec
-from llm_proxy.scenario.render.durations import draw_ms, gap_drawer
+from llm_proxy.scenario.render.durations import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.render.text_splitting import text_splitter
-from llm_proxy.scenario.scripted_response import uncut
+from llm_proxy.scenario.scripted_response import unsplit
 
 TEXT = "Refunds take  3 business days.\n"
 
@@ -53,8 +53,8 @@ def test_a_text_is_cut_as_its_scenario_says(
 
 
 @pytest.mark.shows("000-92")
-def test_without_a_word_on_it_a_text_stays_whole() -> None:
-    assert text_splitter(None) is uncut
+def test_without_a_chunk_spec_a_text_stays_whole() -> None:
+    assert text_splitter(None) is unsplit
     assert list(text_splitter(None)("")) == []
 
 
@@ -65,21 +65,21 @@ def test_a_long_run_of_white_space_is_cut_at_once() -> None:
     ]
 
 
-_WHAT = st.tuples(st.integers(), st.text(st.characters(exclude_categories=()), max_size=5))
+_SEED_PARTS = st.tuples(st.integers(), st.text(st.characters(exclude_categories=()), max_size=5))
 
 
-@given(what=_WHAT)
-def test_a_roll_lies_from_0_up_to_1_and_is_always_the_same(what: tuple[int, str]) -> None:
+@given(what=_SEED_PARTS)
+def test_a_seeded_number_lies_from_0_up_to_1_and_is_reproducible(what: tuple[int, str]) -> None:
     assert 0 <= seeded_uniform(*what) < 1
     assert seeded_uniform(*what) == seeded_uniform(*what)
 
 
-def test_rolls_are_the_same_on_every_machine() -> None:
+def test_seeded_numbers_are_the_same_on_every_machine() -> None:
     assert seeded_uniform("seed", 1) == 0.5681740836766597
     assert seeded_uniform("seed", 1) != seeded_uniform("seed", "1") != seeded_uniform("see", "d1")
 
 
-@given(bounds=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)).map(sorted), what=_WHAT)
+@given(bounds=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)).map(sorted), what=_SEED_PARTS)
 def test_a_span_is_drawn_between_its_least_and_most(
     bounds: list[float], what: tuple[int, str]
 ) -> None:
@@ -98,7 +98,7 @@ def test_a_span_is_drawn_evenly() -> None:
 
 @pytest.mark.shows("004-13")
 def test_each_gap_is_drawn_anew_and_again_the_same() -> None:
-    first, again, other = (gap_drawer((30, 80), "seed", "", "key", item) for item in (1, 1, 2))
+    first, again, other = (gap_ms_drawer((30, 80), "seed", "", "key", item) for item in (1, 1, 2))
     assert first is not None
     assert again is not None
     assert other is not None
@@ -110,7 +110,7 @@ def test_each_gap_is_drawn_anew_and_again_the_same() -> None:
 
 
 def test_a_fixed_gap_is_always_that_long_and_none_is_none() -> None:
-    fixed = gap_drawer(30, "seed")
+    fixed = gap_ms_drawer(30, "seed")
     assert fixed is not None
     assert {fixed(k) for k in range(1, 9)} == {30.0}
-    assert gap_drawer(0, "seed") is gap_drawer((0, 0), "seed") is None
+    assert gap_ms_drawer(0, "seed") is gap_ms_drawer((0, 0), "seed") is None

@@ -1,4 +1,4 @@
-"""YAML 1.2 is read by its core schema, and everything in it knows its place."""
+"""YAML 1.2 is read with the core schema, and every value has its position."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)
 
 
 def read(text: str, parser: Loader = yaml.CBaseLoader) -> list[Node]:
-    """The documents of a text without a mistake."""
+    """Return the documents of a text that has no mistakes."""
     composer = DocumentComposer("s.yaml")
     yaml_text.read_yaml(text, composer, parser)
     assert composer.mistakes == []
@@ -40,7 +40,7 @@ def values(text: str, parser: Loader = yaml.CBaseLoader) -> list[Json]:
     return [plain_value(item) for item in read(text, parser)]
 
 
-def from_json(text: str) -> Json:
+def json_value(text: str) -> Json:
     composer = DocumentComposer("s.json")
     json_text.read_json(text, composer)
     assert composer.mistakes == []
@@ -64,15 +64,15 @@ def from_json(text: str) -> Json:
         ("'12'", "12"), ('"no"', "no"), ("''", ""), ('"\\u00e9\\x41\\/"', "éA/"),
     ],
 )  # fmt: skip
-def test_a_word_means_what_the_core_schema_says(written: str, value: Json, parser: Loader) -> None:
-    [read] = values(f"a: {written}\n", parser)
+def test_a_scalar_has_its_core_schema_value(written: str, value: Json, parser: Loader) -> None:
+    [parsed] = values(f"a: {written}\n", parser)
 
-    assert read == {"a": value}
-    assert isinstance(read, dict)
-    assert type(read["a"]) is type(value)
+    assert parsed == {"a": value}
+    assert isinstance(parsed, dict)
+    assert type(parsed["a"]) is type(value)
 
 
-def test_what_is_no_number_is_none() -> None:
+def test_nan_is_read_as_a_float() -> None:
     [document] = values("[.nan, .NaN, .NAN, .nAn]")
 
     assert isinstance(document, list)
@@ -82,7 +82,7 @@ def test_what_is_no_number_is_none() -> None:
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-def test_every_name_and_value_knows_its_place(parser: Loader) -> None:
+def test_every_name_and_value_has_its_position(parser: Loader) -> None:
     text = '# first\nid: a\nturns:\n  - turn: 1\n    ünï: "b"\n  - [x, {y: z}]\n'
     [document] = read(text, parser)
     assert isinstance(document, ObjectNode)
@@ -121,7 +121,7 @@ def test_a_file_may_hold_several_documents() -> None:
     assert values("a: 1\n---\n- b\n...\n---\nc\n") == [{"a": 1}, ["b"], "c"]
 
 
-def test_what_was_said_before_may_be_repeated() -> None:
+def test_anchors_may_be_repeated() -> None:
     assert values("a: &x {b: [1]}\nc: *x\nd: [*x, *x]\n") == [
         {"a": {"b": [1]}, "c": {"b": [1]}, "d": [{"b": [1]}, {"b": [1]}]}
     ]
@@ -131,7 +131,7 @@ def test_an_alias_may_be_a_name_where_it_is_text() -> None:
     assert values("a: &x b\n*x : c\n") == [{"a": "b", "b": "c"}]
 
 
-def test_nothing_is_repeated_from_one_document_to_the_next() -> None:
+def test_anchors_do_not_cross_documents() -> None:
     with pytest.raises(UnreadableDocument, match="repeats nothing"):
         read("a: &x 1\n---\nb: *x\n")
 
@@ -158,7 +158,7 @@ def test_a_deep_file_is_refused_and_harms_nobody(depth: int) -> None:
         read("[" * depth)
 
 
-def test_a_directive_without_a_document_is_told() -> None:
+def test_a_directive_without_a_document_is_refused() -> None:
     with pytest.raises(UnreadableDocument):
         read("%YAML 1.2\na: 1\n")
 
@@ -185,7 +185,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 def test_json_is_read_alike_as_json_and_as_yaml(value: Any) -> None:
     text = orjson.dumps(value).decode()
 
-    assert from_json(text) == value
+    assert json_value(text) == value
     if "\ufeff" not in text:
         assert values(text) == [value]
         assert values(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()) == [value]

@@ -1,4 +1,4 @@
-"""The official SDKs judge: live or replayed, they read the same, and a miss is told once."""
+"""The official SDKs read live and replayed responses alike, and report a miss once."""
 
 from __future__ import annotations
 
@@ -13,76 +13,108 @@ import openai
 import pytest
 
 import sdk_clients
-from in_process_proxy import cassettes, proxy
-from llm_proxy.outcome import outcome_of
+from in_process_proxy import load_cassettes, proxy
+from llm_proxy.outcome import cassette_outcome
 from provider_streams import (
-    CHAT_WHOLE,
-    MESSAGE_WHOLE,
+    CHAT_COMPLETION,
+    COMPLETE_MESSAGE,
     OLLAMA_LINES,
     Json,
+    assistant_message,
     chat_stream,
-    document,
+    json_response,
     message_stream,
     ndjson_stream,
     ollama_line,
-    pieces,
     response_stream,
-    said,
+    split_bytes,
     tool_stream,
 )
-from sdk_clients import Ask
+from sdk_clients import SdkCall
 from stub_upstream import Connection, Script, chunked, upstream
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One way of one SDK to ask, and what the provider answers."""
+    """One call of one SDK, and the provider's response."""
 
     name: str
-    ask: Ask
+    send_request: SdkCall
     provider: Script
-    hears: tuple[str, ...]
-    """What must stand in the SDK's result."""
-    raises: type[Exception]
-    """What the SDK raises for an error status."""
-    fails: type[Exception]
-    """What it raises for a 502."""
+    expected_fragments: tuple[str, ...]
+    """Texts that the SDK's result must contain."""
+    status_error_type: type[Exception]
+    """The exception that the SDK raises for an error status."""
+    server_error_type: type[Exception]
+    """The exception that the SDK raises for a 502."""
 
 
-WORDS = ("Grüße", " ", "🌊")
-_OPENAI = (openai.APIStatusError, openai.InternalServerError)
-_ANTHROPIC = (anthropic.APIStatusError, anthropic.InternalServerError)
-_OLLAMA = (ollama.ResponseError, ollama.ResponseError)
-CHAT = chunked(pieces(chat_stream(*WORDS)))
+TEXT_DELTAS = ("Grüße", " ", "🌊")
+_OPENAI_ERRORS = (openai.APIStatusError, openai.InternalServerError)
+_ANTHROPIC_ERRORS = (anthropic.APIStatusError, anthropic.InternalServerError)
+_OLLAMA_ERRORS = (ollama.ResponseError, ollama.ResponseError)
+CHAT_PROVIDER = chunked(split_bytes(chat_stream(*TEXT_DELTAS)))
 CASES = (
-    Case("openai stream", sdk_clients.openai_stream, CHAT, ("Grüße", "🌊"), *_OPENAI),
-    Case("openai stream, sync", sdk_clients.openai_sync, CHAT, ("Grüße", "🌊"), *_OPENAI),
-    Case("openai whole", sdk_clients.openai_whole, document(CHAT_WHOLE), ("Grüße 🌊",), *_OPENAI),
     Case(
-        "openai tool calls", sdk_clients.openai_tools, chunked(pieces(tool_stream())),
-        ('{"city":"Zürich"}', '{"city":"Oslo"}', "call_b"), *_OPENAI,
+        "openai stream", sdk_clients.openai_stream, CHAT_PROVIDER, ("Grüße", "🌊"), *_OPENAI_ERRORS
     ),
     Case(
-        "openai responses", sdk_clients.openai_responses, chunked(pieces(response_stream())),
-        ("Grüße 🌊", "response.completed"), *_OPENAI,
+        "openai stream, sync",
+        sdk_clients.openai_sync,
+        CHAT_PROVIDER,
+        ("Grüße", "🌊"),
+        *_OPENAI_ERRORS,
     ),
     Case(
-        "anthropic stream", sdk_clients.anthropic_stream, chunked(pieces(message_stream())),
-        ("Grüße 🌊", "Zürich", "tool_use"), *_ANTHROPIC,
+        "openai whole",
+        sdk_clients.openai_whole,
+        json_response(CHAT_COMPLETION),
+        ("Grüße 🌊",),
+        *_OPENAI_ERRORS,
     ),
     Case(
-        "anthropic whole", sdk_clients.anthropic_whole, document(MESSAGE_WHOLE), ("Grüße 🌊",),
-        *_ANTHROPIC,
+        "openai tool calls",
+        sdk_clients.openai_tools,
+        chunked(split_bytes(tool_stream())),
+        ('{"city":"Zürich"}', '{"city":"Oslo"}', "call_b"),
+        *_OPENAI_ERRORS,
     ),
     Case(
-        "ollama stream", sdk_clients.ollama_stream, ndjson_stream(OLLAMA_LINES),
-        ("Grüße", "🌊", "Zürich"), *_OLLAMA,
+        "openai responses",
+        sdk_clients.openai_responses,
+        chunked(split_bytes(response_stream())),
+        ("Grüße 🌊", "response.completed"),
+        *_OPENAI_ERRORS,
     ),
     Case(
-        "ollama whole", sdk_clients.ollama_whole, document(ollama_line(response="Grüße 🌊", done=True)),
-        ("Grüße 🌊",), *_OLLAMA,
+        "anthropic stream",
+        sdk_clients.anthropic_stream,
+        chunked(split_bytes(message_stream())),
+        ("Grüße 🌊", "Zürich", "tool_use"),
+        *_ANTHROPIC_ERRORS,
     ),
-)  # fmt: skip
+    Case(
+        "anthropic whole",
+        sdk_clients.anthropic_whole,
+        json_response(COMPLETE_MESSAGE),
+        ("Grüße 🌊",),
+        *_ANTHROPIC_ERRORS,
+    ),
+    Case(
+        "ollama stream",
+        sdk_clients.ollama_stream,
+        ndjson_stream(OLLAMA_LINES),
+        ("Grüße", "🌊", "Zürich"),
+        *_OLLAMA_ERRORS,
+    ),
+    Case(
+        "ollama whole",
+        sdk_clients.ollama_whole,
+        json_response(ollama_line(response="Grüße 🌊", done=True)),
+        ("Grüße 🌊",),
+        *_OLLAMA_ERRORS,
+    ),
+)
 
 
 def each_case() -> pytest.MarkDecorator:
@@ -94,13 +126,15 @@ async def test_an_sdk_reads_the_replay_as_it_read_the_live_answer(
     case: Case, tmp_path: Path
 ) -> None:
     async with upstream(case.provider) as live, proxy("record", tmp_path, live.url) as recording:
-        first = await case.ask(recording.url, "hello", 0)
+        first = await case.send_request(recording.url, "hello", 0)
     async with proxy("replay", tmp_path) as replaying:
-        again = await case.ask(replaying.url, "hello", 0)
+        replayed = await case.send_request(replaying.url, "hello", 0)
 
-    assert again == first
-    assert not [word for word in case.hears if word not in str(first)]
-    assert [outcome_of(cassette).complete for cassette in cassettes(tmp_path)] == [True]
+    assert replayed == first
+    assert not [fragment for fragment in case.expected_fragments if fragment not in str(first)]
+    assert [cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path)] == [
+        True
+    ]
     assert (len(live.requests), len(replaying.journal.misses)) == (1, 0)
 
 
@@ -109,108 +143,114 @@ async def test_a_miss_is_raised_at_the_first_request_and_says_what_differs(
     case: Case, tmp_path: Path
 ) -> None:
     async with upstream(case.provider) as live, proxy("record", tmp_path, live.url) as recording:
-        await case.ask(recording.url, "hello", 0)
+        await case.send_request(recording.url, "hello", 0)
     async with proxy("replay", tmp_path) as replaying:
-        with pytest.raises(case.raises) as raised:
-            await case.ask(replaying.url, "good bye", 2)
+        with pytest.raises(case.status_error_type) as raised:
+            await case.send_request(replaying.url, "good bye", 2)
 
     assert raised.value.status_code == 424  # type: ignore[attr-defined] # every SDK's error has it
-    assert replaying.journal.requests == 1
-    told = str(raised.value).replace("\\", "")
-    assert '"good bye", cassette has "hello"' in told
-    assert "llm-proxy record" in told
+    assert replaying.journal.request_count == 1
+    message = str(raised.value).replace("\\", "")
+    assert '"good bye", cassette has "hello"' in message
+    assert "llm-proxy record" in message
 
 
 @each_case()
 async def test_an_empty_library_says_to_record(case: Case, tmp_path: Path) -> None:
     async with proxy("replay", tmp_path) as replaying:
-        with pytest.raises(case.raises, match="llm-proxy record"):
-            await case.ask(replaying.url, "hello", 2)
+        with pytest.raises(case.status_error_type, match="llm-proxy record"):
+            await case.send_request(replaying.url, "hello", 2)
 
-    assert replaying.journal.requests == 1
+    assert replaying.journal.request_count == 1
 
 
 @each_case()
-async def test_an_unreachable_provider_is_raised_with_our_sentence(
-    case: Case, tmp_path: Path, nobody: str
+async def test_an_unreachable_provider_raises_an_error_with_our_message(
+    case: Case, tmp_path: Path, unreachable_url: str
 ) -> None:
-    async with proxy("record", tmp_path, nobody) as recording:
-        with pytest.raises(case.fails) as raised:
-            await case.ask(recording.url, "hello", 0)
+    async with proxy("record", tmp_path, unreachable_url) as recording:
+        with pytest.raises(case.server_error_type) as raised:
+            await case.send_request(recording.url, "hello", 0)
 
     assert raised.value.status_code == 502  # type: ignore[attr-defined] # every SDK's error has it
-    told = str(raised.value)
-    assert f"{nobody}, cannot be reached" in told
-    assert "--upstream" in told
-    assert cassettes(tmp_path) == []
+    message = str(raised.value)
+    assert f"{unreachable_url}, cannot be reached" in message
+    assert "--upstream" in message
+    assert load_cassettes(tmp_path) == []
 
 
 async def test_an_sdk_retries_an_unreachable_provider_as_it_does_without_us(
-    tmp_path: Path, nobody: str
+    tmp_path: Path, unreachable_url: str
 ) -> None:
-    async with proxy("record", tmp_path, nobody) as recording:
+    async with proxy("record", tmp_path, unreachable_url) as recording:
         with pytest.raises(openai.InternalServerError):
             await sdk_clients.openai_whole(recording.url, "hello", 1)
 
-    assert recording.journal.requests == 2
+    assert recording.journal.request_count == 2
 
 
 async def _echo(connection: Connection) -> None:
-    """Response with the question and the number of the request, slowly, word by word."""
+    """Respond slowly with the request's message and its number, one text delta each."""
     [message] = json.loads(connection.body)["messages"]
     body = chat_stream(message["content"], f" {connection.number}")
-    await chunked(pieces(body), gap=0.001)(connection)
+    await chunked(split_bytes(body), gap=0.001)(connection)
 
 
 async def test_parallel_questions_get_their_own_answers_twice(tmp_path: Path) -> None:
     questions = [f"question {number}" for number in range(20)]
 
-    async def ask(url: str) -> list[list[Json]]:
+    async def send_all(url: str) -> list[list[Json]]:
         return list(
             await asyncio.gather(*(sdk_clients.openai_stream(url, item, 0) for item in questions))
         )
 
     async with upstream(_echo) as live, proxy("record", tmp_path, live.url) as recording:
-        first = await ask(recording.url)
+        first = await send_all(recording.url)
     async with proxy("replay", tmp_path) as replaying:
-        again = await ask(replaying.url)
+        replayed = await send_all(replaying.url)
 
-    assert again == first
-    for question, heard in zip(questions, first, strict=True):
-        assert heard[1]["choices"][0]["delta"]["content"] == question
-    assert len(cassettes(tmp_path)) == len(questions)
+    assert replayed == first
+    for question, events in zip(questions, first, strict=True):
+        assert events[1]["choices"][0]["delta"]["content"] == question
+    assert len(load_cassettes(tmp_path)) == len(questions)
 
 
 async def test_the_same_question_in_parallel_plays_every_take_once(tmp_path: Path) -> None:
-    async def ask(url: str) -> list[str]:
-        answers = await asyncio.gather(
+    async def send_all(url: str) -> list[str]:
+        streams = await asyncio.gather(
             *(sdk_clients.openai_stream(url, "hello", 0) for _ in range(6))
         )
-        return sorted(heard[2]["choices"][0]["delta"]["content"] for heard in answers)
+        return sorted(events[2]["choices"][0]["delta"]["content"] for events in streams)
 
     async with upstream(_echo) as live, proxy("record", tmp_path, live.url) as recording:
-        first = await ask(recording.url)
+        first = await send_all(recording.url)
     async with proxy("replay", tmp_path) as replaying:
-        again = await ask(replaying.url)
+        replayed = await send_all(replaying.url)
 
-    assert again == first == [f" {number}" for number in range(1, 7)]
+    assert replayed == first == [f" {number}" for number in range(1, 7)]
 
 
-@pytest.mark.skipif(bool(sdk_clients.node_missing()), reason=sdk_clients.node_missing())
-async def test_the_sdk_of_node_reads_the_same_twice_and_is_told_of_a_miss(tmp_path: Path) -> None:
-    body = chat_stream(*WORDS)
-    asked = {"model": "gpt-5", "stream": True, "messages": [said("hello", role="user")]}
-    missed = asked | {"messages": [said("good bye", role="user")]}
-    async with upstream(CHAT) as live, proxy("record", tmp_path, live.url) as recording:
-        first = await sdk_clients.node(recording.url, asked)
+@pytest.mark.skipif(
+    bool(sdk_clients.node_missing_reason()), reason=sdk_clients.node_missing_reason()
+)
+async def test_the_node_sdk_reads_the_replay_and_raises_a_miss(tmp_path: Path) -> None:
+    body = chat_stream(*TEXT_DELTAS)
+    request = {
+        "model": "gpt-5",
+        "stream": True,
+        "messages": [assistant_message("hello", role="user")],
+    }
+    unrecorded_request = request | {"messages": [assistant_message("good bye", role="user")]}
+    async with upstream(CHAT_PROVIDER) as live, proxy("record", tmp_path, live.url) as recording:
+        first = await sdk_clients.run_node_sdk(recording.url, request)
     async with proxy("replay", tmp_path) as replaying:
-        again = await sdk_clients.node(replaying.url, asked)
-        miss = await sdk_clients.node(replaying.url, missed)
+        replayed = await sdk_clients.run_node_sdk(replaying.url, request)
+        miss = await sdk_clients.run_node_sdk(replaying.url, unrecorded_request)
 
-    [cassette] = cassettes(tmp_path)
-    assert first["sha256"] == again["sha256"] == cassette.end.sha256
+    [cassette] = load_cassettes(tmp_path)
+    assert first["sha256"] == replayed["sha256"] == cassette.end.sha256
     assert cassette.body == body
-    assert first["result"] == again["result"]
+    assert first["result"] == replayed["result"]
     assert "🌊" in str(first["result"])
     assert (miss["status"], miss["requests"]) == (424, 1)
     assert '"good bye", cassette has "hello"' in miss["message"]

@@ -1,6 +1,6 @@
-"""A credential is nowhere on the disk, neither while a stream is recorded nor afterwards.
+"""No credential is on the disk, neither while a stream is recorded nor afterwards.
 
-The names of files count, and what is in them, in base64 as well.
+The checks cover file names and file contents, including base64 within them.
 """
 
 from __future__ import annotations
@@ -18,277 +18,343 @@ from urllib.parse import quote
 
 import pytest
 
-from cli_process import run, serving
-from in_process_proxy import cassettes, proxy
+from cli_process import run_command, running_server
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.pacing import InstantPace
-from raw_http import ask, post
-from stored_cassettes import DONE
+from raw_http import build_http_request, send_request
+from stored_cassettes import DONE_EVENT
 from stub_upstream import Connection, Script, upstream
-from waiting import until
+from waiting import wait_until
 
-KEY: Final = 'sk-"canary/01\\23+45'
-"""Written otherwise in JSON and in a URL, and known again by `canary` in all spellings."""
+API_KEY: Final = 'sk-"canary/01\\23+45'
+"""JSON and URLs escape it; every spelling still contains `canary`."""
 PASSWORD: Final = "canary-of-basic"
 LOGIN: Final = b64encode(f"me:{PASSWORD}".encode()).decode()
-BEARER: Final = f"Authorization: Bearer {KEY}"
-JSON: Final = "Content-Type: application/json"
+BEARER_HEADER: Final = f"Authorization: Bearer {API_KEY}"
+JSON_HEADER: Final = "Content-Type: application/json"
 PATH: Final = "/v1/chat/completions"
 
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{8,}={0,2}")
 
 
-def said(text: str, model: str = "m") -> bytes:
+def chat_body(text: str, model: str = "m") -> bytes:
     message = {"role": "user", "content": text}
     return json.dumps({"model": model, "stream": True, "messages": [message]}).encode()
 
 
-def event(text: str) -> bytes:
+def delta_event(text: str) -> bytes:
     chunk = {"choices": [{"index": 0, "delta": {"content": text}}]}
     return f"data: {json.dumps(chunk)}\n\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """Where a credential turns up."""
+class CredentialCase:
+    """A place where a credential occurs in an exchange."""
 
     request: bytes
     status: str = "200 OK"
     headers: tuple[str, ...] = ()
-    pieces: tuple[bytes, ...] = (event("nothing"),)
+    pieces: tuple[bytes, ...] = (delta_event("nothing"),)
 
 
-PLAIN = post(PATH, said("hi"), JSON, BEARER)
-BASIC = post(PATH, said("hi"), JSON, f"Authorization: Basic {LOGIN}")
-SLASHES = json.dumps(KEY).replace("/", r"\/").encode()
-ESCAPED = "".join(f"\\u{ord(item):04x}" for item in KEY)
+BEARER_REQUEST = build_http_request(PATH, chat_body("hi"), JSON_HEADER, BEARER_HEADER)
+BASIC_REQUEST = build_http_request(
+    PATH, chat_body("hi"), JSON_HEADER, f"Authorization: Basic {LOGIN}"
+)
+KEY_WITH_ESCAPED_SLASHES = json.dumps(API_KEY).replace("/", r"\/").encode()
+UNICODE_ESCAPED_KEY = "".join(f"\\u{ord(item):04x}" for item in API_KEY)
 CASES = {
-    "message in escapes": Case(
-        post(PATH, said("KEY").replace(b"KEY", ESCAPED.encode()), JSON, BEARER)
+    "message in escapes": CredentialCase(
+        build_http_request(
+            PATH,
+            chat_body("KEY").replace(b"KEY", UNICODE_ESCAPED_KEY.encode()),
+            JSON_HEADER,
+            BEARER_HEADER,
+        )
     ),
-    "model": Case(post(PATH, said("hi", KEY), JSON, BEARER)),
-    "message": Case(post(PATH, said(f"my key is {KEY}"), JSON, BEARER)),
-    "path": Case(post(f"/v1/files/{quote(KEY, safe='')}", b"", BEARER)),
-    "query": Case(post(f"{PATH}?key={quote(KEY, safe='')}", said(KEY), JSON)),
-    "query that is not called so": Case(post(f"{PATH}?q={quote(KEY, safe='')}", b"", BEARER)),
-    "reason phrase": Case(PLAIN, f"401 {KEY} is wrong"),
-    "header that is stored": Case(PLAIN, "401 No", (f"WWW-Authenticate: Bearer realm={KEY}",)),
-    "redirect": Case(PLAIN, "307 Go", (f"Location: /x?next={quote(KEY, safe='')}",)),
-    "answer as it is": Case(PLAIN, pieces=(b": " + KEY.encode() + b"\n\n",)),
-    "answer as JSON": Case(PLAIN, pieces=(event(f"so {KEY} it is"),)),
-    "answer as JSON with slashes escaped": Case(PLAIN, pieces=(b"data: " + SLASHES + b"\n\n",)),
-    "answer as a URL": Case(PLAIN, pieces=(event(f"/x?{quote(KEY, safe='')}"),)),
-    "answer in pieces": Case(PLAIN, pieces=tuple(bytes([item]) for item in event(KEY))),
-    "password of Basic": Case(BASIC, f"401 {PASSWORD}", pieces=(event(PASSWORD), event(LOGIN))),
+    "model": CredentialCase(
+        build_http_request(PATH, chat_body("hi", API_KEY), JSON_HEADER, BEARER_HEADER)
+    ),
+    "message": CredentialCase(
+        build_http_request(PATH, chat_body(f"my key is {API_KEY}"), JSON_HEADER, BEARER_HEADER)
+    ),
+    "path": CredentialCase(
+        build_http_request(f"/v1/files/{quote(API_KEY, safe='')}", b"", BEARER_HEADER)
+    ),
+    "query": CredentialCase(
+        build_http_request(f"{PATH}?key={quote(API_KEY, safe='')}", chat_body(API_KEY), JSON_HEADER)
+    ),
+    "query that is not called so": CredentialCase(
+        build_http_request(f"{PATH}?q={quote(API_KEY, safe='')}", b"", BEARER_HEADER)
+    ),
+    "reason phrase": CredentialCase(BEARER_REQUEST, f"401 {API_KEY} is wrong"),
+    "header that is stored": CredentialCase(
+        BEARER_REQUEST, "401 No", (f"WWW-Authenticate: Bearer realm={API_KEY}",)
+    ),
+    "redirect": CredentialCase(
+        BEARER_REQUEST, "307 Go", (f"Location: /x?next={quote(API_KEY, safe='')}",)
+    ),
+    "answer as it is": CredentialCase(BEARER_REQUEST, pieces=(b": " + API_KEY.encode() + b"\n\n",)),
+    "answer as JSON": CredentialCase(BEARER_REQUEST, pieces=(delta_event(f"so {API_KEY} it is"),)),
+    "answer as JSON with slashes escaped": CredentialCase(
+        BEARER_REQUEST, pieces=(b"data: " + KEY_WITH_ESCAPED_SLASHES + b"\n\n",)
+    ),
+    "answer as a URL": CredentialCase(
+        BEARER_REQUEST, pieces=(delta_event(f"/x?{quote(API_KEY, safe='')}"),)
+    ),
+    "answer in pieces": CredentialCase(
+        BEARER_REQUEST, pieces=tuple(bytes([item]) for item in delta_event(API_KEY))
+    ),
+    "password of Basic": CredentialCase(
+        BASIC_REQUEST, f"401 {PASSWORD}", pieces=(delta_event(PASSWORD), delta_event(LOGIN))
+    ),
 }
 
 
-def answering(case: Case, go_on: asyncio.Event) -> Script:
+def case_script(case: CredentialCase, resume: asyncio.Event) -> Script:
     async def script(connection: Connection) -> None:
         await connection.begin(*case.headers, status=case.status)
         for piece in case.pieces:
             await connection.chunk(piece)
-        await go_on.wait()
-        await connection.chunk(DONE)
+        await resume.wait()
+        await connection.chunk(DONE_EVENT)
         await connection.finish()
 
     return script
 
 
-def written(folder: Path) -> Iterator[bytes]:
-    """All that stands on the disk, also as what it is the base64 of."""
+def stored_bytes(folder: Path) -> Iterator[bytes]:
+    """Yield all file names and contents, with every base64 string in them decoded too."""
     for path in folder.rglob("*"):
         yield str(path.relative_to(folder)).encode()
-        yield from _unpacked(path.read_bytes() if path.is_file() else b"", levels=2)
+        yield from _with_decoded_base64(path.read_bytes() if path.is_file() else b"", levels=2)
 
 
-def _unpacked(content: bytes, levels: int) -> Iterator[bytes]:
-    """What stands there, and what it is the base64 of: of a frame, perhaps, with base64 in it."""
+def _with_decoded_base64(content: bytes, levels: int) -> Iterator[bytes]:
+    """Yield the content and its decoded base64, which may be a frame that holds base64 itself."""
     yield content
-    for found in _BASE64.findall(content) if levels else ():
-        whole = found[: len(found) // 4 * 4] if b"=" not in found else found + b"=="
-        yield from _unpacked(b64decode(whole), levels - 1)
+    for encoded in _BASE64.findall(content) if levels else ():
+        padded = encoded[: len(encoded) // 4 * 4] if b"=" not in encoded else encoded + b"=="
+        yield from _with_decoded_base64(b64decode(padded), levels - 1)
 
 
 def leaks(folder: Path) -> list[bytes]:
-    return [item for item in written(folder) if b"canary" in item]
+    return [item for item in stored_bytes(folder) if b"canary" in item]
 
 
 def test_a_leak_would_be_found(tmp_path: Path) -> None:
     (tmp_path / "a-canary").mkdir()
-    (tmp_path / "a-canary" / "plain").write_bytes(KEY.encode())
-    (tmp_path / "a-canary" / "in base64").write_bytes(b'{"base64":"%b"}' % b64encode(event(KEY)))
+    (tmp_path / "a-canary" / "plain").write_bytes(API_KEY.encode())
+    (tmp_path / "a-canary" / "in base64").write_bytes(
+        b'{"base64":"%b"}' % b64encode(delta_event(API_KEY))
+    )
     (tmp_path / "a-canary" / "login").write_text(LOGIN)
 
-    (tmp_path / "a-canary" / "packed").write_bytes(b64encode(packed(b"...%b" % KEY.encode())))
+    (tmp_path / "a-canary" / "packed").write_bytes(
+        b64encode(bedrock_frame(b"...%b" % API_KEY.encode()))
+    )
 
     names = [b"a-canary", b"a-canary/plain", b"a-canary/in base64", b"a-canary/login"]
-    found = leaks(tmp_path)
-    inner = b"...%b" % KEY.encode()
-    assert sorted(found) == sorted(
-        [*names, b"a-canary/packed", KEY.encode(), event(KEY), b64decode(LOGIN), inner]
+    found_leaks = leaks(tmp_path)
+    inner = b"...%b" % API_KEY.encode()
+    assert sorted(found_leaks) == sorted(
+        [
+            *names,
+            b"a-canary/packed",
+            API_KEY.encode(),
+            delta_event(API_KEY),
+            b64decode(LOGIN),
+            inner,
+        ]
     )
 
 
 @pytest.mark.parametrize("name", CASES)
 async def test_a_credential_is_nowhere_on_the_disk(tmp_path: Path, name: str) -> None:
-    case, go_on = CASES[name], asyncio.Event()
+    case, resume = CASES[name], asyncio.Event()
     spool = tmp_path / "spool"
-    async with upstream(answering(case, go_on)) as live:
+    async with upstream(case_script(case, resume)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            asking = asyncio.ensure_future(ask(recording.url, case.request))
-            await until(lambda: any(path.stat().st_size for path in spool.glob("*")))
-            while_it_runs = leaks(tmp_path)
-            go_on.set()
-            raw = await asking
+            pending_response = asyncio.ensure_future(send_request(recording.url, case.request))
+            await wait_until(lambda: any(path.stat().st_size for path in spool.glob("*")))
+            leaks_while_running = leaks(tmp_path)
+            resume.set()
+            raw = await pending_response
 
-    assert while_it_runs == leaks(tmp_path) == []
-    assert raw.body == b"".join(case.pieces) + DONE  # the client has it as it came
-    [cassette] = cassettes(tmp_path)
+    assert leaks_while_running == leaks(tmp_path) == []
+    assert raw.body == b"".join(case.pieces) + DONE_EVENT  # the client gets it unchanged
+    [cassette] = load_cassettes(tmp_path)
     assert b"[redacted" in Path(cassette.file).read_bytes()
 
 
 # --- in frames ----------------------------------------------------------------------------------
 
 
-def packed(text: bytes) -> bytes:
-    """A frame of InvokeModelWithResponseStream."""
-    return encode_frame(FRAMED, b'{"bytes":"%b"}' % b64encode(text))
+def bedrock_frame(text: bytes) -> bytes:
+    """Encode a frame of `InvokeModelWithResponseStream`."""
+    return encode_frame(FRAME_HEADERS, b'{"bytes":"%b"}' % b64encode(text))
 
 
-FRAMED: Final = ((":event-type", "chunk"), (":message-type", "event"))
-ECHO: Final = json.dumps({"completion": f"so {KEY} it is"}).encode()
-REDACTED: Final = json.dumps({"completion": "so [redacted] it is"}).encode()
-INVOKE: Final = post("/model/m/invoke-with-response-stream", b"{}", JSON, BEARER)
+FRAME_HEADERS: Final = ((":event-type", "chunk"), (":message-type", "event"))
+PAYLOAD: Final = json.dumps({"completion": f"so {API_KEY} it is"}).encode()
+REDACTED_PAYLOAD: Final = json.dumps({"completion": "so [redacted] it is"}).encode()
+INVOKE_REQUEST: Final = build_http_request(
+    "/model/m/invoke-with-response-stream", b"{}", JSON_HEADER, BEARER_HEADER
+)
 STREAM: Final = (
-    encode_frame(FRAMED, ECHO) + packed(b"{}") + encode_frame((("x", KEY),), b"") + packed(ECHO)
+    encode_frame(FRAME_HEADERS, PAYLOAD)
+    + bedrock_frame(b"{}")
+    + encode_frame((("x", API_KEY),), b"")
+    + bedrock_frame(PAYLOAD)
 )
 STORED: Final = (
-    encode_frame(FRAMED, REDACTED)
-    + packed(b"{}")
+    encode_frame(FRAME_HEADERS, REDACTED_PAYLOAD)
+    + bedrock_frame(b"{}")
     + encode_frame((("x", "[redacted]"),), b"")
-    + packed(REDACTED)
+    + bedrock_frame(REDACTED_PAYLOAD)
 )
 
 
-def framing(
+def chunked_script(
     pieces: Sequence[bytes],
-    go_on: asyncio.Event,
-    label: str = "application/vnd.amazon.eventstream",
+    resume: asyncio.Event,
+    content_type: str = "application/vnd.amazon.eventstream",
 ) -> Script:
     async def script(connection: Connection) -> None:
-        await connection.begin(content_type=label)
+        await connection.begin(content_type=content_type)
         for piece in pieces:
             await connection.chunk(piece)
-        await go_on.wait()
+        await resume.wait()
         await connection.finish()
 
     return script
 
 
-LABELS: Final = ["application/vnd.amazon.eventstream", "application/json", "text/event-stream"]
+CONTENT_TYPES: Final = [
+    "application/vnd.amazon.eventstream",
+    "application/json",
+    "text/event-stream",
+]
 
 
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("content_type", CONTENT_TYPES)
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-async def test_a_credential_goes_out_of_frames_which_stay_whole(
-    tmp_path: Path, size: int, label: str
+async def test_a_credential_is_redacted_in_frames_which_stay_valid(
+    tmp_path: Path, size: int, content_type: str
 ) -> None:
     pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
-    go_on = asyncio.Event()
-    async with upstream(framing(pieces, go_on, label)) as live:
+    resume = asyncio.Event()
+    async with upstream(chunked_script(pieces, resume, content_type)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            asking = asyncio.ensure_future(ask(recording.url, INVOKE))
-            await until(lambda: any(path.stat().st_size for path in (tmp_path / "spool").glob("*")))
-            while_it_runs = leaks(tmp_path)
-            go_on.set()
-            raw = await asking
+            pending_response = asyncio.ensure_future(send_request(recording.url, INVOKE_REQUEST))
+            await wait_until(
+                lambda: any(path.stat().st_size for path in (tmp_path / "spool").glob("*"))
+            )
+            leaks_while_running = leaks(tmp_path)
+            resume.set()
+            raw = await pending_response
 
-    assert while_it_runs == leaks(tmp_path) == []
-    assert raw.body == STREAM  # the client has it as it came
-    [cassette] = cassettes(tmp_path)
+    assert leaks_while_running == leaks(tmp_path) == []
+    assert raw.body == STREAM  # the client gets it unchanged
+    [cassette] = load_cassettes(tmp_path)
     assert b"".join(read.data for read in cassette.reads) == STORED
-    assert cassette.end.redacted == 3
+    assert cassette.end.redacted_count == 3
 
 
-@pytest.mark.parametrize("label", LABELS[:2])
+@pytest.mark.parametrize("content_type", CONTENT_TYPES[:2])
 async def test_a_credential_in_frames_is_not_brought_back_by_recover(
-    tmp_path: Path, label: str
+    tmp_path: Path, content_type: str
 ) -> None:
     spool = tmp_path / "state/llm-proxy/spool"
-    pieces = [STREAM, packed(ECHO)[:-9]]
-    async with upstream(framing(pieces, asyncio.Event(), label)) as live:
-        async with serving("record", "--upstream", f"default={live.url}", folder=tmp_path) as it:
-            asking = asyncio.ensure_future(ask(it.url, INVOKE))
-            await until(lambda: any(b'"read"' in path.read_bytes() for path in spool.glob("*")))
-            it.send(signal.SIGKILL)
-            await it.ended()
-            await asking
+    pieces = [STREAM, bedrock_frame(PAYLOAD)[:-9]]
+    async with upstream(chunked_script(pieces, asyncio.Event(), content_type)) as live:
+        async with running_server(
+            "record", "--upstream", f"default={live.url}", folder=tmp_path
+        ) as recording:
+            pending_response = asyncio.ensure_future(send_request(recording.url, INVOKE_REQUEST))
+            await wait_until(
+                lambda: any(b'"read"' in path.read_bytes() for path in spool.glob("*"))
+            )
+            recording.send(signal.SIGKILL)
+            await recording.wait_for_end()
+            await pending_response
     assert leaks(tmp_path) == []
-    recovered = await run("recover", folder=tmp_path)
+    recovered = await run_command("recover", folder=tmp_path)
 
-    assert recovered.code == 0, recovered.err
+    assert recovered.exit_code == 0, recovered.stderr
     assert leaks(tmp_path) == []
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
     assert b"".join(read.data for read in cassette.reads) == STORED
-    assert (cassette.end.ending, cassette.end.redacted) == (Ending.KILLED, 3)
+    assert (cassette.end.ending, cassette.end.redacted_count) == (Ending.KILLED, 3)
 
 
-# --- what is no secret, and keys ----------------------------------------------------------------
+# --- values that are no secret, and keys --------------------------------------------------------
 
-ORDINARY: Final = "Cookie: consent=accepted; region=us-east-1; lang=en-US"
+ORDINARY_COOKIES: Final = "Cookie: consent=accepted; region=us-east-1; lang=en-US"
 
 
 async def test_ordinary_cookies_change_neither_what_is_stored_nor_what_is_found(
     tmp_path: Path,
 ) -> None:
-    body, go_on = said("accepted in us-east-1?"), asyncio.Event()
-    go_on.set()
-    case = Case(post(PATH, body, JSON, BEARER, ORDINARY), pieces=(event("accepted: us-east-1"),))
-    async with upstream(answering(case, go_on)) as live:
+    body, resume = chat_body("accepted in us-east-1?"), asyncio.Event()
+    resume.set()
+    case = CredentialCase(
+        build_http_request(PATH, body, JSON_HEADER, BEARER_HEADER, ORDINARY_COOKIES),
+        pieces=(delta_event("accepted: us-east-1"),),
+    )
+    async with upstream(case_script(case, resume)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            raw = await ask(recording.url, case.request)
-    [cassette] = cassettes(tmp_path)
+            raw = await send_request(recording.url, case.request)
+    [cassette] = load_cassettes(tmp_path)
     assert json.loads(cassette.request.body) == json.loads(body)
     assert cassette.body == raw.body
-    assert cassette.request.redacted == cassette.end.redacted == 0
+    assert cassette.request.redacted_count == cassette.end.redacted_count == 0
 
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
-        for headers in ((), (ORDINARY,), ("Authorization: Bearer us-east-1",)):
-            assert (await ask(replaying.url, post(PATH, body, JSON, *headers))).body == raw.body
+        for headers in ((), (ORDINARY_COOKIES,), ("Authorization: Bearer us-east-1",)):
+            assert (
+                await send_request(
+                    replaying.url, build_http_request(PATH, body, JSON_HEADER, *headers)
+                )
+            ).body == raw.body
 
 
 async def test_a_request_that_holds_a_credential_is_found_again_whoever_sends_it(
     tmp_path: Path,
 ) -> None:
-    """And a file without what its key was made from is right, and can be held against others."""
-    case, go_on = CASES["message"], asyncio.Event()
-    go_on.set()
-    async with upstream(answering(case, go_on)) as live:
+    """A file without the values that its key was computed from is valid and can be compared."""
+    case, resume = CASES["message"], asyncio.Event()
+    resume.set()
+    async with upstream(case_script(case, resume)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            raw = await ask(recording.url, case.request)
+            raw = await send_request(recording.url, case.request)
     assert leaks(tmp_path) == []
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
-        for headers in ((), (BEARER,), ("Authorization: Bearer another-0123",)):
-            again = post(PATH, said(f"my key is {KEY}"), JSON, *headers)
-            assert (await ask(replaying.url, again)).body == raw.body
-        other = post(PATH, said("my key is another-0123"), JSON, "x-api-key: another-0123")
-        missed = (await ask(replaying.url, other)).body.decode()
-        assert "held other credentials where this request holds its own" in missed
-    verified = await run("verify", "cassettes", folder=tmp_path)
-    assert verified.code == 0, verified.out
+        for headers in ((), (BEARER_HEADER,), ("Authorization: Bearer another-0123",)):
+            repeated_request = build_http_request(
+                PATH, chat_body(f"my key is {API_KEY}"), JSON_HEADER, *headers
+            )
+            assert (await send_request(replaying.url, repeated_request)).body == raw.body
+        other_request = build_http_request(
+            PATH, chat_body("my key is another-0123"), JSON_HEADER, "x-api-key: another-0123"
+        )
+        miss_message = (await send_request(replaying.url, other_request)).body.decode()
+        assert "held other credentials where this request holds its own" in miss_message
+    verified = await run_command("verify", "cassettes", folder=tmp_path)
+    assert verified.exit_code == 0, verified.stdout
 
 
 async def test_the_journal_shows_no_credential_of_a_path_while_it_is_being_answered(
     tmp_path: Path,
 ) -> None:
-    case, go_on = CASES["path"], asyncio.Event()
-    async with upstream(answering(case, go_on)) as live:
+    case, resume = CASES["path"], asyncio.Event()
+    async with upstream(case_script(case, resume)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            asking = asyncio.ensure_future(ask(recording.url, case.request))
-            await until(lambda: bool(recording.journal.entries))
+            pending_response = asyncio.ensure_future(send_request(recording.url, case.request))
+            await wait_until(lambda: bool(recording.journal.entries))
             [path] = [entry.path for entry in recording.journal.entries]
-            go_on.set()
-            await asking
+            resume.set()
+            await pending_response
     assert path == "/v1/files/[redacted]"

@@ -1,4 +1,4 @@
-"""What is said at the start of options that will hardly do what is meant."""
+"""Startup warnings about options that are unlikely to have the intended effect."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.settings_checks import settings_warnings
 
-_IDLE = "no effect: nothing is simulated in this run; "
-_MISS = "give --on-miss scenario to have answered so what is not on disk"
+_NO_SIMULATION = "no effect: nothing is simulated in this run; "
+_ON_MISS_HINT = "give --on-miss scenario to have answered so what is not on disk"
 
 
-def said(folder: Path, mode: str, on_miss: str, **simulating: Any) -> list[str]:
-    """The warnings, but for that of an empty library."""
-    it = settings(folder, on_miss=on_miss, simulating=SimulationOptions(**simulating))
+def warnings_for(folder: Path, mode: str, on_miss: str, **simulation: Any) -> list[str]:
+    """The warnings, except the one about an empty library."""
+    run_settings = settings(folder, on_miss=on_miss, simulating=SimulationOptions(**simulation))
     return [
         settings_warning
-        for settings_warning in settings_warnings(mode, it)
+        for settings_warning in settings_warnings(mode, run_settings)
         if "every request will be a miss" not in settings_warning
     ]
 
@@ -30,10 +30,8 @@ def said(folder: Path, mode: str, on_miss: str, **simulating: Any) -> list[str]:
     ("mode", "on_miss"),
     [("simulate", "record"), ("replay", "scenario"), ("auto", "scenario")],
 )
-def test_where_something_is_simulated_nothing_is_said(
-    tmp_path: Path, mode: str, on_miss: str
-) -> None:
-    assert said(tmp_path, mode, on_miss, mock="{reply: Hi}", silence=7.0) == []
+def test_no_warning_where_something_is_simulated(tmp_path: Path, mode: str, on_miss: str) -> None:
+    assert warnings_for(tmp_path, mode, on_miss, mock="{reply: Hi}", silence=7.0) == []
 
 
 @pytest.mark.parametrize(
@@ -41,16 +39,16 @@ def test_where_something_is_simulated_nothing_is_said(
     [
         ("record", "record", ("record has the provider answer everything; llm-proxy simulate needs "
          "none")),
-        ("auto", "record", _MISS),
-        ("auto", "passthrough", _MISS),
-        ("replay", "fail", _MISS),
+        ("auto", "record", _ON_MISS_HINT),
+        ("auto", "passthrough", _ON_MISS_HINT),
+        ("replay", "fail", _ON_MISS_HINT),
     ],
 )  # fmt: skip
-def test_options_of_simulation_without_effect_are_named(
+def test_simulation_options_without_effect_are_named(
     tmp_path: Path, mode: str, on_miss: str, hint: str
 ) -> None:
-    one = said(tmp_path, mode, on_miss, mock="{reply: Hi}")
-    several = said(
+    one_option = warnings_for(tmp_path, mode, on_miss, mock="{reply: Hi}")
+    several_options = warnings_for(
         tmp_path,
         mode,
         on_miss,
@@ -60,22 +58,24 @@ def test_options_of_simulation_without_effect_are_named(
         silence=7.0,
     )
 
-    assert one == [f"--mock has {_IDLE}{hint}"]
-    assert several == [f"--scenarios, --respond, --on-unknown, --silence have {_IDLE}{hint}"]
+    assert one_option == [f"--mock has {_NO_SIMULATION}{hint}"]
+    assert several_options == [
+        f"--scenarios, --respond, --on-unknown, --silence have {_NO_SIMULATION}{hint}"
+    ]
 
 
 @pytest.mark.parametrize("mode", ["record", "auto", "replay"])
-def test_nothing_is_said_of_options_that_nobody_gave(tmp_path: Path, mode: str) -> None:
-    assert said(tmp_path, mode, "record") == []
+def test_no_warning_about_options_that_are_not_given(tmp_path: Path, mode: str) -> None:
+    assert warnings_for(tmp_path, mode, "record") == []
 
 
 def test_a_silence_has_an_effect_on_faults(tmp_path: Path) -> None:
     faults = (parse_rule("hang"),)
-    it = settings(
+    run_settings = settings(
         tmp_path, on_miss="fail", simulating=SimulationOptions(silence=7.0), faults=faults
     )
     assert [
         settings_warning
-        for settings_warning in settings_warnings("replay", it)
+        for settings_warning in settings_warnings("replay", run_settings)
         if "no effect" in settings_warning
     ] == []

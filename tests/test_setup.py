@@ -1,4 +1,4 @@
-"""The environment of a checkout: made, believed, extended, mended.  Nothing here asks an index."""
+"""Builds, validates, extends and repairs a checkout's environment, without a package index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from scratch_checkout import ROOT, scratch
+from scratch_checkout import ROOT, make_scratch_checkout
 
 BASE: Final[frozenset[str]] = frozenset()
 DEV: Final = frozenset({"dev"})
@@ -24,24 +24,24 @@ def bootstrap() -> Iterator[Any]:
         yield importlib.import_module("bootstrap")
 
 
-class Desk:
-    """A checkout, and a list of installers that are Python functions."""
+class SetupHarness:
+    """A checkout with installers that are Python functions."""
 
     def __init__(self, bootstrap: Any, root: Path, patch: pytest.MonkeyPatch) -> None:
         self.bootstrap = bootstrap
         self.checkout = bootstrap.Checkout(root)
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.installed: list[tuple[str, ...]] = []
         self.installers: list[Callable[[], None]] = [self.succeed]
-        patch.setattr(bootstrap.installers, "usable", self._usable)
-        patch.setattr(bootstrap.Builder, "_install", self._install)
+        patch.setattr(bootstrap.installers, "available_installers", self._usable)
+        patch.setattr(bootstrap.EnvironmentBuilder, "_install", self._install)
 
     def ensure(self, extras: frozenset[str]) -> None:
-        self.bootstrap.ensure(self.checkout, extras, self.said.append)
+        self.bootstrap.ensure_environment(self.checkout, extras, self.messages.append)
 
-    def standing(self) -> frozenset[str] | None:
-        stands: frozenset[str] | None = self.bootstrap.standing(self.checkout)
-        return stands
+    def usable_extras(self) -> frozenset[str] | None:
+        extras: frozenset[str] | None = self.bootstrap.installed_extras(self.checkout)
+        return extras
 
     @property
     def packages(self) -> Path:
@@ -63,17 +63,17 @@ class Desk:
         raise KeyboardInterrupt
 
     def _usable(self, *_: object) -> Iterator[Any]:
-        for act in self.installers:
-            yield self.bootstrap.Installer(act.__name__, (), (), {"act": act})
+        for install in self.installers:
+            yield self.bootstrap.Installer(install.__name__, (), (), {"act": install})
 
     def _install(self, installer: Any, packages: Sequence[str]) -> None:
         self.installed.append(tuple(packages))
-        installer.environ["act"]()
+        installer.variables["act"]()
 
 
 @pytest.fixture
-def desk(bootstrap: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(bootstrap, scratch(tmp_path).root, monkeypatch)
+def harness(bootstrap: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetupHarness:
+    return SetupHarness(bootstrap, make_scratch_checkout(tmp_path).root, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -81,176 +81,178 @@ def desk(bootstrap: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Des
     [(BASE, ("--editable", ".")), (DEV, ("--editable", ".[dev]"))],
     ids=["the program", "with its tests"],
 )
-def test_a_fresh_checkout_gets_what_is_asked(
-    desk: Desk, extras: frozenset[str], packages: tuple[str, ...]
+def test_a_fresh_checkout_gets_the_requested_extras(
+    harness: SetupHarness, extras: frozenset[str], packages: tuple[str, ...]
 ) -> None:
-    desk.ensure(extras)
+    harness.ensure(extras)
 
-    assert desk.installed == [packages]
-    assert desk.standing() == extras
-
-
-def test_what_stands_is_not_made_again(desk: Desk) -> None:
-    desk.ensure(DEV)
-    desk.said.clear()
-
-    desk.ensure(DEV)
-    desk.ensure(BASE)
-
-    assert (len(desk.installed), desk.said) == (1, [])
+    assert harness.installed == [packages]
+    assert harness.usable_extras() == extras
 
 
-def test_more_extras_are_added_and_the_program_is_left_alone(desk: Desk) -> None:
-    desk.ensure(BASE)
-    desk.ensure(DEV)
+def test_a_usable_environment_is_not_rebuilt(harness: SetupHarness) -> None:
+    harness.ensure(DEV)
+    harness.messages.clear()
 
-    assert desk.installed[1:] == [("toy-base", "toy-linter>=2", "toy-tester")]
-    assert desk.standing() == DEV
+    harness.ensure(DEV)
+    harness.ensure(BASE)
 
-
-def _tear_the_stamp(desk: Desk) -> None:
-    desk.checkout.stamp.write_bytes(desk.checkout.stamp.read_bytes()[:40])
+    assert (len(harness.installed), harness.messages) == (1, [])
 
 
-def _make_the_stamp_nonsense(desk: Desk) -> None:
-    desk.checkout.stamp.write_text('["llm"]')
+def test_more_extras_are_added_and_the_program_is_left_alone(harness: SetupHarness) -> None:
+    harness.ensure(BASE)
+    harness.ensure(DEV)
+
+    assert harness.installed[1:] == [("toy-base", "toy-linter>=2", "toy-tester")]
+    assert harness.usable_extras() == DEV
 
 
-def _stamp_by_another_python(desk: Desk) -> None:
-    stamp = json.loads(desk.checkout.stamp.read_bytes())
+def _truncate_the_stamp(harness: SetupHarness) -> None:
+    harness.checkout.stamp.write_bytes(harness.checkout.stamp.read_bytes()[:40])
+
+
+def _corrupt_the_stamp(harness: SetupHarness) -> None:
+    harness.checkout.stamp.write_text('["llm"]')
+
+
+def _set_another_python_in_the_stamp(harness: SetupHarness) -> None:
+    stamp = json.loads(harness.checkout.stamp.read_bytes())
     stamp["of"]["python"] = "cpython-310 3.10.1 of /usr"
-    desk.checkout.stamp.write_text(json.dumps(stamp))
+    harness.checkout.stamp.write_text(json.dumps(stamp))
 
 
-def _remove_the_interpreter(desk: Desk) -> None:
-    desk.checkout.python.unlink()
+def _remove_the_interpreter(harness: SetupHarness) -> None:
+    harness.checkout.python.unlink()
 
 
-def _remove_a_package(desk: Desk) -> None:
-    (desk.packages / "toy_base").rmdir()
+def _remove_a_package(harness: SetupHarness) -> None:
+    (harness.packages / "toy_base").rmdir()
 
 
-def _change_the_project(desk: Desk) -> None:
-    with (desk.checkout.root / "pyproject.toml").open("a") as project:
+def _change_the_project(harness: SetupHarness) -> None:
+    with (harness.checkout.root / "pyproject.toml").open("a") as project:
         project.write("# another line\n")
 
 
-def _move_the_checkout(desk: Desk) -> None:
-    elsewhere = desk.checkout.root.with_name("elsewhere")
-    shutil.move(desk.checkout.root, elsewhere)
-    desk.checkout = desk.bootstrap.Checkout(elsewhere)
+def _move_the_checkout(harness: SetupHarness) -> None:
+    elsewhere = harness.checkout.root.with_name("elsewhere")
+    shutil.move(harness.checkout.root, elsewhere)
+    harness.checkout = harness.bootstrap.Checkout(elsewhere)
 
 
 @pytest.mark.parametrize(
-    "harm",
+    "damage",
     [
-        _tear_the_stamp,
-        _make_the_stamp_nonsense,
-        _stamp_by_another_python,
+        _truncate_the_stamp,
+        _corrupt_the_stamp,
+        _set_another_python_in_the_stamp,
         _remove_the_interpreter,
         _remove_a_package,
         _change_the_project,
         _move_the_checkout,
     ],
 )
-def test_an_environment_that_cannot_be_believed_is_made_anew(
-    desk: Desk, harm: Callable[[Desk], None]
+def test_an_unusable_environment_is_rebuilt(
+    harness: SetupHarness, damage: Callable[[SetupHarness], None]
 ) -> None:
-    desk.ensure(DEV)
-    (desk.packages / "left-over").mkdir()
-    harm(desk)
-    assert desk.standing() is None
+    harness.ensure(DEV)
+    (harness.packages / "left-over").mkdir()
+    damage(harness)
+    assert harness.usable_extras() is None
 
-    desk.ensure(DEV)
+    harness.ensure(DEV)
 
-    assert desk.installed == [("--editable", ".[dev]")] * 2
-    assert desk.standing() == DEV
-    assert not (desk.packages / "left-over").exists()
-
-
-def test_a_package_brought_up_to_date_by_hand_is_no_harm(desk: Desk) -> None:
-    desk.ensure(DEV)
-    (desk.packages / "toy_base-1.dist-info").rename(desk.packages / "toy_base-2.dist-info")
-
-    assert desk.standing() == DEV
+    assert harness.installed == [("--editable", ".[dev]")] * 2
+    assert harness.usable_extras() == DEV
+    assert not (harness.packages / "left-over").exists()
 
 
-@pytest.mark.parametrize("stands", [None, BASE], ids=["made", "extended"])
-def test_an_interrupted_environment_is_not_believed(
-    desk: Desk, stands: frozenset[str] | None
+def test_a_package_updated_by_hand_keeps_the_environment_usable(harness: SetupHarness) -> None:
+    harness.ensure(DEV)
+    (harness.packages / "toy_base-1.dist-info").rename(harness.packages / "toy_base-2.dist-info")
+
+    assert harness.usable_extras() == DEV
+
+
+@pytest.mark.parametrize("previous_extras", [None, BASE], ids=["made", "extended"])
+def test_an_interrupted_environment_is_unusable(
+    harness: SetupHarness, previous_extras: frozenset[str] | None
 ) -> None:
-    if stands is not None:
-        desk.ensure(stands)
-    desk.installers = [desk.interrupt]
+    if previous_extras is not None:
+        harness.ensure(previous_extras)
+    harness.installers = [harness.interrupt]
     with pytest.raises(KeyboardInterrupt):
-        desk.ensure(DEV)
-    assert desk.standing() is None
+        harness.ensure(DEV)
+    assert harness.usable_extras() is None
 
-    desk.installers = [desk.succeed]
-    desk.ensure(DEV)
+    harness.installers = [harness.succeed]
+    harness.ensure(DEV)
 
-    assert desk.standing() == DEV
-    assert not (desk.packages / "torn").exists()
-
-
-def test_an_environment_of_other_making_is_kept(desk: Desk) -> None:
-    desk.checkout.venv.mkdir()
-    (desk.checkout.venv / "mine").touch()
-    desk.checkout.venv.with_name(".venv-1").touch()
-
-    desk.ensure(BASE)
-
-    assert desk.standing() == BASE
-    assert (desk.checkout.root / ".venv-2" / "mine").exists()
-    assert any(".venv-2" in line for line in desk.said)
+    assert harness.usable_extras() == DEV
+    assert not (harness.packages / "torn").exists()
 
 
-def test_where_one_installer_fails_the_next_begins_from_nothing(desk: Desk) -> None:
-    desk.installers = [desk.fail_half_way, desk.succeed]
+def test_a_foreign_environment_is_kept(harness: SetupHarness) -> None:
+    harness.checkout.venv.mkdir()
+    (harness.checkout.venv / "mine").touch()
+    harness.checkout.venv.with_name(".venv-1").touch()
 
-    desk.ensure(BASE)
+    harness.ensure(BASE)
 
-    assert desk.standing() == BASE
-    assert not (desk.packages / "torn").exists()
-    assert "fail_half_way says: no such package" in desk.said
-
-
-def test_an_extension_that_changed_nothing_leaves_what_stood(desk: Desk) -> None:
-    desk.ensure(BASE)
-    desk.installers = [desk.fail, desk.fail]
-
-    with pytest.raises(desk.bootstrap.SetupError):
-        desk.ensure(DEV)
-
-    assert desk.standing() == BASE
+    assert harness.usable_extras() == BASE
+    assert (harness.checkout.root / ".venv-2" / "mine").exists()
+    assert any(".venv-2" in line for line in harness.messages)
 
 
-def test_an_extension_that_failed_half_way_is_made_anew(desk: Desk) -> None:
-    desk.ensure(BASE)
-    desk.installers = [desk.fail_half_way, desk.succeed]
+def test_after_a_failed_installer_the_next_starts_from_nothing(harness: SetupHarness) -> None:
+    harness.installers = [harness.fail_half_way, harness.succeed]
 
-    desk.ensure(DEV)
+    harness.ensure(BASE)
 
-    assert desk.installed[2:] == [("--editable", ".[dev]")]
-    assert desk.standing() == DEV
+    assert harness.usable_extras() == BASE
+    assert not (harness.packages / "torn").exists()
+    assert "fail_half_way says: no such package" in harness.messages
 
 
-def test_a_failure_is_one_sentence_with_its_reason_and_the_log(desk: Desk) -> None:
-    desk.installers = [desk.fail]
+def test_a_failed_extension_that_changed_nothing_keeps_the_environment(
+    harness: SetupHarness,
+) -> None:
+    harness.ensure(BASE)
+    harness.installers = [harness.fail, harness.fail]
 
-    with pytest.raises(desk.bootstrap.SetupError) as failure:
-        desk.ensure(BASE)
+    with pytest.raises(harness.bootstrap.SetupError):
+        harness.ensure(DEV)
+
+    assert harness.usable_extras() == BASE
+
+
+def test_an_extension_that_failed_half_way_is_rebuilt(harness: SetupHarness) -> None:
+    harness.ensure(BASE)
+    harness.installers = [harness.fail_half_way, harness.succeed]
+
+    harness.ensure(DEV)
+
+    assert harness.installed[2:] == [("--editable", ".[dev]")]
+    assert harness.usable_extras() == DEV
+
+
+def test_a_failure_is_one_sentence_with_its_reason_and_the_log(harness: SetupHarness) -> None:
+    harness.installers = [harness.fail]
+
+    with pytest.raises(harness.bootstrap.SetupError) as failure:
+        harness.ensure(BASE)
 
     message = str(failure.value)
     assert "\n" not in message
     assert "fail says: no such package" in message
-    assert str(desk.checkout.tools / "setup.log") in message
+    assert str(harness.checkout.tools / "setup.log") in message
 
 
-def test_the_environment_lies_in_its_two_folders_alone(desk: Desk) -> None:
-    before = {path.name for path in desk.checkout.root.iterdir()}
+def test_the_environment_lies_in_its_two_folders_alone(harness: SetupHarness) -> None:
+    before = {path.name for path in harness.checkout.root.iterdir()}
 
-    desk.ensure(DEV)
+    harness.ensure(DEV)
 
-    after = {path.name for path in desk.checkout.root.iterdir()}
+    after = {path.name for path in harness.checkout.root.iterdir()}
     assert after - before == {".venv", ".tools"}

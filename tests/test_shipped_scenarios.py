@@ -1,4 +1,4 @@
-"""Every shipped scenario, through the official SDKs: the same turns in every dialect."""
+"""Every shipped scenario through the official SDKs: the same turns in every dialect."""
 
 from __future__ import annotations
 
@@ -13,126 +13,155 @@ import pytest
 import yaml
 
 import sdk_conversations
-from conversation_plans import Heard, Talk
+from conversation_plans import ConversationPlan, SdkResponse
 from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import SimulationOptions
-from llm_proxy.shell.scenarios.files import load_all
-from sdk_conversations import SPEAKERS
-from shipped_scenarios import FAILING, FOLDER, IN_THE_URL, MOCK, PLAYED, Failing, Turn, call, text
-from waiting import until
+from llm_proxy.shell.scenarios.files import load_scenarios
+from sdk_conversations import CONVERSATION_RUNNERS
+from shipped_scenarios import (
+    FAILING_SCENARIOS,
+    FOLDER,
+    MOCK,
+    PLAYED_SCENARIOS,
+    TEXT_WITHOUT_BODY_MODEL,
+    ExpectedTurn,
+    FailingScenario,
+    call_part,
+    text_part,
+)
+from waiting import wait_until
 
 MODES: Final = ("stream", "whole")
 RETRYING: Final = ("openai-chat", "openai-responses", "anthropic")
-"""The dialects whose SDKs ask again by themselves."""
-WRONG: Final = {
+"""The dialects whose SDKs retry by themselves."""
+FAILED_CHECKS: Final = {
     "refund": "System prompt missing: You are a support agent",
     "equipped": "Expected tools not available: lookup.order",
     "thoughtful": "Expected reasoning to remain enabled",
 }
-"""What a bare request lacks."""
+"""The failed check of a request without options, by scenario."""
 REPLIES: Final = (
-    call("lookup", id=42),
-    text("Found it: refunds take 3 business days."),
-    text("A text alone is a reply too."),
+    call_part("lookup", id=42),
+    text_part("Found it: refunds take 3 business days."),
+    text_part("A text alone is a reply too."),
 )
-"""What the shipped mock says."""
+"""The replies of the shipped mock."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What one SDK heard of everything that is shipped, and what of it came on the wire."""
+class ShippedRun:
+    """The turns that one SDK received from all shipped files, and the statuses on the wire."""
 
     dialect: str
-    heard: Mapping[str, list[Heard]]
-    """By session."""
+    turns_by_session: Mapping[str, list[SdkResponse]]
+    """The turns that the SDK received, by session."""
     statuses: Mapping[str, list[int]]
-    """Of each attempt, by session; 0 is none."""
+    """The status of each attempt, by session; 0 means no response."""
     unsuccessful: Mapping[str, str]
-    """Why, by session."""
+    """The reason, by session."""
 
-    def told(self, turn: Turn, mode: str) -> Heard:
-        """A turn as this SDK is to hear it."""
-        return turn.heard(self.dialect, stream=mode == "stream")
+    def expected_turn(self, turn: ExpectedTurn, mode: str) -> SdkResponse:
+        """The turn as this SDK should receive it."""
+        return turn.expected_response(self.dialect, stream=mode == "stream")
 
-    def of(self, kind: str, mode: str) -> dict[str, list[Heard]]:
-        """What was heard in the talks of a kind, by what they are about."""
+    def turns_of(self, kind: str, mode: str) -> dict[str, list[SdkResponse]]:
+        """The turns received in the conversations of a kind, by scenario."""
         return {
-            name: self.heard[f"{kind}.{name}.{mode}"] for name in TALKS[kind](self.dialect, mode)
+            name: self.turns_by_session[f"{kind}.{name}.{mode}"]
+            for name in CONVERSATIONS[kind](self.dialect, mode)
         }
 
-    def attempts(self, kind: str, mode: str) -> dict[str, list[int]]:
-        """The status of each attempt in the talks of a kind, by what they are about."""
+    def statuses_of(self, kind: str, mode: str) -> dict[str, list[int]]:
+        """The status of each attempt in the conversations of a kind, by scenario."""
         return {
-            name: self.statuses[f"{kind}.{name}.{mode}"] for name in TALKS[kind](self.dialect, mode)
+            name: self.statuses[f"{kind}.{name}.{mode}"]
+            for name in CONVERSATIONS[kind](self.dialect, mode)
         }
 
 
-def _plays(dialect: str, mode: str) -> dict[str, Talk]:
+def _played_conversations(dialect: str, mode: str) -> dict[str, ConversationPlan]:
     stream = mode == "stream"
-    return {name: it.talk(name, dialect, stream=stream) for name, it in PLAYED.items()}
+    return {
+        name: played.conversation_plan(name, dialect, stream=stream)
+        for name, played in PLAYED_SCENARIOS.items()
+    }
 
 
-def _fails(_: str, mode: str) -> dict[str, Talk]:
+def _failing_conversations(_: str, mode: str) -> dict[str, ConversationPlan]:
     stream = mode == "stream"
-    return {name: Talk("", name, stream, tries=3, **it.more) for name, it in FAILING.items()}
+    return {
+        name: ConversationPlan("", name, stream, tries=3, **failing.changed_fields)
+        for name, failing in FAILING_SCENARIOS.items()
+    }
 
 
-def _retries(dialect: str, mode: str) -> dict[str, Talk]:
+def _retried_conversations(dialect: str, mode: str) -> dict[str, ConversationPlan]:
     if dialect not in RETRYING:
         return {}
-    return {name: replace(it, retries=2) for name, it in _fails(dialect, mode).items()}
+    return {
+        name: replace(conversation, retries=2)
+        for name, conversation in _failing_conversations(dialect, mode).items()
+    }
 
 
-def _errs(_: str, mode: str) -> dict[str, Talk]:
-    return {name: Talk("", name, mode == "stream") for name in WRONG}
+def _invalid_conversations(_: str, mode: str) -> dict[str, ConversationPlan]:
+    return {name: ConversationPlan("", name, mode == "stream") for name in FAILED_CHECKS}
 
 
-def _mocks(_: str, mode: str) -> dict[str, Talk]:
-    talk = Talk("", "Refund?", mode == "stream", turns=4, tools={"lookup": {"type": "object"}})
-    return {"lookup": talk}
+def _mock_conversations(_: str, mode: str) -> dict[str, ConversationPlan]:
+    conversation = ConversationPlan(
+        "", "Refund?", mode == "stream", turns=4, tools={"lookup": {"type": "object"}}
+    )
+    return {"lookup": conversation}
 
 
-TALKS: Final = {
-    "plays": _plays, "fails": _fails, "retries": _retries, "errs": _errs, "mocks": _mocks,
-}  # fmt: skip
-"""Talks by their kind: what makes them for a dialect and a mode."""
+CONVERSATIONS: Final = {
+    "plays": _played_conversations,
+    "fails": _failing_conversations,
+    "retries": _retried_conversations,
+    "errs": _invalid_conversations,
+    "mocks": _mock_conversations,
+}
+"""By kind, the function that makes the conversations for a dialect and a mode."""
 
 
-async def _held(dialect: str, folder: Path) -> Held:
-    talks = [
-        replace(talk, id=f"{kind}.{name}.{mode}")
-        for kind, of in TALKS.items()
+async def _run_shipped(dialect: str, folder: Path) -> ShippedRun:
+    conversations = [
+        replace(conversation, id=f"{kind}.{name}.{mode}")
+        for kind, make_conversations in CONVERSATIONS.items()
         for mode in MODES
-        for name, talk in of(dialect, mode).items()
+        for name, conversation in make_conversations(dialect, mode).items()
     ]
     mock = json.dumps(yaml.safe_load(MOCK.read_text("utf-8"))["mock"])
-    how = SimulationOptions(scenarios=FOLDER, mock=mock)
-    async with proxy("simulate", folder, simulating=how, pace=InstantPace()) as server:
-        heard = await SPEAKERS[dialect](server.url, talks)
-        await until(lambda: server.server.active_count == 0)
-    statuses: dict[str, list[int]] = {item.id: [] for item in talks}
+    simulation = SimulationOptions(scenarios=FOLDER, mock=mock)
+    async with proxy("simulate", folder, simulating=simulation, pace=InstantPace()) as server:
+        turn_lists = await CONVERSATION_RUNNERS[dialect](server.url, conversations)
+        await wait_until(lambda: server.server.active_count == 0)
+    statuses: dict[str, list[int]] = {item.id: [] for item in conversations}
     for entry in server.journal.entries:
         statuses[entry.session].append(entry.status)
-    unsuccessful = {item.session: item.why for item in server.journal.unsuccessful}
-    sessions = (talk.id for talk in talks)
-    return Held(dialect, dict(zip(sessions, heard, strict=True)), statuses, unsuccessful)
+    unsuccessful = {item.session: item.why for item in server.journal.failed_sessions}
+    sessions = (conversation.id for conversation in conversations)
+    return ShippedRun(dialect, dict(zip(sessions, turn_lists, strict=True)), statuses, unsuccessful)
 
 
-@pytest.fixture(scope="module", params=SPEAKERS)
-def held(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Held:
-    """Everything that one SDK hears: asked once, for some take seconds to start."""
-    if why := sdk_conversations.missing(request.param):
+@pytest.fixture(scope="module", params=CONVERSATION_RUNNERS)
+def shipped_run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> ShippedRun:
+    """All results of one SDK, collected once, since some SDKs take seconds to start."""
+    if why := sdk_conversations.missing_reason(request.param):
         pytest.skip(why)
-    return asyncio.run(_held(request.param, tmp_path_factory.mktemp("shipped")))
+    return asyncio.run(_run_shipped(request.param, tmp_path_factory.mktemp("shipped")))
 
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.mark.parametrize("path", [FOLDER, MOCK], ids=["scenarios", "mock"])
-def test_nothing_is_wrong_or_doubtful_in_what_is_shipped(path: Path) -> None:
-    found = load_all([path])
+def test_the_shipped_files_have_no_mistakes_or_warnings(path: Path) -> None:
+    found = load_scenarios([path])
 
     assert (found.mistakes, found.warnings) == ((), ())
     assert bool(found.scenarios) is (path == FOLDER)
@@ -140,107 +169,132 @@ def test_nothing_is_wrong_or_doubtful_in_what_is_shipped(path: Path) -> None:
 
 @pytest.mark.shows("000-105")
 def test_every_shipped_scenario_is_played_here() -> None:
-    shipped = {scenario.value.id for scenario in load_all([FOLDER]).scenarios}
+    shipped = {scenario.value.id for scenario in load_scenarios([FOLDER]).scenarios}
 
-    assert shipped == PLAYED.keys() | FAILING.keys()
+    assert shipped == PLAYED_SCENARIOS.keys() | FAILING_SCENARIOS.keys()
 
 
 @pytest.mark.shows("000-71 to 000-78", "000-81 to 000-85", "000-105")
 @each_mode
-def test_every_scenario_is_heard_as_it_is_written(held: Held, mode: str) -> None:
-    """Whole conversations, the tools' results sent back."""
-    expected = {name: [held.told(turn, mode) for turn in it.turns] for name, it in PLAYED.items()}
-    for (name, dialect), part in IN_THE_URL.items():
-        if dialect == held.dialect:
-            expected[name] = [held.told(Turn((part,)), mode)]
+def test_every_sdk_receives_each_scenario_as_written(shipped_run: ShippedRun, mode: str) -> None:
+    """The conversations are complete, with tool results sent back."""
+    expected = {
+        name: [shipped_run.expected_turn(turn, mode) for turn in played.turns]
+        for name, played in PLAYED_SCENARIOS.items()
+    }
+    for (name, dialect), part in TEXT_WITHOUT_BODY_MODEL.items():
+        if dialect == shipped_run.dialect:
+            expected[name] = [shipped_run.expected_turn(ExpectedTurn((part,)), mode)]
 
-    assert held.of("plays", mode) == expected
-
-
-def _raised(it: Failing, dialect: str, mode: str) -> list[str]:
-    of_this_mode = it.raised.get(f"{dialect}, {mode}")
-    return it.raised[dialect] if of_this_mode is None else of_this_mode
+    assert shipped_run.turns_of("plays", mode) == expected
 
 
-def _attempts(mode: str) -> dict[str, list[int]]:
+def _expected_exceptions(failing: FailingScenario, dialect: str, mode: str) -> list[str]:
+    of_this_mode = failing.expected_errors.get(f"{dialect}, {mode}")
+    return failing.expected_errors[dialect] if of_this_mode is None else of_this_mode
+
+
+def _expected_statuses(mode: str) -> dict[str, list[int]]:
     """The status of every attempt, by scenario."""
     return {
-        name: it.whole if mode == "whole" and it.whole else it.statuses
-        for name, it in FAILING.items()
+        name: failing.whole_statuses
+        if mode == "whole" and failing.whole_statuses
+        else failing.statuses
+        for name, failing in FAILING_SCENARIOS.items()
     }
 
 
 @pytest.mark.shows("000-54", "000-55", "000-58 to 000-63")
 @each_mode
 def test_every_failure_is_raised_as_often_as_it_is_scripted_and_then_no_more(
-    held: Held, mode: str
+    shipped_run: ShippedRun, mode: str
 ) -> None:
-    """With SDKs that do not ask again."""
-    answers = {name: held.told(Turn((text(it.says),)), mode) for name, it in FAILING.items()}
-
-    assert held.of("fails", mode) == {
-        name: [replace(answers[name], raised=_raised(it, held.dialect, mode))]
-        for name, it in FAILING.items()
+    """The SDKs' own retries are off."""
+    answers = {
+        name: shipped_run.expected_turn(ExpectedTurn((text_part(failing.text),)), mode)
+        for name, failing in FAILING_SCENARIOS.items()
     }
-    assert held.attempts("fails", mode) == _attempts(mode)
+
+    assert shipped_run.turns_of("fails", mode) == {
+        name: [
+            replace(answers[name], raised=_expected_exceptions(failing, shipped_run.dialect, mode))
+        ]
+        for name, failing in FAILING_SCENARIOS.items()
+    }
+    assert shipped_run.statuses_of("fails", mode) == _expected_statuses(mode)
 
 
 @pytest.mark.shows("000-55")
 @each_mode
-def test_two_retries_of_the_sdk_swallow_what_may_be_tried_again(held: Held, mode: str) -> None:
-    """The SDKs' own retries are attempts too."""
-    if held.dialect not in RETRYING:
-        pytest.skip(f"the SDK of {held.dialect} never asks again")
+def test_two_retries_of_the_sdk_hide_retryable_failures(shipped_run: ShippedRun, mode: str) -> None:
+    """The SDKs' own retries count as attempts."""
+    if shipped_run.dialect not in RETRYING:
+        pytest.skip(f"the SDK of {shipped_run.dialect} never asks again")
 
-    assert {name: turn.raised for name, [turn] in held.of("retries", mode).items()} == {
-        name: [] if it.swallowed else _raised(it, held.dialect, mode)
-        for name, it in FAILING.items()
+    assert {
+        name: turn.raised for name, [turn] in shipped_run.turns_of("retries", mode).items()
+    } == {
+        name: []
+        if failing.sdk_retries
+        else _expected_exceptions(failing, shipped_run.dialect, mode)
+        for name, failing in FAILING_SCENARIOS.items()
     }
-    assert held.attempts("retries", mode) == _attempts(mode)
+    assert shipped_run.statuses_of("retries", mode) == _expected_statuses(mode)
 
 
 @pytest.mark.shows("000-96", "000-97", "000-98")
 @each_mode
-def test_a_request_that_is_not_as_expected_is_told_what_is_wrong(held: Held, mode: str) -> None:
-    """It raises nothing in any SDK."""
-    reported = {
-        name: call(
+def test_an_unexpected_request_is_answered_with_the_failed_check(
+    shipped_run: ShippedRun, mode: str
+) -> None:
+    """No SDK raises an exception for it."""
+    reports = {
+        name: call_part(
             "agent__final_report", status="failure", report_format="markdown",
             report_content=f"# Test Harness Error\n\n{why}",
         )
-        for name, why in WRONG.items()
+        for name, why in FAILED_CHECKS.items()
     }  # fmt: skip
 
-    assert held.of("errs", mode) == {
-        name: [held.told(Turn((text("Scenario validation failed."), report)), mode)]
-        for name, report in reported.items()
+    assert shipped_run.turns_of("errs", mode) == {
+        name: [
+            shipped_run.expected_turn(
+                ExpectedTurn((text_part("Scenario validation failed."), report)), mode
+            )
+        ]
+        for name, report in reports.items()
     }
 
 
 @pytest.mark.shows("004-04", "004-06", "004-07")
 @each_mode
 def test_the_shipped_mock_gives_its_replies_in_order_and_then_fails_loudly(
-    held: Held, mode: str
+    shipped_run: ShippedRun, mode: str
 ) -> None:
-    raises = {"gemini": "ClientError", "ollama": "ResponseError"}
-    heard = held.of("mocks", mode)["lookup"]
+    exception_names = {"gemini": "ClientError", "ollama": "ResponseError"}
+    turns = shipped_run.turns_of("mocks", mode)["lookup"]
 
-    assert [replace(item, usage=None) for item in heard] == [
-        *(replace(held.told(Turn((reply,)), mode), usage=None) for reply in REPLIES),
-        Heard(raised=[raises.get(held.dialect, "APIStatusError")]),
+    assert [replace(item, usage=None) for item in turns] == [
+        *(
+            replace(shipped_run.expected_turn(ExpectedTurn((reply,)), mode), usage=None)
+            for reply in REPLIES
+        ),
+        SdkResponse(raised=[exception_names.get(shipped_run.dialect, "APIStatusError")]),
     ]
-    assert held.attempts("mocks", mode) == {"lookup": [200, 200, 200, 424]}
+    assert shipped_run.statuses_of("mocks", mode) == {"lookup": [200, 200, 200, 424]}
 
 
 @pytest.mark.shows("000-98")
-def test_only_what_is_wrong_makes_a_session_unsuccessful(held: Held) -> None:
-    """Failures that a scenario asks for do not."""
+def test_only_failed_checks_make_a_session_unsuccessful(shipped_run: ShippedRun) -> None:
+    """Scripted failures do not."""
     out_of_replies = "The mock 'lookup' has 3 replies, and this is call 4"
-    whys = {session: why.partition(":")[0] for session, why in held.unsuccessful.items()}
+    unsuccessful_reasons = {
+        session: why.partition(":")[0] for session, why in shipped_run.unsuccessful.items()
+    }
 
-    assert whys == {
+    assert unsuccessful_reasons == {
         f"{kind}.{name}.{mode}": why.partition(":")[0]
         for mode in MODES
-        for kind, reasons in (("errs", WRONG), ("mocks", {"lookup": out_of_replies}))
+        for kind, reasons in (("errs", FAILED_CHECKS), ("mocks", {"lookup": out_of_replies}))
         for name, why in reasons.items()
     }

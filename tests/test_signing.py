@@ -1,4 +1,4 @@
-"""Requests for Bedrock go out with the signature of the operator, whoever signed them before."""
+"""With `--sign aws`, Bedrock requests are signed with the operator's credentials."""
 
 from __future__ import annotations
 
@@ -15,58 +15,68 @@ from typing import Any, Final
 import pytest
 
 import sigv4_upstream
-from bedrock_requests import BODY, CLIENTS_ID, CLIENTS_TOKEN, CONVERSE, SIGNED, fields, on_disk
-from cli_process import run
-from in_process_proxy import cassettes, proxy
+from bedrock_requests import (
+    CLIENT_ACCESS_KEY_ID,
+    CLIENT_SESSION_TOKEN,
+    CONVERSE_BODY,
+    CONVERSE_PATH,
+    SIGNED_HEADERS,
+    folder_bytes,
+    parse_header_fields,
+)
+from cli_process import run_command
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.upstream.signing import AwsSigner
-from raw_http import Raw, ask, post
-from sigv4_upstream import ENVIRONMENT, KEY_ID, TOKEN, checking
-from stub_upstream import Connection, Script, Upstream, upstream, whole
-from waiting import until
+from raw_http import RawResponse, build_http_request, send_request
+from sigv4_upstream import ENVIRONMENT, KEY_ID, TOKEN, require_signature
+from stub_upstream import Connection, Script, Upstream, fixed_length, upstream
+from waiting import wait_until
 
 ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0"
-SAID: Final = {
+CONVERSE_RESPONSE: Final = {
     "output": {"message": {"role": "assistant", "content": [{"text": "hello"}]}},
     "stopReason": "end_turn",
     "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2},
     "metrics": {"latencyMs": 1},
 }
-ANSWER: Final = whole(json.dumps(SAID).encode())
+ANSWER: Final = fixed_length(json.dumps(CONVERSE_RESPONSE).encode())
 
 
 @pytest.fixture(autouse=True)
 def operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator's credentials, and nothing else that leads to any."""
+    """Set the operator's credentials, and remove other variables that lead to credentials."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
 
 
-async def asked(folder: Path, request: bytes, answer: Script = ANSWER) -> tuple[Upstream, Raw]:
-    """The upstream and the answer of one request through a recording proxy that signs."""
-    async with upstream(checking(answer)) as live:
+async def send_signed(
+    folder: Path, request: bytes, answer: Script = ANSWER
+) -> tuple[Upstream, RawResponse]:
+    """Send one request through a signing, recording proxy; return the upstream and the response."""
+    async with upstream(require_signature(answer)) as live:
         async with proxy("record", folder, live.url, sign="aws") as recording:
-            return live, await ask(recording.url, request)
+            return live, await send_request(recording.url, request)
 
 
-def frames(*events: tuple[str, object]) -> bytes:
+def event_frames(*events: tuple[str, object]) -> bytes:
     return b"".join(
         encode_frame(
-            ((":event-type", kind), (":content-type", "application/json"),
+            ((":event-type", event_type), (":content-type", "application/json"),
              (":message-type", "event")),
-            json.dumps(said).encode(),
+            json.dumps(payload).encode(),
         )
-        for kind, said in events
+        for event_type, payload in events
     )  # fmt: skip
 
 
-STREAM: Final = frames(
+STREAM: Final = event_frames(
     ("messageStart", {"role": "assistant"}),
     ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "content-type"}}),
     ("contentBlockStop", {"contentBlockIndex": 0}),
@@ -74,7 +84,7 @@ STREAM: Final = frames(
 )
 
 
-def streaming(body: bytes) -> Script:
+def chunked_script(body: bytes) -> Script:
     async def script(connection: Connection) -> None:
         await connection.begin(content_type="application/vnd.amazon.eventstream")
         await connection.chunk(body[:30])
@@ -84,16 +94,16 @@ def streaming(body: bytes) -> Script:
     return script
 
 
-# --- signed anew --------------------------------------------------------------------------------
+# --- signing ------------------------------------------------------------------------------------
 
 
-def client(url: str) -> Any:
-    """A real client, with credentials of its own."""
+def bedrock_client(url: str) -> Any:
+    """A botocore client with its own credentials."""
     session = importlib.import_module("botocore.session").get_session()
     return session.create_client(
         "bedrock-runtime", region_name="us-east-1", endpoint_url=url,
-        aws_access_key_id=CLIENTS_ID, aws_secret_access_key="secret-of-the-client-0123",
-        aws_session_token=CLIENTS_TOKEN,
+        aws_access_key_id=CLIENT_ACCESS_KEY_ID, aws_secret_access_key="secret-of-the-client-0123",
+        aws_session_token=CLIENT_SESSION_TOKEN,
     )  # fmt: skip
 
 
@@ -102,34 +112,34 @@ async def test_a_real_client_is_answered_by_an_upstream_that_checks_signatures(
     tmp_path: Path, model: str
 ) -> None:
     def converse(url: str) -> str:
-        said = client(url).converse(
+        response = bedrock_client(url).converse(
             modelId=model, messages=[{"role": "user", "content": [{"text": "hi"}]}]
         )
-        return str(said["output"]["message"]["content"][0]["text"])
+        return str(response["output"]["message"]["content"][0]["text"])
 
-    async with upstream(checking(ANSWER)) as live:
+    async with upstream(require_signature(ANSWER)) as live:
         async with proxy("record", tmp_path, live.url, sign="aws") as recording:
             assert await asyncio.to_thread(converse, recording.url) == "hello"
-    assert CLIENTS_ID.encode() not in live.requests[0][0]
-    assert b"CANARY" not in on_disk(tmp_path)
+    assert CLIENT_ACCESS_KEY_ID.encode() not in live.requests[0][0]
+    assert b"CANARY" not in folder_bytes(tmp_path)
     async with proxy("replay", tmp_path, sign="aws") as replaying:
         assert await asyncio.to_thread(converse, replaying.url) == "hello"
 
 
 async def test_a_stream_of_a_real_client_is_recorded_whole_and_replayed(tmp_path: Path) -> None:
     def converse(url: str) -> list[str]:
-        said = client(url).converse_stream(
+        response = bedrock_client(url).converse_stream(
             modelId="m", messages=[{"role": "user", "content": [{"text": "hi"}]}]
         )
-        return [kind for event in said["stream"] for kind in event]
+        return [kind for event in response["stream"] for kind in event]
 
     kinds = ["messageStart", "contentBlockDelta", "contentBlockStop", "messageStop"]
-    async with upstream(checking(streaming(STREAM))) as live:
+    async with upstream(require_signature(chunked_script(STREAM))) as live:
         async with proxy("record", tmp_path, live.url, sign="aws") as recording:
             assert await asyncio.to_thread(converse, recording.url) == kinds
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
     assert b"".join(read.data for read in cassette.reads) == STREAM
-    assert b"canary" not in on_disk(tmp_path).lower()
+    assert b"canary" not in folder_bytes(tmp_path).lower()
     async with proxy("replay", tmp_path) as replaying:
         assert await asyncio.to_thread(converse, replaying.url) == kinds
 
@@ -137,7 +147,7 @@ async def test_a_stream_of_a_real_client_is_recorded_whole_and_replayed(tmp_path
 @pytest.mark.parametrize(
     "target",
     [
-        CONVERSE,
+        CONVERSE_PATH,
         f"/model/{ARN}/converse",
         f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/invoke",
         "/model/a%2fb%3a0/converse-stream",
@@ -146,119 +156,149 @@ async def test_a_stream_of_a_real_client_is_recorded_whole_and_replayed(tmp_path
         "/model/%E6%97%A5/converse",
         "/gateway//model/m/../n/converse",
         "/~bedrock/openai/v1/chat/completions",
-        f"{CONVERSE}?b=2&a=1&a=%2F&c",
-        f"{CONVERSE}?X-Amz-Algorithm=AWS4-HMAC-SHA256&a=1&X-Amz-Signature=00",
+        f"{CONVERSE_PATH}?b=2&a=1&a=%2F&c",
+        f"{CONVERSE_PATH}?X-Amz-Algorithm=AWS4-HMAC-SHA256&a=1&X-Amz-Signature=00",
         "/agents/A/agentAliases/B/sessions/C/text",
     ],
 )
 async def test_any_target_is_signed_as_it_is_sent(tmp_path: Path, target: str) -> None:
-    _, raw = await asked(tmp_path, post(target, BODY, *SIGNED))
-    assert (raw.status, raw.body) == (200, json.dumps(SAID).encode())
+    _, raw = await send_signed(tmp_path, build_http_request(target, CONVERSE_BODY, *SIGNED_HEADERS))
+    assert (raw.status, raw.body) == (200, json.dumps(CONVERSE_RESPONSE).encode())
 
 
-def test_what_is_percent_encoded_in_a_path_is_signed_encoded_once_more() -> None:
+def test_a_percent_encoded_path_is_encoded_again_for_signing() -> None:
     auth = importlib.import_module("botocore.auth")
-    request = sigv4_upstream.awsrequest.AWSRequest("POST", f"http://a{CONVERSE}", data=b"")
+    request = sigv4_upstream.awsrequest.AWSRequest("POST", f"http://a{CONVERSE_PATH}", data=b"")
     request.context["timestamp"] = "20261122T010203Z"
     canonical = auth.SigV4Auth(None, "bedrock", "eu-west-1").canonical_request(request)
-    assert canonical.split("\n")[1] == CONVERSE.replace("%3A", "%253A")
+    assert canonical.split("\n")[1] == CONVERSE_PATH.replace("%3A", "%253A")
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        post("/async-invoke", b"", *SIGNED[:3], method="GET"),
-        post(CONVERSE, BODY),
-        post(CONVERSE, BODY, "Authorization: Bearer a-bearer-token"),
-        post(CONVERSE, b"x" * 700_000, *SIGNED),
-        post(CONVERSE, BODY, *SIGNED, "X-Amzn-Bedrock-Trace:  ENABLED  twice "),
-        post(CONVERSE, BODY, *SIGNED, "x-amz-a: 1", "Connection: x-amz-a"),
-        post(CONVERSE, BODY, *SIGNED, "User-Agent: a", "amz-sdk-request: attempt=1"),
+        build_http_request("/async-invoke", b"", *SIGNED_HEADERS[:3], method="GET"),
+        build_http_request(CONVERSE_PATH, CONVERSE_BODY),
+        build_http_request(CONVERSE_PATH, CONVERSE_BODY, "Authorization: Bearer a-bearer-token"),
+        build_http_request(CONVERSE_PATH, b"x" * 700_000, *SIGNED_HEADERS),
+        build_http_request(
+            CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS, "X-Amzn-Bedrock-Trace:  ENABLED  twice "
+        ),
+        build_http_request(
+            CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS, "x-amz-a: 1", "Connection: x-amz-a"
+        ),
+        build_http_request(
+            CONVERSE_PATH,
+            CONVERSE_BODY,
+            *SIGNED_HEADERS,
+            "User-Agent: a",
+            "amz-sdk-request: attempt=1",
+        ),
     ],
-    ids=["no body", "unsigned", "with a bearer token", "a large body", "Bedrock's headers",
-         "a header of the connection", "headers that are not covered"],
-)  # fmt: skip
+    ids=[
+        "no body",
+        "unsigned",
+        "with a bearer token",
+        "a large body",
+        "Bedrock's headers",
+        "a header of the connection",
+        "headers that are not covered",
+    ],
+)
 async def test_any_request_is_signed(tmp_path: Path, request_: bytes) -> None:
-    live, raw = await asked(tmp_path, request_)
+    live, raw = await send_signed(tmp_path, request_)
     assert raw.status == 200, raw.body
-    sent = [name.lower() for name, _ in fields(live.requests[0][0])]
+    sent = [name.lower() for name, _ in parse_header_fields(live.requests[0][0])]
     assert sorted(set(sent)) == sorted(sent)
     assert "x-amz-content-sha256" not in sent
 
 
 async def test_requests_of_other_providers_are_not_signed(tmp_path: Path) -> None:
-    async with upstream(whole(b"{}")) as live:
+    async with upstream(fixed_length(b"{}")) as live:
         async with proxy("record", tmp_path, live.url, sign="aws") as recording:
-            await ask(recording.url, post("/v1/chat/completions", b"{}", "Authorization: Bearer k"))
-    sent = dict(fields(live.requests[0][0]))
+            await send_request(
+                recording.url,
+                build_http_request("/v1/chat/completions", b"{}", "Authorization: Bearer k"),
+            )
+    sent = dict(parse_header_fields(live.requests[0][0]))
     assert sent["Authorization"] == "Bearer k"
     assert "X-Amz-Date" not in sent
 
 
-async def test_what_the_upstream_repeats_of_our_signature_is_nowhere_on_the_disk(
+async def test_a_signature_that_the_upstream_echoes_is_nowhere_on_the_disk(
     tmp_path: Path,
 ) -> None:
-    """AWS shows what it had signed instead, our session token in it."""
+    """AWS's error shows the canonical request, which includes the operator's session token."""
 
-    async def repeating(connection: Connection) -> None:
-        said = json.dumps({"message": connection.head.decode("latin-1")}).encode()
-        await whole(said, status="403 Forbidden")(connection)
+    async def echo_request(connection: Connection) -> None:
+        response_body = json.dumps({"message": connection.head.decode("latin-1")}).encode()
+        await fixed_length(response_body, status="403 Forbidden")(connection)
 
-    live, raw = await asked(tmp_path, post(CONVERSE, BODY, *SIGNED), repeating)
-    signature = dict(fields(live.requests[0][0]))["Authorization"].rpartition("=")[2]
-    assert TOKEN in json.loads(raw.body)["message"]  # the client has it as it came
-    stored = on_disk(tmp_path)
+    live, raw = await send_signed(
+        tmp_path, build_http_request(CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS), echo_request
+    )
+    signature = dict(parse_header_fields(live.requests[0][0]))["Authorization"].rpartition("=")[2]
+    assert TOKEN in json.loads(raw.body)["message"]  # the client gets it unchanged
+    stored = folder_bytes(tmp_path)
     for secret in (TOKEN, KEY_ID, signature):
         assert secret.encode() not in stored
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
     assert b"[redacted]" in cassette.reads[0].data
     assert b"content-type" in cassette.reads[0].data.lower()
 
 
-async def test_what_a_prompt_holds_of_the_operators_credentials_is_nowhere_on_the_disk(
+async def test_operator_credentials_in_a_prompt_are_nowhere_on_the_disk(
     tmp_path: Path,
 ) -> None:
     prompt = f"AWS_SESSION_TOKEN={TOKEN} AWS_ACCESS_KEY_ID={KEY_ID}"
     body = json.dumps({"messages": [{"role": "user", "content": [{"text": prompt}]}]}).encode()
     target = f"/model/x.{KEY_ID}/converse?a={KEY_ID}"
-    live, raw = await asked(tmp_path, post(target, body, *SIGNED, f"Accept: {KEY_ID}"))
+    live, raw = await send_signed(
+        tmp_path, build_http_request(target, body, *SIGNED_HEADERS, f"Accept: {KEY_ID}")
+    )
     assert raw.status == 200
-    assert live.requests[0][1] == body  # the upstream has it as it came
-    assert not [item for item in (TOKEN, KEY_ID) if item.encode() in on_disk(tmp_path)]
-    [cassette] = cassettes(tmp_path)
-    said = "AWS_SESSION_TOKEN=[redacted-operator] AWS_ACCESS_KEY_ID=[redacted-operator]"
-    assert json.loads(cassette.request.body)["messages"][0]["content"][0]["text"] == said
-    assert cassette.request.redacted == 5
+    assert live.requests[0][1] == body  # the upstream gets it unchanged
+    assert not [item for item in (TOKEN, KEY_ID) if item.encode() in folder_bytes(tmp_path)]
+    [cassette] = load_cassettes(tmp_path)
+    redacted_prompt = "AWS_SESSION_TOKEN=[redacted-operator] AWS_ACCESS_KEY_ID=[redacted-operator]"
+    assert json.loads(cassette.request.body)["messages"][0]["content"][0]["text"] == redacted_prompt
+    assert cassette.request.redacted_count == 5
     assert cassette.meta.model == "x.[redacted-operator]"
 
 
 async def test_a_prompt_with_the_operators_credentials_is_replayed_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = post(CONVERSE, b'{"messages":[],"system":[{"text":"%b"}]}' % TOKEN.encode(), *SIGNED)
-    await asked(tmp_path, request)
+    request = build_http_request(
+        CONVERSE_PATH, b'{"messages":[],"system":[{"text":"%b"}]}' % TOKEN.encode(), *SIGNED_HEADERS
+    )
+    await send_signed(tmp_path, request)
     for name in ENVIRONMENT:
         monkeypatch.delenv(name)
     async with proxy("replay", tmp_path) as replaying:
-        assert json.loads((await ask(replaying.url, request)).body) == SAID
+        assert json.loads((await send_request(replaying.url, request)).body) == CONVERSE_RESPONSE
 
 
-async def test_what_the_upstream_repeats_of_the_clients_is_nowhere_on_the_disk_either(
+async def test_client_credentials_that_the_upstream_echoes_are_nowhere_on_the_disk(
     tmp_path: Path,
 ) -> None:
-    """Of its signature too, which we do not pass on: it stood in the prompt."""
+    """Including its session token: that of its signature is dropped, but the prompt holds it."""
 
-    async def repeating(connection: Connection) -> None:
-        said = (connection.head + connection.body).decode("latin-1")
-        await whole(json.dumps({"message": said}).encode())(connection)
+    async def echo_request(connection: Connection) -> None:
+        response_body = (connection.head + connection.body).decode("latin-1")
+        await fixed_length(json.dumps({"message": response_body}).encode())(connection)
 
-    secrets = ("cookie-canary-0123", "query-canary-0123", CLIENTS_TOKEN)
+    secrets = ("cookie-canary-0123", "query-canary-0123", CLIENT_SESSION_TOKEN)
     cookie, key, token = secrets
     body = b'{"messages":[],"system":[{"text":"%b"}]}' % token.encode()
-    target = f"{CONVERSE}?key={key}"
-    _, raw = await asked(tmp_path, post(target, body, *SIGNED, f"Cookie: a={cookie}"), repeating)
+    target = f"{CONVERSE_PATH}?key={key}"
+    _, raw = await send_signed(
+        tmp_path,
+        build_http_request(target, body, *SIGNED_HEADERS, f"Cookie: a={cookie}"),
+        echo_request,
+    )
     assert not [secret for secret in secrets if secret not in json.loads(raw.body)["message"]]
-    assert not [secret for secret in secrets if secret.encode() in on_disk(tmp_path)]
+    assert not [secret for secret in secrets if secret.encode() in folder_bytes(tmp_path)]
 
 
 COVERED: Final = (
@@ -268,8 +308,11 @@ COVERED: Final = (
 
 
 async def test_the_headers_that_aws_reads_are_signed_and_no_others(tmp_path: Path) -> None:
-    live, _ = await asked(tmp_path, post(CONVERSE, BODY, *COVERED, "User-Agent: a", "x-amzn-a: 1"))
-    signature = dict(fields(live.requests[0][0]))["Authorization"]
+    live, _ = await send_signed(
+        tmp_path,
+        build_http_request(CONVERSE_PATH, CONVERSE_BODY, *COVERED, "User-Agent: a", "x-amzn-a: 1"),
+    )
+    signature = dict(parse_header_fields(live.requests[0][0]))["Authorization"]
     names = signature.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     assert names == [
         "content-type", "host", "x-amz-date", "x-amz-meta", "x-amz-security-token",
@@ -280,39 +323,47 @@ async def test_the_headers_that_aws_reads_are_signed_and_no_others(tmp_path: Pat
 async def test_requests_keep_their_order_while_one_is_being_signed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on = threading.Event()
-    sign = AwsSigner._sign
+    resume = threading.Event()
+    original_sign = AwsSigner._sign
 
-    def slowly(self: AwsSigner, request: Request, url: str) -> Request:
-        go_on.wait(10)
-        return sign(self, request, url)
+    def sign_slowly(self: AwsSigner, request: Request, url: str) -> Request:
+        resume.wait(10)
+        return original_sign(self, request, url)
 
-    async def named(connection: Connection) -> None:
-        name = dict(fields(connection.head))["User-Agent"]
-        await whole(json.dumps({"name": name}).encode())(connection)
+    async def echo_user_agent(connection: Connection) -> None:
+        name = dict(parse_header_fields(connection.head))["User-Agent"]
+        await fixed_length(json.dumps({"name": name}).encode())(connection)
 
-    monkeypatch.setattr(AwsSigner, "_sign", slowly)
-    async with upstream(checking(named)) as live:
+    monkeypatch.setattr(AwsSigner, "_sign", sign_slowly)
+    async with upstream(require_signature(echo_user_agent)) as live:
         async with proxy("record", tmp_path, live.url, sign="aws") as recording:
-            asking = []
+            pending_responses = []
             for number in range(1, 5):
-                request = post(CONVERSE, BODY, *SIGNED, f"User-Agent: {number}")
-                asking.append(asyncio.ensure_future(ask(recording.url, request)))
-                await until(lambda n=number: recording.server.active_count == n)  # type: ignore[misc] # it is bound at once
-            go_on.set()
-            await asyncio.gather(*asking)
-    said = [json.loads(b"".join(read.data for read in take.reads)) for take in cassettes(tmp_path)]
-    assert said == [{"name": str(number)} for number in range(1, 5)]
+                request = build_http_request(
+                    CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS, f"User-Agent: {number}"
+                )
+                pending_responses.append(
+                    asyncio.ensure_future(send_request(recording.url, request))
+                )
+                await wait_until(lambda n=number: recording.server.active_count == n)  # type: ignore[misc] # n is bound at once
+            resume.set()
+            await asyncio.gather(*pending_responses)
+    responses = [
+        json.loads(b"".join(read.data for read in take.reads)) for take in load_cassettes(tmp_path)
+    ]
+    assert responses == [{"name": str(number)} for number in range(1, 5)]
 
 
 async def test_a_signed_request_is_replayed_without_any_credentials(tmp_path: Path) -> None:
-    await asked(tmp_path, post(CONVERSE, BODY, *SIGNED))
+    await send_signed(tmp_path, build_http_request(CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS))
     async with proxy("auto", tmp_path, on_miss="fail") as running:
-        raw = await ask(running.url, post(CONVERSE, BODY, *SIGNED))
-    assert json.loads(raw.body) == SAID
+        raw = await send_request(
+            running.url, build_http_request(CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS)
+        )
+    assert json.loads(raw.body) == CONVERSE_RESPONSE
 
 
-# --- where to, and with what --------------------------------------------------------------------
+# --- region, endpoint and settings --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -342,30 +393,32 @@ def test_the_region_is_found_in_the_environment(monkeypatch: pytest.MonkeyPatch,
     assert AwsSigner(None).region == "sa-east-1"
 
 
-async def test_without_an_upstream_the_one_of_the_region_is_asked(
+async def test_without_an_upstream_the_regional_endpoint_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked_for: list[tuple[str, str]] = []
-    async with upstream(checking(ANSWER)) as live:
+    url_lookups: list[tuple[str, str]] = []
+    async with upstream(require_signature(ANSWER)) as live:
 
-        def here(path: str, region: str) -> str:
-            asked_for.append((path, region))
+        def live_url(path: str, region: str) -> str:
+            url_lookups.append((path, region))
             return live.url
 
-        monkeypatch.setattr(providers, "bedrock_url", here)
+        monkeypatch.setattr(providers, "bedrock_url", live_url)
         async with proxy("record", tmp_path, sign="aws") as recording:
-            raw = await ask(recording.url, post(CONVERSE, BODY, *SIGNED))
+            raw = await send_request(
+                recording.url, build_http_request(CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS)
+            )
     assert raw.status == 200
-    assert set(asked_for) == {(CONVERSE, "eu-west-1")}
+    assert set(url_lookups) == {(CONVERSE_PATH, "eu-west-1")}
 
 
-def no_botocore(patch: pytest.MonkeyPatch) -> None:
+def hide_botocore(patch: pytest.MonkeyPatch) -> None:
     for name in [module for module in sys.modules if module.partition(".")[0] == "botocore"]:
         patch.setitem(sys.modules, name, None)
 
 
-LACKS: Final[dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]]] = {
-    "botocore": (no_botocore, "--sign aws needs botocore: pip install 'llm-proxy-replay[aws]'"),
+MISSING_SETTINGS: Final[dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]]] = {
+    "botocore": (hide_botocore, "--sign aws needs botocore: pip install 'llm-proxy-replay[aws]'"),
     "credentials": (
         lambda patch: patch.delenv("AWS_ACCESS_KEY_ID"),
         "--sign aws: there are no AWS credentials: set AWS_ACCESS_KEY_ID",
@@ -385,37 +438,43 @@ LACKS: Final[dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]]] = {
 }
 
 
-@pytest.mark.parametrize("lack", LACKS)
-async def test_what_is_missing_is_told_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: str
+@pytest.mark.parametrize("missing_setting", MISSING_SETTINGS)
+async def test_a_missing_setting_is_reported_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing_setting: str
 ) -> None:
-    take_away, said = LACKS[lack]
-    take_away(monkeypatch)
+    remove_setting, expected_error = MISSING_SETTINGS[missing_setting]
+    remove_setting(monkeypatch)
     with pytest.raises(UsageError) as caught:
         async with proxy("record", tmp_path, sign="aws"):
             pass
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(expected_error)
 
 
 @pytest.mark.parametrize(("mode", "on_miss"), [("replay", "record"), ("auto", "fail")])
-async def test_where_nothing_goes_live_nothing_is_missing(
+async def test_nothing_is_required_where_no_request_goes_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: ModeName, on_miss: str
 ) -> None:
-    no_botocore(monkeypatch)
+    hide_botocore(monkeypatch)
     async with proxy(mode, tmp_path, sign="aws", on_miss=on_miss) as running:
-        raw = await ask(running.url, post(CONVERSE, BODY, *SIGNED))
+        raw = await send_request(
+            running.url, build_http_request(CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS)
+        )
     assert raw.status == 424
 
 
-async def test_at_the_command_line_it_is_an_option_and_a_variable(tmp_path: Path) -> None:
-    bare = {k: v for k, v in ENVIRONMENT.items() if k not in {"AWS_ACCESS_KEY_ID", "AWS_REGION"}}
-    by_option = await run("record", "--sign", "aws", "--port", "0", folder=tmp_path, env=bare)
-    by_name = await run(
-        "auto", "--port", "0", folder=tmp_path, env={**bare, "LLM_PROXY_SIGN": "aws"}
+async def test_signing_is_an_option_and_a_variable(tmp_path: Path) -> None:
+    incomplete_env = {
+        k: v for k, v in ENVIRONMENT.items() if k not in {"AWS_ACCESS_KEY_ID", "AWS_REGION"}
+    }
+    by_option = await run_command(
+        "record", "--sign", "aws", "--port", "0", folder=tmp_path, env=incomplete_env
     )
-    assert (by_option.code, by_name.code) == (2, 2)
-    assert "--sign aws: the region is not known" in by_option.complaint
-    assert by_name.complaint == by_option.complaint
+    by_variable = await run_command(
+        "auto", "--port", "0", folder=tmp_path, env={**incomplete_env, "LLM_PROXY_SIGN": "aws"}
+    )
+    assert (by_option.exit_code, by_variable.exit_code) == (2, 2)
+    assert "--sign aws: the region is not known" in by_option.last_error_line
+    assert by_variable.last_error_line == by_option.last_error_line
 
 
 def test_botocore_is_not_imported_until_it_is_asked_for() -> None:

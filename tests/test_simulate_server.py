@@ -1,4 +1,4 @@
-"""A server that simulates: what it says of itself in journal, log and pages, and where it stops."""
+"""A simulating server: its journal, log and pages, and its limits."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import pytest
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import SCENARIO_HEADER
 from llm_proxy.turns import ToolCall
-from raw_http import ask, line, post
+from raw_http import build_http_request, open_line, send_request
 from scenario_server import (
     DIALECTS,
-    answering,
-    calls,
-    error_turn,
+    check_failure_report,
     in_every_dialect,
     in_every_form,
-    playing,
-    reported,
-    says,
-    script,
-    turn_of,
+    report_fields,
+    scenario_document,
+    serve_scenarios,
+    single_turn_scenario,
+    text_turn,
+    tool_call_turn,
+    turn_of_response,
 )
-from scenario_server import cue as on
-from scenario_server import directed as direction
-from stored_cassettes import chat, put
-from stored_cassettes import says as told
+from scenario_server import make_match_context as make_context
+from scenario_server import respond_to as script_response
+from stored_cassettes import raw_chat_request, write_cassettes
+from stored_cassettes import text_response as chat_answer
 from stub_upstream import chunked, upstream
-from waiting import until
+from waiting import wait_until
 
 # Error turns
 
@@ -40,23 +40,25 @@ from waiting import until
 @pytest.mark.shows("000-96", "000-97", "000-98", "000-33")
 @in_every_dialect
 @in_every_form
-async def test_a_check_that_fails_is_answered_by_a_report_in_the_form_that_was_asked(
+async def test_a_failed_check_is_answered_by_a_report_in_the_requested_form(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    document = script(says(), systemPromptMustInclude=["Be brief."])
-    async with playing(tmp_path, document) as stage:
-        heard = await stage.ask(dialect, stream=stream)
+    document = scenario_document(text_turn(), systemPromptMustInclude=["Be brief."])
+    async with serve_scenarios(tmp_path, document) as simulator:
+        response = await simulator.send(dialect, stream=stream)
 
-    kind = heard.raw.header("content-type") or ""
-    streams = "application/x-ndjson" if dialect == "ollama" else "text/event-stream"
-    assert (heard.raw.status, heard.raw.how) == (200, "clean")
-    assert kind.startswith(streams if stream else "application/json")
-    assert reported(heard.turn) == error_turn("System prompt missing: Be brief.")
+    content_type = response.raw_response.header("content-type") or ""
+    stream_type = "application/x-ndjson" if dialect == "ollama" else "text/event-stream"
+    assert (response.raw_response.status, response.raw_response.ending) == (200, "clean")
+    assert content_type.startswith(stream_type if stream else "application/json")
+    assert report_fields(response.turn) == check_failure_report("System prompt missing: Be brief.")
 
 
 @pytest.mark.shows("000-96")
 def test_an_error_turn_has_the_id_of_a_final_report() -> None:
-    turn = turn_of(direction(script(says(expectedTemperature=1)), on("refund")))
+    turn = turn_of_response(
+        script_response(scenario_document(text_turn(expectedTemperature=1)), make_context("refund"))
+    )
 
     assert turn.parts[-1] == ToolCall(
         "agent-final-report",
@@ -71,14 +73,14 @@ def test_an_error_turn_has_the_id_of_a_final_report() -> None:
 async def test_error_turns_and_fallback_steps_mark_the_session_unsuccessful(
     tmp_path: Path,
 ) -> None:
-    document = script(says(failuresBeforeSuccess=1))
-    async with playing(tmp_path, document) as stage:
+    document = scenario_document(text_turn(failuresBeforeSuccess=1))
+    async with serve_scenarios(tmp_path, document) as simulator:
         for session in ("a", "a", "b"):
-            await stage.ask(session=session)
-        before = await stage.page("unsuccessful")
-        await stage.ask(session="b", said=("refund", "x", "y"))
-        await stage.ask(session="a", said=())
-        after = await stage.page("unsuccessful")
+            await simulator.send(session=session)
+        before = await simulator.request_proxy_page("unsuccessful")
+        await simulator.send(session="b", texts=("refund", "x", "y"))
+        await simulator.send(session="a", texts=())
+        after = await simulator.request_proxy_page("unsuccessful")
 
     assert before == {"unsuccessful": []}
     assert after == {
@@ -87,26 +89,26 @@ async def test_error_turns_and_fallback_steps_mark_the_session_unsuccessful(
             {"session": "a", "why": "The request has no user text to name a scenario."},
         ]
     }
-    assert stage.journal.counts.unsuccessful == 2
+    assert simulator.journal.counts.unsuccessful == 2
 
 
 # Log and journal
 
 
-WARNED: Final[dict[str, dict[str, Any]]] = {
-    "Scenario not found: refunds": {"said": ("refunds",)},
+REQUESTS_BY_WARNING: Final[dict[str, dict[str, Any]]] = {
+    "Scenario not found: refunds": {"texts": ("refunds",)},
     "System prompt missing: Be brief.": {"system": ""},
     "Expected tools not available: lookup": {"tools": ()},
     "Expected temperature 0.5 but received 0.25": {"temperature": 0.25},
     "Expected topP 0.9 but received 0.25": {"top_p": 0.25},
-    "Expected reasoning to remain enabled": {"reasons": False},
+    "Expected reasoning to remain enabled": {"reasoning": False},
 }
-RIGHT: Final[dict[str, Any]] = {
+VALID_REQUEST: Final[dict[str, Any]] = {
     "system": "Be brief.",
     "tools": ("lookup",),
     "temperature": 0.5,
     "top_p": 0.9,
-    "reasons": True,
+    "reasoning": True,
 }
 
 
@@ -120,34 +122,36 @@ async def test_a_warning_is_logged_for_each_check_that_fails(
         "expectedTopP": 0.9,
         "expectedReasoning": "enabled",
     }
-    document = script(says(**checks), systemPromptMustInclude=["Be brief."])
-    async with playing(tmp_path, document) as stage:
-        await stage.ask(**RIGHT)
-        for about in WARNED.values():
-            await stage.ask(**RIGHT | about)
+    document = scenario_document(text_turn(**checks), systemPromptMustInclude=["Be brief."])
+    async with serve_scenarios(tmp_path, document) as simulator:
+        await simulator.send(**VALID_REQUEST)
+        for changes in REQUESTS_BY_WARNING.values():
+            await simulator.send(**VALID_REQUEST | changes)
 
     logged = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(logged) == len(WARNED)
-    for message, warning in zip(logged, WARNED, strict=True):
+    assert len(logged) == len(REQUESTS_BY_WARNING)
+    for message, warning in zip(logged, REQUESTS_BY_WARNING, strict=True):
         assert message.startswith(f"POST /v1/chat/completions: {warning}")
 
 
 @pytest.mark.shows("000-100", "000-101", "000-102")
-async def test_the_journal_tells_latency_finish_calls_chunks_and_metadata_of_a_turn(
+async def test_the_journal_records_latency_finish_calls_chunks_and_metadata(
     tmp_path: Path,
 ) -> None:
     metadata = {"openai": {"service_tier": "flex"}}
-    document = script(calls("a", "b"), answering("text", assistantText="x")["turns"][0])
+    document = scenario_document(
+        tool_call_turn("a", "b"), single_turn_scenario("text", assistantText="x")["turns"][0]
+    )
     document["turns"][1] |= {"turn": 2}
     document["turns"][0]["response"]["providerMetadata"] = metadata
-    async with playing(tmp_path, document) as stage:
-        streamed = await stage.ask("anthropic")
-        await stage.ask(said=("refund", "x", "y"), stream=False)
-        first, second = (await stage.page("journal"))["entries"]
+    async with serve_scenarios(tmp_path, document) as simulator:
+        streamed = await simulator.send("anthropic")
+        await simulator.send(texts=("refund", "x", "y"), stream=False)
+        first, second = (await simulator.request_proxy_page("journal"))["entries"]
 
     assert first["ms"] > 0
     assert (first["ending"], first["status"]) == ("sent", 200)
-    assert first["bytes"] == len(streamed.raw.body)
+    assert first["bytes"] == len(streamed.raw_response.body)
     assert first["simulated"] == {
         "source": "test-llm: refund, turn 1",
         "finish": "tool_calls",
@@ -162,14 +166,14 @@ async def test_the_journal_tells_latency_finish_calls_chunks_and_metadata_of_a_t
 
 
 @pytest.mark.shows("001-41")
-async def test_each_answer_is_one_line_of_the_log_with_what_it_follows(
+async def test_each_answer_is_one_line_of_the_log_with_its_source(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "llm_proxy")
     block = '<|instruction_start|>{"messages":[{"text_message":{"length":1}}]}<|instruction_end|>'
-    async with playing(tmp_path) as stage:
-        for said in ("Hi", "Hi\nReason: x", block):
-            await stage.ask("anthropic", said=(said,), stream=False)
+    async with serve_scenarios(tmp_path) as simulator:
+        for prompt in ("Hi", "Hi\nReason: x", block):
+            await simulator.send("anthropic", texts=(prompt,), stream=False)
 
     assert [message for message in caplog.messages if message.startswith("POST")] == [
         f"POST /v1/messages: synthesis: {mode}" for mode in ("text", "reasoning", "instruction")
@@ -180,24 +184,24 @@ async def test_each_answer_is_one_line_of_the_log_with_what_it_follows(
 async def test_an_instruction_that_cannot_be_followed_is_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with playing(tmp_path) as stage:
-        await stage.ask(said=("<|instruction_start|>{<|instruction_end|>",), stream=False)
+    async with serve_scenarios(tmp_path) as simulator:
+        await simulator.send(texts=("<|instruction_start|>{<|instruction_end|>",), stream=False)
 
     [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert "The instruction in the user's message cannot be followed" in warning
-    assert stage.journal.unsuccessful == []
+    assert simulator.journal.failed_sessions == []
 
 
-# Our own pages
+# Control pages
 
 
 @pytest.mark.parametrize(
     "body", [b'{"scenario":null}', b'{"scenario":7}', b"{}", b"[]", b"{", b""], ids=str
 )
 async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> None:
-    async with playing(tmp_path, script(says())) as stage:
-        request = post("/_proxy/sessions/s/scenario", body, method="PUT")
-        raw = await ask(stage.url, request)
+    async with serve_scenarios(tmp_path, scenario_document(text_turn())) as simulator:
+        request = build_http_request("/_proxy/sessions/s/scenario", body, method="PUT")
+        raw = await send_request(simulator.url, request)
 
     assert raw.status == 400
     assert json.loads(raw.body) == {
@@ -206,12 +210,14 @@ async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> 
 
 
 @pytest.mark.parametrize("name", ["a%20b", "-a", "%C3%A9", "x" * 101])
-async def test_a_scenario_is_chosen_for_a_session_that_there_can_be(
+async def test_a_scenario_is_chosen_only_for_a_valid_session_name(
     tmp_path: Path, name: str
 ) -> None:
-    async with playing(tmp_path, script(says())) as stage:
-        request = post(f"/_proxy/sessions/{name}/scenario", b'{"scenario":"refund"}', method="PUT")
-        raw = await ask(stage.url, request)
+    async with serve_scenarios(tmp_path, scenario_document(text_turn())) as simulator:
+        request = build_http_request(
+            f"/_proxy/sessions/{name}/scenario", b'{"scenario":"refund"}', method="PUT"
+        )
+        raw = await send_request(simulator.url, request)
 
     assert raw.status == 400
     assert "' is no session name: use letters, digits" in json.loads(raw.body)["error"]
@@ -222,35 +228,41 @@ async def test_a_scenario_is_chosen_for_a_session_that_there_can_be(
     [("PUT", b'{"scenario": ""}'), ("PUT", b'{"scenario":" "}'), ("DELETE", b"")],
 )
 async def test_a_choice_can_be_taken_back(tmp_path: Path, method: str, body: bytes) -> None:
-    documents = [script(says(f"{item}."), name=item) for item in "ab"]
-    async with playing(tmp_path, *documents) as stage:
-        chosen = await stage.page("sessions/default/scenario", b'{"scenario":"a"}', method="PUT")
-        first = await stage.ask(said=("b",))
-        back = await stage.page("sessions/default/scenario", body, method=method)
-        second = await stage.ask(said=("b",))
+    documents = [scenario_document(text_turn(f"{item}."), name=item) for item in "ab"]
+    async with serve_scenarios(tmp_path, *documents) as simulator:
+        chosen = await simulator.request_proxy_page(
+            "sessions/default/scenario", b'{"scenario":"a"}', method="PUT"
+        )
+        first = await simulator.send(texts=("b",))
+        cleared = await simulator.request_proxy_page(
+            "sessions/default/scenario", body, method=method
+        )
+        second = await simulator.send(texts=("b",))
 
     assert chosen == {"session": "default", "scenario": "a"}
-    assert back == {"session": "default", "scenario": ""}
+    assert cleared == {"session": "default", "scenario": ""}
     assert [item.turn.text for item in (first, second)] == ["a.", "b."]
 
 
 async def test_where_no_scenario_is_played_none_can_be_chosen(tmp_path: Path) -> None:
-    async with playing(tmp_path, mode="replay") as stage:
-        request = post("/_proxy/sessions/s/scenario", b'{"scenario":"a"}', method="PUT")
-        raw = await ask(stage.url, request)
+    async with serve_scenarios(tmp_path, mode="replay") as simulator:
+        request = build_http_request(
+            "/_proxy/sessions/s/scenario", b'{"scenario":"a"}', method="PUT"
+        )
+        raw = await send_request(simulator.url, request)
 
     assert raw.status == 409
     assert json.loads(raw.body)["error"] == "replay plays no scenarios; start llm-proxy simulate"
 
 
 @pytest.mark.shows("000-27")
-async def test_a_chosen_scenario_that_there_is_not_is_told_where_it_is_asked_for(
+async def test_an_unknown_chosen_scenario_is_reported_at_the_request(
     tmp_path: Path,
 ) -> None:
-    async with playing(tmp_path, script(says())) as stage:
-        page = "sessions/default/scenario"
-        chosen = await stage.page(page, b'{"scenario":"refnd"}', method="PUT")
-        heard = await stage.ask()
+    async with serve_scenarios(tmp_path, scenario_document(text_turn())) as simulator:
+        path = "sessions/default/scenario"
+        chosen = await simulator.request_proxy_page(path, b'{"scenario":"refnd"}', method="PUT")
+        response = await simulator.send()
 
     assert chosen == {
         "session": "default",
@@ -258,17 +270,21 @@ async def test_a_chosen_scenario_that_there_is_not_is_told_where_it_is_asked_for
         "warning": "no scenario refnd is loaded now; it is chosen all the same, and answers once "
         "it is there: llm-proxy scenario ls lists all ids",
     }
-    assert "Scenario not found: refnd. The nearest: refund." in stage.last.unsuccessful
-    assert heard.raw.status == 200
+    assert (
+        "Scenario not found: refnd. The nearest: refund." in simulator.last_simulated.unsuccessful
+    )
+    assert response.raw_response.status == 200
 
 
 async def test_a_header_wins_over_what_was_chosen_for_the_session(tmp_path: Path) -> None:
-    documents = [script(says(f"{item}."), name=item) for item in "ab"]
-    async with playing(tmp_path, *documents) as stage:
-        await stage.page("sessions/default/scenario", b'{"scenario":"a"}', method="PUT")
-        heard = await stage.ask(said=("Hi",), header=f"{SCENARIO_HEADER}: b")
+    documents = [scenario_document(text_turn(f"{item}."), name=item) for item in "ab"]
+    async with serve_scenarios(tmp_path, *documents) as simulator:
+        await simulator.request_proxy_page(
+            "sessions/default/scenario", b'{"scenario":"a"}', method="PUT"
+        )
+        response = await simulator.send(texts=("Hi",), header=f"{SCENARIO_HEADER}: b")
 
-    assert heard.turn.text == "b."
+    assert response.turn.text == "b."
 
 
 # Synthesis over HTTP
@@ -280,12 +296,12 @@ async def test_a_header_wins_over_what_was_chosen_for_the_session(tmp_path: Path
 async def test_without_scenarios_every_dialect_answers_with_lorem_and_an_echo(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    said = ("First.", "Yes?", "Tell me more.")
-    async with playing(tmp_path, pace=InstantPace()) as stage:
-        heard = await stage.ask(dialect, said=said, stream=stream)
+    messages = ("First.", "Yes?", "Tell me more.")
+    async with serve_scenarios(tmp_path, pace=InstantPace()) as simulator:
+        response = await simulator.send(dialect, texts=messages, stream=stream)
 
-    assert heard.turn.text.startswith("lorem ipsum dolor sit amet ")
-    assert heard.turn.text.endswith(" Tell me more.")
+    assert response.turn.text.startswith("lorem ipsum dolor sit amet ")
+    assert response.turn.text.endswith(" Tell me more.")
 
 
 @pytest.mark.shows("001-11")
@@ -293,12 +309,12 @@ async def test_without_scenarios_every_dialect_answers_with_lorem_and_an_echo(
     ("method", "path"),
     [("POST", "/nowhere"), ("GET", "/v1/chat/completions"), ("POST", "/v1/files")],
 )
-async def test_a_path_that_nothing_is_simulated_for_is_told_the_known_ones(
+async def test_an_unsimulated_path_is_answered_with_the_known_ones(
     tmp_path: Path, method: str, path: str
 ) -> None:
     async with upstream(chunked([b"from the provider"])) as live:
-        async with playing(tmp_path, upstream=live.url) as stage:
-            raw = await ask(stage.url, post(path, b"{}", method=method))
+        async with serve_scenarios(tmp_path, upstream=live.url) as simulator:
+            raw = await send_request(simulator.url, build_http_request(path, b"{}", method=method))
 
     document = json.dumps(json.loads(raw.body))
     assert raw.status == 404
@@ -308,27 +324,29 @@ async def test_a_path_that_nothing_is_simulated_for_is_told_the_known_ones(
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b""], ids=str)
-async def test_a_body_that_asks_for_nothing_is_a_bad_request(tmp_path: Path, body: bytes) -> None:
-    async with playing(tmp_path) as stage:
-        raw = await ask(stage.url, post("/v1/chat/completions", body))
+async def test_a_body_without_a_prompt_is_a_bad_request(tmp_path: Path, body: bytes) -> None:
+    async with serve_scenarios(tmp_path) as simulator:
+        raw = await send_request(simulator.url, build_http_request("/v1/chat/completions", body))
 
-    why = "POST /v1/chat/completions asks for no turn: its body is no JSON that says what"
-    assert (raw.status, json.loads(raw.body)["error"]["message"]) == (400, why)
+    expected_message = (
+        "POST /v1/chat/completions asks for no turn: its body is no JSON that says what"
+    )
+    assert (raw.status, json.loads(raw.body)["error"]["message"]) == (400, expected_message)
 
 
 @pytest.mark.shows("001-12")
 async def test_a_model_stands_in_where_none_is_named(tmp_path: Path) -> None:
-    async with playing(tmp_path) as stage:
-        heard = await stage.ask(more={"model": None}, stream=False)
+    async with serve_scenarios(tmp_path) as simulator:
+        response = await simulator.send(more={"model": None}, stream=False)
 
-    assert heard.json["model"] == "synthesis"
+    assert response.json["model"] == "synthesis"
 
 
 @pytest.mark.shows("001-03")
 async def test_a_cassette_is_never_played(tmp_path: Path) -> None:
-    put(tmp_path, chat("refund"), told("recorded"))
-    async with playing(tmp_path, script(says("Scripted."))) as stage:
-        raw = await ask(stage.url, chat("refund"))
+    write_cassettes(tmp_path, raw_chat_request("refund"), chat_answer("recorded"))
+    async with serve_scenarios(tmp_path, scenario_document(text_turn("Scripted."))) as simulator:
+        raw = await send_request(simulator.url, raw_chat_request("refund"))
 
     assert b"Scripted." in raw.body
     assert b"recorded" not in raw.body
@@ -336,73 +354,78 @@ async def test_a_cassette_is_never_played(tmp_path: Path) -> None:
 
 @pytest.mark.shows("001-42")
 async def test_a_stream_is_written_to_its_end_unless_the_client_leaves(tmp_path: Path) -> None:
-    request = chat("Grüße 🌊").replace(b"\r\n", b"\r\nHost: HOST\r\n", 1)
-    async with playing(tmp_path, pace=InstantPace()) as stage:
-        await ask(stage.url, chat("Grüße 🌊"))
-        [whole] = stage.entries
-    async with playing(tmp_path) as stage:
-        async with line(stage.url) as client:
+    request = raw_chat_request("Grüße 🌊").replace(b"\r\n", b"\r\nHost: HOST\r\n", 1)
+    async with serve_scenarios(tmp_path, pace=InstantPace()) as simulator:
+        await send_request(simulator.url, raw_chat_request("Grüße 🌊"))
+        [completed] = simulator.entries
+    async with serve_scenarios(tmp_path) as simulator:
+        async with open_line(simulator.url) as client:
             await client.send(request)
             await client.reader.readuntil(b"ipsum")
-        await until(lambda: stage.entries[0].ending == "client_gone")
-        [left] = stage.entries
+        await wait_until(lambda: simulator.entries[0].ending == "client_gone")
+        [aborted] = simulator.entries
 
-    assert whole.ending == "sent"
-    assert left.bytes < whole.bytes / 2
+    assert completed.ending == "sent"
+    assert aborted.bytes < completed.bytes / 2
 
 
 @pytest.mark.shows("001-43")
-async def test_calls_in_free_text_are_but_text(tmp_path: Path) -> None:
-    said = 'Please: {"tool_call": [{"name": "a", "args": {}}]} tool_calls a()'
-    async with playing(tmp_path) as stage:
-        heard = await stage.ask(said=(said,), stream=False)
+async def test_tool_calls_in_free_text_stay_text(tmp_path: Path) -> None:
+    prompt = 'Please: {"tool_call": [{"name": "a", "args": {}}]} tool_calls a()'
+    async with serve_scenarios(tmp_path) as simulator:
+        response = await simulator.send(texts=(prompt,), stream=False)
 
-    assert heard.turn.text.endswith(said)
-    assert stage.last.tool_calls == ()
+    assert response.turn.text.endswith(prompt)
+    assert simulator.last_simulated.tool_calls == ()
 
 
-# Beside cassettes
+# With cassettes
 
 
 @pytest.mark.shows("001-08")
 @pytest.mark.parametrize("mode", ["replay", "auto"])
-async def test_what_no_cassette_answers_a_scenario_does(tmp_path: Path, mode: Any) -> None:
-    put(tmp_path, chat("recorded"), told("hello"))
+async def test_a_scenario_answers_what_no_cassette_answers(tmp_path: Path, mode: Any) -> None:
+    write_cassettes(tmp_path, raw_chat_request("recorded"), chat_answer("hello"))
     async with upstream(chunked([b"from the provider"])) as live:
-        async with playing(
-            tmp_path, script(says("Scripted.")), mode=mode, on_miss="scenario", upstream=live.url
-        ) as stage:
+        async with serve_scenarios(
+            tmp_path,
+            scenario_document(text_turn("Scripted.")),
+            mode=mode,
+            on_miss="scenario",
+            upstream=live.url,
+        ) as simulator:
             recorded, scripted = [
-                await ask(stage.url, chat(item)) for item in ("recorded", "refund")
+                await send_request(simulator.url, raw_chat_request(item))
+                for item in ("recorded", "refund")
             ]
-            reset = await stage.page("sessions/default/reset", method="POST")
+            reset = await simulator.request_proxy_page("sessions/default/reset", method="POST")
 
     assert b"hello" in recorded.body
     assert b"Scripted." in scripted.body
-    assert (stage.journal.counts.replayed, stage.journal.counts.simulated) == (1, 1)
-    assert stage.journal.counts.missed == 0
+    assert (simulator.journal.counts.replayed, simulator.journal.counts.simulated) == (1, 1)
+    assert simulator.journal.counts.missed == 0
     assert live.requests == []
     assert reset == {"session": "default", "reset": True}
 
 
 @pytest.mark.parametrize("mode", ["replay", "auto"])
-async def test_what_no_scenario_could_answer_either_is_a_miss(tmp_path: Path, mode: Any) -> None:
-    about: dict[str, Any] = {"mode": mode, "on_miss": "scenario"}
-    async with playing(tmp_path, script(says()), **about) as stage:
-        raw = await ask(stage.url, post("/v1/files", b"{}"))
+async def test_a_request_that_no_scenario_could_answer_is_a_miss(tmp_path: Path, mode: Any) -> None:
+    settings: dict[str, Any] = {"mode": mode, "on_miss": "scenario"}
+    async with serve_scenarios(tmp_path, scenario_document(text_turn()), **settings) as simulator:
+        raw = await send_request(simulator.url, build_http_request("/v1/files", b"{}"))
 
     assert (raw.status, raw.header("x-llm-proxy-error")) == (424, "cassette_not_found")
-    assert stage.journal.counts.missed == 1
+    assert simulator.journal.counts.missed == 1
 
 
 @pytest.mark.parametrize("mode", ["replay", "auto"])
-async def test_resetting_begins_scenarios_anew_too(tmp_path: Path, mode: Any) -> None:
-    document = script(says(failuresBeforeSuccess=1))
-    about: dict[str, Any] = {"mode": mode, "on_miss": "scenario"}
-    async with playing(tmp_path, document, **about) as stage:
-        before = [(await stage.ask()).raw.status for _ in range(2)]
-        await stage.page("sessions/default/reset", method="POST")
-        after = [(await stage.ask()).raw.status for _ in range(2)]
+async def test_a_reset_restarts_scenarios_too(tmp_path: Path, mode: Any) -> None:
+    document = scenario_document(text_turn(failuresBeforeSuccess=1))
+    settings: dict[str, Any] = {"mode": mode, "on_miss": "scenario"}
+    async with serve_scenarios(tmp_path, document, **settings) as simulator:
+        before = [(await simulator.send()).raw_response.status for _ in range(2)]
+        await simulator.request_proxy_page("sessions/default/reset", method="POST")
+        after = [(await simulator.send()).raw_response.status for _ in range(2)]
 
     assert before == after == [500, 200]
 
@@ -410,49 +433,55 @@ async def test_resetting_begins_scenarios_anew_too(tmp_path: Path, mode: Any) ->
 # Files that change
 
 
-async def test_a_broken_edit_leaves_what_was_good(
+async def test_a_broken_edit_keeps_the_last_valid_scenarios(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with playing(tmp_path, script(says("Good."))) as stage:
-        await stage.ask()
+    async with serve_scenarios(tmp_path, scenario_document(text_turn("Good."))) as simulator:
+        await simulator.send()
         (tmp_path / "scenarios.json").write_text('[{"id": "refund"}]')
 
-        async def told_so() -> None:
+        async def wait_for_the_warning() -> None:
             while "what was good before stays" not in caplog.text:
-                assert (await stage.ask()).turn.text == "Good."
+                assert (await simulator.send()).turn.text == "Good."
                 await asyncio.sleep(0.02)
 
         async with asyncio.timeout(10):
-            await told_so()
-        assert (await stage.ask()).turn.text == "Good."
+            await wait_for_the_warning()
+        assert (await simulator.send()).turn.text == "Good."
 
     assert "turns is missing" in caplog.text
 
 
 async def test_dialects_share_a_session_and_its_scenario(tmp_path: Path) -> None:
-    async with playing(tmp_path, script(says("Chosen."))) as stage:
-        await stage.page("sessions/s/scenario", b'{"scenario":"refund"}', method="PUT")
-        heard = [
-            (await stage.ask(dialect, said=("x",), session="s")).turn.text for dialect in DIALECTS
+    async with serve_scenarios(tmp_path, scenario_document(text_turn("Chosen."))) as simulator:
+        await simulator.request_proxy_page(
+            "sessions/s/scenario", b'{"scenario":"refund"}', method="PUT"
+        )
+        texts = [
+            (await simulator.send(dialect, texts=("x",), session="s")).turn.text
+            for dialect in DIALECTS
         ]
 
-    assert heard == ["Chosen."] * len(DIALECTS)
+    assert texts == ["Chosen."] * len(DIALECTS)
 
 
 # Counts
 
 
-async def test_what_should_have_been_simulated_and_could_not_be_is_counted_with_the_rest(
+async def test_failed_simulations_are_counted_with_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "failing.py").write_text("def respond(cue):\n    raise KeyError('x')\n")
     monkeypatch.syspath_prepend(tmp_path)
     counts = []
-    abouts: list[dict[str, Any]] = [{"mock": "{replies: [One.]}"}, {"respond": "failing:respond"}]
-    for about in abouts:
-        async with playing(tmp_path, **about) as stage:
-            statuses = [(await stage.ask()).raw.status for _ in range(2)]
-            it = stage.journal.counts
-            counts.append((statuses, it.requests, it.simulated, it.unsuccessful))
+    settings_list: list[dict[str, Any]] = [
+        {"mock": "{replies: [One.]}"},
+        {"respond": "failing:respond"},
+    ]
+    for settings in settings_list:
+        async with serve_scenarios(tmp_path, **settings) as simulator:
+            statuses = [(await simulator.send()).raw_response.status for _ in range(2)]
+            totals = simulator.journal.counts
+            counts.append((statuses, totals.requests, totals.simulated, totals.unsuccessful))
 
     assert counts == [([200, 424], 2, 2, 1), ([500, 500], 2, 2, 2)]

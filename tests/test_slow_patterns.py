@@ -1,4 +1,4 @@
-"""No pattern of a document holds up a request or the proxy, whatever the text is."""
+"""No pattern of a document delays a request or the proxy, whatever the text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import orjson
 import pytest
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.errors import PatternsTooSlow, printable
+from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.matching import key_document
 from llm_proxy.matching.grammar import parse_rule
-from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.engine.choosing import choose_scenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Json
-from scenario_server import cue, playing, reported, says, script, scripted
+from scenario_server import (
+    locate_scenario,
+    make_match_context,
+    report_fields,
+    scenario_document,
+    serve_scenarios,
+    text_turn,
+)
 
 PATTERNS: Final = {
     "alternatives that overlap": (r"(a|aa)+$", "a"),
@@ -36,45 +43,47 @@ PATTERNS: Final = {
     "blanks at the end": (r"\s+$", " "),
 }
 SIZES: Final = (60, 3_000, 1_000_000)
-MOST: Final = 5.0
-"""CPU time of a choice in s: far more than the limit, for busy machines, and far less than without
-a limit, where it is hours."""
-PLACES: Final[dict[str, Any]] = {
+MAX_CPU_S: Final = 5.0
+"""CPU seconds for one choice: far above the limit, for busy machines, and far below the hours that
+it takes without a limit."""
+MATCH_FIELDS: Final[dict[str, Any]] = {
     "user": lambda pattern: {"user": pattern},
     "system": lambda pattern: {"system": pattern},
     "json": lambda pattern: {"json": {"$.text": {"matches": pattern}}},
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("field", MATCH_FIELDS)
 @pytest.mark.parametrize(("pattern", "repeated"), PATTERNS.values(), ids=PATTERNS)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_pattern_ends_in_time_or_is_named(
-    place: str, pattern: str, repeated: str, size: int
+    field: str, pattern: str, repeated: str, size: int
 ) -> None:
     text = repeated * (size // len(repeated)) + "!"
-    document = scripted(script(says(), match=PLACES[place](pattern)))
-    asked = replace(cue(text, system=text), body={"text": text})
-    before = process_time()
+    document = locate_scenario(scenario_document(text_turn(), match=MATCH_FIELDS[field](pattern)))
+    context = replace(make_match_context(text, system=text), body={"text": text})
+    started_at_s = process_time()
 
-    why = ""
+    error = ""
     try:
-        choose_scenario(ScenarioSet((document,)), asked, thread_time)
+        choose_scenario(ScenarioSet((document,)), context, thread_time)
     except PatternsTooSlow as slow:
-        why = str(slow)
+        error = str(slow)
 
-    assert process_time() - before < MOST
-    if why:
-        assert why.startswith("Scenario refund (")
-        assert f"match.{place}" in why
-        assert printable(pattern, 80) in why
+    assert process_time() - started_at_s < MAX_CPU_S
+    if error:
+        assert error.startswith("Scenario refund (")
+        assert f"match.{field}" in error
+        assert printable_excerpt(pattern, 80) in error
 
 
 def test_many_patterns_share_one_limit() -> None:
-    slow = scripted(script(says(), match={"user": r"^(a+)+$"}))
-    now = iter(range(100))
+    slow = locate_scenario(scenario_document(text_turn(), match={"user": r"^(a+)+$"}))
+    clock_ticks = iter(range(100))
     with pytest.raises(PatternsTooSlow, match="took more than 50 ms"):
-        choose_scenario(ScenarioSet((slow, slow)), cue("b"), lambda: float(next(now)))
+        choose_scenario(
+            ScenarioSet((slow, slow)), make_match_context("b"), lambda: float(next(clock_ticks))
+        )
 
 
 @pytest.mark.parametrize(
@@ -88,15 +97,23 @@ def test_many_patterns_share_one_limit() -> None:
 )
 def test_a_path_that_visits_too_much_is_named(path: str) -> None:
     body: Json = {
-        str(i): [{str(j): [[j]] for j in range(30)} for _ in range(10)] for i in range(10)
+        str(row_number): [
+            {str(column_number): [[column_number]] for column_number in range(30)}
+            for _ in range(10)
+        ]
+        for row_number in range(10)
     }
-    document = scripted(script(says(), match={"json": {path: {"exists": True}}}))
-    before = process_time()
+    document = locate_scenario(
+        scenario_document(text_turn(), match={"json": {path: {"exists": True}}})
+    )
+    started_at_s = process_time()
 
     with pytest.raises(PatternsTooSlow, match="visit more than 20,000 values of the request"):
-        choose_scenario(ScenarioSet((document,)), replace(cue("x"), body=body), thread_time)
+        choose_scenario(
+            ScenarioSet((document,)), replace(make_match_context("x"), body=body), thread_time
+        )
 
-    assert process_time() - before < MOST
+    assert process_time() - started_at_s < MAX_CPU_S
 
 
 @pytest.mark.parametrize(
@@ -108,7 +125,7 @@ def test_a_regular_expression_in_a_filter_is_refused_with_its_position(filters: 
     turns = "turns: [{turn: 1, response: {kind: text, assistant_text: c}}]"
     text = f"id: a\ndescription: b\n{turns}\nmatch: {match}\n"
 
-    (mistake,) = load_file("s.yaml", text.encode()).mistakes
+    (mistake,) = parse_scenario_file("s.yaml", text.encode()).mistakes
 
     assert str(mistake).startswith(f"s.yaml:4:{match.index('$') + 7}: $.match.json")
     assert "no JSONPath" in str(mistake)
@@ -117,25 +134,25 @@ def test_a_regular_expression_in_a_filter_is_refused_with_its_position(filters: 
 async def test_a_slow_pattern_is_answered_with_its_name_while_others_are_served(
     tmp_path: Path,
 ) -> None:
-    slow = script(says(), match={"user": "(a|aa)+$"})
-    async with playing(tmp_path, slow) as stage:
-        asking = asyncio.ensure_future(
-            stage.ask(said=("a" * 60 + "!",), tools=("agent__final_report",))
+    slow = scenario_document(text_turn(), match={"user": "(a|aa)+$"})
+    async with serve_scenarios(tmp_path, slow) as simulator:
+        pending_response = asyncio.ensure_future(
+            simulator.send(texts=("a" * 60 + "!",), tools=("agent__final_report",))
         )
-        health = await stage.page("health")
-        heard = await asking
+        health = await simulator.request_proxy_page("health")
+        response = await pending_response
 
     assert health["ok"]
-    assert "match.user" in reported(heard.turn)["report_content"]
+    assert "match.user" in report_fields(response.turn)["report_content"]
 
 
 async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) -> None:
-    answer = script(says("{{ $..*..*..*..zzz }}"), templates=True)
+    slow_template = scenario_document(text_turn("{{ $..*..*..*..zzz }}"), templates=True)
     items = [[[[[[number]]]]] for number in range(200)]
-    async with playing(tmp_path, answer) as stage:
-        heard = await stage.ask(said=("refund",), more={"metadata": {"items": items}})
+    async with serve_scenarios(tmp_path, slow_template) as simulator:
+        response = await simulator.send(texts=("refund",), more={"metadata": {"items": items}})
 
-    report = reported(heard.turn)["report_content"]
+    report = report_fields(response.turn)["report_content"]
     assert "the template {{ $..*..*..*..zzz }} is the last of several" in report
 
 
@@ -145,8 +162,8 @@ def test_a_rule_with_a_pattern_reads_a_document_for_a_limited_time(pattern: str)
     body = orjson.dumps(["a" * 100_000 + "!"] * 10)
     headers = (("content-type", "application/json"),)
     document = key_document("openai", StoredRequest("POST", "/v1/x", "", headers, body))
-    before = process_time()
+    started_at_s = process_time()
 
     rule.apply(document)
 
-    assert process_time() - before < MOST
+    assert process_time() - started_at_s < MAX_CPU_S

@@ -1,4 +1,4 @@
-"""Spool files: where they lie, who holds them, and what a crash left behind."""
+"""Spool files: their location, their locks, and those that a crash left behind."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from llm_proxy.shell.recording.spooling import (
     SpoolFile,
     abandoned_spools,
     all_spools,
-    belongs_to,
-    claim_spool,
+    claim_file,
+    is_for_library,
     open_spool,
 )
-from spool_files import PIECES, aged, body, left, opening
+from spool_files import EVENTS, encode_body, encode_opening, make_older, write_spool
 
 NAME = "7-1-0123456789abcdef.spool"
 
@@ -27,7 +27,7 @@ NAME = "7-1-0123456789abcdef.spool"
 def test_a_spool_is_its_owners_alone(tmp_path: Path) -> None:
     file = SpoolFile(tmp_path / "state" / "spool", NAME)
     file.append(b"secret\n")
-    file.release()
+    file.close_and_keep()
 
     assert file.path.read_bytes() == b"secret\n"
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
@@ -37,7 +37,7 @@ def test_a_spool_is_its_owners_alone(tmp_path: Path) -> None:
 def test_a_spool_is_abandoned_once_its_recorder_lets_go(tmp_path: Path) -> None:
     file = SpoolFile(tmp_path, NAME)
     assert abandoned_spools(tmp_path) == []
-    file.release()
+    file.close_and_keep()
     assert abandoned_spools(tmp_path) == [file.path]
 
 
@@ -47,12 +47,12 @@ def test_a_discarded_spool_is_gone(tmp_path: Path) -> None:
     assert all_spools(tmp_path) == []
 
 
-def test_a_process_id_that_comes_again_overwrites_nothing(tmp_path: Path) -> None:
+def test_a_reused_process_id_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"what a crash left behind\n")
     files = [SpoolFile(tmp_path, NAME), SpoolFile(tmp_path, NAME)]
     for file in files:
         file.append(b"mine\n")
-        file.release()
+        file.close_and_keep()
 
     assert (tmp_path / NAME).read_bytes() == b"what a crash left behind\n"
     assert [file.path.name for file in files] == [
@@ -64,28 +64,28 @@ def test_a_process_id_that_comes_again_overwrites_nothing(tmp_path: Path) -> Non
 def test_a_spool_that_is_deleted_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = fcntl.flock
+    original_flock = fcntl.flock
     deleted: list[Path] = []
 
-    def recover_in_between(fd: int, how: int) -> None:
+    def delete_before_locking(fd: int, operation: int) -> None:
         if not deleted:
             deleted.append(tmp_path / NAME)
             (tmp_path / NAME).unlink()
-        lock(fd, how)
+        original_flock(fd, operation)
 
-    monkeypatch.setattr(fcntl, "flock", recover_in_between)
+    monkeypatch.setattr(fcntl, "flock", delete_before_locking)
     file = SpoolFile(tmp_path, NAME)
     file.append(b"kept\n")
-    file.release()
+    file.close_and_keep()
 
     assert deleted == [tmp_path / NAME]
     assert file.path.read_bytes() == b"kept\n"
 
 
 def test_what_is_abandoned_comes_oldest_first(tmp_path: Path) -> None:
-    paths = [left(tmp_path, b"", f"1-{number}-0123456789abcdef") for number in range(3)]
-    aged(paths[1], 20)
-    aged(paths[2], 10)
+    paths = [write_spool(tmp_path, b"", f"1-{number}-0123456789abcdef") for number in range(3)]
+    make_older(paths[1], 20)
+    make_older(paths[2], 10)
     assert abandoned_spools(tmp_path / "spool") == [paths[1], paths[2], paths[0]]
 
 
@@ -102,44 +102,44 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         SpoolFile(tmp_path / "file", NAME)
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     file = SpoolFile(tmp_path, NAME)
     os.close(file._fd)
     file._fd = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(SpoolError, match="cannot be written: No space left on device"):
         file.append(b"x")
-    file.release()
+    file.close_and_keep()
 
 
 def test_only_one_claims_a_spool(tmp_path: Path) -> None:
-    path = left(tmp_path, b"")
-    with claim_spool(path) as first, claim_spool(path) as second:
+    path = write_spool(tmp_path, b"")
+    with claim_file(path) as first, claim_file(path) as second:
         assert (first, second) == (True, False)
-    with claim_spool(path) as again:
-        assert again
+    with claim_file(path) as is_claimed_again:
+        assert is_claimed_again
 
 
 def test_a_link_or_a_file_that_is_gone_is_not_claimed(tmp_path: Path) -> None:
-    path = left(tmp_path, b"")
+    path = write_spool(tmp_path, b"")
     link = tmp_path / "spool" / "link.spool"
     link.symlink_to(path)
-    for each in (link, tmp_path / "gone.spool"):
-        with claim_spool(each) as mine:
-            assert not mine
+    for candidate in (link, tmp_path / "gone.spool"):
+        with claim_file(candidate) as is_claimed:
+            assert not is_claimed
 
 
-def test_a_recorder_waits_for_whoever_looks_at_its_new_spool(tmp_path: Path) -> None:
-    made: list[SpoolFile] = []
-    maker = threading.Thread(target=lambda: made.append(SpoolFile(tmp_path, NAME)))
+def test_a_recorder_waits_for_a_process_that_has_claimed_its_new_spool(tmp_path: Path) -> None:
+    created_spools: list[SpoolFile] = []
+    thread = threading.Thread(target=lambda: created_spools.append(SpoolFile(tmp_path, NAME)))
     path = tmp_path / NAME
     path.touch()
-    with claim_spool(path) as mine:
-        assert mine
+    with claim_file(path) as is_claimed:
+        assert is_claimed
         path.unlink()
-        maker.start()
-        maker.join(10)
-    assert [file.path for file in made] == [path]
-    made[0].release()
+        thread.start()
+        thread.join(10)
+    assert [file.path for file in created_spools] == [path]
+    created_spools[0].close_and_keep()
 
 
 def test_a_spool_belongs_to_its_library_however_the_folder_is_spelled(
@@ -148,14 +148,19 @@ def test_a_spool_belongs_to_its_library_however_the_folder_is_spelled(
     (tmp_path / "cassettes").mkdir()
     (tmp_path / "link").symlink_to("cassettes")
     monkeypatch.chdir(tmp_path)
-    with open_spool(left(tmp_path, opening(tmp_path) + body(*PIECES))) as spooled:
+    with open_spool(
+        write_spool(tmp_path, encode_opening(tmp_path) + encode_body(*EVENTS))
+    ) as spooled:
         for spelling in ("cassettes", "./x/../cassettes", "link", tmp_path / "cassettes"):
-            assert belongs_to(spooled, Path(spelling)), spelling
-        assert not belongs_to(spooled, Path("other"))
+            assert is_for_library(spooled, Path(spelling)), spelling
+        assert not is_for_library(spooled, Path("other"))
 
 
-def test_a_spool_of_a_newer_form_is_refused(tmp_path: Path) -> None:
-    path = left(tmp_path, opening(tmp_path).replace(b'"spool":1', b'"spool":2') + body(*PIECES))
+def test_a_spool_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    path = write_spool(
+        tmp_path,
+        encode_opening(tmp_path).replace(b'"spool":1', b'"spool":2') + encode_body(*EVENTS),
+    )
     with pytest.raises(CassetteError, match="not a spool's line: "):
         with open_spool(path):
             pass

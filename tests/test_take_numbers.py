@@ -19,20 +19,20 @@ from llm_proxy.take_numbers import (
 
 
 def test_requests_are_counted_in_each_session_and_key_on_its_own() -> None:
-    ordinals = RequestCounter()
-    asked = [("a", "k"), ("a", "k"), ("b", "k"), ("a", "l"), ("a", "k")]
-    assert [ordinals.next_ordinal(*item) for item in asked] == [1, 2, 1, 1, 3]
+    counter = RequestCounter()
+    requests = [("a", "k"), ("a", "k"), ("b", "k"), ("a", "l"), ("a", "k")]
+    assert [counter.next_ordinal(*item) for item in requests] == [1, 2, 1, 1, 3]
 
 
 def test_a_reset_begins_its_session_again_and_no_other() -> None:
-    ordinals = RequestCounter()
+    counter = RequestCounter()
     for session in ("a", "b"):
-        ordinals.next_ordinal(session, "k")
-        ordinals.next_ordinal(session, "l")
-    ordinals.reset_session("a")
-    ordinals.reset_session("unknown")
-    assert [ordinals.next_ordinal("a", item) for item in "kl"] == [1, 1]
-    assert [ordinals.next_ordinal("b", item) for item in "kl"] == [2, 2]
+        counter.next_ordinal(session, "k")
+        counter.next_ordinal(session, "l")
+    counter.reset_session("a")
+    counter.reset_session("unknown")
+    assert [counter.next_ordinal("a", item) for item in "kl"] == [1, 1]
+    assert [counter.next_ordinal("b", item) for item in "kl"] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_a_reset_begins_its_session_again_and_no_other() -> None:
 def test_a_session_plays_its_own_takes_and_those_that_it_continued(
     own: list[int], default: list[int], played: str
 ) -> None:
-    found = take_sequence(own, default)
-    assert " ".join(f"{'o' if mine else 'd'}{number}" for mine, number in found) == played
+    sequence = take_sequence(own, default)
+    assert " ".join(f"{'o' if is_own else 'd'}{number}" for is_own, number in sequence) == played
 
 
 @pytest.mark.parametrize(
     ("after_last", "picked"), [("repeat", "abccc"), ("cycle", "abcab"), ("fail", "abc--")]
 )
-def test_after_the_last_take_it_goes_on_as_it_was_told(after_last: AfterLast, picked: str) -> None:
+def test_after_the_last_take_the_policy_applies(after_last: AfterLast, picked: str) -> None:
     assert "".join(pick_take("abc", n, after_last) or "-" for n in range(1, 6)) == picked
     assert pick_take("", 1, after_last) is None
 
@@ -117,8 +117,10 @@ def test_a_finished_take_goes_to_its_place(
     finished: list[tuple[int, bool]],
     placements: list[TakePlacement],
 ) -> None:
-    shelf = TakeAllocator(on_disk, renew=renew)
-    assert [shelf.place_take(number, complete=it) for number, it in finished] == placements
+    allocator = TakeAllocator(on_disk, replace_older=renew)
+    assert [
+        allocator.place_take(number, is_complete=is_complete) for number, is_complete in finished
+    ] == placements
 
 
 def test_a_placement_knows_where_its_take_ends_up() -> None:
@@ -128,21 +130,21 @@ def test_a_placement_knows_where_its_take_ends_up() -> None:
 
 @dataclass(frozen=True)
 class Take:
-    """A file: whose it is, and whether it is whole."""
+    """A take's file: its origin, and whether it is complete."""
 
     serial: int
-    """In the order of arrival; what was there before the run comes first."""
+    """The order of arrival; takes from before the run come first."""
     number: int
     complete: bool
     old: bool = False
     foreign: bool = False
-    """Whether another run put it there while this one ran."""
+    """Whether another run stored it during this one."""
 
 
-class ShelfAgainstADisk(RuleBasedStateMachine):
-    """Requests arrive and finish in any order; every placement is carried out on a disk.
+class TakeAllocatorMachine(RuleBasedStateMachine):
+    """Requests arrive and finish in any order; every placement is applied to a simulated disk.
 
-    At no step, so at no moment at which a crash may come, is anything lost that counts.
+    After every step, where a crash could come, no take that counts is lost.
     """
 
     @initialize(
@@ -152,11 +154,13 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
         self.disk = {
             number: Take(number, number, complete, old=True) for number, complete in numbers.items()
         }
-        self.old = set(self.disk.values())
+        self.old_takes = set(self.disk.values())
         self.renew = renew
-        self.shelf = TakeAllocator(self.disk, renew=renew, foreign=self.is_foreign)
-        self.strangers: set[Take] = set()
-        self.ordinals = RequestCounter()
+        self.allocator = TakeAllocator(
+            self.disk, replace_older=renew, is_foreign_take=self.is_foreign
+        )
+        self.foreign_takes: set[Take] = set()
+        self.counter = RequestCounter()
         self.running: list[Take] = []
         self.finished: list[Take] = []
         self.serial = 100
@@ -164,8 +168,8 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
 
     @rule(complete=st.booleans())
     def a_request_arrives(self, complete: bool) -> None:
-        # `auto` counts what is on disk as well: its takes begin after those.
-        number = self.ordinals.next_ordinal("s", "k") + (0 if self.renew else len(self.old))
+        # `auto` counts the takes on disk too: its own come after them.
+        number = self.counter.next_ordinal("s", "k") + (0 if self.renew else len(self.old_takes))
         self.serial += 1
         self.running.append(Take(self.serial, number, complete))
 
@@ -174,52 +178,52 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
     def a_request_finishes(self, chosen: st.DataObject) -> None:
         take = chosen.draw(st.sampled_from(self.running))
         self.running.remove(take)
-        placement = self.shelf.place_take(take.number, complete=take.complete)
+        placement = self.allocator.place_take(take.number, is_complete=take.complete)
         self.finished.append(take)
-        self.put(take, placement.number)
+        self.place(take, placement.initial_number)
         for source, target in placement.moves:
-            self.put(self.disk.pop(source), target)
+            self.place(self.disk.pop(source), target)
         for number in placement.removals:
             assert self.disk.pop(number).old
-            self.nothing_is_lost()
+            self.assert_nothing_is_lost()
         assert self.disk[placement.final_number] == take
 
     def is_foreign(self, number: int) -> bool:
         return number in self.disk and self.disk[number].foreign
 
     @rule(number=st.integers(1, 12))
-    def another_run_puts_a_take_down(self, number: int) -> None:
-        there = self.disk.get(number)
-        if there is None or (there.old and self.renew):
+    def another_run_stores_a_take(self, number: int) -> None:
+        existing = self.disk.get(number)
+        if existing is None or (existing.old and self.renew):
             self.serial += 1
-            stranger = Take(self.serial, number, complete=True, foreign=True)
-            self.disk[number] = stranger
-            self.strangers.add(stranger)
-            self.old.discard(there or stranger)
+            foreign_take = Take(self.serial, number, complete=True, foreign=True)
+            self.disk[number] = foreign_take
+            self.foreign_takes.add(foreign_take)
+            self.old_takes.discard(existing or foreign_take)
 
     @rule()
     def the_session_is_reset(self) -> None:
-        self.ordinals.reset_session("s")
+        self.counter.reset_session("s")
         self.was_reset = True
 
-    def put(self, take: Take, number: int) -> None:
+    def place(self, take: Take, number: int) -> None:
         replaced = self.disk.get(number)
         assert replaced is None or (self.renew and replaced.old)
         self.disk[number] = take
-        self.nothing_is_lost()
+        self.assert_nothing_is_lost()
 
-    def nothing_is_lost(self) -> None:
-        there = set(self.disk.values())
-        assert there >= set(self.finished) | self.strangers
+    def assert_nothing_is_lost(self) -> None:
+        takes = set(self.disk.values())
+        assert takes >= set(self.finished) | self.foreign_takes
         if not self.renew or not any(item.complete for item in self.finished):
-            assert there >= self.old
+            assert takes >= self.old_takes
 
     @invariant()
     def what_is_on_disk_is_what_should_be(self) -> None:
         renewed = self.renew and any(item.complete for item in self.finished)
-        expected = set(self.finished) | self.strangers | (set() if renewed else self.old)
+        expected = set(self.finished) | self.foreign_takes | (set() if renewed else self.old_takes)
         assert set(self.disk.values()) == expected
-        if self.was_reset or self.strangers:
+        if self.was_reset or self.foreign_takes:
             return
         for number, take in self.disk.items():
             if renewed:
@@ -229,8 +233,8 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
             assert [item.serial for item in played] == sorted(item.serial for item in played)
 
 
-TestShelfAgainstADisk = ShelfAgainstADisk.TestCase
-TestShelfAgainstADisk.settings = hypothesis_settings(stateful_step_count=15, max_examples=200)
+TestTakeAllocator = TakeAllocatorMachine.TestCase
+TestTakeAllocator.settings = hypothesis_settings(stateful_step_count=15, max_examples=200)
 
 
 @given(
@@ -242,8 +246,8 @@ def test_every_take_that_is_played_is_on_disk(
     own: set[int], default: set[int], ordinal: int
 ) -> None:
     takes = take_sequence(own, default)
-    assert [number for mine, number in takes if mine] == sorted(own)
-    assert {number for mine, number in takes if not mine} <= default
+    assert [number for is_own, number in takes if is_own] == sorted(own)
+    assert {number for is_own, number in takes if not is_own} <= default
     assert [number for _, number in takes] == sorted({number for _, number in takes})
     picked = pick_take(takes, ordinal, "repeat")
     assert (picked is None) == (not own | default)

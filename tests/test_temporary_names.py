@@ -1,4 +1,4 @@
-"""The names under which cassettes are written, before they have their own: never two for one."""
+"""The temporary names of cassettes while they are written: no two writers share one."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from typing import Any
 
 import pytest
 
-from in_process_proxy import cassettes
+from in_process_proxy import load_cassettes
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer, recovery
-from llm_proxy.shell.recording.cassette_filer import TEMPORARY, CassetteFiler, FiledCassette
-from spool_files import PIECES, aged, body, left, opening
-from stored_cassettes import event
+from llm_proxy.shell.recording.cassette_filer import (
+    TEMPORARY_FILE_NAME,
+    CassetteFiler,
+    FiledCassette,
+)
+from spool_files import EVENTS, encode_body, encode_opening, make_older, write_spool
+from stored_cassettes import chat_event
 
 
-def spooled(root: Path, machine: str, text: str) -> Path:
-    """A spool called as every container calls its first, of the library in `root`."""
+def make_spool(root: Path, machine: str, text: str) -> Path:
+    """A spool of the library in `root`, with the name of every container's first spool."""
     folder = root / machine
     folder.mkdir()
-    return left(folder, opening(root) + body(event(text)), "1-1")
+    return write_spool(folder, encode_opening(root) + encode_body(chat_event(text)), "1-1")
 
 
-def filed(root: Path, spool: Path) -> FiledCassette | None:
-    return CassetteFiler(Library(root / "cassettes"), renew=False).file_spool(spool)
+def file_spool(root: Path, spool: Path) -> FiledCassette | None:
+    return CassetteFiler(Library(root / "cassettes"), replaces_older=False).file_spool(spool)
 
 
 def temporary_files(root: Path) -> list[str]:
@@ -39,25 +43,25 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = [f"machine {number}" for number in range(8)]
-    spools = [spooled(tmp_path, machine, machine) for machine in machines]
-    read_back, all_written = cassette_filer._verify_written, Barrier(len(machines))
-    names: list[list[str]] = []
+    spools = [make_spool(tmp_path, machine, machine) for machine in machines]
+    verify_written, all_written = cassette_filer._read_back, Barrier(len(machines))
+    name_lists: list[list[str]] = []
 
-    def written(*arguments: Any) -> Cassette:
+    def verify_when_all_are_written(*arguments: Any) -> Cassette:
         all_written.wait(20)
-        names.append(temporary_files(tmp_path))
+        name_lists.append(temporary_files(tmp_path))
         all_written.wait(20)
-        return read_back(*arguments)
+        return verify_written(*arguments)
 
-    monkeypatch.setattr(cassette_filer, "_verify_written", written)
+    monkeypatch.setattr(cassette_filer, "_read_back", verify_when_all_are_written)
     with ThreadPoolExecutor(len(machines)) as pool:
-        found = list(pool.map(lambda spool: filed(tmp_path, spool), spools))
+        filed_cassettes = list(pool.map(lambda spool: file_spool(tmp_path, spool), spools))
 
-    assert {len(them) for them in names} == {len(machines)}
-    assert all(TEMPORARY.fullmatch(name) for name in names[0])
-    assert len({item.path for item in found if item is not None}) == len(machines)
-    assert {cassette.body for cassette in cassettes(tmp_path)} == {
-        event(machine) for machine in machines
+    assert {len(names_seen) for names_seen in name_lists} == {len(machines)}
+    assert all(TEMPORARY_FILE_NAME.fullmatch(name) for name in name_lists[0])
+    assert len({item.path for item in filed_cassettes if item is not None}) == len(machines)
+    assert {cassette.body for cassette in load_cassettes(tmp_path)} == {
+        chat_event(machine) for machine in machines
     }
     assert temporary_files(tmp_path) == []
 
@@ -65,20 +69,20 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
 def test_a_file_that_has_the_name_already_is_neither_written_nor_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = filed(tmp_path, spooled(tmp_path, "first", "first"))
+    first = file_spool(tmp_path, make_spool(tmp_path, "first", "first"))
     assert first is not None
     monkeypatch.setattr(cassette_filer, "token_hex", lambda size: "0" * 2 * size)
     foreign = first.path.parent / ".1-1.00000000.tmp"
     foreign.write_bytes(b"theirs")
-    spool = spooled(tmp_path, "second", "second")
+    spool = make_spool(tmp_path, "second", "second")
 
     with suppress(SpoolError):  # or it takes another name
-        filed(tmp_path, spool)
+        file_spool(tmp_path, spool)
 
     assert foreign.read_bytes() == b"theirs"
-    kept = [cassette.body for cassette in cassettes(tmp_path)]
-    assert kept[0] == event("first")
-    assert spool.exists() or kept[1:] == [event("second")]
+    kept = [cassette.body for cassette in load_cassettes(tmp_path)]
+    assert kept[0] == chat_event("first")
+    assert spool.exists() or kept[1:] == [chat_event("second")]
 
 
 @pytest.mark.parametrize(
@@ -87,15 +91,15 @@ def test_a_file_that_has_the_name_already_is_neither_written_nor_deleted(
      "1-1.0123abcd.tmp", ".1-1.0123abcd.tmp.swp"],
 )  # fmt: skip
 def test_a_file_of_somebody_else_is_never_swept(tmp_path: Path, name: str) -> None:
-    left(tmp_path, opening(tmp_path) + body(*PIECES), "1-1")
+    write_spool(tmp_path, encode_opening(tmp_path) + encode_body(*EVENTS), "1-1")
     folder = tmp_path / "cassettes" / "openai-chat"
     folder.mkdir(parents=True)
     theirs, ours = folder / name, folder / ".1-1.0123abcd.tmp"
     for path in (theirs, ours):
         path.write_bytes(b"half")
-        aged(path, 9999)
+        make_older(path, 9999)
 
-    swept = list(recovery.recover_spools(Library(tmp_path / "cassettes"), tmp_path / "spool"))
+    recovered = list(recovery.recover_spools(Library(tmp_path / "cassettes"), tmp_path / "spool"))
 
-    assert [item.path for item in swept if isinstance(item, recovery.DeletedFile)] == [ours]
+    assert [item.path for item in recovered if isinstance(item, recovery.DeletedFile)] == [ours]
     assert theirs.read_bytes() == b"half"

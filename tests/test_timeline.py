@@ -1,4 +1,4 @@
-"""When each message of a recording arrived, as figures and as bars."""
+"""The arrival time of each message of a recording, as numbers and as bars."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from llm_proxy import framing
 from llm_proxy.exchange import Read
 from llm_proxy.timeline import message_arrivals, render_bar, render_sparkline
 
-STREAMS = cassette_builders.arrivals(
-    st.binary(max_size=60).map(lambda it: it.replace(b"\x00", b"\n"))
+STREAMS = cassette_builders.read_sequences(
+    st.binary(max_size=60).map(lambda data: data.replace(b"\x00", b"\n"))
 )
 
 
@@ -33,22 +33,22 @@ def test_a_message_has_arrived_when_its_last_byte_has(
     reads: list[tuple[float, bytes]],
     expected: list[tuple[float, float, int]],
 ) -> None:
-    found = message_arrivals(messages, [Read(at, data) for at, data in reads])
-    assert [(item.at_ms, item.gap_ms, item.reads) for item in found] == expected
-    assert [item.message for item in found] == messages
-    assert [item.number for item in found] == list(range(1, len(messages) + 1))
+    arrivals = message_arrivals(messages, [Read(at, data) for at, data in reads])
+    assert [(item.at_ms, item.gap_ms, item.read_count) for item in arrivals] == expected
+    assert [item.message for item in arrivals] == messages
+    assert [item.number for item in arrivals] == list(range(1, len(messages) + 1))
 
 
 @given(STREAMS, st.sampled_from(["sse", "ndjson", "whole"]))
 def test_gaps_and_reads_of_a_timeline_add_up(reads: list[Read], codec: str) -> None:
     messages = framing.split_messages(codec, b"".join(read.data for read in reads))
-    found = message_arrivals(messages, reads)
-    assert len(found) == len(messages)
-    assert all(item.gap_ms >= 0 for item in found)
-    if found:
-        assert found[-1].at_ms == reads[-1].at_ms
-        assert sum(item.gap_ms for item in found) == pytest.approx(found[-1].at_ms)
-        assert sum(item.reads for item in found) == len(reads)
+    arrivals = message_arrivals(messages, reads)
+    assert len(arrivals) == len(messages)
+    assert all(item.gap_ms >= 0 for item in arrivals)
+    if arrivals:
+        assert arrivals[-1].at_ms == reads[-1].at_ms
+        assert sum(item.gap_ms for item in arrivals) == pytest.approx(arrivals[-1].at_ms)
+        assert sum(item.read_count for item in arrivals) == len(reads)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A spoiled message is one message of its codec still, and its content is no JSON."""
+"""A truncated message is still one message of its codec, and its content is invalid JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize(
-    ("codec", "message", "spoiled"),
+    ("codec", "message", "truncated"),
     [
         ("sse", b'data: {"a":12}\n\n', b'data: {"a"\n\n'),
         (
@@ -51,15 +51,15 @@ JSON = st.recursive(
         ("eventstream", b"<html></html>", b"<html>"),
     ],
 )
-def test_half_of_the_content_is_left(codec: str, message: bytes, spoiled: bytes) -> None:
-    assert truncate_json(codec, message) == spoiled
+def test_half_of_the_content_is_left(codec: str, message: bytes, truncated: bytes) -> None:
+    assert truncate_json(codec, message) == truncated
 
 
 def test_a_frame_keeps_its_headers_and_is_one_that_clients_accept() -> None:
-    spoiled = parse_frame(truncate_json("eventstream", encode_frame(HEADERS, b'{"a":12}')))
+    truncated = parse_frame(truncate_json("eventstream", encode_frame(HEADERS, b'{"a":12}')))
 
-    assert spoiled is not None
-    assert (spoiled.headers, spoiled.payload) == (HEADERS, b'{"a"')
+    assert truncated is not None
+    assert (truncated.headers, truncated.payload) == (HEADERS, b'{"a"')
 
 
 def test_a_frame_that_was_broken_is_cut_in_half() -> None:
@@ -68,8 +68,8 @@ def test_a_frame_that_was_broken_is_cut_in_half() -> None:
     assert truncate_json("eventstream", broken) == broken[: len(broken) // 2]
 
 
-def written(codec: str, value: object) -> bytes:
-    """A value as a message of this codec."""
+def encode_message(codec: str, value: object) -> bytes:
+    """Encode a value as a message of this codec."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     match codec:
         case "sse":
@@ -84,15 +84,15 @@ def written(codec: str, value: object) -> bytes:
             return text
 
 
-def content(codec: str, message: bytes) -> bytes:
-    """What a client of this codec takes for JSON."""
+def json_content(codec: str, message: bytes) -> bytes:
+    """The bytes that a client of this codec parses as JSON."""
     match codec:
         case "sse":
             return sse.parse_event(message).data or b""
         case "eventstream":
-            read = parse_frame(message)
-            assert read is not None
-            return read.payload
+            frame = parse_frame(message)
+            assert frame is not None
+            return frame.payload
         case "json-array":
             return message.removeprefix(b"[")
         case _:
@@ -102,10 +102,10 @@ def content(codec: str, message: bytes) -> bytes:
 @pytest.mark.parametrize("codec", CODECS)
 @settings(max_examples=25)
 @given(value=JSON)
-def test_whatever_is_spoiled_is_one_message_and_no_json(codec: str, value: object) -> None:
-    spoiled = truncate_json(codec, written(codec, value))
+def test_a_truncated_value_is_one_message_and_no_json(codec: str, value: object) -> None:
+    truncated = truncate_json(codec, encode_message(codec, value))
 
-    assert framing.split_messages(codec, spoiled) == [spoiled]
-    assert content(codec, spoiled).decode().strip()
+    assert framing.split_messages(codec, truncated) == [truncated]
+    assert json_content(codec, truncated).decode().strip()
     with pytest.raises(json.JSONDecodeError):
-        json.loads(content(codec, spoiled))
+        json.loads(json_content(codec, truncated))

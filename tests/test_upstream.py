@@ -1,4 +1,4 @@
-"""What a provider is asked, and what of its answer reaches the client and the disk."""
+"""The request that the provider gets, and the response that reaches the client and the disk."""
 
 from __future__ import annotations
 
@@ -19,49 +19,51 @@ from pathlib import Path
 import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
-from in_process_proxy import cassettes, proxy
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending, Read, ResponseHead
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.recording.spooled_recording import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.pump import ResponsePump
 from llm_proxy.shell.upstream.settings import UpstreamSettings
-from raw_http import Raw, ask, line, post
-from stored_cassettes import call
-from stub_upstream import Connection, Script, Upstream, chunked, upstream, whole
-from waiting import until
+from raw_http import RawResponse, build_http_request, open_line, send_request
+from stored_cassettes import route_raw_request
+from stub_upstream import Connection, Script, Upstream, chunked, fixed_length, upstream
+from waiting import wait_until
 
 STREAM = b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3\xbc\xc3\x9fe"}}]}\n\n' * 20
 DONE = b"data: [DONE]\n\n"
 BODY = json.dumps({"model": "m", "stream": True, "messages": []}).encode()
-CHAT = post("/v1/chat/completions", BODY, "Content-Type: application/json")
+CHAT = build_http_request("/v1/chat/completions", BODY, "Content-Type: application/json")
 
 
-def _get(path: str, *headers: str, method: str = "GET") -> bytes:
+def _bodiless_request(path: str, *headers: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", *headers, "", ""]).encode("latin-1")
 
 
-def _lines(head: bytes, name: str) -> list[str]:
-    """The values of one header, as they stand in a head."""
+def _header_values(head: bytes, name: str) -> list[str]:
+    """The values of one header of a head, in order."""
     fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
     return [value.strip().decode("latin-1") for key, _, value in fields if key.decode() == name]
 
 
-async def _passed_on(folder: Path, request: bytes, *scripts: Script) -> tuple[Upstream, Raw]:
-    """The upstream and the answer of one request through a recording proxy."""
+async def _record_once(
+    folder: Path, request: bytes, *scripts: Script
+) -> tuple[Upstream, RawResponse]:
+    """Send one request through a recording proxy; return the upstream and the response."""
     async with upstream(*scripts) as live, proxy("record", folder, live.url) as recording:
-        return live, await ask(recording.url, request)
+        return live, await send_request(recording.url, request)
 
 
-# --- what the provider is asked ---------------------------------------------------------------
+# --- the forwarded request --------------------------------------------------------------------
 
 
-async def test_no_content_coding_is_asked_for(tmp_path: Path) -> None:
-    request = _get("/v1/models", "Accept-Encoding: gzip, br, zstd")
-    live, _ = await _passed_on(tmp_path, request, whole(b"{}"))
-    assert _lines(live.requests[0][0], "Accept-Encoding") == ["identity"]
+async def test_no_content_coding_is_requested(tmp_path: Path) -> None:
+    request = _bodiless_request("/v1/models", "Accept-Encoding: gzip, br, zstd")
+    live, _ = await _record_once(tmp_path, request, fixed_length(b"{}"))
+    assert _header_values(live.requests[0][0], "Accept-Encoding") == ["identity"]
 
 
 TARGETS = [
@@ -81,14 +83,14 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("target", TARGETS)
-async def test_the_target_reaches_the_provider_as_it_was_asked(tmp_path: Path, target: str) -> None:
-    live, raw = await _passed_on(tmp_path, _get(target), whole(b"{}"))
+async def test_the_target_reaches_the_provider_as_it_was_sent(tmp_path: Path, target: str) -> None:
+    live, raw = await _record_once(tmp_path, _bodiless_request(target), fixed_length(b"{}"))
     assert raw.status == 200
     assert live.requests[0][0].split(b"\r\n")[0] == f"GET {target} HTTP/1.1".encode()
 
 
 @pytest.mark.parametrize(
-    ("base", "target", "asked"),
+    ("base", "target", "expected_target"),
     [
         ("/v1", "/v1/models", "/v1/models"),
         ("/v1/", "/v1/models", "/v1/models"),
@@ -100,16 +102,16 @@ async def test_the_target_reaches_the_provider_as_it_was_asked(tmp_path: Path, t
     ],
 )
 async def test_a_v1_that_base_and_path_share_is_joined_once(
-    tmp_path: Path, base: str, target: str, asked: str
+    tmp_path: Path, base: str, target: str, expected_target: str
 ) -> None:
-    async with upstream(whole(b"{}")) as live:
+    async with upstream(fixed_length(b"{}")) as live:
         async with proxy("record", tmp_path, live.url + base) as recording:
-            await ask(recording.url, _get(target))
-    assert live.requests[0][0].split(b" ")[1] == asked.encode()
+            await send_request(recording.url, _bodiless_request(target))
+    assert live.requests[0][0].split(b" ")[1] == expected_target.encode()
 
 
 async def test_headers_of_the_connection_end_here_and_all_others_go_on(tmp_path: Path) -> None:
-    request = post(
+    request = build_http_request(
         "/v1/chat/completions",
         BODY,
         "Connection: keep-alive, X-Hop",
@@ -126,29 +128,29 @@ async def test_headers_of_the_connection_end_here_and_all_others_go_on(tmp_path:
         "Authorization: Bearer sk-canary-0123456789",
         "x-llm-proxy-session: mine",
     )
-    live, _ = await _passed_on(tmp_path, request, chunked([STREAM, DONE]))
+    live, _ = await _record_once(tmp_path, request, chunked([STREAM, DONE]))
     head, body = live.requests[0]
     names = {line.partition(b":")[0].lower().decode() for line in head.split(b"\r\n")[1:] if line}
     assert names == {
         "host", "content-length", "accept-encoding", "x-twice", "x-utf8", "authorization", "via",
     }  # fmt: skip
-    assert _lines(head, "X-Twice") == ["one", "two"]
-    assert _lines(head, "X-Utf8") == ["caf\xc3\xa9"]
-    assert _lines(head, "Host") == [live.url.removeprefix("http://")]
+    assert _header_values(head, "X-Twice") == ["one", "two"]
+    assert _header_values(head, "X-Utf8") == ["caf\xc3\xa9"]
+    assert _header_values(head, "Host") == [live.url.removeprefix("http://")]
     assert body == BODY
 
 
 async def test_a_request_in_chunks_goes_on_with_its_length(tmp_path: Path) -> None:
-    head = _get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
+    head = _bodiless_request("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
     request = head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-    live, _ = await _passed_on(tmp_path, request, chunked([STREAM, DONE]))
+    live, _ = await _record_once(tmp_path, request, chunked([STREAM, DONE]))
     sent, body = live.requests[0]
-    assert _lines(sent, "Content-Length") == [str(len(BODY))]
-    assert _lines(sent, "Transfer-Encoding") == []
+    assert _header_values(sent, "Content-Length") == [str(len(BODY))]
+    assert _header_values(sent, "Transfer-Encoding") == []
     assert body == BODY
 
 
-async def test_a_client_that_expects_a_continue_gets_it_and_the_provider_never_hears_of_it(
+async def test_a_client_that_expects_a_continue_gets_it_from_the_proxy(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -158,7 +160,7 @@ async def test_a_client_that_expects_a_continue_gets_it_and_the_provider_never_h
         port = int(recording.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         host = f"Host: 127.0.0.1:{port}"
-        request = post("/v1/chat/completions", BODY, host, "Expect: 100-continue")
+        request = build_http_request("/v1/chat/completions", BODY, host, "Expect: 100-continue")
         head, _, body = request.partition(b"\r\n\r\n")
         writer.write(head + b"\r\n\r\n")
         async with asyncio.timeout(20):
@@ -168,45 +170,52 @@ async def test_a_client_that_expects_a_continue_gets_it_and_the_provider_never_h
         async with asyncio.timeout(20):
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
         writer.close()
-    assert _lines(live.requests[0][0], "Expect") == []
+    assert _header_values(live.requests[0][0], "Expect") == []
 
 
 async def test_the_proxies_of_the_environment_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with upstream(whole(b"{}")) as wrong, upstream(whole(b"{}")) as live:
+    async with (
+        upstream(fixed_length(b"{}")) as environment_proxy,
+        upstream(fixed_length(b"{}")) as live,
+    ):
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
-            monkeypatch.setenv(name, wrong.url)
+            monkeypatch.setenv(name, environment_proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         async with proxy("record", tmp_path, live.url) as recording:
-            await ask(recording.url, _get("/v1/models"))
-    assert (len(live.requests), len(wrong.requests)) == (1, 0)
+            await send_request(recording.url, _bodiless_request("/v1/models"))
+    assert (len(live.requests), len(environment_proxy.requests)) == (1, 0)
 
 
 async def test_the_proxy_of_the_operator_is_used(tmp_path: Path) -> None:
-    async with upstream(whole(b"{}")) as between:
+    async with upstream(fixed_length(b"{}")) as forward_proxy:
         async with proxy(
-            "record", tmp_path, "http://provider.invalid", upstream_proxy=between.url
+            "record", tmp_path, "http://provider.invalid", upstream_proxy=forward_proxy.url
         ) as recording:
-            raw = await ask(recording.url, _get("/v1/models"))
+            raw = await send_request(recording.url, _bodiless_request("/v1/models"))
     assert raw.status == 200
-    assert between.requests[0][0].startswith(b"GET http://provider.invalid/v1/models HTTP/1.1")
+    assert forward_proxy.requests[0][0].startswith(
+        b"GET http://provider.invalid/v1/models HTTP/1.1"
+    )
 
 
-# --- what comes back ------------------------------------------------------------------------
+# --- the response ---------------------------------------------------------------------------
 
 
 async def test_a_redirect_is_passed_on_and_not_followed(tmp_path: Path) -> None:
-    async with upstream(whole(b"{}")) as elsewhere:
+    async with upstream(fixed_length(b"{}")) as elsewhere:
 
         async def redirect(connection: Connection) -> None:
             await connection.begin(
                 f"Location: {elsewhere.url}/v1/x", "Content-Length: 0", status="307 Elsewhere"
             )
 
-        request = post("/v1/chat/completions", BODY, "x-api-key: sk-canary-0123456789")
-        _, raw = await _passed_on(tmp_path, request, redirect)
+        request = build_http_request(
+            "/v1/chat/completions", BODY, "x-api-key: sk-canary-0123456789"
+        )
+        _, raw = await _record_once(tmp_path, request, redirect)
         assert (raw.status, raw.reason) == (307, "Elsewhere")
         assert raw.header("location") == f"{elsewhere.url}/v1/x"
         assert elsewhere.requests == []
@@ -226,11 +235,11 @@ async def test_cookies_reach_the_client_and_neither_the_next_one_nor_the_disk(
 
     async with upstream(with_cookies) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            first = await ask(recording.url, _get("/v1/models"))
-            await ask(recording.url, _get("/v1/models?2"))
+            first = await send_request(recording.url, _bodiless_request("/v1/models"))
+            await send_request(recording.url, _bodiless_request("/v1/models?2"))
     cookies = [value for name, value in first.headers if name.lower() == "set-cookie"]
     assert cookies == ["__cf_bm=canary-one; path=/; HttpOnly", "session=canary-two"]
-    assert [_lines(head, "Cookie") for head, _ in live.requests] == [[], []]
+    assert [_header_values(head, "Cookie") for head, _ in live.requests] == [[], []]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == 2
     assert not [path for path in files if b"canary" in path.read_bytes()]
@@ -250,7 +259,7 @@ async def test_a_response_keeps_its_headers_but_those_of_the_connection(tmp_path
         )
         await connection.finish()
 
-    _, raw = await _passed_on(tmp_path, CHAT, script)
+    _, raw = await _record_once(tmp_path, CHAT, script)
     assert raw.headers == [
         ("Content-Type", "text/event-stream"),
         ("X-Twice", "one"),
@@ -281,39 +290,44 @@ async def test_an_answer_without_a_body_ends_with_its_head(
 
     async with upstream(script) as live, proxy("record", tmp_path, live.url) as recording:
         raws = [
-            await ask(recording.url, _get(f"/v1/x?{number}", method=method), within=3)
+            await send_request(
+                recording.url, _bodiless_request(f"/v1/x?{number}", method=method), timeout_s=3
+            )
             for number in range(times)
         ]
         assert live.connections == 1
     for raw in raws:
-        assert (raw.status, raw.how, raw.body) == (int(status[:3]), "clean", b"")
+        assert (raw.status, raw.ending, raw.body) == (int(status[:3]), "clean", b"")
         if method == "HEAD" and "Length" in headers[0]:
             assert raw.header("content-length") == "12345"
-    recorded = cassettes(tmp_path)
+    recorded = load_cassettes(tmp_path)
     assert len(recorded) == times
-    assert all(outcome_of(item).complete and item.body == b"" for item in recorded)
+    assert all(cassette_outcome(item).is_complete and item.body == b"" for item in recorded)
 
     async with proxy("replay", tmp_path) as replaying:
-        replayed = await ask(replaying.url, _get("/v1/x?0", method=method))
-    assert (replayed.status, replayed.how, replayed.body) == (int(status[:3]), "clean", b"")
+        replayed = await send_request(replaying.url, _bodiless_request("/v1/x?0", method=method))
+    assert (replayed.status, replayed.ending, replayed.body) == (int(status[:3]), "clean", b"")
     assert replayed.header("content-length") == raws[0].header("content-length")
 
 
-def _deflate_raw(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
+def _raw_deflate(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
 
 
 CODINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": ("gzip", gzip.compress),
-    "x-gzip, two members": ("X-GZIP", lambda it: gzip.compress(it[:99]) + gzip.compress(it[99:])),
+    "x-gzip, two members": (
+        "X-GZIP",
+        lambda data: gzip.compress(data[:99]) + gzip.compress(data[99:]),
+    ),
     "deflate": ("deflate", zlib.compress),
-    "deflate, against the RFC": ("deflate", _deflate_raw),
+    "deflate, against the RFC": ("deflate", _raw_deflate),
     "br": ("br", brotli.compress),
 }
 
 
-def _coded(coding: str, pieces: list[bytes]) -> Script:
+def _compressed_script(coding: str, pieces: list[bytes]) -> Script:
     async def script(connection: Connection) -> None:
         await connection.begin(f"Content-Encoding: {coding}", "Transfer-Encoding: chunked")
         for piece in pieces:
@@ -329,55 +343,61 @@ def _in_pieces(data: bytes, size: int) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 @pytest.mark.parametrize("name", CODINGS)
-async def test_a_body_that_is_coded_all_the_same_is_passed_on_coded_and_stored_readable(
+async def test_a_compressed_body_is_passed_on_compressed_and_stored_decompressed(
     tmp_path: Path, name: str, size: int
 ) -> None:
-    coding, pack = CODINGS[name]
-    packed = pack(STREAM + DONE)
-    _, raw = await _passed_on(tmp_path, CHAT, _coded(coding, _in_pieces(packed, size)))
-    assert raw.chunks == _in_pieces(packed, size)
+    coding, compress = CODINGS[name]
+    compressed = compress(STREAM + DONE)
+    _, raw = await _record_once(
+        tmp_path, CHAT, _compressed_script(coding, _in_pieces(compressed, size))
+    )
+    assert raw.chunks == _in_pieces(compressed, size)
     assert raw.header("content-encoding") == coding
 
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.body == STREAM + DONE
-    assert cassette.decoded == coding.lower()
-    assert outcome_of(cassette).complete
+    assert cassette.content_coding == coding.lower()
+    assert cassette_outcome(cassette).is_complete
     async with proxy("replay", tmp_path) as replaying:
-        replayed = await ask(replaying.url, CHAT)
+        replayed = await send_request(replaying.url, CHAT)
     assert replayed.body == STREAM + DONE
     assert replayed.header("content-encoding") is None
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate", "br"])
 @pytest.mark.parametrize("damage", ["broken", "cut short"])
-async def test_a_body_that_its_coding_does_not_read_is_malformed_and_never_complete(
+async def test_a_body_that_cannot_be_decompressed_is_malformed_and_never_complete(
     tmp_path: Path, name: str, damage: str
 ) -> None:
-    coding, pack = CODINGS[name]
-    packed = pack(STREAM + DONE)
-    bad = packed[:20] + b"\x00\xff\x00\xff" + packed[24:] if damage == "broken" else packed[:-6]
-    _, raw = await _passed_on(tmp_path, CHAT, _coded(coding, _in_pieces(bad, 11)))
-    assert raw.body == bad
-    assert raw.how == "clean"  # HTTP's own framing was: the client finds the damage itself
+    coding, compress = CODINGS[name]
+    compressed = compress(STREAM + DONE)
+    damaged = (
+        compressed[:20] + b"\x00\xff\x00\xff" + compressed[24:]
+        if damage == "broken"
+        else compressed[:-6]
+    )
+    _, raw = await _record_once(tmp_path, CHAT, _compressed_script(coding, _in_pieces(damaged, 11)))
+    assert raw.body == damaged
+    assert raw.ending == "clean"  # the HTTP framing is intact: the client detects the damage
 
-    [cassette] = cassettes(tmp_path)
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.end.ending is Ending.MALFORMED
-    assert not outcome_of(cassette).complete
+    assert not cassette_outcome(cassette).is_complete
     assert (STREAM + DONE).startswith(cassette.body)
 
 
-async def test_an_unknown_coding_is_stored_coded_with_its_header(tmp_path: Path) -> None:
-    _, raw = await _passed_on(tmp_path, CHAT, _coded("exi", [b"\x80\x81", b"\x82"]))
+async def test_an_unknown_coding_is_stored_compressed_with_its_header(tmp_path: Path) -> None:
+    _, raw = await _record_once(tmp_path, CHAT, _compressed_script("exi", [b"\x80\x81", b"\x82"]))
     assert raw.chunks == [b"\x80\x81", b"\x82"]
-    [cassette] = cassettes(tmp_path)
-    assert (cassette.body, cassette.decoded) == (b"\x80\x81\x82", "")
+    [cassette] = load_cassettes(tmp_path)
+    assert (cassette.body, cassette.content_coding) == (b"\x80\x81\x82", "")
     async with proxy("replay", tmp_path, allow_partial=True) as replaying:
-        replayed = await ask(replaying.url, CHAT)
+        replayed = await send_request(replaying.url, CHAT)
     assert replayed.body == b"\x80\x81\x82"
     assert replayed.header("content-encoding") == "exi"
 
 
-# --- when there is no answer ------------------------------------------------------------------
+# --- errors without a response ----------------------------------------------------------------
 
 
 def _free_port() -> int:
@@ -387,43 +407,45 @@ def _free_port() -> int:
 
 
 @pytest.mark.parametrize(
-    ("path", "error"),
+    ("path", "error_message"),
     [
-        ("/v1/chat/completions", lambda it: it["error"]["message"]),
-        ("/api/chat", lambda it: it["error"]),
-        ("/anything", lambda it: it["error"]["message"]),
+        ("/v1/chat/completions", lambda document: document["error"]["message"]),
+        ("/api/chat", lambda document: document["error"]),
+        ("/anything", lambda document: document["error"]["message"]),
     ],
     ids=["openai-chat", "ollama", "opaque"],
 )
 async def test_an_unreachable_provider_is_a_502_in_the_shape_of_the_dialect(
-    tmp_path: Path, path: str, error: Callable[[dict[str, dict[str, str]]], str]
+    tmp_path: Path, path: str, error_message: Callable[[dict[str, dict[str, str]]], str]
 ) -> None:
-    nowhere = f"http://127.0.0.1:{_free_port()}"
-    async with proxy("record", tmp_path, nowhere) as recording:
-        raw = await ask(recording.url, post(path, BODY, "Content-Type: application/json"))
+    unreachable_url = f"http://127.0.0.1:{_free_port()}"
+    async with proxy("record", tmp_path, unreachable_url) as recording:
+        raw = await send_request(
+            recording.url, build_http_request(path, BODY, "Content-Type: application/json")
+        )
     assert raw.status == 502
     assert raw.header("x-should-retry") is None
-    message = error(json.loads(raw.body))
-    assert nowhere in message
+    message = error_message(json.loads(raw.body))
+    assert unreachable_url in message
     assert "--upstream" in message
-    assert cassettes(tmp_path) == []
+    assert load_cassettes(tmp_path) == []
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxy_that_cannot_be_reached_is_named_and_not_the_provider(
     tmp_path: Path, scheme: str
 ) -> None:
-    nowhere = f"http://127.0.0.1:{_free_port()}"
+    unreachable_url = f"http://127.0.0.1:{_free_port()}"
     async with (
-        upstream(whole(b"{}")) as live,
+        upstream(fixed_length(b"{}")) as live,
         proxy(
-            "record", tmp_path, live.url.replace("http", scheme), upstream_proxy=nowhere
+            "record", tmp_path, live.url.replace("http", scheme), upstream_proxy=unreachable_url
         ) as recording,
     ):
-        raw = await ask(recording.url, CHAT)
+        raw = await send_request(recording.url, CHAT)
     message = json.loads(raw.body)["error"]["message"]
     assert (raw.status, live.requests) == (502, [])
-    assert message.startswith(f"--upstream-proxy {nowhere} cannot be reached (")
+    assert message.startswith(f"--upstream-proxy {unreachable_url} cannot be reached (")
     assert live.url not in message
 
 
@@ -432,64 +454,64 @@ async def test_a_proxy_whose_name_does_not_resolve_is_named_and_not_the_provider
 ) -> None:
     settings = {"upstream_proxy": "http://proxy.invalid:3128"}
     async with proxy("record", tmp_path, "http://127.0.0.1:1", **settings) as recording:
-        raw = await ask(recording.url, CHAT)
+        raw = await send_request(recording.url, CHAT)
     message = json.loads(raw.body)["error"]["message"]
     assert message.startswith("--upstream-proxy http://proxy.invalid:3128 cannot be reached (")
 
 
-async def test_a_proxy_that_lets_nobody_through_is_named_with_what_it_said(tmp_path: Path) -> None:
-    async with upstream(whole(b"no", status="403 Forbidden")) as between:
+async def test_a_proxy_that_refuses_the_tunnel_is_named_with_its_status(tmp_path: Path) -> None:
+    async with upstream(fixed_length(b"no", status="403 Forbidden")) as forward_proxy:
         async with proxy(
-            "record", tmp_path, "https://provider.invalid", upstream_proxy=between.url
+            "record", tmp_path, "https://provider.invalid", upstream_proxy=forward_proxy.url
         ) as recording:
-            raw = await ask(recording.url, CHAT)
+            raw = await send_request(recording.url, CHAT)
     assert raw.status == 502
     message = json.loads(raw.body)["error"]["message"]
-    assert message.startswith(f"--upstream-proxy {between.url} refused the way ")
+    assert message.startswith(f"--upstream-proxy {forward_proxy.url} refused the way ")
     assert "HTTP 403" in message
 
 
 async def test_a_failure_behind_the_proxy_names_both(tmp_path: Path) -> None:
-    async def closes(connection: Connection) -> None:
+    async def close_at_once(connection: Connection) -> None:
         connection.fin()
 
-    async with upstream(closes) as between:
+    async with upstream(close_at_once) as forward_proxy:
         async with proxy(
-            "record", tmp_path, "http://provider.invalid", upstream_proxy=between.url
+            "record", tmp_path, "http://provider.invalid", upstream_proxy=forward_proxy.url
         ) as recording:
-            raw = await ask(recording.url, CHAT)
+            raw = await send_request(recording.url, CHAT)
     message = json.loads(raw.body)["error"]["message"]
     assert "http://provider.invalid" in message
-    assert f"through --upstream-proxy {between.url}" in message
+    assert f"through --upstream-proxy {forward_proxy.url}" in message
 
 
 async def test_a_provider_whose_name_does_not_resolve_is_a_502_that_says_so(
     tmp_path: Path,
 ) -> None:
     async with proxy("record", tmp_path, "http://provider.invalid") as recording:
-        raw = await ask(recording.url, CHAT)
+        raw = await send_request(recording.url, CHAT)
     assert raw.status == 502
     assert "provider.invalid" in json.loads(raw.body)["error"]["message"]
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate that nobody vouches for, with its key."""
+    """A self-signed certificate with its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl, which makes certificates, is not here")
     file = tmp_path_factory.mktemp("tls") / "both.pem"
-    made = subprocess.run(
+    result = subprocess.run(
         [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "-", "-days", "2",
          "-subj", "/CN=localhost"],
         capture_output=True, check=True,
     )  # fmt: skip
-    file.write_bytes(made.stdout)
+    file.write_bytes(result.stdout)
     return file
 
 
 @asynccontextmanager
-async def _tls(certificate: Path) -> AsyncIterator[str]:
+async def _tls_server(certificate: Path) -> AsyncIterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     server = await asyncio.start_server(
@@ -499,24 +521,24 @@ async def _tls(certificate: Path) -> AsyncIterator[str]:
         yield f"https://localhost:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_a_502_that_says_so(
+async def test_an_untrusted_certificate_is_a_502_that_says_so(
     tmp_path: Path, certificate: Path
 ) -> None:
-    async with _tls(certificate) as url, proxy("record", tmp_path, url) as recording:
-        raw = await ask(recording.url, CHAT)
+    async with _tls_server(certificate) as url, proxy("record", tmp_path, url) as recording:
+        raw = await send_request(recording.url, CHAT)
     assert raw.status == 502
     assert "certificate" in json.loads(raw.body)["error"]["message"]
 
 
 async def test_a_provider_that_does_not_speak_tls_is_a_502(tmp_path: Path) -> None:
-    async def plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond_without_tls(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
-    server = await asyncio.start_server(plainly, "127.0.0.1", 0)
+    server = await asyncio.start_server(respond_without_tls, "127.0.0.1", 0)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, proxy("record", tmp_path, url) as recording:
-        raw = await ask(recording.url, CHAT)
+        raw = await send_request(recording.url, CHAT)
     assert raw.status == 502
     assert url in json.loads(raw.body)["error"]["message"]
 
@@ -527,83 +549,91 @@ async def test_a_secret_of_the_query_is_in_no_message(
     async def garbage(connection: Connection) -> None:
         await connection.send(b"SSH-2.0-OpenSSH_9.2\r\n")
 
-    request = post("/v1beta/models/gemini:streamGenerateContent?key=AIzaCanary0123456789", b"{}")
-    _, raw = await _passed_on(tmp_path, request, garbage)
+    request = build_http_request(
+        "/v1beta/models/gemini:streamGenerateContent?key=AIzaCanary0123456789", b"{}"
+    )
+    _, raw = await _record_once(tmp_path, request, garbage)
     assert raw.status == 502
     assert b"Canary" not in raw.body
     assert "Canary" not in caplog.text
-    assert b"\\n" not in raw.body  # one sentence, on one line
+    assert b"\\n" not in raw.body  # a single line
 
 
-async def test_a_fault_of_ours_is_no_answer_and_is_said(
+async def test_an_internal_error_gives_no_answer_and_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def stumble(*_: object) -> None:
+    def raise_error(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(live, "_head", stumble)
-    _, raw = await _passed_on(tmp_path, CHAT, whole(b"{}"))
-    assert (raw.status, raw.how) == (0, "rst")
+    monkeypatch.setattr(live, "_response_head", raise_error)
+    _, raw = await _record_once(tmp_path, CHAT, fixed_length(b"{}"))
+    assert (raw.status, raw.ending) == (0, "rst")
     assert "please report it" in caplog.text
-    assert cassettes(tmp_path) == []
+    assert load_cassettes(tmp_path) == []
 
 
-@pytest.mark.parametrize("place", ["record_head", "record_read", "finish"])
-async def test_a_fault_of_ours_within_an_answer_is_a_reset_and_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+@pytest.mark.parametrize("method_name", ["record_head", "record_read", "finish"])
+async def test_an_internal_error_within_an_answer_is_a_reset_and_is_logged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method_name: str,
 ) -> None:
-    def stumble(*_: object) -> None:
+    def raise_error(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(SpooledRecording, place, stumble)
+    monkeypatch.setattr(SpooledRecording, method_name, raise_error)
     async with upstream(chunked([STREAM, DONE])) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            raw = await ask(recording.url, CHAT, within=5)
-            assert recording.active_streams() == 0
-    assert raw.how == "rst"
+            raw = await send_request(recording.url, CHAT, timeout_s=5)
+            assert recording.active_stream_count() == 0
+    assert raw.ending == "rst"
     assert caplog.text.count("a fault in llm-proxy; please report it") == 1
     assert "a fault of ours" in caplog.text
-    assert not any(outcome_of(cassette).complete for cassette in cassettes(tmp_path))
+    assert not any(cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path))
 
 
-async def test_a_fault_of_ours_is_said_also_when_the_client_has_left(
+async def test_an_internal_error_after_the_client_has_left_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    left = asyncio.Event()
-    real = ResponsePump._handle_data
+    client_left = asyncio.Event()
+    original_method = ResponsePump._queue_and_record
 
-    def stumble(it: ResponsePump, data: bytes) -> None:
+    def raise_error(pump: ResponsePump, data: bytes) -> None:
         if data == DONE:
             raise RuntimeError("a fault of ours")
-        real(it, data)
+        original_method(pump, data)
 
     async def script(connection: Connection) -> None:
         await connection.begin()
         await connection.chunk(STREAM)
-        await left.wait()
+        await client_left.wait()
         await connection.chunk(DONE)
         await connection.finish()
 
-    monkeypatch.setattr(ResponsePump, "_handle_data", stumble)
+    monkeypatch.setattr(ResponsePump, "_queue_and_record", raise_error)
     settings = {"finish_on_disconnect": True}
-    async with upstream(script) as live, proxy("record", tmp_path, live.url, **settings) as it:
-        async with line(it.url) as client:
+    async with (
+        upstream(script) as live,
+        proxy("record", tmp_path, live.url, **settings) as recording,
+    ):
+        async with open_line(recording.url) as client:
             await client.send(CHAT.replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
             await client.reader.readuntil(b"\n\n")
-        await until(lambda: it.server.active_count == 0)
-        left.set()
-        await until(lambda: not it.active_streams())
-        await until(lambda: "please report it" in caplog.text)
-    [cassette] = cassettes(tmp_path)
+        await wait_until(lambda: recording.server.active_count == 0)
+        client_left.set()
+        await wait_until(lambda: not recording.active_stream_count())
+        await wait_until(lambda: "please report it" in caplog.text)
+    [cassette] = load_cassettes(tmp_path)
     assert cassette.end.ending is Ending.RECORDER_ERROR
     assert cassette.body == STREAM
 
 
-# --- what waits, and can be told to stop ----------------------------------------------------------
+# --- cancellation ---------------------------------------------------------------------------------
 
 
-async def _no_head() -> tuple[UpstreamResponse, ResponseHead]:
-    """An upstream that takes its time to be let go."""
+async def _hang_without_head() -> tuple[UpstreamResponse, ResponseHead]:
+    """Open an upstream that sends no head, and whose cancellation takes 50 ms."""
     try:
         await asyncio.Event().wait()
     finally:
@@ -611,8 +641,8 @@ async def _no_head() -> tuple[UpstreamResponse, ResponseHead]:
     raise AssertionError("it was cancelled")
 
 
-async def test_the_one_who_stops_an_answer_can_be_cancelled_while_he_waits() -> None:
-    pump = ResponsePump(call(CHAT), _no_head, 30.0)
+async def test_stopping_a_pump_can_be_cancelled() -> None:
+    pump = ResponsePump(route_raw_request(CHAT), _hang_without_head, 30.0)
     await asyncio.sleep(0)
     stopping = asyncio.ensure_future(pump.stop(Ending.KILLED))
     await asyncio.sleep(0)
@@ -623,16 +653,16 @@ async def test_the_one_who_stops_an_answer_can_be_cancelled_while_he_waits() -> 
     assert pump.task.cancelled()
 
 
-async def test_what_is_read_is_let_go_together_with_the_answer(
+async def test_closing_the_response_closes_its_bursts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed = False
-    real = ResponsePump.bursts
+    original_method = ResponsePump.bursts
 
     async def bursts(pump: ResponsePump) -> AsyncIterator[list[Read]]:
         nonlocal closed
         try:
-            async for pieces in real(pump):
+            async for pieces in original_method(pump):
                 yield pieces
         finally:
             closed = True
@@ -640,15 +670,15 @@ async def test_what_is_read_is_let_go_together_with_the_answer(
     monkeypatch.setattr(ResponsePump, "bursts", bursts)
     async with upstream(chunked([STREAM])) as live:
         async with LiveUpstream(UpstreamSettings({"default": live.url})) as provider:
-            source = provider.stream(call(CHAT), None)
+            source = provider.stream(route_raw_request(CHAT), None)
             for _ in range(2):  # the head, and the first burst
                 await anext(source)
-            await until(lambda: not provider.active_count)
+            await wait_until(lambda: not provider.active_count)
             await source.aclose()
             assert closed
 
 
-# --- connections that are kept, and dropped ------------------------------------------------------
+# --- kept and dropped connections ---------------------------------------------------------------
 
 
 async def _drop(connection: Connection) -> None:
@@ -665,11 +695,13 @@ async def test_a_kept_connection_that_drops_is_replaced_once(
     tmp_path: Path, method: str, drop: Script
 ) -> None:
     async with (
-        upstream(whole(b"{}"), drop, whole(b"[]")) as live,
+        upstream(fixed_length(b"{}"), drop, fixed_length(b"[]")) as live,
         proxy("record", tmp_path, live.url) as recording,
     ):
-        await ask(recording.url, _get("/v1/models"))
-        raw = await ask(recording.url, _get("/v1/x", "Content-Length: 0", method=method))
+        await send_request(recording.url, _bodiless_request("/v1/models"))
+        raw = await send_request(
+            recording.url, _bodiless_request("/v1/x", "Content-Length: 0", method=method)
+        )
     assert (raw.status, raw.body) == (200, b"[]")
     assert len(live.requests) == 3
     assert live.connections == 2
@@ -680,11 +712,13 @@ async def test_a_replacement_that_drops_as_well_is_not_replaced(
     tmp_path: Path, method: str
 ) -> None:
     async with (
-        upstream(whole(b"{}"), _drop) as live,
+        upstream(fixed_length(b"{}"), _drop) as live,
         proxy("record", tmp_path, live.url) as recording,
     ):
-        await ask(recording.url, _get("/v1/models"))
-        raw = await ask(recording.url, _get("/v1/x", "Content-Length: 0", method=method))
+        await send_request(recording.url, _bodiless_request("/v1/models"))
+        raw = await send_request(
+            recording.url, _bodiless_request("/v1/x", "Content-Length: 0", method=method)
+        )
     assert raw.status == 502
     assert len(live.requests) == 3
 
@@ -693,22 +727,24 @@ async def test_a_replacement_that_drops_as_well_is_not_replaced(
 async def test_a_fresh_connection_that_drops_is_not_tried_again(
     tmp_path: Path, method: str
 ) -> None:
-    live, raw = await _passed_on(tmp_path, _get("/v1/x", "Content-Length: 0", method=method), _drop)
+    live, raw = await _record_once(
+        tmp_path, _bodiless_request("/v1/x", "Content-Length: 0", method=method), _drop
+    )
     assert raw.status == 502
     assert len(live.requests) == 1
 
 
-async def test_an_answer_that_had_begun_is_not_asked_for_again(tmp_path: Path) -> None:
+async def test_a_request_is_not_repeated_once_its_answer_has_begun(tmp_path: Path) -> None:
     async def half_a_head(connection: Connection) -> None:
         await connection.send(b"HTTP/1.1 200 OK\r\nContent-Ty")
         connection.fin()
 
     async with (
-        upstream(whole(b"{}"), half_a_head) as live,
+        upstream(fixed_length(b"{}"), half_a_head) as live,
         proxy("record", tmp_path, live.url) as recording,
     ):
-        await ask(recording.url, _get("/v1/models"))
-        raw = await ask(recording.url, post("/v1/chat/completions", BODY))
+        await send_request(recording.url, _bodiless_request("/v1/models"))
+        raw = await send_request(recording.url, build_http_request("/v1/chat/completions", BODY))
     assert raw.status == 502
     assert len(live.requests) == 2
 
@@ -716,37 +752,37 @@ async def test_an_answer_that_had_begun_is_not_asked_for_again(tmp_path: Path) -
 # --- size ------------------------------------------------------------------------------------
 
 
-def _resident() -> int:
-    """Bytes of memory that this process has."""
+def _resident_bytes() -> int:
+    """The resident memory of this process in bytes."""
     status = Path("/proc/self/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) * 1024
+    match = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) * 1024
 
 
 def _reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _peak() -> int:
-    """The most bytes of memory that this process had since `_reset_peak`."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
+def _peak_bytes() -> int:
+    """The peak resident memory of this process in bytes since `_reset_peak`."""
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return int(match[1]) * 1024
 
 
-def _offsets(pieces: list[bytes]) -> list[int]:
+def _boundaries(pieces: list[bytes]) -> list[int]:
     return list(accumulate(map(len, pieces)))
 
 
 async def test_ten_thousand_tiny_chunks_arrive_in_their_pieces(tmp_path: Path) -> None:
     pieces = [b"data: %d\n\n" % number for number in range(10_000)]
-    _, raw = await _passed_on(tmp_path, CHAT, chunked([*pieces, DONE]))
-    [cassette] = cassettes(tmp_path)
+    _, raw = await _record_once(tmp_path, CHAT, chunked([*pieces, DONE]))
+    [cassette] = load_cassettes(tmp_path)
     assert raw.body == cassette.body == b"".join([*pieces, DONE])
     assert [read.data for read in cassette.reads] == raw.chunks
-    # A network read that ends within a chunk cuts it; every other boundary is the provider's.
-    cuts = set(_offsets(raw.chunks)) - set(_offsets([*pieces, DONE]))
-    assert set(_offsets([*pieces, DONE])) <= set(_offsets(raw.chunks))
+    # A network read that ends within a chunk splits it; the provider sets all other boundaries.
+    cuts = set(_boundaries(raw.chunks)) - set(_boundaries([*pieces, DONE]))
+    assert set(_boundaries([*pieces, DONE])) <= set(_boundaries(raw.chunks))
     assert len(cuts) < 50
-    assert outcome_of(cassette).complete
+    assert cassette_outcome(cassette).is_complete

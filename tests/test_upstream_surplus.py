@@ -1,4 +1,4 @@
-"""Bytes that an upstream sends and no request waits for are nobody's answer."""
+"""Bytes that an upstream sends beyond the response to a request are never a response."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from unittest.mock import Mock
 
 import pytest
 
-from in_process_proxy import cassettes, proxy, settings
+from in_process_proxy import load_cassettes, proxy, settings
 from llm_proxy.shell.running import serving
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.upstream.connection import UpstreamProtocol
 from llm_proxy.shell.upstream.pump import ResponsePump
-from raw_http import Raw, ask, post
-from stub_upstream import Connection, upstream, whole
-from waiting import until
+from raw_http import RawResponse, build_http_request, send_request
+from stub_upstream import Connection, fixed_length, upstream
+from waiting import wait_until
 
-Moment = Literal["before", "with", "after", "idle"]
+SurplusTiming = Literal["before", "with", "after", "idle"]
 
-FORGED: Final = b"forged"
-RESPONSE: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
+FORGED_BODY: Final = b"forged"
+FORGED_RESPONSE: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
 SURPLUS: Final = {
-    "a response": RESPONSE,
-    "two responses": RESPONSE * 2,
+    "a response": FORGED_RESPONSE,
+    "two responses": FORGED_RESPONSE * 2,
     "a response in chunks": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nforged\r\n0\r\n\r\n"
     ),
     "a head": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n",
-    "half a head": RESPONSE[:20],
+    "half a head": FORGED_RESPONSE[:20],
     "a head without a body": b"HTTP/1.1 204 No Content\r\n\r\n",
     "an informational head": b"HTTP/1.1 103 Early Hints\r\n\r\n",
-    "a bare body": FORGED,
+    "a bare body": FORGED_BODY,
     "a chunk": b"6\r\nforged\r\n0\r\n\r\n",
     "a blank line": b"\r\n",
-    "a response with bare line feeds": RESPONSE.replace(b"\r\n", b"\n"),
+    "a response with bare line feeds": FORGED_RESPONSE.replace(b"\r\n", b"\n"),
 }
 ANSWERS: Final = {
     "length": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b",
@@ -58,163 +58,171 @@ BODILESS: Final = ("204", "304", "HEAD")
 
 
 @dataclass
-class Speaker:
-    """An upstream that answers each request with its path, and sends more than that."""
+class SurplusProvider:
+    """An upstream that answers each request with its path, and sends surplus bytes."""
 
     answer: str
     surplus: bytes
-    moment: Moment
+    timing: SurplusTiming
     url: str = ""
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.append(writer)
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            if self.moment == "before":
+            if self.timing == "before":
                 writer.write(self.surplus)
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 path = head.split(b" ", 2)[1]
-                form = ANSWERS[self.answer]
-                answer = form if self.answer in BODILESS else form % (len(path), path)
-                if self.moment == "with":
+                template = ANSWERS[self.answer]
+                answer = template if self.answer in BODILESS else template % (len(path), path)
+                if self.timing == "with":
                     writer.write(answer + self.surplus)
                     continue
                 writer.write(answer)
                 await writer.drain()
-                if self.moment == "after":
-                    await asyncio.sleep(0)  # what is read is read in two pieces
+                if self.timing == "after":
+                    await asyncio.sleep(0)  # the proxy reads response and surplus separately
                     writer.write(self.surplus)
         writer.close()
 
 
 @asynccontextmanager
-async def speaking(answer: str, surplus: bytes, moment: Moment) -> AsyncIterator[Speaker]:
-    speaker = Speaker(answer, surplus, moment)
-    server = await asyncio.start_server(speaker.serve, "127.0.0.1", 0)
-    speaker.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+async def run_surplus_provider(
+    answer: str, surplus: bytes, timing: SurplusTiming
+) -> AsyncIterator[SurplusProvider]:
+    provider = SurplusProvider(answer, surplus, timing)
+    server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
+    provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield speaker
+        yield provider
     finally:
         server.close()
-        for writer in speaker.connections:
+        for writer in provider.connections:
             writer.close()
 
 
-async def asked_thrice(recording: RunningProxy, speaker: Speaker) -> list[Raw]:
-    """The answers to three requests, one after the other."""
+async def send_three_requests(
+    recording: RunningProxy, provider: SurplusProvider
+) -> list[RawResponse]:
+    """Send three requests in sequence; return their responses."""
     answers = []
     for number in range(3):
-        method = "HEAD" if speaker.answer == "HEAD" else "GET"
-        answers.append(await ask(recording.url, post(f"/v1/{number}", b"", method=method)))
-        if speaker.moment == "idle":
-            idle = speaker.connections[-1]
-            idle.write(speaker.surplus)
-            if number == 0:  # then it is seen while nothing is asked, else with the next request
-                await until(idle.transport.is_closing)
+        method = "HEAD" if provider.answer == "HEAD" else "GET"
+        answers.append(
+            await send_request(
+                recording.url, build_http_request(f"/v1/{number}", b"", method=method)
+            )
+        )
+        if provider.timing == "idle":
+            idle = provider.connections[-1]
+            idle.write(provider.surplus)
+            if number == 0:  # detected while idle; later ones with the next request
+                await wait_until(idle.transport.is_closing)
     return answers
 
 
-@pytest.mark.parametrize("moment", ["with", "after", "idle"])
+@pytest.mark.parametrize("timing", ["with", "after", "idle"])
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_every_request_gets_its_own_answer_and_every_answer_is_recorded(
-    tmp_path: Path, answer: str, moment: Moment
+    tmp_path: Path, answer: str, timing: SurplusTiming
 ) -> None:
-    wrong = []
+    mismatches = []
     for name, surplus in SURPLUS.items():
         folder = tmp_path / name.replace(" ", "-")
         async with (
-            speaking(answer, surplus, moment) as speaker,
-            proxy("record", folder, speaker.url) as it,
+            run_surplus_provider(answer, surplus, timing) as provider,
+            proxy("record", folder, provider.url) as recording,
         ):
-            answers = await asked_thrice(it, speaker)
+            answers = await send_three_requests(recording, provider)
         expected = [b"" if answer in BODILESS else b"/v1/%d" % number for number in range(3)]
-        kept = sorted(cassette.body for cassette in cassettes(folder))
-        if [item.body for item in answers] != expected or kept != expected:
-            wrong.append((name, [item.body for item in answers], kept))
-        assert it.journal.failures == []
-    assert wrong == []
+        recorded = sorted(cassette.body for cassette in load_cassettes(folder))
+        if [item.body for item in answers] != expected or recorded != expected:
+            mismatches.append((name, [item.body for item in answers], recorded))
+        assert recording.journal.recording_failures == []
+    assert mismatches == []
 
 
 @pytest.mark.parametrize("surplus", SURPLUS.values(), ids=SURPLUS)
-async def test_an_upstream_that_answers_before_it_is_asked_is_no_upstream(
+async def test_an_answer_that_comes_before_its_request_is_a_502(
     tmp_path: Path, surplus: bytes
 ) -> None:
     async with (
-        speaking("length", surplus, "before") as speaker,
-        proxy("record", tmp_path, speaker.url) as recording,
+        run_surplus_provider("length", surplus, "before") as provider,
+        proxy("record", tmp_path, provider.url) as recording,
     ):
-        answers = await asked_thrice(recording, speaker)
+        answers = await send_three_requests(recording, provider)
     assert [answer.status for answer in answers] == [502] * 3
     assert all(b"sent an answer before it was asked" in answer.body for answer in answers)
-    assert len(speaker.connections) == 6  # each is asked for once more
-    assert cassettes(tmp_path) == []
+    assert len(provider.connections) == 6  # each request is retried once
+    assert load_cassettes(tmp_path) == []
 
 
-async def test_what_is_dropped_is_said_but_not_that_an_idle_connection_timed_out(
+async def test_dropped_bytes_are_logged_but_an_idle_timeout_is_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     timeout = b"HTTP/1.1 408 Request Time-out\r\nConnection: close\r\n\r\n"
-    for surplus, lines in ((RESPONSE, 1), (timeout, 0)):
+    for surplus, expected_count in ((FORGED_RESPONSE, 1), (timeout, 0)):
         caplog.clear()
         async with (
-            speaking("length", surplus, "idle") as speaker,
-            proxy("record", tmp_path, speaker.url) as recording,
+            run_surplus_provider("length", surplus, "idle") as provider,
+            proxy("record", tmp_path, provider.url) as recording,
         ):
-            await ask(recording.url, post("/v1/0", b"", method="GET"))
-            speaker.connections[0].write(surplus)
-            await until(speaker.connections[0].transport.is_closing)
-        said = [
+            await send_request(recording.url, build_http_request("/v1/0", b"", method="GET"))
+            provider.connections[0].write(surplus)
+            await wait_until(provider.connections[0].transport.is_closing)
+        log_messages = [
             message
             for message in caplog.messages
             if "sent bytes that no request waits for" in message
         ]
-        assert len(said) == lines
+        assert len(log_messages) == expected_count
 
 
-@pytest.mark.parametrize("last", ["while the run goes on", "as the run ends"])
-async def test_answers_that_may_be_each_others_are_loud(tmp_path: Path, last: str) -> None:
-    """A late response is the answer to the next request: no client can know better.
+@pytest.mark.parametrize("detection", ["while the run goes on", "as the run ends"])
+async def test_answers_that_may_be_swapped_are_reported(tmp_path: Path, detection: str) -> None:
+    """A late response counts as the response to the next request; no client can tell.
 
-    It shows in the end, when there is one answer more than there were requests.
+    It is detected at the end, when there is one response more than there were requests.
     """
 
-    async def late(connection: Connection) -> None:
+    async def send_late_response(connection: Connection) -> None:
         path = connection.head.split(b" ", 2)[1]
         if connection.number == 2:
-            await connection.send(ANSWERS["length"] % (len(FORGED), FORGED))
-            await asyncio.sleep(0.02)  # so that the client has that, and is gone
+            await connection.send(ANSWERS["length"] % (len(FORGED_BODY), FORGED_BODY))
+            await asyncio.sleep(0.02)  # so that the client receives that and disconnects
         await connection.send(ANSWERS["length"] % (len(path), path))
 
-    async with upstream(late) as live:
+    async with upstream(send_late_response) as live:
         async with proxy("record", tmp_path, live.url) as recording:
             assert recording.upstream is not None
-            doubts = recording.upstream.surplus_responses
-            await ask(recording.url, post("/v1/1", b"", method="GET"))
-            raw = await ask(recording.url, post("/v1/2", b"", method="GET"))
-            if last == "while the run goes on":
-                await until(lambda: bool(doubts))
-        assert raw.body == FORGED
-    [doubt] = doubts
-    assert "which answers which is not certain; record them again" in doubt
+            surplus_responses = recording.upstream.surplus_warnings
+            await send_request(recording.url, build_http_request("/v1/1", b"", method="GET"))
+            raw = await send_request(recording.url, build_http_request("/v1/2", b"", method="GET"))
+            if detection == "while the run goes on":
+                await wait_until(lambda: bool(surplus_responses))
+        assert raw.body == FORGED_BODY
+    [surplus_response] = surplus_responses
+    assert "which answers which is not certain; record them again" in surplus_response
 
 
-async def test_a_kept_connection_serves_again_where_nothing_more_came(tmp_path: Path) -> None:
+async def test_a_kept_connection_without_surplus_is_reused(tmp_path: Path) -> None:
     for answer in ("length", "chunked", "trailers", "204", "304", "HEAD"):
         async with (
-            speaking(answer, b"", "with") as speaker,
-            proxy("record", tmp_path, speaker.url) as recording,
+            run_surplus_provider(answer, b"", "with") as provider,
+            proxy("record", tmp_path, provider.url) as recording,
         ):
-            await asked_thrice(recording, speaker)
-        assert len(speaker.connections) == 1, answer
+            await send_three_requests(recording, provider)
+        assert len(provider.connections) == 1, answer
 
 
-# --- heads that are no answer ---------------------------------------------------------------------
+# --- heads with an invalid status -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("head", "why"),
+    ("head", "reason"),
     [
         (
             "101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x",
@@ -225,46 +233,49 @@ async def test_a_kept_connection_serves_again_where_nothing_more_came(tmp_path: 
     ],
     ids=["101", "0", "99"],
 )
-async def test_a_status_that_answers_nothing_is_a_502(tmp_path: Path, head: str, why: str) -> None:
+async def test_an_invalid_status_is_a_502(tmp_path: Path, head: str, reason: str) -> None:
     async def script(connection: Connection) -> None:
         await connection.send(f"HTTP/1.1 {head}\r\nContent-Length: 0\r\n\r\n".encode())
 
     async with upstream(script) as live, proxy("record", tmp_path, live.url) as recording:
-        raw = await ask(recording.url, post("/v1/models", b"", method="GET"))
+        raw = await send_request(recording.url, build_http_request("/v1/models", b"", method="GET"))
     assert raw.status == 502
-    assert why.encode() in raw.body
-    assert cassettes(tmp_path) == []
+    assert reason.encode() in raw.body
+    assert load_cassettes(tmp_path) == []
 
 
-# --- whatever the cause ---------------------------------------------------------------------------
+# --- responses without a recording ----------------------------------------------------------------
 
 
 async def test_an_answer_that_outruns_its_recording_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llm_proxy.shell.upstream.live._UNTIL_SENT", 50)
-    async with upstream(whole(b"{}")) as live, proxy("record", tmp_path, live.url) as recording:
-        raw = await ask(recording.url, post("/v1/models", b"", method="GET"))
+    monkeypatch.setattr("llm_proxy.shell.upstream.live._LOOP_PASSES_UNTIL_SENT", 50)
+    async with (
+        upstream(fixed_length(b"{}")) as live,
+        proxy("record", tmp_path, live.url) as recording,
+    ):
+        raw = await send_request(recording.url, build_http_request("/v1/models", b"", method="GET"))
     assert raw.body == b"{}"
-    assert [cassette.body for cassette in cassettes(tmp_path)] == [b"{}"]
+    assert [cassette.body for cassette in load_cassettes(tmp_path)] == [b"{}"]
 
 
-ASKS: Final = """
+CLIENT_PROGRAM: Final = """
 import os, urllib.request
 urllib.request.urlopen(os.environ["LLM_PROXY_URL"] + "/v1/models")
 """
 
 
-async def test_an_answer_that_went_into_no_recording_is_loud_and_exit_code_1(
+async def test_an_answer_without_a_recording_is_reported_and_exit_code_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(
-        ResponsePump, "set_recording", lambda pump, _: pump._recording_decided.set()
+        ResponsePump, "set_recording", lambda pump, _: pump._recording_decided_event.set()
     )
-    command = (sys.executable, "-c", ASKS)
-    async with upstream(whole(b"{}")) as live:
-        run = settings(tmp_path, upstreams={"default": live.url})
-        code, _ = await serving._serve_until_stopped("record", run, command, "record")
+    command = (sys.executable, "-c", CLIENT_PROGRAM)
+    async with upstream(fixed_length(b"{}")) as live:
+        run_settings = settings(tmp_path, upstreams={"default": live.url})
+        code, _ = await serving._serve_until_stopped("record", run_settings, command, "record")
     assert code == 1
     assert (
         "not recorded: an upstream's answer went to a client and into no recording" in caplog.text
@@ -273,10 +284,10 @@ async def test_an_answer_that_went_into_no_recording_is_loud_and_exit_code_1(
 
 
 @pytest.mark.parametrize(
-    ("is_tls", "has_served", "came", "waiting"),
+    ("is_tls", "has_served", "received", "expected"),
     [
-        (False, False, RESPONSE, RESPONSE[:16]),
-        (False, True, RESPONSE, RESPONSE[:16]),
+        (False, False, FORGED_RESPONSE, FORGED_RESPONSE[:16]),
+        (False, True, FORGED_RESPONSE, FORGED_RESPONSE[:16]),
         (False, True, b"", None),
         (False, True, None, b""),
         (True, False, b"\x17\x03\x03", None),
@@ -285,20 +296,20 @@ async def test_an_answer_that_went_into_no_recording_is_loud_and_exit_code_1(
     ],
     ids=["new", "kept", "quiet", "closed", "new TLS", "kept TLS", "quiet TLS"],
 )
-async def test_what_waits_in_a_socket_is_seen_and_stays_there(
-    is_tls: bool, has_served: bool, came: bytes | None, waiting: bytes | None
+async def test_peeking_at_a_socket_leaves_its_bytes_there(
+    is_tls: bool, has_served: bool, received: bytes | None, expected: bytes | None
 ) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        if came is None:
+        if received is None:
             theirs.shutdown(socket.SHUT_WR)
         else:
-            theirs.send(came)
-        about = {"socket": ours, "ssl_object": object() if is_tls else None}
+            theirs.send(received)
+        transport_info = {"socket": ours, "ssl_object": object() if is_tls else None}
         receiver = UpstreamProtocol(asyncio.get_running_loop(), lambda _: None)
-        receiver.transport = Mock(get_extra_info=about.get, is_closing=lambda: False)
+        receiver.transport = Mock(get_extra_info=transport_info.get, is_closing=lambda: False)
         receiver.has_served = has_served
 
-        assert receiver.peek_waiting() == waiting
-        if came:
-            assert ours.recv(100) == came
+        assert receiver.peek_socket() == expected
+        if received:
+            assert ours.recv(100) == received

@@ -1,4 +1,4 @@
-"""The verdict on a whole run: what was watched, what was found, and how it is written down."""
+"""The verdict on a run: its counts, its findings, and its JSON and JUnit output."""
 
 from __future__ import annotations
 
@@ -10,40 +10,61 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal_documents import Entry, entry, fault, found, judged, refused
-from journal_documents import document as journal
+from journal_documents import (
+    Entry,
+    fault_entry,
+    finding_lines,
+    judge_entries,
+    refused_entry,
+    request_entry,
+)
+from journal_documents import journal_document as journal_json
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.run_report import run_report
-from llm_proxy.verdict.attempts import GONE, JournalRun, parse_run
+from llm_proxy.verdict.attempts import ENDING_CLIENT_GONE, JournalDocument, parse_journal
 from llm_proxy.verdict.document import verdict_document
 from llm_proxy.verdict.finding import FindingLevel
 from llm_proxy.verdict.judging import RunVerdict, judge_run
 from llm_proxy.verdict.junit import junit_xml
 
 BAD: Final = (
-    refused(1, 100.0, 429, retry_after_ms=2000.0, session="bad"),
-    entry(2, 400.0, session="bad"),
+    refused_entry(1, 100.0, 429, retry_after_ms=2000.0, session="bad"),
+    request_entry(2, 400.0, session="bad"),
 )
-GOOD: Final = (refused(3, 500.0, session="good"), entry(4, 1000.0, session="good"))
-LOST: Final = (entry(5, 0, fault(FaultEffect.FAILED, 5, event=2), key="lost"),)
+GOOD: Final = (refused_entry(3, 500.0, session="good"), request_entry(4, 1000.0, session="good"))
+LOST: Final = (request_entry(5, 0, fault_entry(FaultEffect.FAILED, 5, event=2), key="lost"),)
 
 
-def parsed(xml: bytes) -> ET.Element:
-    """What a reader of JUnit finds."""
-    return ET.fromstring(xml)  # noqa: S314 # it is ours
+def parse_xml(xml: bytes) -> ET.Element:
+    """Parse JUnit XML."""
+    return ET.fromstring(xml)  # noqa: S314 # our own XML
 
 
-def test_it_says_how_much_was_watched() -> None:
-    twice = entry(
-        6, 0, fault(FaultEffect.SLOWED), fault(FaultEffect.ALTERED, skipped="no"), key="slow"
+def test_it_counts_faults_requests_and_sessions() -> None:
+    twice = request_entry(
+        6,
+        0,
+        fault_entry(FaultEffect.SLOWED),
+        fault_entry(FaultEffect.ALTERED, skipped="no"),
+        key="slow",
     )
-    it = judged(*BAD, *GOOD, *LOST, twice, entry(7, 0, key="untouched"))
-    assert (it.faults, it.skipped, it.requests, it.sessions) == (4, 1, 4, 3)
+    verdict = judge_entries(*BAD, *GOOD, *LOST, twice, request_entry(7, 0, key="untouched"))
+    assert (
+        verdict.fault_count,
+        verdict.skipped_fault_count,
+        verdict.request_count,
+        verdict.session_count,
+    ) == (
+        4,
+        1,
+        4,
+        3,
+    )
 
 
-def test_the_worst_is_told_first() -> None:
-    assert found(judged(*LOST, *GOOD, *BAD)) == [
+def test_the_worst_finding_comes_first() -> None:
+    assert finding_lines(judge_entries(*LOST, *GOOD, *BAD)) == [
         (
             "too-soon, error: asked again too soon, once: after 290 ms, where it was told to wait "
             "2.0 s"
@@ -57,31 +78,31 @@ def test_the_worst_is_told_first() -> None:
 
 @pytest.mark.parametrize(("level", "number"), [("note", 2), ("warning", 1), ("error", 1)])
 def test_a_level_is_reached_by_what_is_as_bad_or_worse(level: str, number: int) -> None:
-    assert len(judged(*LOST, *BAD).findings_at_least(FindingLevel(level))) == number
+    assert len(judge_entries(*LOST, *BAD).findings_at_least(FindingLevel(level))) == number
 
 
 @pytest.mark.parametrize(
     "entries",
     [
         [],
-        [entry(1)],
-        [entry(1, status=500)],
-        [entry(1, 0, fault(FaultEffect.CUT, skipped="no body"))],
+        [request_entry(1)],
+        [request_entry(1, status=500)],
+        [request_entry(1, 0, fault_entry(FaultEffect.CUT, skipped="no body"))],
     ],
     ids=["nobody asked", "all well", "an error of the provider's own", "skipped"],
 )
 def test_where_nothing_was_injected_nothing_is_judged(entries: list[Entry]) -> None:
-    it = judged(*entries)
-    assert (it.faults, it.cases) == (0, ())
+    verdict = judge_entries(*entries)
+    assert (verdict.fault_count, verdict.cases) == (0, ())
 
 
 def test_a_request_that_is_being_answered_is_not_judged_yet() -> None:
-    waiting = entry(1, 0, fault(FaultEffect.UNANSWERED), status=0, ending="", ms=0.0)
-    assert found(judged(waiting)) == []
+    waiting = request_entry(1, 0, fault_entry(FaultEffect.UNANSWERED), status=0, ending="", ms=0.0)
+    assert finding_lines(judge_entries(waiting)) == []
 
 
 def test_the_document_holds_the_finding_and_its_evidence() -> None:
-    [finding] = verdict_document(judged(*BAD))["findings"]
+    [finding] = verdict_document(judge_entries(*BAD))["findings"]
     advice = finding.pop("advice")
     assert advice.startswith("wait for the time in retry-after-ms or Retry-After")
     assert finding == {
@@ -106,9 +127,9 @@ def test_the_document_holds_the_finding_and_its_evidence() -> None:
 
 
 def test_the_document_says_what_it_is_and_whether_all_is_well() -> None:
-    whole = verdict_document(judged(*LOST), FindingLevel.NOTE)
-    del whole["findings"]
-    assert whole == {
+    document = verdict_document(judge_entries(*LOST), FindingLevel.NOTE)
+    del document["findings"]
+    assert document == {
         "verdict": 1,
         "ok": False,
         "level": "note",
@@ -117,11 +138,11 @@ def test_the_document_says_what_it_is_and_whether_all_is_well() -> None:
         "requests": 1,
         "sessions": 1,
     }
-    assert verdict_document(judged(*LOST))["ok"]
+    assert verdict_document(judge_entries(*LOST))["ok"]
 
 
 def test_junit_has_a_case_for_each_rule_that_a_request_could_break() -> None:
-    root = parsed(junit_xml(judged(*BAD, *LOST), FindingLevel.WARNING))
+    root = parse_xml(junit_xml(judge_entries(*BAD, *LOST), FindingLevel.WARNING))
     [suite] = root
     assert (root.tag, suite.tag) == ("testsuites", "testsuite")
     assert suite.attrib == {
@@ -144,8 +165,8 @@ def test_junit_has_a_case_for_each_rule_that_a_request_could_break() -> None:
     ]
 
 
-def test_a_failure_in_junit_tells_all_that_is_known() -> None:
-    failure = parsed(junit_xml(judged(*BAD), FindingLevel.WARNING)).find(".//failure")
+def test_a_failure_in_junit_holds_its_evidence() -> None:
+    failure = parse_xml(junit_xml(judge_entries(*BAD), FindingLevel.WARNING)).find(".//failure")
     assert failure is not None
     assert failure.attrib["type"] == "too-soon.error"
     assert failure.attrib["message"].startswith("asked again too soon, once")
@@ -159,21 +180,21 @@ def test_a_failure_in_junit_tells_all_that_is_known() -> None:
 
 
 def test_junit_of_a_run_without_faults_has_one_case_that_is_skipped() -> None:
-    [suite] = parsed(junit_xml(judged(), FindingLevel.WARNING))
+    [suite] = parse_xml(junit_xml(judge_entries(), FindingLevel.WARNING))
     [case] = suite
     assert suite.attrib["skipped"] == suite.attrib["tests"] == "1"
     assert [item.attrib for item in case] == [{"message": "nothing was injected: nothing to judge"}]
 
 
 def test_junit_holds_no_character_that_xml_cannot_have() -> None:
-    odd = refused(1, 0, session="a\x00b\x1b[0m\ufffe", path="/<&>\"'")
-    root = parsed(junit_xml(judged(odd), FindingLevel.WARNING))
+    odd_entry = refused_entry(1, 0, session="a\x00b\x1b[0m\ufffe", path="/<&>\"'")
+    root = parse_xml(junit_xml(judge_entries(odd_entry), FindingLevel.WARNING))
     [name, *_] = [item.attrib["name"] for item in root.iter("testcase")]
     assert name == "POST /<&>\"', session a\\x00b\\x1b[0m\\ufffe, #1"
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         (b"", "JSON"),
         (b"not JSON", "JSON is malformed"),
@@ -187,18 +208,18 @@ def test_junit_holds_no_character_that_xml_cannot_have() -> None:
     ],
     ids=["empty", "text", "list", "no entries", "type", "size", "shape", "depth", "encoding"],
 )
-def test_what_is_no_journal_is_refused_in_words(text: bytes, why: str) -> None:
+def test_an_invalid_journal_is_refused_with_the_reason(text: bytes, reason: str) -> None:
     with pytest.raises(UsageError, match=r"^a\.json is no journal ") as refusal:
-        parse_run(text, "a.json")
-    assert why.lower() in str(refusal.value).lower()
+        parse_journal(text, "a.json")
+    assert reason.lower() in str(refusal.value).lower()
 
 
 def test_a_journal_of_a_later_version_is_read() -> None:
-    later = entry(1, 0, fault(FaultEffect.CUT) | {"later": 1}, later=[1, 2])
-    assert parse_run(journal(later, later={"a": 1}), "a.json").entries[0].number == 1
+    later = request_entry(1, 0, fault_entry(FaultEffect.CUT) | {"later": 1}, later=[1, 2])
+    assert parse_journal(journal_json(later, later={"a": 1}), "a.json").entries[0].number == 1
 
 
-# Whatever a journal holds
+# Arbitrary journals
 
 TIMES = st.sampled_from([0.0, 1.0, 80.0, 500.0, 5000.0, 700_000.0, 1e18, -1e18]) | st.floats(
     -1e18, 1e18
@@ -223,7 +244,7 @@ ENTRIES = st.fixed_dictionaries(
         "path": st.text(max_size=3),
         "status": st.sampled_from([0, 200, 204, 302, 400, 401, 404, 408, 429, 500, 503, -1]),
         "ms": TIMES,
-        "ending": st.sampled_from(["", "sent", "cut", GONE, "later"]),
+        "ending": st.sampled_from(["", "sent", "cut", ENDING_CLIENT_GONE, "later"]),
         "streams": st.booleans(),
         "retry_count": st.none() | st.integers(-1, 4),
         "retry_after_ms": st.none() | TIMES,
@@ -239,26 +260,28 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
-def _run(entries: list[Any]) -> JournalRun:
-    return parse_run(journal(*entries), "a.json")
+def _parse_journal(entries: list[Any]) -> JournalDocument:
+    return parse_journal(journal_json(*entries), "a.json")
 
 
-def _written(it: RunVerdict) -> str:
-    return json.dumps(verdict_document(it))
+def _verdict_json(verdict: RunVerdict) -> str:
+    return json.dumps(verdict_document(verdict))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ENTRIES, max_size=14))
-def test_every_journal_can_be_judged_and_told(entries: list[Any]) -> None:
-    run = _run(entries)
-    it = judge_run(run.entries)
-    parsed(junit_xml(it, FindingLevel.WARNING))
-    assert verdict_document(it)["ok"] == (not it.findings_at_least(FindingLevel.WARNING))
+def test_every_journal_can_be_judged_and_reported(entries: list[Any]) -> None:
+    run = _parse_journal(entries)
+    verdict = judge_run(run.entries)
+    parse_xml(junit_xml(verdict, FindingLevel.WARNING))
+    assert verdict_document(verdict)["ok"] == (not verdict.findings_at_least(FindingLevel.WARNING))
     assert run_report(run).kept == len(entries)
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.data(), st.lists(ENTRIES, max_size=6, unique_by=lambda it: it["number"]))
+@given(st.data(), st.lists(ENTRIES, max_size=6, unique_by=lambda fields: fields["number"]))
 def test_the_order_of_entries_does_not_count(data: st.DataObject, entries: list[Any]) -> None:
     shuffled = data.draw(st.permutations(entries))
-    assert _written(judge_run(_run(shuffled).entries)) == _written(judge_run(_run(entries).entries))
+    assert _verdict_json(judge_run(_parse_journal(shuffled).entries)) == _verdict_json(
+        judge_run(_parse_journal(entries).entries)
+    )

@@ -1,4 +1,4 @@
-"""The page on writing a fault: its code runs, and its faults do what it says."""
+"""The code of docs/writing-a-fault.md runs, and its faults behave as described."""
 
 from __future__ import annotations
 
@@ -11,79 +11,85 @@ import pytest
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.faults.kind import FaultKind
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.faults.location import AfterBytes, AfterEvents
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "writing-a-fault.md"
-WRITTEN = ("NOTHING", "PAUSE", "COMMENT", "TEAPOT", "LOUDER")
+FAULT_NAMES = ("NOTHING", "PAUSE", "COMMENT", "TEAPOT", "UPPERCASE")
 
 
 @cache
-def names() -> dict[str, Any]:
-    """All that the page writes."""
-    found: dict[str, Any] = {}
+def page_namespace() -> dict[str, Any]:
+    """All names that the page defines."""
+    namespace: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        exec(compile(block, str(PAGE), "exec"), found)  # noqa: S102 # the page's code is ours
-    return found
+        exec(compile(block, str(PAGE), "exec"), namespace)  # noqa: S102 # our own code
+    return namespace
 
 
-def tried(kind: str, *place: object, **arguments: object) -> Burst:
-    gone: Burst = names()["tried"](names()[kind], *place, **arguments)
-    return gone
+def apply_fault(kind: str, *location: object, **arguments: object) -> Burst:
+    burst: Burst = page_namespace()["apply_fault"](page_namespace()[kind], *location, **arguments)
+    return burst
 
 
-def sent(burst: Burst) -> list[bytes]:
+def sent_data(burst: Burst) -> list[bytes]:
     return [item.data for item in burst if isinstance(item, Send)]
 
 
-TRUE = "NOTHING"
-"""The fault that leaves everything as it is."""
+IDENTITY_FAULT = "NOTHING"
+"""The fault that changes nothing."""
 
 
-def test_nothing_changes_nothing() -> None:
-    burst = tried("NOTHING", AfterEvents(2))
+def test_the_nothing_fault_changes_nothing() -> None:
+    burst = apply_fault("NOTHING", AfterEvents(2))
 
-    assert b"Hello" in b"".join(sent(burst))
-    assert sent(burst)[-1] == b"data: [DONE]\n\n"
+    assert b"Hello" in b"".join(sent_data(burst))
+    assert sent_data(burst)[-1] == b"data: [DONE]\n\n"
     assert not any(isinstance(item, Wait | Abort) for item in burst)
 
 
 def test_a_pause_delays_what_follows() -> None:
-    burst = tried("PAUSE", AfterEvents(1), for_=50.0)
+    burst = apply_fault("PAUSE", AfterEvents(1), for_=50.0)
 
-    assert sent(burst) == sent(tried(TRUE))
+    assert sent_data(burst) == sent_data(apply_fault(IDENTITY_FAULT))
     assert burst[2] == Wait(50.0)
     with pytest.raises(ValueError, match="for must be more than 0ms"):
-        names()["Pause"](0)
+        page_namespace()["Pause"](0)
 
 
 def test_a_comment_takes_the_place_of_an_event() -> None:
-    true, gone = sent(tried(TRUE)), sent(tried("COMMENT", AfterEvents(1)))
+    unchanged, changed = (
+        sent_data(apply_fault(IDENTITY_FAULT)),
+        sent_data(apply_fault("COMMENT", AfterEvents(1))),
+    )
 
-    assert gone == [true[0], b": " + true[1], *true[2:]]
+    assert changed == [unchanged[0], b": " + unchanged[1], *unchanged[2:]]
 
 
-def test_a_teapot_answers_in_the_words_of_the_dialect() -> None:
-    begin, body = tried("TEAPOT")
+def test_a_teapot_answers_in_the_format_of_the_dialect() -> None:
+    begin, body = apply_fault("TEAPOT")
 
     assert isinstance(begin, Begin)
     assert begin.head.status == 418
-    assert b'"error"' in sent((body,))[0]
-    assert b"I am a teapot." in sent((body,))[0]
+    assert b'"error"' in sent_data((body,))[0]
+    assert b"I am a teapot." in sent_data((body,))[0]
 
 
-def test_louder_speaks_in_capitals_from_its_place_on() -> None:
-    true, gone = (b"".join(sent(item)) for item in (tried(TRUE), tried("LOUDER", AfterBytes(40))))
+def test_uppercase_changes_everything_from_its_location_on() -> None:
+    unchanged, changed = (
+        b"".join(sent_data(item))
+        for item in (apply_fault(IDENTITY_FAULT), apply_fault("UPPERCASE", AfterBytes(40)))
+    )
 
-    assert gone == true[:40] + true[40:].upper()
+    assert changed == unchanged[:40] + unchanged[40:].upper()
 
 
-def test_the_page_names_what_is_there() -> None:
+def test_the_page_names_existing_files() -> None:
     text = PAGE.read_text()
-    kinds: list[FaultKind] = [names()[item] for item in WRITTEN]
+    kinds: list[FaultKind] = [page_namespace()[item] for item in FAULT_NAMES]
 
-    assert not {kind.name for kind in kinds} & KINDS.keys()
+    assert not {kind.name for kind in kinds} & FAULT_KINDS.keys()
     assert [kind.name for kind in kinds if not kind.example.startswith(kind.name)] == []
     for name in re.findall(r"`((?:tests|proxy)/[\w/.]+)`", text):
         assert (ROOT / name).exists(), name

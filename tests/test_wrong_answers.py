@@ -1,7 +1,7 @@
-"""Each request gets its own answer or a miss: never that of another which only looks like it.
+"""Each request gets its own response or a miss, never that of a similar request.
 
-The table is of requests that matching of other tools takes for one.  All of a row are recorded by
-one proxy before one provider, whose every answer is another one; then the provider is gone.
+Each row of the table holds requests that the matching of other tools confuses.  One proxy records
+all requests of a row from a provider whose responses all differ, and replays them without it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, Final
 
 import pytest
 
-from cli_process import run, serving
-from in_process_proxy import cassettes, proxy
+from cli_process import run_command, running_server
+from in_process_proxy import load_cassettes, proxy
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
-from raw_http import ask, post
-from stored_cassettes import DONE, event
+from raw_http import build_http_request, send_request
+from stored_cassettes import DONE_EVENT, chat_event
 from stub_upstream import Connection, chunked, upstream
-from waiting import until
+from waiting import wait_until
 
 INSTANT: Final = InstantPace()
 CHAT: Final = "/v1/chat/completions"
-LIKE: Final[dict[str, Any]] = {
+BASE_REQUEST: Final[dict[str, Any]] = {
     "model": "m",
     "stream": True,
     "temperature": 0,
@@ -47,293 +47,328 @@ LIKE: Final[dict[str, Any]] = {
 }
 
 
-def body(path: str = CHAT, headers: tuple[str, ...] = (), **changes: Any) -> bytes:
-    """A request like the others of its row, but for these members; None takes one out."""
-    asked = {name: value for name, value in (LIKE | changes).items() if value is not None}
-    return post(path, json.dumps(asked).encode(), "Content-Type: application/json", *headers)
+def chat_request(path: str = CHAT, headers: tuple[str, ...] = (), **changes: Any) -> bytes:
+    """The base request with these members changed; None removes a member."""
+    members = {name: value for name, value in (BASE_REQUEST | changes).items() if value is not None}
+    return build_http_request(
+        path, json.dumps(members).encode(), "Content-Type: application/json", *headers
+    )
 
 
-def system(text: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": text}, LIKE["messages"][1]]
+def with_system_prompt(text: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": text}, BASE_REQUEST["messages"][1]]
 
 
-def user(*texts: str) -> list[dict[str, str]]:
-    return [LIKE["messages"][0], *({"role": "user", "content": text} for text in texts)]
+def with_user_messages(*texts: str) -> list[dict[str, str]]:
+    return [BASE_REQUEST["messages"][0], *({"role": "user", "content": text} for text in texts)]
 
 
-def image(data: str) -> list[dict[str, Any]]:
+def with_image(data: str) -> list[dict[str, Any]]:
     url = {"url": "data:image/png;base64," + data * 100}
     return [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]
 
 
-def tools(of_user: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
-    """The one tool, whose parameter called user is this."""
-    parameters = {"type": "object", "properties": {"user": of_user}, **more}
+def find_tool(user_schema: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    """The tool `find` with this schema for its parameter `user`."""
+    parameters = {"type": "object", "properties": {"user": user_schema}, **more}
     return [{"type": "function", "function": {"name": "find", "parameters": parameters}}]
 
 
-def form(sound: bytes, prompt: str = "hi") -> bytes:
-    """A request to have a sound written down."""
+def transcription_request(audio: bytes, prompt: str = "hi") -> bytes:
+    """A transcription request for this audio."""
     parts = (
         b'Content-Disposition: form-data; name="model"\r\n\r\nwhisper-1',
         b'Content-Disposition: form-data; name="prompt"\r\n\r\n' + prompt.encode(),
         b'Content-Disposition: form-data; name="file"; filename="a.wav"\r\n'
-        b"Content-Type: audio/wav\r\n\r\n" + sound,
+        b"Content-Type: audio/wav\r\n\r\n" + audio,
     )
     data = b"".join(b"--X\r\n" + part + b"\r\n" for part in parts) + b"--X--\r\n"
-    return post("/v1/audio/transcriptions", data, "Content-Type: multipart/form-data; boundary=X")
+    return build_http_request(
+        "/v1/audio/transcriptions", data, "Content-Type: multipart/form-data; boundary=X"
+    )
 
 
-TABLE: Final[dict[str, tuple[bytes, ...]]] = {
+SIMILAR_REQUESTS: Final[dict[str, tuple[bytes, ...]]] = {
     "another system prompt": (
-        body(),
-        body(messages=system("You are a poet.")),
-        body(messages=user("what is this about")[1:]),
+        chat_request(),
+        chat_request(messages=with_system_prompt("You are a poet.")),
+        chat_request(messages=with_user_messages("what is this about")[1:]),
     ),
     "another temperature": (
-        body(),
-        body(temperature=1),
-        body(temperature=None),
-        body(temperature="0"),
+        chat_request(),
+        chat_request(temperature=1),
+        chat_request(temperature=None),
+        chat_request(temperature="0"),
     ),
-    "other tools": (body(), body(tools=None), body(tools=[]), body(tools=LIKE["tools"] * 2)),
+    "other tools": (
+        chat_request(),
+        chat_request(tools=None),
+        chat_request(tools=[]),
+        chat_request(tools=BASE_REQUEST["tools"] * 2),
+    ),
     "one text that holds the other": (
-        body(messages=user("hi")),
-        body(messages=user("what is this about")),
+        chat_request(messages=with_user_messages("hi")),
+        chat_request(messages=with_user_messages("what is this about")),
     ),
     "texts that differ a little": (
-        body(messages=user("hi")),
-        body(messages=user("hi ")),
-        body(messages=user("Hi")),
+        chat_request(messages=with_user_messages("hi")),
+        chat_request(messages=with_user_messages("hi ")),
+        chat_request(messages=with_user_messages("Hi")),
     ),
-    "streamed or not": (body(), body(stream=False), body(stream=None)),
+    "streamed or not": (chat_request(), chat_request(stream=False), chat_request(stream=None)),
     "tool schemas that differ under properties.user alone": (
-        body(),
-        body(tools=tools({"type": "integer"})),
-        body(tools=tools({"type": "string", "description": "who asks"})),
-        body(tools=tools({"type": "string"}, required=["user"])),
+        chat_request(),
+        chat_request(tools=find_tool({"type": "integer"})),
+        chat_request(tools=find_tool({"type": "string", "description": "who asks"})),
+        chat_request(tools=find_tool({"type": "string"}, required=["user"])),
     ),
-    "another model": (body(), body(model="m-2024-08-06"), body(model="M"), body(model="m:latest")),
-    "the end user": (body(), body(user="a"), body(user="b")),
-    "a seed": (body(), body(seed=1), body(seed=2)),
-    "messages in another order": (body(messages=user("a", "b")), body(messages=user("b", "a"))),
-    "a conversation that went on": (body(), body(messages=user("what is this about", "go on"))),
+    "another model": (
+        chat_request(),
+        chat_request(model="m-2024-08-06"),
+        chat_request(model="M"),
+        chat_request(model="m:latest"),
+    ),
+    "the end user": (chat_request(), chat_request(user="a"), chat_request(user="b")),
+    "a seed": (chat_request(), chat_request(seed=1), chat_request(seed=2)),
+    "messages in another order": (
+        chat_request(messages=with_user_messages("a", "b")),
+        chat_request(messages=with_user_messages("b", "a")),
+    ),
+    "a conversation that went on": (
+        chat_request(),
+        chat_request(messages=with_user_messages("what is this about", "go on")),
+    ),
     "who said it": (
-        body(),
-        body(messages=[{**message, "role": "assistant"} for message in LIKE["messages"]]),
+        chat_request(),
+        chat_request(
+            messages=[{**message, "role": "assistant"} for message in BASE_REQUEST["messages"]]
+        ),
     ),
-    "another image": (body(messages=image("iVB0")), body(messages=image("iVB1"))),
+    "another image": (
+        chat_request(messages=with_image("iVB0")),
+        chat_request(messages=with_image("iVB1")),
+    ),
     "the form of the answer": (
-        body(),
-        body(response_format={"type": "json_object"}),
-        body(n=2),
-        body(max_tokens=5),
+        chat_request(),
+        chat_request(response_format={"type": "json_object"}),
+        chat_request(n=2),
+        chat_request(max_tokens=5),
     ),
     "another API": (
-        body(),
-        body("/v1/completions"),
-        body("/~groq/v1/chat/completions"),
-        body(CHAT + "?a=1"),
+        chat_request(),
+        chat_request("/v1/completions"),
+        chat_request("/~groq/v1/chat/completions"),
+        chat_request(CHAT + "?a=1"),
     ),
     "what is in beta": (
-        body(),
-        body(headers=("openai-beta: a",)),
-        body(headers=("openai-beta: a,b",)),
+        chat_request(),
+        chat_request(headers=("openai-beta: a",)),
+        chat_request(headers=("openai-beta: a,b",)),
     ),
-    "another sound": (form(b"\xff\x00"), form(b"\xff\x01"), form(b"\xff\x00", "hello")),
+    "another sound": (
+        transcription_request(b"\xff\x00"),
+        transcription_request(b"\xff\x01"),
+        transcription_request(b"\xff\x00", "hello"),
+    ),
 }
 
 
-async def _numbered(connection: Connection) -> None:
-    """Each request of the provider gets an answer of its own."""
-    await chunked(_answer(connection.number))(connection)
+async def _answer_by_number(connection: Connection) -> None:
+    """Answer each request to the provider differently, by its number."""
+    await chunked(_answer_chunks(connection.number))(connection)
 
 
-def _answer(number: int) -> list[bytes]:
-    return [event(f"answer {number}"), DONE]
+def _answer_chunks(number: int) -> list[bytes]:
+    return [chat_event(f"answer {number}"), DONE_EVENT]
 
 
-def _answers(numbers: Sequence[int]) -> list[bytes]:
-    return [b"".join(_answer(number)) for number in numbers]
+def _answer_bodies(numbers: Sequence[int]) -> list[bytes]:
+    return [b"".join(_answer_chunks(number)) for number in numbers]
 
 
-async def _each(url: str, requests: Sequence[bytes]) -> list[bytes]:
-    return [(await ask(url, request)).body for request in requests]
+async def _send_each(url: str, requests: Sequence[bytes]) -> list[bytes]:
+    return [(await send_request(url, request)).body for request in requests]
 
 
-@pytest.mark.parametrize("requests", TABLE.values(), ids=TABLE)
-async def test_each_has_its_own_answer_and_before_it_was_recorded_none(
+@pytest.mark.parametrize("requests", SIMILAR_REQUESTS.values(), ids=SIMILAR_REQUESTS)
+async def test_each_request_has_its_own_answer_and_is_a_miss_until_recorded(
     tmp_path: Path, requests: tuple[bytes, ...]
 ) -> None:
     *before, last = requests
-    async with upstream(_numbered) as live:
+    async with upstream(_answer_by_number) as live:
         async with proxy("record", tmp_path, live.url) as recording:
-            recorded = await _each(recording.url, before)
+            recorded = await _send_each(recording.url, before)
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
-            replayed = await _each(replaying.url, before[::-1])
-            missed = await ask(replaying.url, last)
+            replayed = await _send_each(replaying.url, before[::-1])
+            missed = await send_request(replaying.url, last)
         async with proxy("auto", tmp_path, live.url, pace=INSTANT) as auto:
-            at_last = await _each(auto.url, requests)
+            auto_answers = await _send_each(auto.url, requests)
     async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
-        again = await _each(replaying.url, requests)
+        replayed_at_last = await _send_each(replaying.url, requests)
 
-    assert recorded == _answers(range(1, len(requests)))
+    assert recorded == _answer_bodies(range(1, len(requests)))
     assert replayed == recorded[::-1]
     assert missed.status == 424
-    assert at_last == again == _answers(range(1, len(requests) + 1))
+    assert auto_answers == replayed_at_last == _answer_bodies(range(1, len(requests) + 1))
     assert len(live.requests) == len(requests)
 
 
-def test_the_table_has_what_the_peers_get_wrong() -> None:
-    assert all(len(set(row)) == len(row) > 1 for row in TABLE.values())
+def test_the_requests_of_a_row_are_distinct() -> None:
+    assert all(len(set(row)) == len(row) > 1 for row in SIMILAR_REQUESTS.values())
 
 
 RULES: Final = parse_rules(["timestamps", "uuids", "regex=20[0-9]+", "ignore=$.metadata"])
 
 
-@pytest.mark.parametrize("requests", TABLE.values(), ids=TABLE)
-async def test_rules_overlook_what_they_name_and_nothing_else(
+@pytest.mark.parametrize("requests", SIMILAR_REQUESTS.values(), ids=SIMILAR_REQUESTS)
+async def test_rules_ignore_what_they_name_and_nothing_else(
     tmp_path: Path, requests: tuple[bytes, ...]
 ) -> None:
     matching = MatchingOptions(rules=RULES)
-    async with upstream(_numbered) as live:
+    async with upstream(_answer_by_number) as live:
         async with proxy("record", tmp_path, live.url, matching=matching) as recording:
-            recorded = await _each(recording.url, requests)
+            recorded = await _send_each(recording.url, requests)
     async with proxy("replay", tmp_path, pace=INSTANT, matching=matching) as replaying:
-        replayed = await _each(replaying.url, requests)
+        replayed = await _send_each(replaying.url, requests)
 
-    assert replayed == recorded == _answers(range(1, len(requests) + 1))
+    assert replayed == recorded == _answer_bodies(range(1, len(requests) + 1))
 
 
 class TestRepeats:
     async def test_the_same_request_twenty_times_has_twenty_answers(self, tmp_path: Path) -> None:
-        async with upstream(_numbered) as live:
+        async with upstream(_answer_by_number) as live:
             async with proxy("record", tmp_path, live.url) as recording:
-                recorded = await _each(recording.url, [body()] * 20)
+                recorded = await _send_each(recording.url, [chat_request()] * 20)
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
-            replayed = await _each(replaying.url, [body()] * 20)
+            replayed = await _send_each(replaying.url, [chat_request()] * 20)
 
-        assert replayed == recorded == _answers(range(1, 21))
+        assert replayed == recorded == _answer_bodies(range(1, 21))
 
     async def test_two_at_once_are_each_recorded_in_the_order_in_which_they_came(
         self, tmp_path: Path
     ) -> None:
         second_ended = asyncio.Event()
 
-        async def first(connection: Connection) -> None:
+        async def answer_after_second(connection: Connection) -> None:
             await second_ended.wait()
-            await _numbered(connection)
+            await _answer_by_number(connection)
 
-        async with upstream(first, _numbered) as live:
+        async with upstream(answer_after_second, _answer_by_number) as live:
             async with proxy("record", tmp_path, live.url) as recording:
-                one = asyncio.create_task(ask(recording.url, body()))
-                await until(lambda: len(live.requests) == 1)
-                two = await ask(recording.url, body())
+                first_response = asyncio.create_task(send_request(recording.url, chat_request()))
+                await wait_until(lambda: len(live.requests) == 1)
+                second_response = await send_request(recording.url, chat_request())
                 second_ended.set()
-                recorded = [(await one).body, two.body]
+                recorded = [(await first_response).body, second_response.body]
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
-            replayed = await _each(replaying.url, [body()] * 2)
+            replayed = await _send_each(replaying.url, [chat_request()] * 2)
 
-        assert replayed == recorded == _answers([1, 2])
+        assert replayed == recorded == _answer_bodies([1, 2])
 
     async def test_many_at_once_are_all_recorded_and_each_is_played_once(
         self, tmp_path: Path
     ) -> None:
-        async with upstream(_numbered) as live:
+        async with upstream(_answer_by_number) as live:
             async with proxy("record", tmp_path, live.url) as recording:
-                got = await asyncio.gather(*(ask(recording.url, body()) for _ in range(8)))
+                responses = await asyncio.gather(
+                    *(send_request(recording.url, chat_request()) for _ in range(8))
+                )
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
-            again = await asyncio.gather(*(ask(replaying.url, body()) for _ in range(8)))
+            replayed = await asyncio.gather(
+                *(send_request(replaying.url, chat_request()) for _ in range(8))
+            )
 
-        everything = sorted(_answers(range(1, 9)))
-        assert sorted(item.body for item in got) == everything
-        assert sorted(item.body for item in again) == everything
+        everything = sorted(_answer_bodies(range(1, 9)))
+        assert sorted(item.body for item in responses) == everything
+        assert sorted(item.body for item in replayed) == everything
 
 
 def _by_path(session: str) -> bytes:
-    return body(f"/@{session}{CHAT}")
+    return chat_request(f"/@{session}{CHAT}")
 
 
 def _by_header(session: str) -> bytes:
-    return body(headers=(f"x-llm-proxy-session: {session}",))
+    return chat_request(headers=(f"x-llm-proxy-session: {session}",))
 
 
 class TestSessions:
-    """Tests that run side by side never take each other's turns."""
+    """Concurrent sessions never take each other's turns."""
 
-    @pytest.mark.parametrize("scoped", [_by_path, _by_header], ids=["path", "header"])
-    async def test_two_that_are_interleaved_each_hear_their_own(
-        self, tmp_path: Path, scoped: Callable[[str], bytes]
+    @pytest.mark.parametrize("request_in_session", [_by_path, _by_header], ids=["path", "header"])
+    async def test_interleaved_sessions_each_get_their_own_answers(
+        self, tmp_path: Path, request_in_session: Callable[[str], bytes]
     ) -> None:
-        order = ["a", "b", "b", "a", "a", "b"]
-        async with upstream(_numbered) as live:
+        recording_order = ["a", "b", "b", "a", "a", "b"]
+        async with upstream(_answer_by_number) as live:
             async with proxy("record", tmp_path, live.url) as recording:
-                recorded = await _each(recording.url, [scoped(name) for name in order])
-        assert recorded == _answers([1, 2, 3, 4, 5, 6])
+                recorded = await _send_each(
+                    recording.url, [request_in_session(name) for name in recording_order]
+                )
+        assert recorded == _answer_bodies([1, 2, 3, 4, 5, 6])
 
-        otherwise = ["b", "a", "a", "b", "a", "b"]
+        replay_order = ["b", "a", "a", "b", "a", "b"]
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
-            replayed = await _each(replaying.url, [scoped(name) for name in otherwise])
-        assert replayed == _answers([2, 1, 4, 3, 5, 6])
+            replayed = await _send_each(
+                replaying.url, [request_in_session(name) for name in replay_order]
+            )
+        assert replayed == _answer_bodies([2, 1, 4, 3, 5, 6])
 
-    async def test_a_session_that_begins_again_hears_its_answers_again(
-        self, tmp_path: Path
-    ) -> None:
-        async with upstream(_numbered) as live:
+    async def test_a_reset_session_gets_its_answers_again(self, tmp_path: Path) -> None:
+        async with upstream(_answer_by_number) as live:
             async with proxy("record", tmp_path, live.url) as recording:
-                await _each(recording.url, [_by_path("a"), _by_path("b")] * 2)
+                await _send_each(recording.url, [_by_path("a"), _by_path("b")] * 2)
         async with proxy("replay", tmp_path, pace=INSTANT, after_last="fail") as replaying:
-            before = await _each(replaying.url, [_by_path("a"), _by_path("b"), _by_path("a")])
-            await ask(replaying.url, post("/_proxy/sessions/a/reset", b""))
-            after = await _each(replaying.url, [_by_path("a"), _by_path("b")])
+            before = await _send_each(replaying.url, [_by_path("a"), _by_path("b"), _by_path("a")])
+            await send_request(replaying.url, build_http_request("/_proxy/sessions/a/reset", b""))
+            after = await _send_each(replaying.url, [_by_path("a"), _by_path("b")])
 
-        assert before == _answers([1, 2, 3])
-        assert after == _answers([1, 4])
+        assert before == _answer_bodies([1, 2, 3])
+        assert after == _answer_bodies([1, 4])
 
     @pytest.mark.parametrize("place", ["flag", "variable", "file"])
     async def test_a_run_has_a_session_of_its_own(self, tmp_path: Path, place: str) -> None:
-        async def asked(mode: str, session: str, *options: str) -> bytes:
-            return await _at_the_command_line(
-                tmp_path, mode, place, ("session", session), body(), *options
+        async def send(mode: str, session: str, *options: str) -> bytes:
+            return await _send_through_cli(
+                tmp_path, mode, place, ("session", session), chat_request(), *options
             )
 
-        async with upstream(_numbered) as live:
-            to = ("--upstream", f"default={live.url}")
-            recorded = [await asked("record", name, *to) for name in ("a", "b")]
-        replayed = [await asked("replay", name) for name in ("b", "a")]
+        async with upstream(_answer_by_number) as live:
+            upstream_option = ("--upstream", f"default={live.url}")
+            recorded = [await send("record", name, *upstream_option) for name in ("a", "b")]
+        replayed = [await send("replay", name) for name in ("b", "a")]
 
-        assert recorded == _answers([1, 2])
+        assert recorded == _answer_bodies([1, 2])
         assert replayed == recorded[::-1]
-        assert {cassette.meta.session for cassette in cassettes(tmp_path)} == {"a", "b"}
+        assert {cassette.meta.session for cassette in load_cassettes(tmp_path)} == {"a", "b"}
 
 
 class TestRules:
     @pytest.mark.parametrize("place", ["flag", "variable", "file"])
     async def test_rules_are_given_from_every_place(self, tmp_path: Path, place: str) -> None:
-        one = body(seed=1, user="3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a")
-        other = body(seed=2, user="00000000-1111-2222-3333-444444444444")
-        given = ("normalise", "uuids", "ignore=$.seed")
-        async with upstream(_numbered) as live:
-            to = ("--upstream", f"default={live.url}")
-            recorded = await _at_the_command_line(tmp_path, "record", place, given, one, *to)
-        replayed = await _at_the_command_line(tmp_path, "replay", place, given, other)
-        exactly = await _at_the_command_line(
-            tmp_path, "replay", place, given, other, "--match", "exact"
+        first = chat_request(seed=1, user="3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a")
+        second = chat_request(seed=2, user="00000000-1111-2222-3333-444444444444")
+        rule_setting = ("normalise", "uuids", "ignore=$.seed")
+        async with upstream(_answer_by_number) as live:
+            upstream_option = ("--upstream", f"default={live.url}")
+            recorded = await _send_through_cli(
+                tmp_path, "record", place, rule_setting, first, *upstream_option
+            )
+        replayed = await _send_through_cli(tmp_path, "replay", place, rule_setting, second)
+        exact_replay = await _send_through_cli(
+            tmp_path, "replay", place, rule_setting, second, "--match", "exact"
         )
 
-        assert [recorded] == [replayed] == _answers([1])
-        assert json.loads(exactly)["error"]["type"] == "cassette_not_found"
-        [cassette] = cassettes(tmp_path)
+        assert [recorded] == [replayed] == _answer_bodies([1])
+        assert json.loads(exact_replay)["error"]["type"] == "cassette_not_found"
+        [cassette] = load_cassettes(tmp_path)
         assert cassette.meta.rules == ("uuids@1", "ignore@1=$.seed")
 
-    async def test_a_rule_that_a_file_spells_wrongly_is_told_with_the_file(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_a_misspelled_rule_is_reported_with_its_file(self, tmp_path: Path) -> None:
         (tmp_path / "llm-proxy.toml").write_text("normalise = ['uuids', 'timestamp']\n")
-        ran = await run("replay", "--", "true", folder=tmp_path)
+        ran = await run_command("replay", "--", "true", folder=tmp_path)
 
-        assert ran.code == 2
-        assert ran.complaint == (
+        assert ran.exit_code == 2
+        assert ran.last_error_line == (
             f"llm-proxy: {tmp_path / 'llm-proxy.toml'}: normalise: timestamp is no rule: did you "
             "mean timestamps?"
         )
@@ -342,33 +377,35 @@ class TestRules:
         self, tmp_path: Path
     ) -> None:
         matching = MatchingOptions(rules=parse_rules(["ignore=$.seed"]))
-        async with upstream(_numbered) as live:
+        async with upstream(_answer_by_number) as live:
             async with proxy("record", tmp_path, live.url) as recording:
-                await ask(recording.url, body(seed=1))
+                await send_request(recording.url, chat_request(seed=1))
         async with proxy("replay", tmp_path, pace=INSTANT, matching=matching) as replaying:
-            got = await _each(replaying.url, [body(seed=1), body(seed=2), body()])
-            missed = await ask(replaying.url, body(seed=1, user="a"))
+            replayed = await _send_each(
+                replaying.url, [chat_request(seed=1), chat_request(seed=2), chat_request()]
+            )
+            missed = await send_request(replaying.url, chat_request(seed=1, user="a"))
 
-        assert got == _answers([1, 1, 1])
+        assert replayed == _answer_bodies([1, 1, 1])
         assert missed.status == 424
 
 
-async def _at_the_command_line(
+async def _send_through_cli(
     folder: Path, mode: str, place: str, setting: tuple[str, ...], request: bytes, *options: str
 ) -> bytes:
-    """What is answered to a request where a setting is given in this place."""
+    """Send a request to a CLI run with a setting from this place; return the response body."""
     name, *values = setting
     env: dict[str, str] = {}
     match place:
         case "flag":
-            options += tuple(word for value in values for word in (f"--{name}", value))
+            options += tuple(argument for value in values for argument in (f"--{name}", value))
         case "variable":
             env = {f"LLM_PROXY_{name.upper()}": " ".join(values)}
         case _:
-            spelled = values if name == "normalise" else values[0]
-            (folder / "llm-proxy.toml").write_text(f"{name} = {json.dumps(spelled)}\n")
-    async with serving(mode, *options, folder=folder, env=env) as running:
-        got = await ask(running.url, request)
+            toml_value = values if name == "normalise" else values[0]
+            (folder / "llm-proxy.toml").write_text(f"{name} = {json.dumps(toml_value)}\n")
+    async with running_server(mode, *options, folder=folder, env=env) as running:
+        response = await send_request(running.url, request)
         running.send(signal.SIGTERM)
-        await running.ended()
-    return got.body
+        await running.wait_for_end()
+    return response.body

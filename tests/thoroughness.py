@@ -1,7 +1,4 @@
-"""How much of what only repeats is done: enough for every day, or all of it.
-
-`LLM_PROXY_THOROUGH=1` asks for all of it.
-"""
+"""How often repetitive tests run: a quick selection, or all of it with `LLM_PROXY_THOROUGH=1`."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ VARIABLE: Final = "LLM_PROXY_THOROUGH"
 
 
 def is_thorough() -> bool:
-    """Whether all of it is wanted."""
+    """Whether the thorough run is enabled."""
     return bool(os.environ.get(VARIABLE))
 
 
-def enough(few: T, everything: T) -> T:
-    """`few`, or `everything` where all of it is wanted."""
-    return everything if is_thorough() else few
+def quick_or_thorough(quick: T, thorough: T) -> T:
+    """Return `quick`, or `thorough` if the thorough run is enabled."""
+    return thorough if is_thorough() else quick

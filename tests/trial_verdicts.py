@@ -1,4 +1,4 @@
-"""What became of trials: bytes that are lost, what is wrong, how soon an end was noticed."""
+"""Verdicts on trials: lost bytes, problems, and how soon an ended connection was noticed."""
 
 from __future__ import annotations
 
@@ -8,169 +8,210 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from in_process_proxy import cassettes
+from in_process_proxy import load_cassettes
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome_of
-from trial_runner import IDLE, Field, Moments, Seen
-from upstream_endings import Case, How, Trial
+from llm_proxy.outcome import cassette_outcome
+from trial_runner import STALL_TIMEOUT_S, ClientView, TrialEnvironment, TrialTimes
+from upstream_endings import Case, ClientEnding, Trial
 
-SOON: Final = 0.1
-"""Seconds in which an upstream must be let go when its client has left."""
+MAX_RELEASE_S: Final = 0.1
+"""Seconds within which the upstream connection must be released after its client disconnects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of a trial."""
+class TrialVerdict:
+    """The result of one trial."""
 
     trial: Trial
-    lost: int = 0
-    """Bytes that the upstream sent and that the client or the disk lacks."""
-    wrong: str = ""
-    """What is not as it must be; empty where all is well."""
-    notice: float = 0.0
-    """Seconds until it was known that the upstream had ended (a stall: after its limit), or, of a
-    client that left, until the upstream was let go; without those in which nobody had a turn."""
+    lost_bytes: int = 0
+    """Number of bytes that the upstream sent and that the client or the cassette lacks."""
+    problems: str = ""
+    """What is not as expected; empty if the trial passed."""
+    notice_s: float = 0.0
+    """Seconds until the end of the upstream response was noticed (for a stall: after its timeout).
+
+    If the client disconnected: seconds until the upstream connection was released.  Time in which
+    the event loop was blocked does not count.
+    """
 
 
-def judge(folder: Path, it: Field, trials: Sequence[Trial]) -> list[Verdict]:
-    """The verdicts on trials that are over, and whose recordings are in `folder`."""
+def judge_trials(
+    folder: Path, environment: TrialEnvironment, trials: Sequence[Trial]
+) -> list[TrialVerdict]:
+    """Return the verdicts on finished trials whose recordings are in `folder`."""
     stored = {
         json.loads(cassette.request.body)["messages"][0]["content"]: cassette
-        for cassette in cassettes(folder)
+        for cassette in load_cassettes(folder)
     }
     verdicts = []
     for trial in trials:
         cassette = stored.get(trial.name)
-        if it.seen[trial.name].how == "left":
-            verdicts.append(_judge_gone(trial, it, cassette))
+        if environment.views_by_trial[trial.name].ending == "left":
+            verdicts.append(_judge_disconnect(trial, environment, cassette))
         else:
-            verdicts.append(_judge_reader(trial, it, cassette))
+            verdicts.append(_judge_full_read(trial, environment, cassette))
     return verdicts
 
 
-def _judge_reader(trial: Trial, it: Field, cassette: Cassette | None) -> Verdict:
-    case, seen, moments = trial.case, it.seen[trial.name], it.moments[trial.name]
-    _, sent = trial.wire
-    status, body, how = dissect(seen)
-    faults = [] if status == case.status else [f"status {status}"]
-    if how != case.seen:
-        faults.append(f"the client saw {how}, not {case.seen}")
-    if case.ending is None:
-        faults += _refusal_faults(body, cassette)
-        notice = _notice(trial, it, seen.at) if trial.client == "fast" else 0.0
-        return Verdict(trial, 0, "; ".join(faults), notice)
-    lost = _lost(sent, body)
+def _judge_full_read(
+    trial: Trial, environment: TrialEnvironment, cassette: Cassette | None
+) -> TrialVerdict:
+    case, view, times = (
+        trial.case,
+        environment.views_by_trial[trial.name],
+        environment.times_by_trial[trial.name],
+    )
+    _, sent_body = trial.upstream_output
+    status, body, ending = parse_response(view)
+    problems = [] if status == case.status else [f"status {status}"]
+    if ending != case.client_ending:
+        problems.append(f"the client saw {ending}, not {case.client_ending}")
+    if case.stored_ending is None:
+        problems += _refusal_problems(body, cassette)
+        notice_s = (
+            _notice_delay(trial, environment, view.ended_at) if trial.client == "fast" else 0.0
+        )
+        return TrialVerdict(trial, 0, "; ".join(problems), notice_s)
+    lost_bytes = _count_lost_bytes(sent_body, body)
     if cassette is None:
-        return Verdict(trial, lost, "; ".join([*faults, "not on disk"]))
-    lost += _lost(sent, cassette.body)
-    faults += _cassette_faults(case, cassette)
-    noticed = seen.at if trial.client == "fast" else moments.asked + cassette.end.at_ms / 1000
-    return Verdict(trial, lost, "; ".join(faults), _notice(trial, it, noticed))
+        return TrialVerdict(trial, lost_bytes, "; ".join([*problems, "not on disk"]))
+    lost_bytes += _count_lost_bytes(sent_body, cassette.body)
+    problems += _cassette_problems(case, cassette)
+    noticed_at = (
+        view.ended_at if trial.client == "fast" else times.requested_at + cassette.end.at_ms / 1000
+    )
+    return TrialVerdict(
+        trial, lost_bytes, "; ".join(problems), _notice_delay(trial, environment, noticed_at)
+    )
 
 
-def _judge_gone(trial: Trial, it: Field, cassette: Cassette | None) -> Verdict:
-    case, seen, moments = trial.case, it.seen[trial.name], it.moments[trial.name]
-    _, sent = trial.wire
-    took = 0.0 if trial.finishing else _kept(it, moments)
-    faults = [f"the upstream was kept for {took * 1000:.0f} ms"] if took > SOON else []
-    lost = 0
-    if case.ending is None:
-        faults += ["a file without a head"] if cassette is not None else []
+def _judge_disconnect(
+    trial: Trial, environment: TrialEnvironment, cassette: Cassette | None
+) -> TrialVerdict:
+    case, view, times = (
+        trial.case,
+        environment.views_by_trial[trial.name],
+        environment.times_by_trial[trial.name],
+    )
+    _, sent_body = trial.upstream_output
+    release_s = 0.0 if trial.reads_to_end else _release_delay(environment, times)
+    problems = (
+        [f"the upstream was kept for {release_s * 1000:.0f} ms"]
+        if release_s > MAX_RELEASE_S
+        else []
+    )
+    lost_bytes = 0
+    if case.stored_ending is None:
+        problems += ["a file without a head"] if cassette is not None else []
     elif cassette is None:
-        lost = len(dissect(seen)[1])
-        asked = trial.finishing and moments.asked  # some leave before anybody could be asked
-        faults += ["not on disk"] if lost or asked else []
-    elif trial.finishing:
-        lost = _lost(sent, cassette.body)
-        faults += _cassette_faults(case, cassette)
+        lost_bytes = len(parse_response(view)[1])
+        should_be_stored = (
+            trial.reads_to_end and times.requested_at
+        )  # may leave before the upstream has it
+        problems += ["not on disk"] if lost_bytes or should_be_stored else []
+    elif trial.reads_to_end:
+        lost_bytes = _count_lost_bytes(sent_body, cassette.body)
+        problems += _cassette_problems(case, cassette)
     else:
-        _, body, _ = dissect(seen)
-        lost = _lost(body, cassette.body[: len(body)])
-        faults += _partial_faults(case, sent, cassette)
-    return Verdict(trial, lost, "; ".join(faults), took)
+        _, body, _ = parse_response(view)
+        lost_bytes = _count_lost_bytes(body, cassette.body[: len(body)])
+        problems += _partial_problems(case, sent_body, cassette)
+    return TrialVerdict(trial, lost_bytes, "; ".join(problems), release_s)
 
 
-def _kept(it: Field, moments: Moments) -> float:
-    """Seconds for which the upstream was kept after its client had left."""
-    since = max(moments.left, moments.asked)
-    if moments.released <= since:
+def _release_delay(environment: TrialEnvironment, times: TrialTimes) -> float:
+    """Seconds for which the upstream connection stayed open after its client disconnected."""
+    kept_since = max(times.client_left_at, times.requested_at)
+    if times.released_at <= kept_since:
         return 0.0
-    return moments.released - since - it.stolen(since, moments.released)
+    return (
+        times.released_at - kept_since - environment.loop_blocked_s(kept_since, times.released_at)
+    )
 
 
-def _partial_faults(case: Case, sent: bytes, cassette: Cassette) -> list[str]:
-    faults = []
-    if not sent.startswith(cassette.body):
-        faults.append("bytes on disk that were never sent")
-    if cassette.end.ending not in {Ending.CLIENT_GONE, case.ending}:
-        faults.append(f"ending {cassette.end.ending}")
-    if outcome_of(cassette).complete and not (case.whole and cassette.body == sent):
-        faults.append("called complete")
-    return faults
+def _partial_problems(case: Case, sent_body: bytes, cassette: Cassette) -> list[str]:
+    problems = []
+    if not sent_body.startswith(cassette.body):
+        problems.append("bytes on disk that were never sent")
+    if cassette.end.ending not in {Ending.CLIENT_GONE, case.stored_ending}:
+        problems.append(f"ending {cassette.end.ending}")
+    if cassette_outcome(cassette).is_complete and not (
+        case.is_complete and cassette.body == sent_body
+    ):
+        problems.append("called complete")
+    return problems
 
 
-def _cassette_faults(case: Case, cassette: Cassette) -> list[str]:
-    faults = []
-    if cassette.end.ending is not case.ending:
-        faults.append(f"ending {cassette.end.ending}, not {case.ending}")
-    if outcome_of(cassette).complete is not case.whole:
-        faults.append(f"outcome {outcome_of(cassette)}")
-    return faults
+def _cassette_problems(case: Case, cassette: Cassette) -> list[str]:
+    problems = []
+    if cassette.end.ending is not case.stored_ending:
+        problems.append(f"ending {cassette.end.ending}, not {case.stored_ending}")
+    if cassette_outcome(cassette).is_complete is not case.is_complete:
+        problems.append(f"outcome {cassette_outcome(cassette)}")
+    return problems
 
 
-def _refusal_faults(body: bytes, cassette: Cassette | None) -> list[str]:
-    faults = ["a file without a head"] if cassette is not None else []
+def _refusal_problems(body: bytes, cassette: Cassette | None) -> list[str]:
+    problems = ["a file without a head"] if cassette is not None else []
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError):
-        return [*faults, f"no error of ours: {body!r}"]
-    return faults if error["type"] == "upstream_failed" else [*faults, f"error {error}"]
+        return [*problems, f"no error of ours: {body!r}"]
+    return problems if error["type"] == "upstream_failed" else [*problems, f"error {error}"]
 
 
-def _notice(trial: Trial, it: Field, at: float) -> float:
-    broke = it.moments[trial.name].broke
-    if not broke:  # it was noticed before the upstream was done
+def _notice_delay(trial: Trial, environment: TrialEnvironment, noticed_at: float) -> float:
+    ended_at = environment.times_by_trial[trial.name].ended_at
+    if not ended_at:  # the end was noticed before the upstream had finished
         return 0.0
-    if trial.case.end == "stall":
-        broke += IDLE
-    return at - broke - (it.stolen(broke, at) if broke < at else 0.0)
-
-
-def _lost(sent: bytes, got: bytes) -> int:
-    """Bytes of `sent` that are not in `got`; other bytes in their place count as lost, too."""
-    same = next(
-        (at for at, (mine, its) in enumerate(zip(sent, got, strict=False)) if mine != its),
-        min(len(sent), len(got)),
+    if trial.case.upstream_end == "stall":
+        ended_at += STALL_TIMEOUT_S
+    return (
+        noticed_at
+        - ended_at
+        - (environment.loop_blocked_s(ended_at, noticed_at) if ended_at < noticed_at else 0.0)
     )
-    return max(len(sent), len(got)) - same
 
 
-def dissect(seen: Seen) -> tuple[int, bytes, How]:
-    """Status, body, and how a response ended: `clean` only if its framing's end came."""
-    head, _, rest = seen.data.partition(b"\r\n\r\n")
+def _count_lost_bytes(sent_body: bytes, received: bytes) -> int:
+    """Count the bytes of `sent` that are not in `received`; replaced bytes count as lost, too."""
+    common_length = next(
+        (
+            at
+            for at, (expected, actual) in enumerate(zip(sent_body, received, strict=False))
+            if expected != actual
+        ),
+        min(len(sent_body), len(received)),
+    )
+    return max(len(sent_body), len(received)) - common_length
+
+
+def parse_response(view: ClientView) -> tuple[int, bytes, ClientEnding]:
+    """Return status, body and ending of a response: `clean` only if its framing was complete."""
+    head, _, rest = view.data.partition(b"\r\n\r\n")
     if not head:
-        return 0, b"", "fin" if seen.how == "fin" else "rst"
-    how: How = "rst" if seen.how == "rst" else "fin"
-    fields = head.lower()
+        return 0, b"", "fin" if view.ending == "fin" else "rst"
+    ending: ClientEnding = "rst" if view.ending == "rst" else "fin"
+    headers = head.lower()
     status = int(head.split(b" ", 2)[1])
-    if b"\r\ntransfer-encoding: chunked" in fields:
-        body, over = _unchunked(rest)
-    elif b"\r\ncontent-length: " in fields:
-        length = int(fields.split(b"\r\ncontent-length: ")[1].split(b"\r\n")[0])
-        body, over = rest, len(rest) == length
+    if b"\r\ntransfer-encoding: chunked" in headers:
+        body, is_complete = _decode_chunks(rest)
+    elif b"\r\ncontent-length: " in headers:
+        length = int(headers.split(b"\r\ncontent-length: ")[1].split(b"\r\n")[0])
+        body, is_complete = rest, len(rest) == length
     else:
-        body, over = rest, False
-    return status, body, "clean" if over and seen.how != "rst" else how
+        body, is_complete = rest, False
+    return status, body, "clean" if is_complete and view.ending != "rst" else ending
 
 
-def _unchunked(data: bytes) -> tuple[bytes, bool]:
-    """The body in chunks that may break off anywhere, and whether the last chunk came."""
+def _decode_chunks(data: bytes) -> tuple[bytes, bool]:
+    """Decode a chunked body, possibly cut off; also return whether the last chunk came."""
     body = bytearray()
-    at = 0
-    while (line_end := data.find(b"\r\n", at)) != -1:
-        start, length = line_end + 2, int(data[at:line_end], 16)
-        at = start + length + 2
+    position = 0
+    while (line_end := data.find(b"\r\n", position)) != -1:
+        start, length = line_end + 2, int(data[position:line_end], 16)
+        position = start + length + 2
         if length == 0:
             return bytes(body), data[start:] == b"\r\n"
         body += data[start : start + length]

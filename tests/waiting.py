@@ -1,4 +1,4 @@
-"""Waiting for what will be true soon, with a limit."""
+"""Waiting for a condition, with a time limit."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-async def until(holds: Callable[[], bool], within: float = 20.0) -> None:
-    """Wait until `holds` does, for at most so many seconds."""
-    async with asyncio.timeout(within):
-        while not holds():  # noqa: ASYNC110 # what is waited for is often in another process
+async def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Wait until `condition` returns true, for at most so many seconds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 # the condition often depends on another process
             await asyncio.sleep(0.01)
 
 
-async def appeared(path: Path, within: float = 20.0) -> str:
-    """The first line of a file, once it is there."""
-    await until(lambda: path.exists() and path.read_text().endswith("\n"), within)
+async def wait_for_first_line(path: Path, timeout_s: float = 20.0) -> str:
+    """Wait for a complete line in a file, and return the first line."""
+    await wait_until(lambda: path.exists() and path.read_text().endswith("\n"), timeout_s)
     return path.read_text().splitlines()[0]

@@ -1,4 +1,4 @@
-"""A client that keeps every byte of a response, and knows how the connection ended."""
+"""A client that captures every byte of a response, and how the connection ended."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from urllib.parse import urlsplit
 
 from llm_proxy.exchange import Headers, Request
 
-Ended = Literal["fin", "rst", "open"]
+ConnectionEnd = Literal["fin", "rst", "open"]
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
-def framed(piece: bytes) -> bytes:
-    """A chunk as HTTP writes it."""
+def encode_chunk(piece: bytes) -> bytes:
+    """Encode an HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 @dataclass
-class Wire:
-    """What came over one connection on which one request was sent, with `Connection: close`."""
+class WireCapture:
+    """All data received for one request that was sent with `Connection: close`."""
 
     data: bytes = b""
-    """All of it."""
-    ended: Ended = "open"
+    """All received bytes."""
+    ending: ConnectionEnd = "open"
     pieces: list[tuple[float, bytes]] = field(default_factory=list)
-    """As the socket gave them, with ms since the request was sent."""
+    """Pieces as read from the socket, each with milliseconds since the request was sent."""
     ended_at: float = 0.0
-    """ms."""
+    """Milliseconds since the request was sent."""
 
     @property
     def head(self) -> bytes:
-        """The head, without the empty line; empty where none came."""
+        """The head, without the empty line; empty if none was received."""
         return self.data.partition(b"\r\n\r\n")[0]
 
     @property
-    def after(self) -> bytes:
-        """Everything behind the head."""
+    def after_head(self) -> bytes:
+        """Everything after the head."""
         return self.data.partition(b"\r\n\r\n")[2]
 
     @property
     def status(self) -> int:
-        """0 where no head came."""
+        """The status code; 0 if no head was received."""
         return int(self.head.split(b" ", 2)[1]) if self.head else 0
 
     @property
@@ -61,10 +61,10 @@ class Wire:
 
     @property
     def chunks(self) -> list[bytes]:
-        """The whole chunks of the body; all of it where it is not chunked."""
+        """The complete chunks of the body; the whole body as one item if it is not chunked."""
         if not self.is_chunked:
-            return [self.after]
-        return _chunks(self.after)[0]
+            return [self.after_head]
+        return _parse_chunks(self.after_head)[0]
 
     @property
     def body(self) -> bytes:
@@ -72,64 +72,68 @@ class Wire:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the body ended as HTTP has it, and nothing came behind."""
-        if self.ended != "fin" or not self.head:
+        """Whether the body ended according to its framing, with no data after it."""
+        if self.ending != "fin" or not self.head:
             return False
         if self.is_chunked:
-            chunks, rest = _chunks(self.after)
-            return rest == b"" and self.after == b"".join(map(framed, chunks)) + LAST_CHUNK
+            chunks, rest = _parse_chunks(self.after_head)
+            return (
+                rest == b"" and self.after_head == b"".join(map(encode_chunk, chunks)) + LAST_CHUNK
+            )
         declared = self.header("content-length")
-        return declared is None or int(declared) == len(self.after)
+        return declared is None or int(declared) == len(self.after_head)
 
 
-def _chunks(data: bytes) -> tuple[list[bytes], bytes]:
-    """The whole chunks before the last one, and what is left that is none."""
-    found: list[bytes] = []
+def _parse_chunks(data: bytes) -> tuple[list[bytes], bytes]:
+    """Parse the complete chunks before the last one, and return them with the remaining data."""
+    chunks: list[bytes] = []
     while True:
         size, line, rest = data.partition(b"\r\n")
         try:
             length = int(size, 16) if line else -1
         except ValueError:
-            return found, data
+            return chunks, data
         if length < 0 or len(rest) < length + 2:
-            return found, data
+            return chunks, data
         if length == 0:
-            return found, rest[2:]
-        found.append(rest[:length])
+            return chunks, rest[2:]
+        chunks.append(rest[:length])
         data = rest[length + 2 :]
 
 
 class _Client(asyncio.Protocol):
-    def __init__(self, sent: bytes) -> None:
-        self._sent = sent
+    def __init__(self, request_bytes: bytes) -> None:
+        self._request_bytes = request_bytes
         self._loop = asyncio.get_running_loop()
-        self._began = 0.0
-        self.over: asyncio.Future[None] = self._loop.create_future()
-        self.wire = Wire()
+        self._started_at = 0.0
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self.capture = WireCapture()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
-        self._began = self._loop.time()
-        transport.write(self._sent)
+        self._started_at = self._loop.time()
+        transport.write(self._request_bytes)
 
-    def _at(self) -> float:
-        return (self._loop.time() - self._began) * 1000
+    def _elapsed_ms(self) -> float:
+        return (self._loop.time() - self._started_at) * 1000
 
     def data_received(self, data: bytes) -> None:
-        self.wire.data += data
-        self.wire.pieces.append((self._at(), data))
+        self.capture.data += data
+        self.capture.pieces.append((self._elapsed_ms(), data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.wire.ended = "rst" if isinstance(exc, ConnectionResetError) else "fin"
-        self.wire.ended_at = self._at()
-        if not self.over.done():
-            self.over.set_result(None)
+        self.capture.ending = "rst" if isinstance(exc, ConnectionResetError) else "fin"
+        self.capture.ended_at = self._elapsed_ms()
+        if not self.closed.done():
+            self.closed.set_result(None)
 
 
-async def wire(url: str, request: Request, *headers: tuple[str, str], within: float = 20.0) -> Wire:
-    """Ask, and keep what comes until the connection ends, or `within` seconds are over."""
+async def capture_response(
+    url: str, request: Request, *headers: tuple[str, str], timeout_s: float = 20.0
+) -> WireCapture:
+    """Send a request; capture until the connection ends or `timeout_s` is over."""
     parts = urlsplit(url)
-    sent = (
+    head_lines = (
         f"{request.method} {request.request_target} HTTP/1.1",
         f"Host: {parts.netloc}",
         "Connection: close",
@@ -137,13 +141,13 @@ async def wire(url: str, request: Request, *headers: tuple[str, str], within: fl
         *(f"{name}: {value}" for name, value in (*request.headers, *headers)),
         "\r\n",
     )
-    data = "\r\n".join(sent).encode("latin-1") + request.body
+    request_bytes = "\r\n".join(head_lines).encode("latin-1") + request.body
     loop = asyncio.get_running_loop()
     transport, client = await loop.create_connection(
-        lambda: _Client(data), parts.hostname or "", parts.port or 80
+        lambda: _Client(request_bytes), parts.hostname or "", parts.port or 80
     )
     try:
-        await asyncio.wait([client.over], timeout=within)
+        await asyncio.wait([client.closed], timeout=timeout_s)
     finally:
         transport.abort()
-    return client.wire
+    return client.capture

@@ -4,7 +4,7 @@ One idea carries everything: **a response is a sequence of actions**
 (`Begin`, `Send`, `SendRaw`, `Wait`, `Abort`).  A *source* yields them (the live
 upstream, a cassette, a scenario), and one function performs them on the client's socket.
 
-Glossary of the few words that are ours:
+Glossary of the project's own terms:
 
     cassette    the file that holds one exchange
     take        one of several exchanges recorded for the same key, in order
@@ -42,7 +42,7 @@ logic       bytes and values in, bytes and values out
     `frame_redaction`  redaction of AWS event streams, whose frames declare their length
     `matching`       key documents, rules and keys
     `diff`           compares requests, responses, exchanges and texts
-    `renaming`       replaces recorded values by those of the requesting client
+    `value_replacement`  replaces recorded values by those of the requesting client
     `misses`         why no cassette answers: the nearest, its differences, rules that help
     `ages`           the maximum age of cassettes
     `json_paths`     JSONPaths within a step budget
@@ -53,7 +53,7 @@ logic       bytes and values in, bytes and values out
     `reissue`        rebuilds a stored request so that it can be sent again
     `integrity`      checks a cassette's name, key and folder
     `take_numbers`   which take answers a request, and which number a new take gets
-    `chance`         seeded chance
+    `chance`         seeded random numbers
     `timeline`       message arrival times
     `pacing`         when the bytes of a response are sent, and in which pieces
     `faults`         what can go wrong on the way to a client

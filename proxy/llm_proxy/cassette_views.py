@@ -1,7 +1,7 @@
 """Decodes cassettes: their dialect, response, turns and request.
 
-A cassette says which dialect was recognised when it was recorded.  Where that was none, the
-dialects are asked again: they are learned over time, and files stay as they are.
+A cassette stores the dialect that was recognised when it was recorded.  If it stores none, the
+dialect is looked up again: later versions know more dialects, and files stay as they are.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from llm_proxy.turns import Turn
 
 
 def cassette_dialect(cassette: Cassette) -> Dialect:
-    """The dialect that it speaks; `OPAQUE` where none knows it, or only a later version does."""
+    """The dialect of a cassette; `OPAQUE` if this version knows none for it."""
     if cassette.meta.dialect == OPAQUE.name:
         return dialects.find_dialect(stored_http_request(cassette))
     return dialects.dialect_named(cassette.meta.dialect)
 
 
 def dialect_response(cassette: Cassette) -> DialectResponse:
-    """The response, cut as its dialect wants it."""
+    """The response, split into messages by the codec that its dialect uses."""
     codec, messages = cassette.codec, cassette.messages
     if cassette.meta.dialect == OPAQUE.name:
         label = cassette_dialect(cassette).codec(stored_http_request(cassette), cassette.head)
-        codec = framing.codec_of_bytes(label, cassette.body)
+        codec = framing.codec_name_for_body(label, cassette.body)
         if codec != cassette.codec:
             messages = tuple(framing.split_messages(codec, cassette.body))
     return DialectResponse(cassette.head, codec, messages)
 
 
 def cassette_turns(cassette: Cassette) -> tuple[Turn, ...]:
-    """What was said, as far as its dialect can read it."""
+    """The turns of the response, as far as its dialect can decode them."""
     return cassette_dialect(cassette).decode(dialect_response(cassette))
 
 
 def stored_http_request(cassette: Cassette) -> Request:
-    """The request as it was stored."""
+    """The stored (redacted) request as a `Request`."""
     stored_request = cassette.request
     return Request(
         stored_request.method,

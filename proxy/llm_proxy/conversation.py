@@ -1,7 +1,7 @@
 """The decoded request, free of any wire format: the counterpart of `turns`.
 
-A `Conversation` is a view.  Dialects read it from a request; scenarios are chosen, checked and
-filled in by it.  What a dialect's request cannot say is absent, never guessed.
+A `Conversation` is a view.  Dialects decode it from a request; scenarios are selected, checked and
+filled in by it.  What a dialect's request cannot express is absent, never guessed.
 """
 
 from __future__ import annotations
@@ -12,76 +12,76 @@ from typing import Literal
 from llm_proxy.turns import Json, Part, Text, ToolResult
 
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who speaks: `system` is the operator (`developer` too), `assistant` the model (`model` too)."""
+"""The role of a message: `system` includes `developer`, and `assistant` includes `model`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMessage:
-    """What one speaker said at once."""
+    """One message of a request: its role and its parts."""
 
     role: Role
     parts: tuple[Part, ...]
 
     @property
     def text(self) -> str:
-        """Its texts, joined with line ends; other parts say nothing here."""
+        """The text parts, joined with LF; other parts are left out."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool that the model is offered."""
+    """A tool that the request offers to the model."""
 
     name: str
-    """A built-in tool of the provider's is called by its type."""
+    """A built-in tool of the provider is named by its type."""
     description: str = ""
-    response_schema: Json = None
-    """The JSON Schema of its arguments; None where it has none."""
+    parameters_schema: Json = None
+    """The JSON Schema of the arguments; None if the tool has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A request for a turn, as far as its dialect has words for it."""
+    """A request for a turn, as far as its dialect can express it."""
 
     messages: tuple[RequestMessage, ...]
-    """In their order, those of role `system` too where they stand among them.  Where a dialect has
-    items in place of messages, each unbroken run of what the model made is one.  Results of tools
-    that follow each other are one message of role `tool`, also where the dialect has the user send
-    them, if it says nothing else."""
+    """In order, including `system` messages if the dialect puts them in the list.  If a dialect
+    has items instead of messages, each unbroken run of model items is one message.  Consecutive
+    tool results are one message of role `tool`, even if the dialect sends them as the user's, as
+    long as that message has nothing else."""
     system: str = ""
-    """The system prompt: where the dialect keeps it, else its first message of that role."""
+    """The system prompt: the dialect's own field, else the first `system` message."""
     tools: tuple[ToolDefinition, ...] = ()
     temperature: float | None = None
-    """None where it is not sent; whole numbers stay `int`."""
+    """None if it is not sent; whole numbers stay `int`."""
     top_p: float | None = None
     """As `temperature`."""
     reasoning_enabled: bool = False
-    """Whether reasoning is switched on: its switch is there, and not its explicit off."""
+    """Whether reasoning is enabled: the dialect's switch is sent and is not an explicit off."""
     wants_signed_reasoning: bool = False
-    """Whether reasoning in the history must bear its provider's seal (Anthropic)."""
+    """Whether reasoning in the history must carry the provider's signature (Anthropic)."""
     response_schema: Json = None
-    """The JSON Schema that the answer must have; `{}` where any JSON object will do."""
+    """The JSON Schema that the response must match; `{}` if any JSON object will do."""
     previous_response_id: str = ""
-    """The id of the answer that this continues, whose history the request does not repeat."""
+    """The id of the response that this continues; the request does not repeat its history."""
     stored_conversation_id: str = ""
-    """The id of the conversation that the provider keeps, and that this adds to."""
+    """The id of a conversation that the provider stores and that this request adds to."""
 
     is_stored_by_provider: bool = False
-    """Whether the provider keeps the answer: it can be continued, and asked for, by its id."""
+    """Whether the provider stores the response, so that it can be fetched or continued by id."""
 
     @property
     def turn(self) -> int:
-        """The number of the turn that is asked for: the model's messages so far, and one."""
+        """The number of the requested turn, from 1: the model's messages so far, plus one."""
         return 1 + sum(message.role == "assistant" for message in self.messages)
 
     @property
     def first_user_text(self) -> str:
-        """What the first message of the user says; empty where there is none."""
+        """The text of the first user message; empty if there is none."""
         return next((message.text for message in self.messages if message.role == "user"), "")
 
     @property
     def last_user_text(self) -> str:
-        """What the latest message of the user says that has text; empty where there is none."""
+        """The text of the last user message that has text; empty if there is none."""
         return next(
             (
                 message.text
@@ -93,24 +93,24 @@ class Conversation:
 
     @property
     def prompt(self) -> str:
-        """All the words that a model reads of it: of the operator, of messages, of results."""
+        """All text that the model reads: the system prompt, messages and tool results, joined."""
         has_system = any(message.role == "system" for message in self.messages)
-        items = [] if has_system else [self.system]
+        texts = [] if has_system else [self.system]
         for message in self.messages:
             for part in message.parts:
                 match part:
-                    case Text(text=words) | ToolResult(content=words):
-                        items.append(words)
+                    case Text(text=text) | ToolResult(content=text):
+                        texts.append(text)
                     case _:
                         pass
-        return "".join(items)
+        return "".join(texts)
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The results of tools that came after the model's latest message."""
-        latest: list[ToolResult] = []
+        """The tool results after the last message of the model."""
+        latest_results: list[ToolResult] = []
         for message in reversed(self.messages):
             if message.role == "assistant":
                 break
-            latest[:0] = [part for part in message.parts if isinstance(part, ToolResult)]
-        return tuple(latest)
+            latest_results[:0] = [part for part in message.parts if isinstance(part, ToolResult)]
+        return tuple(latest_results)

@@ -1,7 +1,7 @@
 r"""Escapes and formats text for a terminal.
 
-What a provider said may hold escape sequences that move the cursor, rename the window or turn
-the writing direction around.  Here they become visible text: `\x1b`, `\u202e`.
+Recorded text may hold escape sequences that move the cursor, rename the window or reverse the
+writing direction.  Here they become visible text: `\x1b`, `\u202e`.
 """
 
 from __future__ import annotations
@@ -14,64 +14,64 @@ from typing import Final
 
 from llm_proxy.errors import escape_character
 
-_CONTROLS: Final = (
+_UNSAFE_CHARACTERS: Final = (
     r"\x00-\x1f\x7f-\x9f"  # C0, DEL and C1, which terminals obey
     r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line ends and direction marks
     r"\ud800-\udfff\ufeff"  # halves of surrogate pairs, byte order marks
     r"\U000e0000-\U000e007f"  # invisible tags
 )
-_UNSAFE: Final = re.compile(f"[{_CONTROLS}]")
-_UNSAFE_IN_BLOCK: Final = re.compile(f"(?![\\n\\t])[{_CONTROLS}]")
-_UNSAFE_IN_JSON: Final = re.compile(f"(?![\\n])[{_CONTROLS}]")
-_WIDE: Final = frozenset("WF")
-_WIDTHLESS: Final = frozenset(("Mn", "Me", "Cf"))
+_UNSAFE: Final = re.compile(f"[{_UNSAFE_CHARACTERS}]")
+_UNSAFE_IN_BLOCK: Final = re.compile(f"(?![\\n\\t])[{_UNSAFE_CHARACTERS}]")
+_UNSAFE_IN_JSON: Final = re.compile(f"(?![\\n])[{_UNSAFE_CHARACTERS}]")
+_WIDE_CLASSES: Final = frozenset("WF")
+_ZERO_WIDTH_CATEGORIES: Final = frozenset(("Mn", "Me", "Cf"))
 
 
 def escape_line(text: str) -> str:
-    """`text` in one line: an LF shows as `⏎`, every other control character escaped."""
+    """`text` on one line: LF becomes `⏎`, every other control character is escaped."""
     return _UNSAFE.sub(_escape_match, text)
 
 
 def escape_block(text: str) -> str:
-    """`text` with its lines and tabs, and every other control character escaped."""
+    """`text` with its LFs and tabs kept and every other control character escaped."""
     return _UNSAFE_IN_BLOCK.sub(_escape_match, text)
 
 
 def escape_json(document: str) -> str:
-    """JSON of the same meaning, in which no control character stands raw."""
+    """A JSON document with the same value and no raw control characters but LF."""
     return _UNSAFE_IN_JSON.sub(_escape_json_match, document)
 
 
-def escape_path(path: PurePath | str) -> str:
-    """A path as JSON and terminals can have it, whatever bytes a file is named with."""
+def path_as_utf8(path: PurePath | str) -> str:
+    """A path as valid Unicode: bytes of the file name that are not UTF-8 become U+FFFD."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def shell_word(path: PurePath | str) -> str:
-    """A path as one word of a shell command that somebody may copy."""
-    return shlex.quote(escape_line(escape_path(path)))
+def shell_quoted_path(path: PurePath | str) -> str:
+    """A path quoted as one word of a shell command that somebody may copy."""
+    return shlex.quote(escape_line(path_as_utf8(path)))
 
 
 def terminal_width(text: str) -> int:
-    """How many columns of a terminal one line of text takes."""
+    """The number of terminal columns that one line of text takes."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
-def truncate(text: str, width: int) -> str:
-    """One line of at most `width` columns, with an ellipsis where something is missing."""
+def truncate_to_width(text: str, width: int) -> str:
+    """One line cut to at most `width` columns, with an ellipsis if it was cut."""
     if _fitting_length(text, width) == len(text):
         return text
     return text[: _fitting_length(text, width - 1)] + "…"
 
 
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    """One line filled up with spaces to `width` columns."""
-    space = " " * (width - terminal_width(text))
-    return space + text if right else text + space
+def pad_to_width(text: str, width: int, *, align_right: bool = False) -> str:
+    """One line padded with spaces to `width` columns; left-aligned by default."""
+    padding = " " * (width - terminal_width(text))
+    return padding + text if align_right else text + padding
 
 
 def format_duration(ms: float) -> str:
-    """A time span for people: `0.42 ms`, `176 ms`, `12.3 s`, `2 min 5 s`."""
+    """Format a duration in ms: `0.42 ms`, `176 ms`, `12.3 s`, `2 min 5 s`."""
     if ms < 10:
         return f"{ms:.2f} ms"
     if ms < 1000:
@@ -82,24 +82,24 @@ def format_duration(ms: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
-def format_percent(share: float) -> str:
-    """A share for people, rounded down: 100 % is all of it."""
-    return f"{int(share * 100)} %"
+def format_percent(fraction: float) -> str:
+    """Format a fraction from 0 to 1 as a percentage, rounded down: 100 % is all of it."""
+    return f"{int(fraction * 100)} %"
 
 
-def format_size(count: int) -> str:
-    """Bytes for people, by thousands: `812 B`, `6.1 kB`, `1.4 MB`, `12 GB`."""
-    value, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 999.5:  # which is shown as 1000
+def format_size(size_bytes: int) -> str:
+    """Format a number of bytes in decimal units: `812 B`, `6.1 kB`, `1.4 MB`, `12 GB`."""
+    value, unit = float(size_bytes), "B"
+    for larger_unit in ("kB", "MB", "GB", "TB"):
+        if value < 999.5:  # 999.5 would be shown as 1000
             break
-        value, unit = value / 1000, larger
-    few = value < 10 and unit != "B"
-    return f"{value:.1f} {unit}" if few else f"{value:.0f} {unit}"
+        value, unit = value / 1000, larger_unit
+    needs_decimal = value < 10 and unit != "B"
+    return f"{value:.1f} {unit}" if needs_decimal else f"{value:.0f} {unit}"
 
 
-def count_noun(number: int, noun: str, plural: str = "") -> str:
-    """`1 cassette`, `2 cassettes`, `1,449 cassettes`."""
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """Format a count with its noun: `1 cassette`, `2 cassettes`, `1,449 cassettes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -113,16 +113,16 @@ def _escape_json_match(match: re.Match[str]) -> str:
 
 
 def _fitting_length(text: str, width: int) -> int:
-    """How many characters fit `width` columns, from the first."""
-    taken = 0
+    """The number of leading characters that fit into `width` columns."""
+    used_columns = 0
     for index, character in enumerate(text):
-        taken += _character_width(character)
-        if taken > width:
+        used_columns += _character_width(character)
+        if used_columns > width:
             return index
     return len(text)
 
 
 def _character_width(character: str) -> int:
-    if unicodedata.category(character) in _WIDTHLESS:
+    if unicodedata.category(character) in _ZERO_WIDTH_CATEGORIES:
         return 0
-    return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
+    return 2 if unicodedata.east_asian_width(character) in _WIDE_CLASSES else 1

@@ -2,12 +2,12 @@
 
     LlmProxyError
     ├── UsageError          the operator's settings, arguments or environment   -> exit code 2
-    ├── CassetteError       a file that cannot be trusted, with file and line
+    ├── CassetteError       an invalid cassette, with file and line
     │   └── CassetteTooNew  written by a later version of this tool
-    ├── SpoolError          the recording cannot be kept up (disk full, no rights)
-    ├── RequestRefused      a request that we do not serve              -> its HTTP status
-    │   └── NotSimulated    one that nothing can be scripted or made up for  -> 404 or 400
-    ├── UpstreamFailed      no answer from the provider                 -> 502, 504, 508
+    ├── SpoolError          the recording cannot be written (disk full, no permission)
+    ├── RequestRefused      a request that the proxy does not serve     -> its HTTP status
+    │   └── NotSimulated    one that cannot be scripted or synthesised  -> 404 or 400
+    ├── UpstreamFailed      no response from the provider               -> 502, 504, 508
     ├── NotRepresentable    a turn that the dialect cannot represent
     │   └── SchemaNotSatisfiable  a JSON Schema that no generated value satisfies
     ├── PatternsTooSlow     a pattern of a scenario takes too long      -> an error turn
@@ -16,8 +16,8 @@
     ├── ScriptExhausted     a script has no response left               -> 424
     └── Miss                no cassette answers this request            -> 424
 
-A message names the thing, the place and the next step.  It is raised where it is known, and
-translated once at the border: by the server into the dialect's own error shape, by the
+A message names the thing, the place and the next step.  An error is raised where it is detected
+and translated once at the boundary: by the server into the dialect's own error shape, by the
 command line into one sentence and an exit code.
 """
 
@@ -27,26 +27,25 @@ from llm_proxy.miss_report import MissReport
 
 
 def escape_character(character: str) -> str:
-    r"""What stands for a character that is not shown as it is: `\n`, `\x1b`, `\u202e`."""
+    r"""A character as a Python escape sequence: `\n`, `\x1b`, `\u202e`."""
     return ascii(character)[1:-1]
 
 
-def printable(text: str, limit: int) -> str:
-    """`text` fit for a message: of printable characters alone, and at most `limit` of them.
+def printable_excerpt(text: str, max_chars: int) -> str:
+    """`text` for an error message: unprintable characters escaped, at most `max_chars` long.
 
-    What comes from files and requests may hold line ends, escape sequences and marks that turn
-    the direction of writing: they are spelled out.  `display` shows what was recorded instead,
-    whose lines, joined emoji and columns count.
+    Text from files and requests may hold line ends, escape sequences and direction marks: they
+    are escaped.  For recorded text, whose lines, joined emoji and columns matter, use `display`.
     """
     shown = "".join(
-        content if content.isprintable() else escape_character(content)
-        for content in text[: limit + 1]
+        character if character.isprintable() else escape_character(character)
+        for character in text[: max_chars + 1]
     )
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
 
 
 class LlmProxyError(Exception):
-    """The root: its message is written for the person who reads it."""
+    """The base class: its message is written for the operator."""
 
 
 class UsageError(LlmProxyError):
@@ -54,14 +53,14 @@ class UsageError(LlmProxyError):
 
 
 class CassetteError(LlmProxyError):
-    """A cassette that cannot be trusted is refused by name, never served in part."""
+    """An invalid cassette: it is refused with file and line, never served in part."""
 
-    def __init__(self, file: str, line: int | None, why: str) -> None:
+    def __init__(self, file: str, line: int | None, reason: str) -> None:
         self.file = file
         self.line = line
-        self.why = why
-        place = printable(file, 1000) + ("" if line is None else f":{line}")
-        super().__init__(f"{place}: {printable(why, 500)}")
+        self.reason = reason
+        location = printable_excerpt(file, 1000) + ("" if line is None else f":{line}")
+        super().__init__(f"{location}: {printable_excerpt(reason, 500)}")
 
 
 class CassetteTooNew(CassetteError):
@@ -69,11 +68,11 @@ class CassetteTooNew(CassetteError):
 
 
 class SpoolError(LlmProxyError):
-    """A recording could not be written down; the client's stream is not affected."""
+    """A recording could not be written; the client's stream is not affected."""
 
 
 class RequestRefused(LlmProxyError):
-    """A request that is not served at all, with the HTTP status that says so."""
+    """A request that is not served, with the HTTP status of the error response."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -81,14 +80,14 @@ class RequestRefused(LlmProxyError):
 
 
 class NotSimulated(RequestRefused):
-    """A request that only its provider could answer: no turn, and nothing that is known beside."""
+    """A request that simulation cannot answer: it is no request for a turn or another known one."""
 
     def __init__(self, message: str, status: int = 404) -> None:
         super().__init__(status, message)
 
 
 class UpstreamFailed(LlmProxyError):
-    """The provider gave no answer: refused, unresolvable, silent, or not speaking HTTP."""
+    """No response from the provider: connection refused, unresolvable, timed out, or not HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -96,33 +95,33 @@ class UpstreamFailed(LlmProxyError):
 
 
 class NotRepresentable(LlmProxyError):
-    """A turn that would not be the same answer in this dialect."""
+    """A turn that the dialect cannot represent without changing it."""
 
 
 class PatternsTooSlow(LlmProxyError):
-    """The patterns that were tried on a request took too long."""
+    """Matching a request against the patterns of scenarios took too long."""
 
 
 class JsonPathTooManySteps(LlmProxyError):
-    """A JSONPath visits more values of a request than it may."""
+    """A JSONPath visits more values of a request than its budget allows."""
 
 
 class RespondFunctionFailed(LlmProxyError):
-    """The operator's own function, which says what a mock answers, failed."""
+    """The operator's own function that responds for a mock failed."""
 
 
 class ScriptExhausted(LlmProxyError):
-    """More was asked than a script has answers for: its author should hear of it, loudly."""
+    """More requests than a script has responses; reported as an error to the script's author."""
 
 
 class SchemaNotSatisfiable(NotRepresentable):
-    """A JSON Schema that no value fits, or that asks for more than is understood."""
+    """A JSON Schema that no value satisfies, or that uses unsupported keywords."""
 
 
 class Miss(LlmProxyError):
-    """No cassette answers this request; the message says what is nearest and what differs."""
+    """No cassette answers this request; the message names the nearest and what differs."""
 
-    def __init__(self, message: str, detail: str, missed: MissReport | None = None) -> None:
+    def __init__(self, message: str, detail: str, report: MissReport | None = None) -> None:
         self.detail = detail
-        self.missed = missed or MissReport(text=detail)
+        self.report = report or MissReport(text=detail)
         super().__init__(message)

@@ -1,7 +1,7 @@
 """Parses JSON without losing information.
 
-A parser takes the last of two members of one name, and makes a double of a whole number beyond 64
-bits.  What a client sent so is no JSON for us, but a text that counts, and is kept, byte for byte.
+A JSON parser keeps the last of two members with the same name and turns an integer beyond 64 bits
+into a double.  Such a body is treated as text, not as JSON: it is kept and compared byte for byte.
 """
 
 from __future__ import annotations
@@ -14,40 +14,49 @@ import orjson
 
 from llm_proxy.turns import Json
 
-_LONG: Final = re.compile(rb"[0-9]{19}")
-"""What a whole number beyond 64 bits is spelled with."""
-_APART: Final = re.compile(rb'"[ \t\r\n]+:')
-_QUOTE: Final = rb"\u0022"
-"""A quotation mark within a text that is written back otherwise, so that no counting holds."""
-_LEAST: Final = -(2**63)
-_MOST: Final = 2**64 - 1
+_POSSIBLY_BIG_INTEGER: Final = re.compile(rb"[0-9]{19}")
+"""Digits that an integer beyond 64 bits contains."""
+_SPACE_BEFORE_COLON: Final = re.compile(rb'"[ \t\r\n]+:')
+_ESCAPED_QUOTE: Final = rb"\u0022"
+"""An escaped quotation mark: it is written back differently, so counting members would fail."""
+_MIN_INT64: Final = -(2**63)
+_MAX_UINT64: Final = 2**64 - 1
 
 
 def parse_exact(body: bytes) -> tuple[Json] | None:
-    """The value that a JSON text spells; None where it is none, or more than that value says."""
+    """Parse a JSON text; the value in a 1-tuple, so that `null` differs from failure.
+
+    None if it is no JSON, or if the parsed value would lose information.
+    """
     try:
         value: Json = orjson.loads(body)
         if _may_lose_information(body, value):
-            json.loads(body, object_pairs_hook=_unique_members, parse_int=_bounded_integer)
+            json.loads(
+                body, object_pairs_hook=_check_unique_members, parse_int=_check_integer_range
+            )
     except (ValueError, TypeError, RecursionError):
         return None
     return (value,)
 
 
 def _may_lose_information(body: bytes, value: Json) -> bool:
-    """Whether a member may be there twice, or a number be too large.  Quick: it is seldom so."""
-    if _QUOTE in body or _LONG.search(body) is not None or _APART.search(body) is not None:
+    """Whether a member may be repeated or a number too large: a cheap test that rarely fires."""
+    if (
+        _ESCAPED_QUOTE in body
+        or _POSSIBLY_BIG_INTEGER.search(body) is not None
+        or _SPACE_BEFORE_COLON.search(body) is not None
+    ):
         return True
     return body.count(b'":') > orjson.dumps(value).count(b'":')
 
 
-def _unique_members(pairs: list[tuple[str, Any]]) -> None:
-    """Raises `ValueError` where two have one name."""
+def _check_unique_members(pairs: list[tuple[str, Any]]) -> None:
+    """Raises `ValueError` if two members have the same name."""
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError("a member twice")
 
 
-def _bounded_integer(digits: str) -> None:
-    """Raises `ValueError` for a number that is beyond 64 bits."""
-    if not _LEAST <= int(digits) <= _MOST:
+def _check_integer_range(digits: str) -> None:
+    """Raises `ValueError` for an integer beyond 64 bits."""
+    if not _MIN_INT64 <= int(digits) <= _MAX_UINT64:
         raise ValueError("a number beyond 64 bits")

@@ -1,12 +1,12 @@
 """Redacts AWS event streams, whose frames declare their own length.
 
-A secret cannot be replaced there as in text: the lengths and the checksums of its frame would be
-wrong, and no client would read it again.  So a frame is held back until it is there in full, and
-one that holds a secret is written anew.  `InvokeModelWithResponseStream` packs the model's own
-events in base64; they are looked into.
+Replacing a secret as in text would make the lengths and checksums of its frame wrong, and clients
+would reject the frame.  So a frame is held back until it is complete, and a frame with a secret is
+rewritten.  `InvokeModelWithResponseStream` sends the model's own events in base64; they are
+decoded and searched too.
 
-A frame that was cut short stays one, and one whose checksum was wrong keeps a wrong one.  What is
-no frame is redacted as any other bytes are, and so is a frame that was written anew.
+A truncated frame stays truncated, and a frame with a wrong checksum keeps a wrong one.  Bytes that
+are no frame are redacted as plain bytes, and so are rewritten frames.
 """
 
 from __future__ import annotations
@@ -21,57 +21,57 @@ from typing import Final
 from llm_proxy.exchange import Read
 from llm_proxy.framing import eventstream, frame_edits
 from llm_proxy.framing.eventstream import EventStreamCodec, RawHeader
-from llm_proxy.framing.frame_edits import Edit
+from llm_proxy.framing.frame_edits import ByteEdit
 from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
 
-EVENTSTREAM: Final = "eventstream"
-"""The codec whose streams are for this module."""
+EVENTSTREAM_CODEC: Final = "eventstream"
+"""The name of the codec whose streams this module redacts."""
 
-_FIELD: Final = b'"bytes"'
-_PACKED: Final = re.compile(_FIELD + rb'\s*:\s*"([A-Za-z0-9+/=\\]*)')
-"""A field of a payload that holds base64, perhaps cut short; JSON may escape a slash."""
+_BYTES_FIELD: Final = b'"bytes"'
+_BASE64_FIELD: Final = re.compile(_BYTES_FIELD + rb'\s*:\s*"([A-Za-z0-9+/=\\]*)')
+"""A payload field that holds base64, perhaps truncated; JSON may escape a slash."""
 
 
 class FrameRedactor:
     """Replaces secrets in the frames of a stream, as its reads arrive."""
 
     def __init__(self, redactor: Redactor) -> None:
-        """`redactor` knows the secrets, and goes on counting."""
+        """`redactor` holds the secrets and counts the replacements."""
         self._redactor = redactor
-        self._data = bytearray()
-        """What was not given out yet: the beginning of a frame."""
-        self._clean_frames = 0
-        """Bytes at its front that are whole frames without secrets; never any between reads."""
-        self._reads: deque[Read] = deque()
-        """The same, in reads."""
-        self._used_size = 0
-        """Bytes of the first of them that were given out."""
-        self._size: int | None = None
-        """Of the frame that has begun; None until its prelude is there."""
+        self._pending = bytearray()
+        """Bytes not yet returned: the beginning of a frame."""
+        self._clean_bytes = 0
+        """Leading bytes of `_pending` in whole frames without secrets; 0 between reads."""
+        self._pending_reads: deque[Read] = deque()
+        """The reads of `_pending`."""
+        self._released_bytes = 0
+        """Bytes of the first pending read that were returned already."""
+        self._frame_bytes: int | None = None
+        """Size of the current frame; None until its prelude is complete."""
         self._is_framed = True
-        """Whether frames go on: nothing tells where they begin again."""
+        """Whether the stream is still framed: after invalid bytes, no frame start can be found."""
 
     def feed(self, read: Read) -> list[RedactedPiece]:
-        """What is settled after this read, in order, without secrets."""
+        """Take a read; return the pieces that are final now, in order, without secrets."""
         if not self._is_redacting_frames():
             return self._redactor.feed(read)
-        self._data += read.data
-        self._reads.append(read)
+        self._pending += read.data
+        self._pending_reads.append(read)
         settled: list[RedactedPiece] = []
-        while self._has_more():
-            if self._size is None:
-                self._begin_frames()
+        while self._can_advance():
+            if self._frame_bytes is None:
+                self._read_prelude()
             else:
-                settled += self._settle_frame(self._size)
+                settled += self._redact_frame(self._frame_bytes)
         settled += self._release_clean_frames()
         if not self._is_framed:
-            settled += self._redact_as_bytes(self._release(len(self._data), ()))
+            settled += self._redact_as_bytes(self._release_bytes(len(self._pending), ()))
         return settled
 
     def close(self) -> list[RedactedPiece]:
-        """What was held back."""
+        """Return the pieces that were held back."""
         return [
-            *self._settle_frame(len(self._data)),
+            *self._redact_frame(len(self._pending)),
             *self._release_clean_frames(),
             *self._redactor.close(),
         ]
@@ -79,152 +79,180 @@ class FrameRedactor:
     def _is_redacting_frames(self) -> bool:
         return self._is_framed and self._redactor.has_secrets
 
-    def _has_more(self) -> bool:
-        """Whether so much is there that we know more: a prelude, or the frame that has begun."""
-        needed = eventstream.PRELUDE if self._size is None else self._size
-        return self._is_framed and len(self._data) - self._clean_frames >= needed
+    def _can_advance(self) -> bool:
+        """Whether the next unit is complete: a prelude, or the current frame."""
+        needed = eventstream.PRELUDE_BYTES if self._frame_bytes is None else self._frame_bytes
+        return self._is_framed and len(self._pending) - self._clean_bytes >= needed
 
-    def _begin_frames(self) -> None:
-        prelude = self._data[self._clean_frames : self._clean_frames + eventstream.PRELUDE]
-        self._size = eventstream.frame_size(prelude)
-        self._is_framed = self._size is not None and self._size <= eventstream.LONGEST_FRAME
+    def _read_prelude(self) -> None:
+        prelude = self._pending[self._clean_bytes : self._clean_bytes + eventstream.PRELUDE_BYTES]
+        self._frame_bytes = eventstream.frame_size(prelude)
+        self._is_framed = (
+            self._frame_bytes is not None and self._frame_bytes <= eventstream.MAX_FRAME_BYTES
+        )
 
-    def _settle_frame(self, size: int) -> list[RedactedPiece]:
-        """Settle so many bytes, a frame or what has come of one.
+    def _redact_frame(self, size: int) -> list[RedactedPiece]:
+        """Redact `size` bytes: a frame, or the part of one that arrived.
 
-        One without secrets, as nearly all are, waits for those behind it, to go out with them.
+        A frame without secrets, as nearly all are, is kept to be returned with the next ones.
         """
-        frame, self._size = bytes(self._data[self._clean_frames : self._clean_frames + size]), None
-        is_plain = bool(self._redactor.secret_spans(frame))
-        edits = self._frame_edits(frame, is_plain=is_plain) if is_plain or _FIELD in frame else []
-        is_right = frame_edits.is_intact(frame)
-        if is_right and not is_plain and not edits:
-            self._clean_frames += size
+        frame, self._frame_bytes = (
+            bytes(self._pending[self._clean_bytes : self._clean_bytes + size]),
+            None,
+        )
+        has_plain_secret = bool(self._redactor.secret_spans(frame))
+        edits = (
+            self._frame_edits(frame, has_plain_secret=has_plain_secret)
+            if has_plain_secret or _BYTES_FIELD in frame
+            else []
+        )
+        is_intact = frame_edits.is_intact_frame(frame)
+        if is_intact and not has_plain_secret and not edits:
+            self._clean_bytes += size
             return []
-        passed = self._release_clean_frames()
-        items = self._release(size, frame_edits.with_envelope_edits(frame, edits) if edits else ())
-        return [*passed, *self._redact_as_bytes(items, is_over=is_right)]
+        released = self._release_clean_frames()
+        pieces = self._release_bytes(
+            size, frame_edits.with_envelope_edits(frame, edits) if edits else ()
+        )
+        return [*released, *self._redact_as_bytes(pieces, is_frame_complete=is_intact)]
 
     def _release_clean_frames(self) -> list[RedactedPiece]:
-        size, self._clean_frames = self._clean_frames, 0
-        items = self._release(size, ())
-        if self._redactor.is_holding_back:  # of what was no right frame
-            return self._redact_as_bytes(items, is_over=bool(items))
-        return self._redactor.pass_through(items)
+        size, self._clean_bytes = self._clean_bytes, 0
+        pieces = self._release_bytes(size, ())
+        if self._redactor.is_holding_back:  # bytes of an invalid frame
+            return self._redact_as_bytes(pieces, is_frame_complete=bool(pieces))
+        return self._redactor.pass_through(pieces)
 
-    def _frame_edits(self, frame: bytes, *, is_plain: bool) -> list[Edit]:
-        """What of a frame's headers and payload is replaced, from left to right.
+    def _frame_edits(self, frame: bytes, *, has_plain_secret: bool) -> list[ByteEdit]:
+        """The edits of a frame's headers and payload, from left to right.
 
-        `is_plain` says that a secret stands in it as it is.
+        `has_plain_secret`: whether the frame contains a secret unencoded.
         """
-        place = frame_edits.payload_span(frame)
-        if place is None:
+        span = frame_edits.payload_span(frame)
+        if span is None:
             return []
-        begin, end = place
-        found = [*self._base64_field_edits(frame, begin, end)]
-        if is_plain:  # nearly never
-            found += self._secret_headers(frame_edits.frame_headers(frame, begin))
-            found += self._payload_edits(frame, begin, end)
-        edits: list[Edit] = []
-        for edit in sorted(found, key=lambda it: it.begin):
+        begin, end = span
+        candidates = [*self._base64_field_edits(frame, begin, end)]
+        if has_plain_secret:  # nearly never
+            candidates += self._header_edits(frame_edits.frame_headers(frame, begin))
+            candidates += self._payload_edits(frame, begin, end)
+        edits: list[ByteEdit] = []
+        for edit in sorted(candidates, key=lambda edit: edit.begin):
             if not edits or edits[-1].end <= edit.begin:
                 edits.append(edit)
         return edits
 
-    def _secret_headers(self, headers: Iterable[RawHeader]) -> Iterator[Edit]:
-        """The headers that hold a secret; those without room are left to be redacted as bytes."""
+    def _header_edits(self, headers: Iterable[RawHeader]) -> Iterator[ByteEdit]:
+        """The edits of headers that hold a secret; a header that becomes too long is left out.
+
+        It is redacted as plain bytes later.
+        """
         for header in headers:
-            count = self._redactor.count
+            count = self._redactor.replaced_count
             name = self._redactor.redact(header.name)
-            value = self._redactor.redact(header.value) if header.has_length else header.value
+            value = (
+                self._redactor.redact(header.value) if header.has_variable_length else header.value
+            )
             if (name, value) == (header.name, header.value):
                 continue
-            if (edit := frame_edits.rename_header_edit(header, name, value)) is not None:
+            if (edit := frame_edits.header_edit(header, name, value)) is not None:
                 yield edit
             else:
-                self._redactor.count = count
+                self._redactor.replaced_count = count
 
-    def _payload_edits(self, frame: bytes, begin: int, end: int) -> Iterator[Edit]:
+    def _payload_edits(self, frame: bytes, begin: int, end: int) -> Iterator[ByteEdit]:
         for first, last in self._redactor.secret_spans(frame[begin:end]):
-            self._redactor.count += 1
-            yield Edit(begin + first, begin + last, PLACEHOLDER.encode())
+            self._redactor.replaced_count += 1
+            yield ByteEdit(begin + first, begin + last, PLACEHOLDER.encode())
 
-    def _base64_field_edits(self, frame: bytes, begin: int, end: int) -> Iterator[Edit]:
-        """The fields of a payload that hold a secret in base64."""
-        for field in _PACKED.finditer(frame, begin, end):
-            packed = _decode_base64(field[1])
-            if packed is None or not self._redactor.secret_spans(packed):
+    def _base64_field_edits(self, frame: bytes, begin: int, end: int) -> Iterator[ByteEdit]:
+        """The edits of payload fields that hold a secret in base64."""
+        for field in _BASE64_FIELD.finditer(frame, begin, end):
+            decoded = _decode_base64(field[1])
+            if decoded is None or not self._redactor.secret_spans(decoded):
                 continue
-            if not self._redactor.secret_spans(field[1]):  # which are replaced as they are
-                redacted = self._redactor.redact(packed)
+            if not self._redactor.secret_spans(field[1]):  # else `_payload_edits` replaces it
+                redacted = self._redactor.redact(decoded)
                 new = b64encode(redacted)
-                is_cut = field.end() == end
-                yield Edit(field.start(1), field.end(1), new.rstrip(b"=") if is_cut else new)
+                is_truncated = field.end() == end
+                yield ByteEdit(
+                    field.start(1), field.end(1), new.rstrip(b"=") if is_truncated else new
+                )
 
-    def _release(self, size: int, edits: Sequence[Edit]) -> list[RedactedPiece]:
-        """So many bytes off the front, edited, in the reads that they came in."""
+    def _release_bytes(self, size: int, edits: Sequence[ByteEdit]) -> list[RedactedPiece]:
+        """Remove the first `size` bytes; return them, edited, in their reads."""
         reads = self._take_reads(size)
         if edits:
-            reads = _apply_edits(bytes(self._data[:size]), reads, edits)
-        del self._data[:size]
+            reads = _apply_edits_to_reads(bytes(self._pending[:size]), reads, edits)
+        del self._pending[:size]
         return [read for read in reads if read.read.data]
 
     def _take_reads(self, size: int) -> list[RedactedPiece]:
-        """The reads that so many bytes off the front came in, the last one as far as they go."""
+        """Remove the reads of the first `size` bytes; the last read may be split."""
         taken: list[RedactedPiece] = []
         while size:
-            read, begin = self._reads[0], self._used_size
+            read, begin = self._pending_reads[0], self._released_bytes
             data = read.data[begin : begin + size]
-            taken.append(RedactedPiece(Read(read.at_ms, data), is_rest=begin > 0))
+            taken.append(RedactedPiece(Read(read.at_ms, data), is_continuation=begin > 0))
             size -= len(data)
-            self._used_size += len(data)
-            if self._used_size == len(read.data):
-                self._reads.popleft()
-                self._used_size = 0
+            self._released_bytes += len(data)
+            if self._released_bytes == len(read.data):
+                self._pending_reads.popleft()
+                self._released_bytes = 0
         return taken
 
     def _redact_as_bytes(
-        self, pieces: Iterable[RedactedPiece], *, is_over: bool = False
+        self, pieces: Iterable[RedactedPiece], *, is_frame_complete: bool = False
     ) -> list[RedactedPiece]:
-        """The last line of defence: no secret passes, whatever becomes of a frame.
+        """The last line of defence: no secret passes, even if rewriting a frame failed.
 
-        Where a frame is over, nothing of it is held back: no secret goes on behind its checksum.
+        At the end of a frame nothing is held back: no secret continues past its checksum.
         """
-        items = [
-            out for piece in pieces for out in self._redactor.feed(piece.read, rest=piece.is_rest)
+        redacted_pieces = [
+            out
+            for piece in pieces
+            for out in self._redactor.feed(piece.read, is_continuation=piece.is_continuation)
         ]
-        return [*items, *self._redactor.close()] if is_over else items
+        return [*redacted_pieces, *self._redactor.close()] if is_frame_complete else redacted_pieces
 
 
-def _apply_edits(
-    data: bytes, reads: Sequence[RedactedPiece], edits: Sequence[Edit]
+def _apply_edits_to_reads(
+    data: bytes, reads: Sequence[RedactedPiece], edits: Sequence[ByteEdit]
 ) -> list[RedactedPiece]:
-    """`data`, which came in these reads, with these edits."""
+    """Apply edits to `data`; return the result in the reads that `data` came in."""
     new, begin, edited = frame_edits.apply_edits(data, edits), 0, list[RedactedPiece]()
     ends = frame_edits.moved_positions(accumulate(len(read.read.data) for read in reads), edits)
     for redacted_piece, end in zip(reads, ends, strict=True):
         edited.append(
-            RedactedPiece(Read(redacted_piece.read.at_ms, new[begin:end]), redacted_piece.is_rest)
+            RedactedPiece(
+                Read(redacted_piece.read.at_ms, new[begin:end]), redacted_piece.is_continuation
+            )
         )
         begin = end
     return edited
 
 
 def count_placeholders(reads: Iterable[Read]) -> int:
-    """How many placeholders the frames of these reads hold, also those in base64."""
-    mark, cutter, count = PLACEHOLDER.encode(), EventStreamCodec(eventstream.LONGEST_FRAME), 0
-    for frames in (*map(cutter.feed, (read.data for read in reads)), cutter.close()):
+    """The number of placeholders in the frames of these reads, including those in base64."""
+    placeholder, codec, count = (
+        PLACEHOLDER.encode(),
+        EventStreamCodec(eventstream.MAX_FRAME_BYTES),
+        0,
+    )
+    for frames in (*map(codec.feed, (read.data for read in reads)), codec.close()):
         for frame in frames:
-            packed = (_decode_base64(field) or b"" for field in _PACKED.findall(frame))
-            count += sum(text.count(mark) for text in (frame, *packed))
+            decoded_fields = (
+                _decode_base64(field) or b"" for field in _BASE64_FIELD.findall(frame)
+            )
+            count += sum(text.count(placeholder) for text in (frame, *decoded_fields))
     return count
 
 
 def _decode_base64(field: bytes) -> bytes | None:
-    """What is packed in base64, as far as it goes; None where it is no base64."""
-    bare = field.replace(b"\\/", b"/").rstrip(b"=")
+    """Decode base64 that may be truncated or unpadded; None if it is no base64."""
+    unpadded = field.replace(b"\\/", b"/").rstrip(b"=")
     try:
-        data = b64decode(bare + b"A" * (-len(bare) % 4), validate=True)
+        data = b64decode(unpadded + b"A" * (-len(unpadded) % 4), validate=True)
     except ValueError:
         return None
-    return data[: len(bare) * 6 // 8]
+    return data[: len(unpadded) * 6 // 8]

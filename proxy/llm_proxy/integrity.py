@@ -1,6 +1,6 @@
 """Checks a readable cassette's file name, key and folder against its content.
 
-`read_cassette` has checked the file in itself; here it is held against the rules of the library.
+`read_cassette` validates the file itself; this module checks it against the library's rules.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import Final
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import Cassette, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.errors import UsageError, printable
-from llm_proxy.matching import KEY_RULES
+from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.routing import is_valid_name
 
-_EDITED: Final = "was edited by hand; record it again"
+_HAND_EDITED_ADVICE: Final = "was edited by hand; record it again"
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryLocation:
-    """What a file's place in a library says about it."""
+    """Key and session of a file according to its name and folder in a library."""
 
     key_prefix: str | None
-    """The first digits of the key, as the file's name has them; None for another kind of name."""
+    """The first 16 digits of the key in the file's name; None for another kind of name."""
     session: str | None
-    """The session, as the folder has it; None where the library is not known."""
+    """The session that the folder stands for; None if the library is not known."""
 
 
-def integrity_complaints(cassette: Cassette, location: LibraryLocation) -> Iterator[str]:
-    """What is wrong with line 1, each in one sentence."""
+def integrity_problems(cassette: Cassette, location: LibraryLocation) -> Iterator[str]:
+    """The problems of line 1, each in one sentence."""
     meta = cassette.meta
     known = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
     if meta.dialect not in known:
-        named = printable(repr(meta.dialect), 60)
+        quoted_dialect = printable_excerpt(repr(meta.dialect), 60)
         yield (
-            f"dialect {named} is not one that this version knows: upgrade llm-proxy, "
-            f"unless line 1 {_EDITED}"
+            f"dialect {quoted_dialect} is not one that this version knows: upgrade llm-proxy, "
+            f"unless line 1 {_HAND_EDITED_ADVICE}"
         )
     if location.key_prefix is not None and location.key_prefix != meta.key[:16]:
         yield (
@@ -46,16 +46,22 @@ def integrity_complaints(cassette: Cassette, location: LibraryLocation) -> Itera
             f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
         )
     key = _recomputed_key(cassette)
-    if key not in {None, meta.key} and not has_other_key(cassette.request):
+    if key not in {None, meta.key} and not was_redacted_after_keying(cassette.request):
         yield (
             f"the stored request has key {str(key)[:16]}…, line 1 says {meta.key[:16]}…: "
-            f"one of them {_EDITED}"
+            f"one of them {_HAND_EDITED_ADVICE}"
         )
-    if meta.key_rules > KEY_RULES:
-        yield f"key rules {meta.key_rules} are newer than ours ({KEY_RULES}): upgrade llm-proxy"
+    if meta.key_rules > KEY_RULES_VERSION:
+        yield (
+            f"key rules {meta.key_rules} are newer than ours ({KEY_RULES_VERSION}): upgrade "
+            "llm-proxy"
+        )
     for label, name in (("session", meta.session), ("provider", meta.provider)):
         if not is_valid_name(name):
-            yield f"no {label} can be called {printable(repr(name), 60)}: line 1 {_EDITED}"
+            yield (
+                f"no {label} can be called {printable_excerpt(repr(name), 60)}: line 1 "
+                f"{_HAND_EDITED_ADVICE}"
+            )
     if is_valid_name(meta.session) and location.session not in {None, meta.session}:
         yield (
             f"session {meta.session} lies in the folder of session {location.session}: "
@@ -64,9 +70,9 @@ def integrity_complaints(cassette: Cassette, location: LibraryLocation) -> Itera
 
 
 def _recomputed_key(cassette: Cassette) -> str | None:
-    """The key of the stored request, by the rules of line 1; None where these are not ours."""
+    """The key of the stored request by the rules of line 1; None if this version lacks them."""
     meta = cassette.meta
-    if meta.key_rules != KEY_RULES:
+    if meta.key_rules != KEY_RULES_VERSION:
         return None
     try:
         rules = parse_rules(meta.rules)
@@ -75,13 +81,16 @@ def _recomputed_key(cassette: Cassette) -> str | None:
     return matching.request_key(meta.provider, cassette.request, rules)
 
 
-def has_other_key(stored_request: StoredRequest) -> bool:
-    """Whether the key is that of another request than the stored one: with its secrets in it."""
+def was_redacted_after_keying(stored_request: StoredRequest) -> bool:
+    """Whether the stored request was redacted after its key was computed.
+
+    Its key is that of the request with the secrets, so it cannot be computed again.
+    """
     headers = (value for _, value in stored_request.headers)
     texts = (stored_request.path, stored_request.query, *headers)
     return any(
-        mark.encode() in stored_request.body or any(mark in text for text in texts)
-        for mark in redaction.AFTER_KEY
+        placeholder.encode() in stored_request.body or any(placeholder in text for text in texts)
+        for placeholder in redaction.POST_KEY_PLACEHOLDERS
     )
 
 

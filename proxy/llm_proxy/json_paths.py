@@ -4,7 +4,7 @@ A step is a node that an evaluation visits.  Without a limit, each `..` of a pat
 work by the size of the body.  Regular expressions in filters are refused: the filter functions
 have no time limit, and their patterns may even come from the request.
 
-Importing this module takes a tenth of a second: the command line imports it where it needs it.
+Importing this module takes 0.1 s: the command line imports it only where it needs it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from jsonpath.stream import TokenStream
 from llm_proxy.errors import JsonPathTooManySteps
 from llm_proxy.turns import Json
 
-MOST_STEPS: Final = 20_000
-"""Nodes that the paths of one request may visit together, each path once; 4 to 9 µs each."""
-_STEPS: Final = "steps"
+MAX_STEPS: Final = 20_000
+"""Nodes that all paths evaluated for one request may visit in total; 4 to 9 µs each."""
+_BUDGET_KEY: Final = "steps"
 
 
 class StepBudget:
-    """How many nodes may still be visited."""
+    """Limits the number of nodes that evaluations may visit."""
 
-    def __init__(self, most: int = MOST_STEPS) -> None:
-        self._limit = self._remaining = most
+    def __init__(self, limit: int = MAX_STEPS) -> None:
+        self._limit = self._remaining = limit
 
-    def spend_one(self) -> None:
-        """Visit a node.  Raises `JsonPathTooManySteps`."""
+    def spend_step(self) -> None:
+        """Count one visited node.  Raises `JsonPathTooManySteps` if the limit is exceeded."""
         self._remaining -= 1
         if self._remaining < 0:
             raise JsonPathTooManySteps(
@@ -45,17 +45,17 @@ class StepBudget:
             )
 
 
-class _CountedNode(JSONPathMatch):
-    """A visited node: the library makes its children of the same class."""
+class _StepCountingNode(JSONPathMatch):
+    """A visited node: the library creates its children with the same class."""
 
     __slots__ = ()
 
     def __init__(self, **fields: Any) -> None:
-        fields["filter_context"][_STEPS].spend_one()
+        fields["filter_context"][_BUDGET_KEY].spend_step()
         super().__init__(**fields)
 
 
-class CountedPath(JSONPath):
+class StepCountingPath(JSONPath):
     """A path whose evaluation counts its steps."""
 
     __slots__ = ()
@@ -63,9 +63,9 @@ class CountedPath(JSONPath):
     def finditer(
         self, data: Any, *, filter_context: Mapping[str, Any] | None = None
     ) -> Iterable[JSONPathMatch]:
-        """The matches; the library's own method makes a root node that counts nothing."""
-        assert filter_context is not None  # noqa: S101 # `nodes` and every filter give it
-        root = _CountedNode(
+        """The matches; the library's own method creates a root node that counts no steps."""
+        assert filter_context is not None  # noqa: S101 # `find_nodes` and every filter pass it
+        root = _StepCountingNode(
             filter_context=filter_context, obj=data, parent=None, path="$", parts=(), root=data
         )
         matches: Iterable[JSONPathMatch] = [root]
@@ -74,28 +74,30 @@ class CountedPath(JSONPath):
         return matches
 
 
-class _CountedRelativeQuery(RelativeFilterQuery):
+class _StepCountingRelativeQuery(RelativeFilterQuery):
     __slots__ = ()
 
     def evaluate(self, context: FilterContext) -> object:
-        context.extra_context[_STEPS].spend_one()  # a scalar has no root node that does
+        context.extra_context[_BUDGET_KEY].spend_step()  # a scalar has no root node that counts it
         return super().evaluate(context)
 
 
-class _CountingParser(Parser):
-    """Has the queries of filters count their steps, too."""
+class _FilterStepCountingParser(Parser):
+    """Makes the queries in filters count their steps too."""
 
     def parse_absolute_query(self, stream: TokenStream) -> BaseExpression:
         query = cast("RootFilterQuery", super().parse_absolute_query(stream))
-        return RootFilterQuery(CountedPath(env=self.env, segments=query.path.segments))
+        return RootFilterQuery(StepCountingPath(env=self.env, segments=query.path.segments))
 
     def parse_relative_query(self, stream: TokenStream) -> BaseExpression:
         query = cast("RelativeFilterQuery", super().parse_relative_query(stream))
-        return _CountedRelativeQuery(CountedPath(env=self.env, segments=query.path.segments))
+        return _StepCountingRelativeQuery(
+            StepCountingPath(env=self.env, segments=query.path.segments)
+        )
 
 
-class _CountingEnvironment(JSONPathEnvironment):
-    parser_class = _CountingParser
+class _StepCountingEnvironment(JSONPathEnvironment):
+    parser_class = _FilterStepCountingParser
 
     def setup_function_extensions(self) -> None:
         super().setup_function_extensions()
@@ -103,31 +105,31 @@ class _CountingEnvironment(JSONPathEnvironment):
             del self.function_extensions[name]
 
 
-def compile_path(path: str) -> CountedPath:
-    """The path, of RFC 9535.  Raises `ValueError` with the reason in a few words."""
+def compile_path(path: str) -> StepCountingPath:
+    """Compile a JSONPath (RFC 9535).  Raises `ValueError` with the reason in a few words."""
     if not path.startswith("$"):
         raise ValueError("it begins with no $")
-    environment = _CountingEnvironment(strict=True)
+    environment = _StepCountingEnvironment(strict=True)
     try:
-        found = environment.compile(path)
-    except JSONPathError as error:  # its own text may fail to be made
-        why = str(error.args[0]) if error.args else "it cannot be read"
-        if why.startswith(("function 'match'", "function 'search'")):
-            why = "filters have no regular expressions"
-        raise ValueError(why.partition("\n")[0].partition(", line ")[0]) from None
+        compiled = environment.compile(path)
+    except JSONPathError as error:  # its `str()` may raise
+        reason = str(error.args[0]) if error.args else "it cannot be read"
+        if reason.startswith(("function 'match'", "function 'search'")):
+            reason = "filters have no regular expressions"
+        raise ValueError(reason.partition("\n")[0].partition(", line ")[0]) from None
     except RecursionError:
         raise ValueError("it is too large") from None
-    return CountedPath(env=environment, segments=cast("JSONPath", found).segments)
+    return StepCountingPath(env=environment, segments=cast("JSONPath", compiled).segments)
 
 
-def find_nodes(path: CountedPath, body: Json, steps: StepBudget) -> Iterator[JSONPathMatch]:
-    """What the path finds; of a body that is too deep for it, what it has found until then.
+def find_nodes(path: StepCountingPath, body: Json, budget: StepBudget) -> Iterator[JSONPathMatch]:
+    """The nodes that match the path; if the body is too deeply nested, only the first ones.
 
     Raises `JsonPathTooManySteps`.
     """
     if not isinstance(body, dict | list):
         return
     try:
-        yield from path.finditer(body, filter_context={_STEPS: steps})
+        yield from path.finditer(body, filter_context={_BUDGET_KEY: budget})
     except (JSONPathError, RecursionError):
         return

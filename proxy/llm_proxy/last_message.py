@@ -1,7 +1,7 @@
 """Finds the last message with text in a request of any provider.
 
-For people to recognise a request by, and to choose a few among very many that are looked into: no
-answer is decided on it.
+People recognise a request by it, and it preselects candidates among many requests.  It never
+decides which response is sent.
 """
 
 from __future__ import annotations
@@ -13,46 +13,48 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json
 
-_CONVERSATIONS: Final = ("messages", "input", "contents")
-"""Where providers keep the messages: OpenAI and most, OpenAI Responses, Gemini."""
-_PROMPTS: Final = ("prompt", "input", "inputText", "message", "query")
-"""Where they keep a text alone."""
-_TEXTS: Final = ("text", "content", "parts", "output")
-"""Where a message, or a part of one, keeps its text."""
-_DEEPEST: Final = 8
+_MESSAGE_LIST_FIELDS: Final = ("messages", "input", "contents")
+"""Fields that hold the messages: OpenAI and most others, OpenAI Responses, Gemini."""
+_PROMPT_FIELDS: Final = ("prompt", "input", "inputText", "message", "query")
+"""Fields that hold a single text."""
+_TEXT_FIELDS: Final = ("text", "content", "parts", "output")
+"""Fields of a message, or of a part of one, that hold its text."""
+_MAX_DEPTH: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LastMessage:
-    """The last thing that was said to the model."""
+    """The last message of a request that has text."""
 
     role: str
-    """Who said it: `user`, `tool`; empty for a prompt without a role."""
+    """`user`, `tool`, or an item's type; empty for a prompt without a role."""
     text: str
 
 
 def last_message(body: bytes) -> LastMessage | None:
-    """The last message of a request that has text, whoever said it; None where there is none."""
-    return last_message_of(lenient_json.parse_object(body))
+    """The last message with text in a request body, of any role; None if there is none."""
+    return last_message_in_fields(lenient_json.parse_object(body))
 
 
-def last_message_of(fields: Fields) -> LastMessage | None:
-    """The same of a body that is read already."""
-    for name in _CONVERSATIONS:
-        if (found := _last_with_text(lenient_json.object_items(fields.get(name)))) is not None:
-            return found
-    for name in _PROMPTS:
-        if text := _collect_text(fields.get(name), _DEEPEST):
+def last_message_in_fields(fields: Fields) -> LastMessage | None:
+    """The last message with text in a parsed request body; None if there is none."""
+    for name in _MESSAGE_LIST_FIELDS:
+        if (
+            message := _last_message_with_text(lenient_json.array_objects(fields.get(name)))
+        ) is not None:
+            return message
+    for name in _PROMPT_FIELDS:
+        if text := _collect_text(fields.get(name), _MAX_DEPTH):
             return LastMessage("", text)
     return None
 
 
-def _last_with_text(messages: list[Fields]) -> LastMessage | None:
+def _last_message_with_text(messages: list[Fields]) -> LastMessage | None:
     for message in reversed(messages):
         role = lenient_json.printable_text(message.get("role")) or lenient_json.printable_text(
             message.get("type")
         )
-        if text := _collect_text(dict(message), _DEEPEST):
+        if text := _collect_text(dict(message), _MAX_DEPTH):
             return LastMessage(role, text)
     return None
 
@@ -66,7 +68,7 @@ def _collect_text(value: Json, depth: int) -> str:
         case list():
             return "\n".join(filter(None, (_collect_text(item, depth - 1) for item in value)))
         case dict():
-            texts = (_collect_text(value.get(name), depth - 1) for name in _TEXTS)
+            texts = (_collect_text(value.get(name), depth - 1) for name in _TEXT_FIELDS)
             return next(filter(None, texts), "")
         case _:
             return ""

@@ -1,7 +1,7 @@
 """A request that no cassette answers, as pages, journals and reports describe it.
 
-Journals hold these as JSON, and are read again, also those of another version: every field has a
-default.
+Journals store these as JSON and are read again, even those of another version: so every field has
+a default.
 """
 
 from __future__ import annotations
@@ -11,68 +11,68 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class MissedRequest:
-    """What was asked."""
+    """The request that no cassette answers."""
 
     method: str = ""
     path: str = ""
     model: str = ""
-    """Empty where the request names none."""
+    """Empty if the request names none."""
     provider: str = ""
     dialect: str = ""
     session: str = ""
     key: str = ""
-    """Its first 16 digits."""
+    """The first 16 digits of the key."""
 
     def __str__(self) -> str:
-        """In a few words."""
+        """Method, path and model."""
         return f"{self.method} {self.path}" + (f" ({self.model})" if self.model else "")
 
 
 @dataclass(frozen=True, slots=True)
 class MissDifference:
-    """One place in which the nearest cassette differs."""
+    """One field in which the nearest cassette differs from the request."""
 
     path: str = ""
     asked: str = ""
-    """The value of the request, as JSON; empty where it has none."""
+    """The request's value as JSON; empty if it has none."""
     stored: str = ""
-    """The value of the cassette, as JSON; empty where it has none."""
+    """The cassette's value as JSON; empty if it has none."""
     diff: str = ""
-    """How the cassette's text became the request's, word by word, where they are long."""
+    """The word diff from the cassette's text to the request's, if they are long."""
     rule: str = ""
-    """The rule by which it would not count, as `--normalise` takes it; empty where none does."""
+    """The rule that would ignore the difference, as `--normalise` takes it; empty if none does."""
     caution: str = ""
-    """Why that rule is hardly what is wanted; empty where it may well be."""
+    """Why that rule is probably unwanted; empty if it may be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearestCassette:
-    """The cassette that is most like a request."""
+    """The cassette whose request is most similar to the missed one."""
 
     file: str = ""
     session: str = ""
     likeness: float = 0.0
-    """From 0 to 1: how alike the two requests read."""
+    """The similarity of the two requests, from 0 to 1."""
     differences: tuple[MissDifference, ...] = ()
-    """The first of them."""
+    """The first differences."""
     more: int = 0
-    """How many there are beside those."""
+    """The number of further differences."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissReport:
-    """A request that was not answered, and why."""
+    """A request that no cassette answered, and why."""
 
     asked: MissedRequest = field(default_factory=MissedRequest)
     why: str = ""
-    """`empty` (there are no cassettes), `unlike` (none is like it), `differs` (from the nearest),
-    `unplayable` (one is the same, and is not played), `unusable` (it cannot be trusted), or
+    """`empty` (there are no cassettes), `unlike` (none is similar), `differs` (from the nearest),
+    `unplayable` (one has the same key but is not played), `unusable` (it is invalid), or
     `used_up` (all its takes were played)."""
     text: str = ""
-    """The same for people, in some lines."""
+    """The report for people, in several lines."""
     nearest: NearestCassette | None = None
     looked_at: int = 0
-    """How many cassettes were looked at."""
+    """The number of cassettes that were compared."""
     rules: tuple[str, ...] = ()
-    """The rules by which the nearest cassette would answer, those of the run among them; none where
-    recording is right."""
+    """The rules with which the nearest cassette would answer, including those of the run; empty if
+    the request should be recorded instead."""

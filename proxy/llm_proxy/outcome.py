@@ -1,6 +1,6 @@
 """Computes the outcome of an exchange from its ending.
 
-It is a view, so a dialect that is learned later judges old files too.
+It is a view, so dialects that are added later apply to old files too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, dialect_response
 from llm_proxy.exchange import Ending, Outcome
 
-_WHY = {
+_PARTIAL_REASONS = {
     Ending.FIN: "the upstream closed before the end",
     Ending.RST: "the upstream reset the connection",
     Ending.STALLED: "the upstream stalled",
@@ -20,11 +20,13 @@ _WHY = {
 }
 
 
-def outcome_of(cassette: Cassette) -> Outcome:
-    """Whether this exchange is complete, whether that is proven, and why."""
+def cassette_outcome(cassette: Cassette) -> Outcome:
+    """Whether a cassette's exchange is complete, whether that is proven, and why."""
     if cassette.end.ending is not Ending.CLEAN:
-        return Outcome(complete=False, proven=True, reason=_WHY[cassette.end.ending])
+        return Outcome(
+            is_complete=False, is_proven=True, reason=_PARTIAL_REASONS[cassette.end.ending]
+        )
     if cassette.head.framing == "none":
-        return Outcome(complete=True, proven=True, reason="no body")
+        return Outcome(is_complete=True, is_proven=True, reason="no body")
     judgement = cassette_dialect(cassette).completeness(dialect_response(cassette))
     return Outcome(judgement.is_complete, judgement.is_proven, judgement.reason)

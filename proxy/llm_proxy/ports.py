@@ -1,4 +1,4 @@
-"""The protocols through which modes reach the shell."""
+"""The protocols through which modes use the shell: upstream, library, recorder, settings."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ T = TypeVar("T")
 
 
 class Recording(Protocol):
-    """Takes down one exchange while it runs.  Nothing here raises."""
+    """Records one exchange while it runs.  No method raises."""
 
     def redact_secrets(self, secrets: frozenset[bytes]) -> None:
-        """The request went out with these: they are stored neither of it nor of its answer.
+        """Redact these secrets, which were sent upstream, in the request and in the response.
 
         Called before the head arrives, if at all.
         """
 
     def record_head(self, at: float, head: ResponseHead) -> None:
-        """The head arrived, at `at` ms."""
+        """Record the head, which arrived at `at` ms since the request was read in full."""
 
     def record_read(self, read: Read) -> None:
-        """Bytes arrived."""
+        """Record bytes of the body."""
 
     @property
     def has_capacity(self) -> bool:
-        """Whether more may come; where not, `catch_up` is called for."""
+        """Whether more reads may follow at once; if not, call `wait_for_capacity` first."""
 
     async def wait_for_capacity(self) -> None:
-        """Wait until it keeps up again, within a limit."""
+        """Wait until the recording has caught up, within a time limit."""
 
     def finish(self, at: float, ending: Ending) -> None:
-        """Nothing more will come: write the cassette."""
+        """End the recording at `at` ms and write the cassette."""
 
 
 class Upstream(Protocol):
@@ -49,82 +49,83 @@ class Upstream(Protocol):
     def stream(
         self, routed: RoutedRequest, record: Callable[[], Recording] | None
     ) -> AsyncGenerator[Burst, None]:
-        """Ask the provider, and give its answer as it arrives.
+        """Send the request to the provider and yield its response as it arrives.
 
-        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
-        first burst when there is no answer, and `RequestRefused` for what cannot be asked.
+        `record` is called once the request has been sent.  Raises `UpstreamFailed` before the
+        first burst if there is no response, and `RequestRefused` for a request that cannot be
+        sent.
         """
 
 
 class Take(Protocol):
-    """A take that is on disk."""
+    """A take on disk."""
 
     @property
     def file(self) -> str:
-        """Its file."""
+        """The path of its file."""
 
     async def cassette(self) -> Cassette:
-        """What it holds.  Raises `CassetteError` when it cannot be trusted."""
+        """Load the cassette.  Raises `CassetteError` if it is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarTakes:
-    """Takes of a request that is not the same."""
+    """Takes of another request that is similar."""
 
     takes: Sequence[Take]
     similarity: float
-    """How alike it is, from 0 to 1."""
+    """The similarity of the two requests, from 0 to 1."""
 
 
 class TakeSource(Protocol):
-    """The takes that are on disk, as a run sees them: what was there when it started."""
+    """The takes on disk as a run sees them: those that were there when it started."""
 
     async def takes_of(self, session: str, key: str) -> Sequence[Take]:
         """The playable takes of a session for a key, in order.
 
-        Raises `CassetteError` when one of them cannot be trusted.
+        Raises `CassetteError` if one of them is invalid.
         """
 
     async def nearest(self, routed: RoutedRequest, share: float) -> SimilarTakes | None:
-        """The playable takes of the nearest cassette that may answer, if it is at least that alike.
+        """The playable takes of the most similar request; None below a similarity of `share`.
 
-        Raises `CassetteError` when one of them cannot be trusted.
+        Raises `CassetteError` if one of them is invalid.
         """
 
     async def miss(self, routed: RoutedRequest, ordinal: int) -> Miss:
-        """Why the request of that ordinal is not answered: what is nearest, what differs."""
+        """The miss of the request with that ordinal: the nearest cassette, what differs."""
 
 
 class PaceSource(Protocol):
-    """The paces that are set, as they are by now."""
+    """The current pace settings of a run."""
 
     @property
     def seed(self) -> int:
-        """What every roll of chance is hashed from."""
+        """The seed of all random numbers."""
 
     def pace_of(self, session: str) -> Pace:
-        """The pace of a session's answers, where neither request nor scenario has its own."""
+        """The pace of a session's responses, unless the request or scenario sets its own."""
 
 
 class Offload(Protocol):
-    """Runs a function where it keeps nobody waiting."""
+    """Runs a function off the event loop."""
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
-        """What the function gives."""
+        """Run the function; the awaitable gives its result."""
 
 
 class ScenarioSource(Protocol):
-    """The scenarios of a run, as their files stand."""
+    """The scenarios of a run, reloaded when their files change."""
 
     async def current(self) -> ScenarioSet:
-        """What to play by now."""
+        """The scenarios that apply now."""
 
 
 class Recorder(Protocol):
     """Starts recordings."""
 
     def start(self, routed: RoutedRequest, take: int | None = None) -> Recording:
-        """Take down this call as its key's next take of this run, or as take number `take`."""
+        """Record this request as the next take of its key in this run, or as take `take`."""
 
     def reset(self, session: str) -> None:
-        """Number the takes of this session from 1 again."""
+        """Restart the take numbers of this session at 1."""

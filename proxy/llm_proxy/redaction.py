@@ -1,13 +1,12 @@
 """Redaction: keeps secrets off the disk.
 
-Headers are kept by allow-list: what is not known to be harmless is not stored at all.  Secret
-query parameters are replaced.  The credentials that a request carries (`credentials`) are replaced
-wherever else they turn up: in its body, and in the response, also where a read boundary falls
-inside them.
+Headers are kept by allow-list: a header that is not known to be harmless is not stored.  Secret
+query parameters are replaced.  The credentials of a request (`credentials`) are replaced wherever
+else they occur: in its body, and in the response, even across a read boundary.
 
-A placeholder carries what kind of thing stood there, never a hash of it.  A key is made from a
-request that was redacted by names alone, because CI has other credentials than the machine that
-recorded; what the client's and the operator's credentials spell is replaced after that.
+A placeholder names the kind of secret, never a hash of it.  A key is computed from a request that
+was redacted by names alone, because CI has other credentials than the machine that recorded; the
+values of the client's and the operator's credentials are replaced after that.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from typing import Final
 from llm_proxy.exchange import Headers, Read
 from llm_proxy.secret_names import is_secret_parameter
 
-REDACTION_RULES: Final = 2
+REDACTION_RULES_VERSION: Final = 2
 """The version of the rules in this module, stored in every cassette."""
 
 PLACEHOLDER: Final = "[redacted]"
-OF_CLIENT: Final = "[redacted-client]"
-"""For a credential of the client's that stands in its request a second time."""
-OF_OPERATOR: Final = "[redacted-operator]"
-"""For what is secret by the operator's environment."""
-AFTER_KEY: Final = (OF_CLIENT, OF_OPERATOR)
-"""Placeholders in a request for what was replaced after its key was made."""
+CLIENT_PLACEHOLDER: Final = "[redacted-client]"
+"""Replaces a client's credential that its request contains a second time."""
+OPERATOR_PLACEHOLDER: Final = "[redacted-operator]"
+"""Replaces a secret from the operator's environment."""
+POST_KEY_PLACEHOLDERS: Final = (CLIENT_PLACEHOLDER, OPERATOR_PLACEHOLDER)
+"""Placeholders of values in a request that were replaced after its key was computed."""
 
-REQUEST_HEADERS: Final = frozenset(
+STORED_REQUEST_HEADERS: Final = frozenset(
     {"accept", "content-type", "content-encoding", "anthropic-version", "anthropic-beta",
      "openai-beta"}
 )  # fmt: skip
-"""The request headers that are stored, and nothing else."""
+"""The request headers that are stored, and no others."""
 
-RESPONSE_HEADERS: Final = frozenset(
+STORED_RESPONSE_HEADERS: Final = frozenset(
     {"content-type", "content-encoding", "content-language", "content-disposition",
      "cache-control", "www-authenticate", "etag", "allow", "content-range", "accept-ranges",
      "retry-after", "retry-after-ms", "x-should-retry", "x-ms-retry-after-ms", "x-amz-retry-after",
@@ -60,22 +59,22 @@ RESPONSE_HEADERS: Final = frozenset(
      "logfire-ai-gateway-cost", "x-accel-buffering",
      "access-control-allow-origin", "access-control-expose-headers"}
 )  # fmt: skip
-"""The response headers that are stored as they came; `docs/security.md` says who reads them.
+"""The response headers that are stored unchanged; `docs/security.md` lists who reads them.
 
-The ids of Bedrock's conversations are among them: a client sends them back in a path or a body,
-so that a replay would miss by a placeholder.
+They include the ids of Bedrock conversations: a client sends them back in a path or a body, and
+with a placeholder a replay would miss.
 """
 
-_RESPONSE_PREFIXES: Final = (
+_STORED_RESPONSE_PREFIXES: Final = (
     "x-ratelimit-", "ratelimit-", "x-ratelimitbysize-", "ratelimitbysize-", "anthropic-ratelimit-",
     "x-trial-endpoint-call-", "x-compute-",
 )  # fmt: skip
-_FIREWORKS: Final = re.compile(r"fireworks-.*(?:tokens|duration|time|first-token|requests)")
-"""What Fireworks measures."""
-_URLS: Final = frozenset({"location", "operation-location", "azure-asyncoperation"})
+_FIREWORKS_METRICS: Final = re.compile(r"fireworks-.*(?:tokens|duration|time|first-token|requests)")
+"""Headers in which Fireworks reports measurements."""
+_URL_HEADERS: Final = frozenset({"location", "operation-location", "azure-asyncoperation"})
 """Response headers that are stored without the secrets in their URLs."""
 
-REQUEST_IDS: Final = frozenset(
+REDACTED_RESPONSE_HEADERS: Final = frozenset(
     {"x-request-id", "request-id", "x-debug-trace-id", "openai-organization", "openai-project",
      "anthropic-organization-id", "anthropic-workspace-id", "x-goog-request-id",
      "x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id", "x-amz-id-2", "x-amz-cf-id",
@@ -84,55 +83,57 @@ REQUEST_IDS: Final = frozenset(
      "x-fireworks-request-id", "x-fireworks-trace-id", "fireworks-backend-host",
      "fireworks-deployment", "fireworks-pod-template-hash", "x-goog-upload-url"}
 )  # fmt: skip
-"""Response headers that clients read, but whose value says whose account or request it was, or lets
-anybody upload."""
+"""Response headers that clients read, but whose value identifies an account or a request, or lets
+anybody upload: the value is replaced."""
 
-_PAIRS: Final = re.compile("([&;])")
-"""Between the parameters of a query; splitting keeps them."""
-_USER: Final = re.compile(r"(^|//)[^/?#]*@")
-"""User and password, in front of a URL's host."""
-_REST: Final = re.compile(r"[?#].*", re.DOTALL)
+_QUERY_SEPARATOR: Final = re.compile("([&;])")
+"""Separates the parameters of a query; a group, so that splitting keeps the separators."""
+_URL_USERINFO: Final = re.compile(r"(^|//)[^/?#]*@")
+"""User and password in front of a URL's host."""
+_QUERY_AND_FRAGMENT: Final = re.compile(r"[?#].*", re.DOTALL)
 
 
 def storable_request_headers(headers: Headers) -> Headers:
     """The request headers that may be stored, their names in lower case."""
-    lower = ((name.lower(), value) for name, value in headers)
-    return tuple(pair for pair in lower if pair[0] in REQUEST_HEADERS)
+    lower_case = ((name.lower(), value) for name, value in headers)
+    return tuple(pair for pair in lower_case if pair[0] in STORED_REQUEST_HEADERS)
 
 
 def storable_response_headers(headers: Headers) -> Headers:
-    """The response headers that may be stored; ids are replaced, so that readers find one."""
+    """The response headers that may be stored; the values of ids are replaced."""
     kept: list[tuple[str, str]] = []
     for name, value in headers:
         lower = name.lower()
-        if lower in _URLS:
+        if lower in _URL_HEADERS:
             kept.append((name, _redact_url(value)))
         elif (
-            lower in RESPONSE_HEADERS
-            or lower.startswith(_RESPONSE_PREFIXES)
-            or _FIREWORKS.fullmatch(lower)
+            lower in STORED_RESPONSE_HEADERS
+            or lower.startswith(_STORED_RESPONSE_PREFIXES)
+            or _FIREWORKS_METRICS.fullmatch(lower)
         ):
             kept.append((name, value))
-        elif lower in REQUEST_IDS:
+        elif lower in REDACTED_RESPONSE_HEADERS:
             kept.append((name, PLACEHOLDER))
     return tuple(kept)
 
 
 def _redact_url(url: str) -> str:
-    rest, hash_mark, fragment = _USER.sub(r"\1", url).partition("#")
-    target, mark, parameters = rest.partition("?")
-    return target + mark + redact_query(parameters)[0] + hash_mark + redact_query(fragment)[0]
+    before_fragment, hash_mark, fragment = _URL_USERINFO.sub(r"\1", url).partition("#")
+    target, question_mark, parameters = before_fragment.partition("?")
+    return (
+        target + question_mark + redact_query(parameters)[0] + hash_mark + redact_query(fragment)[0]
+    )
 
 
 def displayable_target(target: str) -> str:
-    """A request's target as it may be shown: without user, query and fragment."""
-    return _USER.sub(r"\1", _REST.sub("", target))
+    """A request target without user, query and fragment, so that it may be displayed."""
+    return _URL_USERINFO.sub(r"\1", _QUERY_AND_FRAGMENT.sub("", target))
 
 
-def redact_query(raw: str) -> tuple[str, int]:
-    """The query with its secret parameters replaced, and how many there were."""
+def redact_query(query: str) -> tuple[str, int]:
+    """The query with its secret parameters replaced, and their number."""
     count, kept = 0, list[str]()
-    for pair in _PAIRS.split(raw):
+    for pair in _QUERY_SEPARATOR.split(query):
         name, equals, value = pair.partition("=")
         if equals and value and is_secret_parameter(name):
             count += 1
@@ -147,77 +148,84 @@ class RedactedPiece:
     """A read without secrets, or a part of one."""
 
     read: Read
-    is_rest: bool = False
-    """Whether it goes on with the read of the piece before, of which it was held back."""
+    is_continuation: bool = False
+    """Whether it continues the read of the previous piece: it had been held back."""
 
 
 class Redactor:
-    """Replaces secrets in bytes: in one piece, or in reads as they arrive.
+    """Replaces secrets in bytes: all at once, or in reads as they arrive.
 
-    While reads arrive, bytes that may be the beginning of a secret are held back from the disk
-    until the next read decides; the client has them long since.
+    While reads arrive, bytes that may begin a secret are held back from the disk until the next
+    read decides; the client has received them already.
     """
 
-    def __init__(self, secrets: Iterable[bytes], mark: str = PLACEHOLDER) -> None:
-        """`mark` takes the place of each."""
-        ordered = sorted(set(secrets), key=len, reverse=True)
-        self._secrets = ordered
-        self._pattern = re.compile(b"|".join(map(re.escape, ordered))) if ordered else None
-        self._mark = mark.encode()
-        self._held_reads: list[RedactedPiece] = []
-        self._is_replaced = False
-        """Whether nothing is left of what was settled last, so that a rest begins its read."""
-        self.count = 0
-        """How many secrets were replaced so far."""
+    def __init__(self, secrets: Iterable[bytes], placeholder: str = PLACEHOLDER) -> None:
+        """Each of `secrets` is replaced by `placeholder`."""
+        longest_first = sorted(set(secrets), key=len, reverse=True)
+        self._secrets = longest_first
+        self._pattern = (
+            re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None
+        )
+        self._placeholder = placeholder.encode()
+        self._held_pieces: list[RedactedPiece] = []
+        self._is_read_start_dropped = False
+        """Whether the last returned part of a read was empty, so that its rest begins the read."""
+        self.replaced_count = 0
+        """The number of secrets replaced so far."""
 
     def redact(self, data: bytes) -> bytes:
-        """All of `data` with its secrets replaced."""
+        """`data` with its secrets replaced."""
         if self._pattern is None:
             return data
-        replaced, count = self._pattern.subn(self._mark, data)
-        self.count += count
+        replaced, count = self._pattern.subn(self._placeholder, data)
+        self.replaced_count += count
         return replaced
 
     @property
     def has_secrets(self) -> bool:
-        """Whether there is anything to replace."""
+        """Whether there are secrets to replace."""
         return self._pattern is not None
 
     @property
     def is_holding_back(self) -> bool:
-        """Whether something was fed that is not settled."""
-        return bool(self._held_reads)
+        """Whether bytes are held back."""
+        return bool(self._held_pieces)
 
     def secret_spans(self, data: bytes) -> list[tuple[int, int]]:
-        """Where in `data` secrets stand, from left to right."""
+        """The start and end offsets of secrets in `data`, from left to right."""
         return [match.span() for match in self._pattern.finditer(data)] if self._pattern else []
 
-    def redact_text(self, value: str) -> str:
-        """A header's value with its secrets replaced."""
+    def redact_latin1(self, value: str) -> str:
+        """Text that is decoded as Latin-1, such as a header value, with its secrets replaced."""
         return self.redact(value.encode("latin-1", "replace")).decode("latin-1")
 
-    def feed(self, read: Read, *, rest: bool = False) -> list[RedactedPiece]:
-        """What is settled after this read, or `rest` of one, in order, without secrets."""
+    def feed(self, read: Read, *, is_continuation: bool = False) -> list[RedactedPiece]:
+        """Take a read, or the continuation of one; return the pieces that are final now.
+
+        They are in order and without secrets.
+        """
         if self._pattern is None:
-            return [RedactedPiece(read, rest)]
-        self._held_reads.append(RedactedPiece(read, rest))
-        data = b"".join(held.read.data for held in self._held_reads)
-        return self._release_until(data, self._open_secret_offset(data))
+            return [RedactedPiece(read, is_continuation)]
+        self._held_pieces.append(RedactedPiece(read, is_continuation))
+        data = b"".join(held.read.data for held in self._held_pieces)
+        return self._release_until(data, self._partial_secret_offset(data))
 
     def pass_through(self, pieces: list[RedactedPiece]) -> list[RedactedPiece]:
-        """Pieces that are known to hold no secret, where nothing is held back."""
+        """Return pieces without secrets unchanged; only valid while nothing is held back."""
         if pieces:
-            pieces[0] = RedactedPiece(pieces[0].read, pieces[0].is_rest and not self._is_replaced)
-            self._is_replaced = False
+            pieces[0] = RedactedPiece(
+                pieces[0].read, pieces[0].is_continuation and not self._is_read_start_dropped
+            )
+            self._is_read_start_dropped = False
         return pieces
 
     def close(self) -> list[RedactedPiece]:
-        """What was held back; more may follow."""
-        data = b"".join(held.read.data for held in self._held_reads)
+        """Return the pieces that were held back; more reads may follow."""
+        data = b"".join(held.read.data for held in self._held_pieces)
         return self._release_until(data, len(data))
 
-    def _open_secret_offset(self, data: bytes) -> int:
-        """Where a secret may have begun that has not ended; the length of `data` if nowhere."""
+    def _partial_secret_offset(self, data: bytes) -> int:
+        """The offset at which an incomplete secret may begin; the length of `data` if none does."""
         first = len(data)
         for secret in self._secrets:
             start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
@@ -227,42 +235,48 @@ class Redactor:
                 start = data.find(secret[:1], start + 1)
         return first
 
-    def _release_until(self, data: bytes, until: int) -> list[RedactedPiece]:
-        """Give the reads up to `until`; a placeholder goes to the read in which it began."""
-        spans = [(begin, end) for begin, end in self.secret_spans(data) if begin < until]
-        until = max([until, *(end for _, end in spans)])
-        self.count += len(spans)
+    def _release_until(self, data: bytes, until_offset: int) -> list[RedactedPiece]:
+        """Return the pieces up to an offset; a placeholder goes to the read that it begins in."""
+        spans = [(begin, end) for begin, end in self.secret_spans(data) if begin < until_offset]
+        until_offset = max([until_offset, *(end for _, end in spans)])
+        self.replaced_count += len(spans)
         settled, kept = list[RedactedPiece](), list[RedactedPiece]()
         position = 0
-        for held in self._held_reads:
+        for held in self._held_pieces:
             begin, position = position, position + len(held.read.data)
-            if begin >= until:
+            if begin >= until_offset:
                 kept.append(held)
                 continue
-            rest = held.is_rest and not self._is_replaced
-            piece = _replace_spans(data, begin, min(position, until), spans, self._mark)
+            is_continuation = held.is_continuation and not self._is_read_start_dropped
+            piece = _replace_spans(
+                data, begin, min(position, until_offset), spans, self._placeholder
+            )
             if piece:
-                settled.append(RedactedPiece(Read(held.read.at_ms, piece), rest))
-                rest = True
-            if position > until:
-                kept.append(RedactedPiece(Read(held.read.at_ms, data[until:position]), rest))
-            self._is_replaced = position <= until and not rest
-        self._held_reads = kept
+                settled.append(RedactedPiece(Read(held.read.at_ms, piece), is_continuation))
+                is_continuation = True
+            if position > until_offset:
+                kept.append(
+                    RedactedPiece(
+                        Read(held.read.at_ms, data[until_offset:position]), is_continuation
+                    )
+                )
+            self._is_read_start_dropped = position <= until_offset and not is_continuation
+        self._held_pieces = kept
         return settled
 
 
 def _replace_spans(
-    data: bytes, begin: int, end: int, spans: list[tuple[int, int]], mark: bytes
+    data: bytes, begin: int, end: int, spans: list[tuple[int, int]], placeholder: bytes
 ) -> bytes:
-    """`data[begin:end]` with `mark` for the spans, each where it begins."""
+    """`data[begin:end]` with `placeholder` at the beginning of each span."""
     pieces: list[bytes] = []
-    at = begin
+    offset = begin
     for first, last in spans:
-        if last <= at or first >= end:
+        if last <= offset or first >= end:
             continue
-        pieces.append(data[at : max(at, first)])
+        pieces.append(data[offset : max(offset, first)])
         if first >= begin:
-            pieces.append(mark)
-        at = min(last, end)
-    pieces.append(data[at:end])
+            pieces.append(placeholder)
+        offset = min(last, end)
+    pieces.append(data[offset:end])
     return b"".join(pieces)

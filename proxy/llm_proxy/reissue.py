@@ -5,42 +5,46 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy import providers, redaction
-from llm_proxy.cassette import Meta, StoredRequest
+from llm_proxy.cassette import CassetteMeta, StoredRequest
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Request
 from llm_proxy.secret_names import is_secret_parameter
 
-_LINE: Final = 2
-"""Of a cassette, where its request stands."""
+_REQUEST_LINE_NUMBER: Final = 2
+"""The line of a cassette that holds the request."""
 
 
-def reissued_request(file: str, meta: Meta, stored: StoredRequest, key: str) -> Request:
-    """The request as its provider is asked again, with this key; an empty one is not sent.
+def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_key: str) -> Request:
+    """A stored request to send again, with this API key; an empty key is not sent.
 
-    A parameter that held a key is left out where one is sent.  Raises `CassetteError` for a
-    request of which something else was replaced: it would ask something else.
+    With a key, the parameters that held a redacted one are dropped.  Raises `CassetteError` if
+    anything else in the request was redacted: it would be a different request.
     """
-    query, dropped = query_without_placeholders(stored.query) if key else (stored.query, 0)
-    if stored.redacted > dropped or redaction.OF_OPERATOR.encode() in stored.body:
-        what = (
+    query, dropped_count = drop_redacted_parameters(stored.query) if api_key else (stored.query, 0)
+    if (
+        stored.redacted_count > dropped_count
+        or redaction.OPERATOR_PLACEHOLDER.encode() in stored.body
+    ):
+        redacted_text = (
             "a key in its query"
-            if not key and query_without_placeholders(stored.query)[1]
+            if not api_key and drop_redacted_parameters(stored.query)[1]
             else "a secret"
         )
         raise CassetteError(
             file,
-            _LINE,
-            f"{what} was replaced by {redaction.PLACEHOLDER} when it was recorded, so it cannot be "
+            _REQUEST_LINE_NUMBER,
+            f"{redacted_text} was replaced by {redaction.PLACEHOLDER} when it was recorded, so "
+            "it cannot be "
             "asked again: record it anew with llm-proxy record",
         )
     headers = stored.headers
-    if key:
-        headers = (*headers, providers.credential_header(meta.provider, key))
+    if api_key:
+        headers = (*headers, providers.credential_header(meta.provider, api_key))
     return Request(stored.method, stored.path, query, headers, stored.body)
 
 
-def query_without_placeholders(query: str) -> tuple[str, int]:
-    """A query without the parameters whose secret was replaced, and how many there were."""
+def drop_redacted_parameters(query: str) -> tuple[str, int]:
+    """A query without the parameters whose value was redacted, and their number."""
     pairs = [pair for pair in query.split("&") if pair]
     kept = [pair for pair in pairs if not _is_redacted_parameter(pair)]
     return "&".join(kept), len(pairs) - len(kept)

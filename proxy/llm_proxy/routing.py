@@ -1,7 +1,7 @@
 """Routes a request: session, provider, dialect and key.
 
-`/@NAME/...` in front scopes a request to session NAME, `/~NAME/...` after that names the
-provider.  Nothing else is ever stripped: `/openai/v1/...` is Groq's own path.
+A path prefix `/@NAME/...` selects session NAME; `/~NAME/...` after that selects the provider.
+Nothing else is ever stripped: `/openai/v1/...` is Groq's own path.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.conversation import Conversation
 from llm_proxy.credentials import credential_spellings
 from llm_proxy.dialects import Dialect, lenient_json
-from llm_proxy.errors import RequestRefused, printable
+from llm_proxy.errors import RequestRefused, printable_excerpt
 from llm_proxy.exchange import Request, header_value
-from llm_proxy.matching import PLAIN, NormalizedDocument, RuleSet
+from llm_proxy.matching import NO_RULES, NormalizedDocument, RuleSet
 from llm_proxy.providers import provider_of_request
 from llm_proxy.take_numbers import LogicalRequest
 
@@ -30,23 +30,25 @@ SCENARIO_HEADER: Final = "x-llm-proxy-scenario"
 PACE_HEADER: Final = "x-llm-proxy-pace"
 FAULT_HEADER: Final = "x-llm-proxy-fault"
 ERROR_HEADER: Final = "x-llm-proxy-error"
-"""On an answer that is an error of ours: its type."""
-OUR_HEADERS: Final = "x-llm-proxy-"
-"""Headers with this prefix are for us and go no further."""
+"""On an error response of this proxy: the type of the error."""
+OUR_HEADER_PREFIX: Final = "x-llm-proxy-"
+"""Headers with this prefix are for the proxy and are not forwarded."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_LONGEST: Final = 100
-"""Characters of a name."""
-_PREFIXES: Final = ("/@", "/~")
-_PREFIX: Final = re.compile(r"(?:/@(?P<session>[^/]*))?(?:/~(?P<provider>[^/]*))?(?P<path>/.*|)")
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MAX_NAME_CHARS: Final = 100
+"""The most characters of a session or provider name."""
+_PATH_PREFIXES: Final = ("/@", "/~")
+_PREFIXED_PATH: Final = re.compile(
+    r"(?:/@(?P<session>[^/]*))?(?:/~(?P<provider>[^/]*))?(?P<path>/.*|)"
+)
 
 
 class _CachedProperty(Generic[T]):
-    """A property that is computed when it is first asked for.
+    """A property that is computed on first access.
 
-    Two threads that ask at once may both compute it, and neither waits for the other: that of
-    `functools` has one lock for all instances before Python 3.12, and the recorder's thread, busy
-    with a large request, would hold up the event loop.
+    Two threads that access it at once may both compute it, and neither waits for the other:
+    `functools.cached_property` has one lock for all instances before Python 3.12, so the recorder's
+    thread, busy with a large request, would block the event loop.
     """
 
     def __init__(self, compute: Callable[[RoutedRequest], T]) -> None:
@@ -61,53 +63,53 @@ class _CachedProperty(Generic[T]):
     def __get__(self, routed: RoutedRequest, _owner: type[RoutedRequest]) -> T: ...
 
     def __get__(self, routed: RoutedRequest | None, _owner: type[RoutedRequest]) -> Self | T:
-        if routed is None:  # asked of the class
+        if routed is None:  # accessed on the class
             return self
         value = self._compute(routed)
-        routed.__dict__[self._name] = value  # which is found before this descriptor from then on
+        routed.__dict__[self._name] = value  # takes precedence over this descriptor from now on
         return value
 
 
 @dataclass(frozen=True)
 class RoutedRequest:
-    """A request on its way through us, with everything that its answer depends on."""
+    """A request in the proxy, with everything that its response depends on."""
 
     request: Request
-    """As the provider is asked."""
+    """The request as it is forwarded to the provider."""
     decompressed: Request
-    """The same without a content coding: what is read, stored, and keyed."""
+    """The same without content coding: it is decoded, stored, and keyed."""
     session: str
     provider: str
     dialect: Dialect
-    arrived_at: float
-    """The moment the request was read in full, in seconds of the loop's clock."""
-    received_time: Callable[[], float]
-    """The loop's clock, in seconds."""
-    scenario: str = ""
-    """The scenario that the client names in a header."""
+    arrived_at_s: float
+    """When the request was read in full, in seconds of the loop's clock."""
+    clock: Callable[[], float]
+    """The loop's clock: returns seconds."""
+    requested_scenario: str = ""
+    """The scenario that the client names in a header; empty if none."""
     requested_pace: str = ""
-    """The pace that the client asks for in a header; empty where it asks for none."""
+    """The pace that the client requests in a header; empty if none."""
     requested_faults: tuple[str, ...] = ()
-    """The faults that the client asks for in headers."""
-    rules: RuleSet = PLAIN
-    """What its key is loosened by."""
+    """The faults that the client requests in headers."""
+    rules: RuleSet = NO_RULES
+    """The operator's match rules for the key."""
     logical_request: LogicalRequest | None = None
-    """What it is an attempt at; None where each request stands for itself."""
+    """The logical request that this is an attempt at; None if attempts are not grouped."""
 
     def elapsed_ms(self) -> float:
         """ms since the request was read in full."""
-        return (self.received_time() - self.arrived_at) * 1000
+        return (self.clock() - self.arrived_at_s) * 1000
 
     @_CachedProperty
     def credentials(self) -> frozenset[bytes]:
-        """What must not be stored of this request, wherever it turns up."""
+        """The client's credentials in every spelling: they must not be stored anywhere."""
         return credential_spellings(self.decompressed)
 
     @_CachedProperty
     def request_for_key(self) -> StoredRequest:
-        """The request as its key is made from it: without what is secret by its name.
+        """The request from which the key is computed: redacted by names only.
 
-        What its credentials spell may stand in it elsewhere: it is neither stored nor shown.
+        It may still contain the credentials elsewhere, so it is neither stored nor displayed.
         """
         request = self.decompressed
         query, count = redaction.redact_query(request.query)
@@ -116,17 +118,19 @@ class RoutedRequest:
 
     @_CachedProperty
     def stored_request(self) -> StoredRequest:
-        """The request as it may be stored; the same object as `keyed` where that may be."""
-        return without_secrets(self.request_for_key, self.credentials, redaction.OF_CLIENT)
+        """The redacted request; the same object as `request_for_key` if that has no secrets."""
+        return redact_stored_request(
+            self.request_for_key, self.credentials, redaction.CLIENT_PLACEHOLDER
+        )
 
     @_CachedProperty
     def conversation(self) -> Conversation | None:
-        """What it asks for a turn; None where it asks for none."""
+        """The decoded request for a turn; None if it is another kind of request."""
         return self.dialect.decode_request(self.decompressed)
 
     @_CachedProperty
     def model(self) -> str:
-        """The model that is asked for, of the stored request: a client may put anything there."""
+        """The requested model, from the stored request: a client may send anything there."""
         stored = self.stored_request
         return self.dialect.model(
             Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
@@ -134,116 +138,132 @@ class RoutedRequest:
 
     @_CachedProperty
     def normalized_document(self) -> NormalizedDocument:
-        """The stored request, by the rules: what others are held against, and may be shown."""
+        """The stored request's document after the rules, for comparison and display."""
         return matching.normalized_document(self.provider, self.stored_request, self.rules)
 
     @_CachedProperty
     def key(self) -> str:
-        """The hash under which it finds its takes, whatever its credentials are."""
+        """The hash by which its takes are found, independent of its credentials."""
         if self.request_for_key is self.stored_request:
             return matching.document_key(self.normalized_document.document)
         return matching.request_key(self.provider, self.request_for_key, self.rules)
 
 
-def without_secrets(request: StoredRequest, secrets: Iterable[bytes], mark: str) -> StoredRequest:
-    """The request with `mark` for these; the same object where it holds none of them."""
-    redactor = redaction.Redactor(secrets, mark)
-    clean = StoredRequest(
+def redact_stored_request(
+    request: StoredRequest, secrets: Iterable[bytes], placeholder: str
+) -> StoredRequest:
+    """The request with `placeholder` for each secret; the same object if it has none."""
+    redactor = redaction.Redactor(secrets, placeholder)
+    redacted_request = StoredRequest(
         method=request.method,
-        path=redactor.redact_text(request.path),
-        query=redactor.redact_text(request.query),
-        headers=tuple((name, redactor.redact_text(value)) for name, value in request.headers),
+        path=redactor.redact_latin1(request.path),
+        query=redactor.redact_latin1(request.query),
+        headers=tuple((name, redactor.redact_latin1(value)) for name, value in request.headers),
         body=_redact_body(request.body, redactor),
-        redacted=request.redacted + redactor.count,
+        redacted_count=request.redacted_count + redactor.replaced_count,
     )
-    return clean if redactor.count else request
+    return redacted_request if redactor.replaced_count else request
 
 
 def _redact_body(body: bytes, redactor: redaction.Redactor) -> bytes:
-    r"""The body as it may be stored; a secret may also stand in it as JSON's `\u` spells it."""
-    plain = redactor.redact(body)
-    if b"\\u" not in plain or not redactor.has_secrets:
-        return plain
+    r"""The redacted body; secrets are also found if JSON spells them with `\u` escapes."""
+    redacted = redactor.redact(body)
+    if b"\\u" not in redacted or not redactor.has_secrets:
+        return redacted
     try:
-        written = lenient_json.compact_json(lenient_json.parse_json(plain)).encode()
+        unescaped = lenient_json.compact_json(lenient_json.parse_json(redacted)).encode()
     except ValueError:
-        return plain
-    before = redactor.count
-    again = redactor.redact(written)
-    return again if redactor.count > before else plain
+        return redacted
+    count_before = redactor.replaced_count
+    redacted_unescaped = redactor.redact(unescaped)
+    return redacted_unescaped if redactor.replaced_count > count_before else redacted
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingSettings:
-    """What an operator decides about calls."""
+    """The operator's settings for routing requests."""
 
-    session: str = DEFAULT_SESSION
-    """That of a request that names none."""
-    rules: RuleSet = PLAIN
-    """What keys are loosened by."""
+    default_session: str = DEFAULT_SESSION
+    """The session of a request that names none."""
+    rules: RuleSet = NO_RULES
+    """The match rules for keys."""
 
 
-def route(
+def route_request(
     request: Request,
-    arrived: float,
-    now: Callable[[], float],
+    arrived_at_s: float,
+    clock: Callable[[], float],
     decompressed: Request | None = None,
     settings: RoutingSettings = RoutingSettings(),
 ) -> RoutedRequest:
-    """The call that this request makes; `uncoded` is the same without its content coding.
+    """Route a request; `decompressed` is the same request without its content coding.
 
-    Raises `RequestRefused` for a session or provider name that is no name.
+    Raises `RequestRefused` for an invalid session or provider name.
     """
-    sent = decompressed or request
-    ours = [pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADERS)]
-    if not ours and not request.path.startswith(_PREFIXES):  # nearly all of them
-        provider = provider_of_request(sent)
-        dialect = dialects.find_dialect(sent)
+    readable = decompressed or request
+    our_headers = [
+        pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADER_PREFIX)
+    ]
+    if not our_headers and not request.path.startswith(_PATH_PREFIXES):  # nearly all of them
+        provider = provider_of_request(readable)
+        dialect = dialects.find_dialect(readable)
         return RoutedRequest(
-            request, sent, settings.session, provider, dialect, arrived, now, rules=settings.rules
+            request,
+            readable,
+            settings.default_session,
+            provider,
+            dialect,
+            arrived_at_s,
+            clock,
+            rules=settings.rules,
         )
-    match = _PREFIX.fullmatch(request.path)
+    match = _PREFIXED_PATH.fullmatch(request.path)
     assert match is not None  # noqa: S101 # the pattern matches every path
-    named = header_value(tuple(ours), SESSION_HEADER)
-    session = _checked_name("session", _first_given_name(match["session"], named, settings.session))
-    theirs, plain = (
+    header_session = header_value(tuple(our_headers), SESSION_HEADER)
+    session = _checked_name(
+        "session", _first_not_none(match["session"], header_session, settings.default_session)
+    )
+    forwarded, stripped = (
         replace(
             sent,
             path=match["path"] or "/",
-            headers=tuple(pair for pair in sent.headers if pair not in ours),
+            headers=tuple(pair for pair in sent.headers if pair not in our_headers),
         )
-        for sent in (request, sent)
+        for sent in (request, readable)
     )
     provider = _checked_name(
-        "provider", _first_given_name(match["provider"], provider_of_request(plain))
+        "provider", _first_not_none(match["provider"], provider_of_request(stripped))
     )
     routed = RoutedRequest(
-        theirs, plain, session, provider, dialects.find_dialect(plain), arrived, now
+        forwarded, stripped, session, provider, dialects.find_dialect(stripped), arrived_at_s, clock
     )
     return replace(
         routed,
-        scenario=(header_value(tuple(ours), SCENARIO_HEADER) or "").strip(),
-        requested_pace=(header_value(tuple(ours), PACE_HEADER) or "").strip(),
-        requested_faults=tuple(value for name, value in ours if name.lower() == FAULT_HEADER),
+        requested_scenario=(header_value(tuple(our_headers), SCENARIO_HEADER) or "").strip(),
+        requested_pace=(header_value(tuple(our_headers), PACE_HEADER) or "").strip(),
+        requested_faults=tuple(
+            value for name, value in our_headers if name.lower() == FAULT_HEADER
+        ),
         rules=settings.rules,
     )
 
 
-def _first_given_name(*names: str | None) -> str:
-    """The first name that was given; an empty one was, and is refused."""
+def _first_not_none(*names: str | None) -> str:
+    """The first name that is not None; an empty one counts, and is refused later."""
     return next(name for name in names if name is not None)
 
 
 def is_valid_name(text: str) -> bool:
-    """Whether a session or a provider can be called so: one safe segment of a path."""
-    return _NAME.fullmatch(text) is not None
+    """Whether a text is a valid session or provider name: one safe path segment."""
+    return _NAME_PATTERN.fullmatch(text) is not None
 
 
 def _checked_name(label: str, name: str) -> str:
     if not is_valid_name(name):
         raise RequestRefused(
             400,
-            f"'{printable(name, _LONGEST)}' is no {label} name: use letters, digits, dot, dash and "
-            f"underscore, at most {_LONGEST} of them",
+            f"'{printable_excerpt(name, _MAX_NAME_CHARS)}' is no {label} name: use letters, "
+            "digits, dot, dash and "
+            f"underscore, at most {_MAX_NAME_CHARS} of them",
         )
     return name

@@ -9,15 +9,15 @@ from math import ceil
 from typing import Final
 
 from llm_proxy.misses.grouping import MissGroup, group_misses
-from llm_proxy.verdict.attempts import JournalAttempt, JournalRun
+from llm_proxy.verdict.attempts import JournalAttempt, JournalDocument
 
-_FRACTIONS: Final = (0.5, 0.95)
-"""Of the answers: each figure is the longest time of that many."""
+_LATENCY_QUANTILES: Final = (0.5, 0.95)
+"""The quantiles of the response times: nearest rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyFigures:
-    """How long answers took, from the request read in full to the last byte, in ms."""
+    """Response times in ms, from the request read in full to the last byte sent."""
 
     median: float
     p95: float
@@ -26,61 +26,60 @@ class LatencyFigures:
 
 @dataclass(frozen=True, slots=True)
 class LatenessFigures:
-    """How far writes were behind the times that the pace had for them, in ms."""
+    """How late writes were relative to the times that the pace set, in ms."""
 
     mean: float
     worst: float
     writes: int | None
-    """How many writes had such a time; None where the journal does not say: the mean is then that
-    of the requests."""
+    """The number of timed writes; None if the journal lacks it: the mean is then over requests."""
     requests: int
-    """How many requests had such writes."""
+    """The number of requests with timed writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRuleFigures:
-    """What became of one fault rule."""
+    """How often one fault rule was injected or skipped, and why it was skipped."""
 
     rule: str
     faults: int
-    """How often it struck."""
+    """How often it was injected."""
     skipped: int
-    """How often it had no meaning for the answer."""
+    """How often it did not apply to the response."""
     why: tuple[str, ...]
-    """Why it had none."""
+    """The distinct reasons for skipping."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run in figures."""
+    """The figures of a run; counts unless noted."""
 
     requests: int
     kept: int
-    """Of those, the ones that the journal still has: the rest of the report is of these."""
+    """The requests that the journal still has: the rest of the report covers these."""
     origins: dict[str, int]
     statuses: dict[str, int]
-    """`none` is that of requests that were sent no head."""
+    """Requests by status; `none` for those without a response head."""
     endings: dict[str, int]
     sessions: int
     retries: int
     """Requests that their SDK counts as a retry."""
     times: LatencyFigures | None
-    """None where no answer is over."""
+    """None if no response has ended."""
     paces: dict[str, int]
-    """Answers by their pace, where the journal says it."""
+    """Responses by pace, as far as the journal has it."""
     lateness: LatenessFigures | None
-    """None where nothing had to be written at a time."""
+    """None if there were no timed writes."""
     faults: tuple[FaultRuleFigures, ...]
     never: tuple[str, ...]
-    """Fault rules that never struck, where the journal names all there were."""
+    """Fault rules that were never injected, if the journal lists all rules."""
     nearest: int = 0
-    """Requests that a cassette answered which is not the same, only alike."""
+    """Requests that a similar cassette answered, one with another key."""
     misses: tuple[MissGroup, ...] = ()
-    """Requests that no cassette answered, each told once."""
+    """Requests that no cassette answered, equal ones grouped."""
 
 
-def run_report(run: JournalRun) -> RunReport:
-    """The figures of a run."""
+def run_report(run: JournalDocument) -> RunReport:
+    """Compute the figures of a run from its journal."""
     entries = run.entries
     return RunReport(
         requests=max(run.requests, len(entries)),
@@ -110,15 +109,15 @@ def _origin_label(entry: JournalAttempt) -> str:
     return "cassette" if entry.origin.endswith(".jsonl") else entry.origin or "none"
 
 
-def _count_by_frequency(words: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(words).items(), key=lambda values: (-values[1], values[0])))
+def _count_by_frequency(labels: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(labels).items(), key=lambda values: (-values[1], values[0])))
 
 
 def _latency_figures(ms: Sequence[float]) -> LatencyFigures | None:
     if not ms:
         return None
     ordered = sorted(ms)
-    median, p95 = (ordered[ceil(len(ordered) * fraction) - 1] for fraction in _FRACTIONS)
+    median, p95 = (ordered[ceil(len(ordered) * fraction) - 1] for fraction in _LATENCY_QUANTILES)
     return LatencyFigures(median, p95, ordered[-1])
 
 
@@ -130,25 +129,32 @@ def _lateness_figures(entries: Sequence[JournalAttempt]) -> LatenessFigures | No
     ]
     if not timed:
         return None
-    is_counted = all(journal_attempt.timed_writes for journal_attempt in timed)
-    weights = [journal_attempt.timed_writes if is_counted else 1 for journal_attempt in timed]
-    total = sum(it.late_mean_ms * weight for it, weight in zip(timed, weights, strict=True))
+    has_write_counts = all(journal_attempt.timed_writes for journal_attempt in timed)
+    weights = [journal_attempt.timed_writes if has_write_counts else 1 for journal_attempt in timed]
+    total = sum(
+        journal_attempt.late_mean_ms * weight
+        for journal_attempt, weight in zip(timed, weights, strict=True)
+    )
     return LatenessFigures(
         mean=round(total / sum(weights), 3),
         worst=max(journal_attempt.late_worst_ms for journal_attempt in timed),
-        writes=sum(weights) if is_counted else None,
+        writes=sum(weights) if has_write_counts else None,
         requests=len(timed),
     )
 
 
 def _fault_figures(entries: Sequence[JournalAttempt]) -> tuple[FaultRuleFigures, ...]:
-    struck = Counter(fault.rule for entry in entries for fault in entry.injected_faults)
-    skipped = Counter(fault.rule for entry in entries for fault in entry.skipped_faults)
-    why: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    injected_counts = Counter(fault.rule for entry in entries for fault in entry.injected_faults)
+    skipped_counts = Counter(fault.rule for entry in entries for fault in entry.skipped_faults)
+    skip_reasons: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for entry in entries:
         for fault in entry.skipped_faults:
-            why[fault.rule][fault.skipped] = None
+            skip_reasons[fault.rule][fault.skipped] = None
     return tuple(
-        FaultRuleFigures(rule, struck[rule], skipped[rule], tuple(why[rule]))
-        for rule in sorted({*struck, *skipped}, key=lambda it: (-struck[it], it))
+        FaultRuleFigures(
+            rule, injected_counts[rule], skipped_counts[rule], tuple(skip_reasons[rule])
+        )
+        for rule in sorted(
+            {*injected_counts, *skipped_counts}, key=lambda rule: (-injected_counts[rule], rule)
+        )
     )

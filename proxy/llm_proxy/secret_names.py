@@ -13,27 +13,27 @@ _SECRET_PARAMETERS: Final = re.compile(
     r"|(?:.*[-_.])?access[-_]?key[-_]?id|sig|signature|sas|code|x-(?:amz|goog)-.*",
     re.IGNORECASE,
 )
-_OF_PAGES: Final = re.compile(
+_PAGINATION_NAMES: Final = re.compile(
     r"(?:.*[-_.])?(?:page|next|prev|previous|continuation|sync|resume|start|cursor|sort|order|group"
     r"|partition|range|row|object|cache|idempotency)[-_]?(?:token|key)",
     re.IGNORECASE,
 )
-"""What is called like a secret, and says which page of a list is meant, or how it is sorted."""
-_CREDENTIALS: Final = re.compile(
+"""Names that look like secrets but are for pagination, sorting or caching: `page_token`."""
+_CREDENTIAL_PARAMETERS: Final = re.compile(
     r"(?:x[-_])?(?:api[-_]?key|key|access[-_]?token|auth[-_]?token|subscription[-_]?key|token|auth"
     r"|authorization|bearer|jwt|password|passwd|pwd|secret|client[-_]?secret|sig|signature|sas)"
     r"|x-(?:amz|goog)-.*",
     re.IGNORECASE,
 )
-"""What a client may as well send in a header."""
-_CALLED: Final = (
+"""Names of query parameters for credentials that a client may also send in a header."""
+_NAME_TEMPLATE: Final = (
     r"(?:.*[-_.])?(?:api|access|auth|client|private|secret|session|subscription)?"
     r"(?:key|token|secret|password|passwd|passphrase|pwd|auth|authorization|credentials?|bearer|jwt"
     r"|signature|sig|assertion{more})"
 )
-_SECRET_FIELDS: Final = re.compile(_CALLED.format(more=""), re.IGNORECASE)
-_OF_HEADERS: Final = re.compile(
-    _CALLED.format(
+_SECRET_FIELDS: Final = re.compile(_NAME_TEMPLATE.format(more=""), re.IGNORECASE)
+_CREDENTIAL_NAMES: Final = re.compile(
+    _NAME_TEMPLATE.format(
         more=r"|[cx]srf|(?:.*sess(?:ion)?[-_]?|[a-z]*s)id|session|clearance|cf[-_]bm"
         r"|authentication|authorisation|(?:.*[-_])?auth[-_]code|[a-z]*pass|passcode"
         r"|x?api[-_]?keys?|keys|tokens|secrets|remember(?:[-_]?(?:me|token))?"
@@ -41,42 +41,42 @@ _OF_HEADERS: Final = re.compile(
     + r"(?:[-_.]?v?[0-9]{1,2})?(?:[-_]header)?",
     re.IGNORECASE,
 )
-_HUMP: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL_CASE_BOUNDARY: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])")
 _BRACKETS: Final = re.compile(r"[\[\]]+")
-"""What some frameworks write around the parts of a parameter's name: `filter[token]`."""
+"""Brackets around parts of a parameter's name, as some frameworks write: `filter[token]`."""
 
 
 def is_secret_parameter(name: str) -> bool:
-    """Whether a query parameter is called like a secret, or a part of its name is."""
-    return _matches_name(_SECRET_PARAMETERS, name)
+    """Whether the name of a query parameter, or a part of it, is that of a secret."""
+    return _matches_secret_name(_SECRET_PARAMETERS, name)
 
 
 def is_credential_parameter(name: str) -> bool:
-    """Whether a query parameter holds what a client may as well send in a header."""
-    return any(_CREDENTIALS.fullmatch(part) for part in _name_parts(name))
+    """Whether a query parameter holds a credential that a client may also send in a header."""
+    return any(_CREDENTIAL_PARAMETERS.fullmatch(part) for part in _name_parts(name))
 
 
 def is_secret_field(name: str) -> bool:
-    """Whether a field of a body is called like a secret: `api_key`, `authorizationToken`."""
-    return _matches_name(_SECRET_FIELDS, name)
+    """Whether the name of a body field is that of a secret: `api_key`, `authorizationToken`."""
+    return _matches_secret_name(_SECRET_FIELDS, name)
 
 
 @lru_cache(256)  # clients send the same names again and again
 def is_credential_name(name: str) -> bool:
-    """Whether a header or a cookie is called like what it authenticates with: `x-api-key`, `sid`.
+    """Whether the name of a header or cookie is that of a credential: `x-api-key`, `sid`.
 
-    Not one that only has such a word within its name: `x-auth-mode`.
+    A name that only contains such a word is not: `x-auth-mode`.
     """
-    return _matches_name(_OF_HEADERS, name)
+    return _matches_secret_name(_CREDENTIAL_NAMES, name)
 
 
-def _matches_name(pattern: re.Pattern[str], name: str) -> bool:
+def _matches_secret_name(pattern: re.Pattern[str], name: str) -> bool:
     return any(
-        pattern.fullmatch(part) is not None and _OF_PAGES.fullmatch(part) is None
+        pattern.fullmatch(part) is not None and _PAGINATION_NAMES.fullmatch(part) is None
         for part in _name_parts(name)
     )
 
 
 def _name_parts(name: str) -> list[str]:
-    """The parts of a parameter's name, `camelCase` with dashes between its words."""
-    return [_HUMP.sub("-", part) for part in _BRACKETS.split(unquote(name)) if part]
+    """The bracketed parts of a parameter's name, with `camelCase` split by dashes."""
+    return [_CAMEL_CASE_BOUNDARY.sub("-", part) for part in _BRACKETS.split(unquote(name)) if part]

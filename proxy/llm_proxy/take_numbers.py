@@ -1,6 +1,6 @@
 """Numbers takes: which take answers a request, and which number a new take gets.
 
-Requests of one key are counted in each session on its own, in the order of their arrival.
+Requests with the same key are counted per session, in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 AfterLast = Literal["repeat", "cycle", "fail"]
-"""What a replay does when a key is asked for more often than it was recorded."""
+"""What a replay does when a key is requested more often than it was recorded."""
 
 OnMiss = Literal["record", "passthrough", "fail"]
 """What `auto` does with a request that no take answers."""
@@ -20,18 +20,18 @@ OnMiss = Literal["record", "passthrough", "fail"]
 T = TypeVar("T")
 
 
-_WISHES: Final = 10_000
-"""Wishes whose ordinals are remembered, the latest."""
+_MAX_LOGICAL_REQUESTS: Final = 10_000
+"""The ordinals of this many logical requests are remembered, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalRequest:
-    """What a client wants, however often it asks for it."""
+    """One request of the application, of which the client may make several attempts (retries)."""
 
     number: int
-    """Of its own in the run."""
-    attempt: int
-    """How often it was asked for before."""
+    """Unique within the run."""
+    attempt_index: int
+    """The number of earlier attempts: 0 for the first."""
 
 
 class RequestCounter:
@@ -39,53 +39,57 @@ class RequestCounter:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._logical_requests: OrderedDict[int, tuple[str, int]] = OrderedDict()
-        """The session and the ordinal of each."""
+        self._recent_ordinals: OrderedDict[int, tuple[str, int]] = OrderedDict()
+        """Session and ordinal by the number of the logical request."""
 
     def next_ordinal(
         self, session: str, key: str, logical_request: LogicalRequest | None = None
     ) -> int:
         """The ordinal of this request: 1 for the first of its session and key.
 
-        Every attempt at a wish has the ordinal of the first.
+        Every attempt of a logical request has the ordinal of the first one.
         """
         if (
             logical_request is not None
-            and (known := self._logical_requests.get(logical_request.number)) is not None
+            and (known := self._recent_ordinals.get(logical_request.number)) is not None
         ):
             return known[1]
         self._counts[session, key] += 1
         ordinal = self._counts[session, key]
         if logical_request is not None:
-            self._logical_requests[logical_request.number] = (session, ordinal)
-            if len(self._logical_requests) > _WISHES:
-                self._logical_requests.popitem(last=False)
+            self._recent_ordinals[logical_request.number] = (session, ordinal)
+            if len(self._recent_ordinals) > _MAX_LOGICAL_REQUESTS:
+                self._recent_ordinals.popitem(last=False)
         return ordinal
 
     def reset_session(self, session: str) -> None:
-        """Count the requests of this session from 1 again."""
+        """Restart the ordinals of this session at 1."""
         for pair in [pair for pair in self._counts if pair[0] == session]:
             del self._counts[pair]
         for number in [
-            number for number, (of, _) in self._logical_requests.items() if of == session
+            number for number, (of, _) in self._recent_ordinals.items() if of == session
         ]:
-            del self._logical_requests[number]
+            del self._recent_ordinals[number]
 
 
-def take_sequence(own: Iterable[int], default: Iterable[int]) -> list[tuple[bool, int]]:
-    """The takes that a session plays, in order: whether it is its own, and its number.
+def take_sequence(
+    own_numbers: Iterable[int], default_numbers: Iterable[int]
+) -> list[tuple[bool, int]]:
+    """The takes that a session plays, in order, as (whether it is its own, take number).
 
-    A session plays its own takes; in front of its first one, the default session's.  So one
-    that recorded nothing plays the default session's, and one that continued them in `auto`
-    plays those and then its own.
+    A session plays its own takes, preceded by the default session's with smaller numbers.  So a
+    session that recorded nothing plays the default session's takes, and one that continued them
+    in `auto` plays those and then its own.
     """
-    mine = sorted(own)
-    borrowed = [number for number in sorted(default) if not mine or number < mine[0]]
-    return [(False, number) for number in borrowed] + [(True, number) for number in mine]
+    sorted_own = sorted(own_numbers)
+    inherited = [
+        number for number in sorted(default_numbers) if not sorted_own or number < sorted_own[0]
+    ]
+    return [(False, number) for number in inherited] + [(True, number) for number in sorted_own]
 
 
 def pick_take(takes: Sequence[T], ordinal: int, after_last: AfterLast) -> T | None:
-    """The take for the request of that ordinal; None when nothing is left for it."""
+    """The take for the request with that ordinal; None if there is none for it."""
     if not takes:
         return None
     if ordinal <= len(takes):
@@ -101,56 +105,58 @@ def pick_take(takes: Sequence[T], ordinal: int, after_last: AfterLast) -> T | No
 
 @dataclass(frozen=True, slots=True)
 class TakePlacement:
-    """Where a finished take goes, and what happens then, in this order."""
+    """The number under which a finished take is stored, and the moves and removals after that."""
 
-    number: int
-    """Where it is put down; a take of this number that is already there is replaced."""
+    initial_number: int
+    """The number under which it is stored first; an existing take of this number is replaced."""
     moves: tuple[tuple[int, int], ...] = ()
-    """Takes to renumber, one after the other: from, to; it may itself be one of them."""
+    """Takes to renumber, one after the other, as (from, to); the new take may be among them."""
     removals: tuple[int, ...] = ()
     """Takes to delete."""
 
     @property
     def final_number(self) -> int:
-        """The number that it has in the end."""
-        return dict(self.moves).get(self.number, self.number)
+        """The number of the take after all moves."""
+        return dict(self.moves).get(self.initial_number, self.initial_number)
 
 
 class TakeAllocator:
-    """The take numbers of one key and session while a run records them.
+    """Allocates the take numbers of one key and session while a run records them.
 
-    With `renew` (mode record), takes of this run replace the older ones as soon as the first
-    of them is complete.  Until then they are parked behind the older ones, so that a run that
-    fails destroys nothing.  Apart from that, no take ever takes the place of another; those
-    that another run puts there at the same time keep theirs.
+    With `replace_older` (mode record), takes of this run replace the older ones as soon as the
+    first of them is complete.  Until then they are parked after the older ones, so that a run
+    that fails destroys nothing.  Otherwise no take ever replaces another; takes that another run
+    stores at the same time keep their numbers.
     """
 
     def __init__(
         self,
-        on_disk: Iterable[int],
+        existing_numbers: Iterable[int],
         *,
-        renew: bool,
-        foreign: Callable[[int], bool] = lambda _: False,
+        replace_older: bool,
+        is_foreign_take: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """`foreign` tells whether another run has put down a take of that number meanwhile."""
-        self._older_takes = set(on_disk)
+        """`is_foreign_take`: whether another run has stored a take of that number meanwhile."""
+        self._older_takes = set(existing_numbers)
         self._own_takes: set[int] = set()
         self._parked_takes: list[tuple[int, int]] = []
-        """Incomplete takes of this run: their own numbers, and those that they have meanwhile."""
-        self._is_replacing = renew
-        self._foreign_takes = foreign
+        """Incomplete takes of this run, as (number in the run, number on disk)."""
+        self._is_replacing = replace_older
+        self._is_foreign_take = is_foreign_take
 
     def copy(self) -> TakeAllocator:
-        """The same, to go back to where a placement cannot be carried out."""
-        twin = TakeAllocator(
-            self._older_takes, renew=self._is_replacing, foreign=self._foreign_takes
+        """A copy to roll back to if a placement fails."""
+        clone = TakeAllocator(
+            self._older_takes,
+            replace_older=self._is_replacing,
+            is_foreign_take=self._is_foreign_take,
         )
-        twin._own_takes, twin._parked_takes = set(self._own_takes), list(self._parked_takes)
-        return twin
+        clone._own_takes, clone._parked_takes = set(self._own_takes), list(self._parked_takes)
+        return clone
 
-    def place_take(self, number: int, *, complete: bool) -> TakePlacement:
-        """The place of the run's take `number`, which is used again after a reset."""
-        if self._is_replacing and complete:
+    def place_take(self, number: int, *, is_complete: bool) -> TakePlacement:
+        """Place the run's take `number`; after a reset the same numbers are used again."""
+        if self._is_replacing and is_complete:
             return self._replace_older_takes(number)
         stored_number = max(self._older_takes, default=0) + number if self._is_replacing else number
         stored_number = self._free_number(stored_number, self._older_takes | self._own_takes)
@@ -159,8 +165,8 @@ class TakeAllocator:
         self._own_takes.add(stored_number)
         return TakePlacement(stored_number)
 
-    def forget(self, number: int, stored_number: int) -> None:
-        """The run's take `number`, which lay at `spot`, is no more: it will be placed again."""
+    def forget_take(self, number: int, stored_number: int) -> None:
+        """Forget the run's take `number`, stored as `stored_number`: it will be placed again."""
         self._parked_takes = [
             parked_take
             for parked_take in self._parked_takes
@@ -170,44 +176,58 @@ class TakeAllocator:
 
     @property
     def is_replacing(self) -> bool:
-        """Whether takes of this run still wait behind the older ones."""
+        """Whether the older takes still have to be replaced by takes of this run."""
         return self._is_replacing
 
-    def _is_foreign(self, number: int) -> bool:
-        """Whether a number that we know nothing of is another run's."""
-        return number not in self._own_takes | self._older_takes and self._foreign_takes(number)
+    def _is_number_foreign(self, number: int) -> bool:
+        """Whether a number unknown to this allocator is used by another run."""
+        return number not in self._own_takes | self._older_takes and self._is_foreign_take(number)
 
     def _free_number(self, number: int, taken: AbstractSet[int]) -> int:
-        """`number`, if no take has it; else one behind all of them."""
-        if number in taken or self._is_foreign(number):
+        """`number` if no take has it; else one after all taken numbers."""
+        if number in taken or self._is_number_foreign(number):
             number = max(taken | {number}) + 1
-            while self._is_foreign(number):
+            while self._is_number_foreign(number):
                 number += 1
         return number
 
     def _replace_older_takes(self, number: int) -> TakePlacement:
-        """Put the first complete take down, then everything of this run in its own place.
+        """Store the first complete take, then move all takes of this run to their own numbers.
 
-        It is put down first, and never on a parked one: at no moment is there none.
+        It is stored first, and never over a parked one: there is a take at any time.
         """
-        kept = {old for old in self._older_takes if self._foreign_takes(old)}
-        there = self._older_takes | self._own_takes | {number}
-        homes = set(kept)
+        foreign_numbers = {old for old in self._older_takes if self._is_foreign_take(old)}
+        occupied = self._older_takes | self._own_takes | {number}
+        final_numbers = set(foreign_numbers)
         moves: list[tuple[int, int]] = []
-        final = self._final_home(number, homes, there)
-        for own, stored_number in sorted(self._parked_takes):
-            moves.append((stored_number, self._final_home(own, homes, there)))
-        aside = final in dict(moves)
-        first = self._free_number(final, there | homes) if aside else final
-        moves.append((first, final))
-        gone = tuple(sorted(self._older_takes - homes))
-        self._older_takes, self._own_takes, self._is_replacing = kept, homes - kept, False
-        return TakePlacement(first, tuple(move for move in moves if move[0] != move[1]), gone)
+        final_number = self._assign_final_number(number, final_numbers, occupied)
+        for number_in_run, stored_number in sorted(self._parked_takes):
+            moves.append(
+                (stored_number, self._assign_final_number(number_in_run, final_numbers, occupied))
+            )
+        is_final_parked = final_number in dict(moves)
+        initial_number = (
+            self._free_number(final_number, occupied | final_numbers)
+            if is_final_parked
+            else final_number
+        )
+        moves.append((initial_number, final_number))
+        removals = tuple(sorted(self._older_takes - final_numbers))
+        self._older_takes, self._own_takes, self._is_replacing = (
+            foreign_numbers,
+            final_numbers - foreign_numbers,
+            False,
+        )
+        return TakePlacement(
+            initial_number, tuple(move for move in moves if move[0] != move[1]), removals
+        )
 
-    def _final_home(self, own: int, homes: set[int], there: AbstractSet[int]) -> int:
-        """The final place of the run's take `own`: its own number, or one behind everything."""
-        home = own
-        if own in homes or self._is_foreign(own):
-            home = self._free_number(own, there | homes | {own})
-        homes.add(home)
-        return home
+    def _assign_final_number(
+        self, number: int, final_numbers: set[int], occupied: AbstractSet[int]
+    ) -> int:
+        """Assign a final number: the take's number in the run, or one after all others."""
+        final_number = number
+        if number in final_numbers or self._is_number_foreign(number):
+            final_number = self._free_number(number, occupied | final_numbers | {number})
+        final_numbers.add(final_number)
+        return final_number

@@ -1,8 +1,7 @@
 """Transcodes a recorded response into another dialect.
 
-What crosses from one dialect into another is what was said: the parts, why it finished, and what
-it cost.  What only means something to the provider that said it (ids, its own word for the
-finish, types of errors, metadata, the seal of its reasoning) stays behind.
+The parts, the finish reason and the usage are transcoded.  Values with a meaning for their own
+provider only (ids, its raw finish reason, error types, metadata, reasoning signatures) are dropped.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_turns
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.provider_calls import WORDED, is_provider_tool_call
+from llm_proxy.dialects.provider_calls import TEXT_ARGUMENT_CALL_TYPES, is_provider_tool_call
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import header_value
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.turns import (
     Failure,
-    Finish,
+    FinishReason,
     Part,
     Reasoning,
     Text,
@@ -36,111 +35,131 @@ from llm_proxy.turns import (
     Usage,
 )
 
-_REFUSED: Final = 400
-"""From this status on, an answer is an error."""
-_DIGITS: Final = 10
-"""Of a `Retry-After`: one of more digits is no time to wait."""
-_OF_ANY: Final = frozenset(
+_MIN_ERROR_STATUS: Final = 400
+"""From this status on, a response is an error."""
+_MAX_RETRY_AFTER_DIGITS: Final = 10
+"""A `Retry-After` with this many digits or more is ignored."""
+_GENERIC_HEADERS: Final = frozenset(
     (
         *("connection", "content-encoding", "content-length", "content-type", "date"),
         *("retry-after", "server", "transfer-encoding"),
     )
 )
-"""Headers that say nothing of an error, or are told with it."""
+"""Headers that carry no details of an error, or that are transcoded with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscodedResponse:
-    """An answer in other words."""
+    """A response in another dialect, and what it lost."""
 
     response: DialectResponse
     losses: tuple[str, ...]
-    """What those words do not say of it, each a few words."""
+    """What the new dialect cannot represent, each in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscodeOptions:
-    """How an answer is to be told."""
+    """The target dialect and form of a transcoded response."""
 
-    dialect: str
-    """The name of a dialect that is spoken."""
-    is_whole: bool = False
-    """As one document, not as a stream."""
+    dialect_name: str
+    """The name of a chat dialect."""
+    is_single_document: bool = False
+    """Whether to encode one document instead of a stream."""
     model: str = ""
-    """Another model than the recorded one."""
+    """A model name to use instead of the recorded one; empty to keep it."""
     provider: str = ""
-    """The member of the dialect's family that speaks."""
+    """The provider of the dialect's family whose variant to encode."""
 
 
 def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedResponse:
-    """What this cassette holds, told in this manner.
+    """Transcode the response of a cassette.
 
-    Raises `NotRepresentable` where nothing was said, not all of it was recorded, or the dialect
-    has no words for it; `KeyError` for a dialect that is not spoken.
+    Raises `NotRepresentable` if there is no turn, if the recording is partial, or if the dialect
+    cannot represent it; `KeyError` for an unknown chat dialect.
     """
-    dialect = dialects.chat_dialects()[options.dialect]
-    recorded = outcome_of(cassette)
-    if not recorded.complete:
-        raise NotRepresentable(f"{cassette.file} is {recorded}; told again it would seem whole")
+    dialect = dialects.chat_dialects()[options.dialect_name]
+    outcome = cassette_outcome(cassette)
+    if not outcome.is_complete:
+        raise NotRepresentable(f"{cassette.file} is {outcome}; told again it would seem whole")
     turns = cassette_turns(cassette)
     if not turns:
         raise NotRepresentable(f"{cassette.file} holds no turn: nothing that could be told again")
     is_foreign = dialect.name != cassette_dialect(cassette).name
-    values = tuple(map(_without_provider_parts, turns)) if is_foreign else turns
-    left = (
+    transcoded_turns = tuple(map(_without_provider_parts, turns)) if is_foreign else turns
+    removed = (
         tuple(
-            dict.fromkeys(removed_part for turn in turns for removed_part in _removed_parts(turn))
+            dict.fromkeys(removed_part for turn in turns for removed_part in _describe_losses(turn))
         )
         if is_foreign
         else ()
     )
-    counts = (cassette_dialect(cassette).token_counting, dialect.token_counting)
-    values = tuple(
-        replace(item, usage=item.usage and _convert_token_counts(item.usage, *counts))
-        for item in values
+    token_countings = (cassette_dialect(cassette).token_counting, dialect.token_counting)
+    transcoded_turns = tuple(
+        replace(item, usage=item.usage and _convert_token_counts(item.usage, *token_countings))
+        for item in transcoded_turns
     )
-    text = options.model or cassette.meta.model
-    values = tuple(replace(item, model=options.model or item.model or text) for item in values)
-    seed = f"{cassette.meta.key} {cassette.end.sha256}"  # takes of one request are told apart
-    delivery = EncodeContext(
-        seed, _recorded_second(cassette.meta.recorded), provider=options.provider
+    default_model = options.model or cassette.meta.model
+    transcoded_turns = tuple(
+        replace(item, model=options.model or item.model or default_model)
+        for item in transcoded_turns
     )
-    failure = values[0].failure
-    if failure and cassette.head.status >= _REFUSED:
-        after = _retry_after_seconds(header_value(cassette.head.headers, "retry-after"))
-        refused = dialect.error_response(cassette.head.status, failure, delivery, after)
-        others = any(name.lower() not in _OF_ANY for name, _ in cassette.head.headers)
-        return TranscodedResponse(refused, (*left, *("the other headers of its error",) * others))
-    request = dialect.sample_request(values[0].model, stream=not options.is_whole)
-    lost = dialect.convert(request, values, delivery).losses
-    return TranscodedResponse(dialect.encode(request, values, delivery), (*left, *lost))
+    seed = f"{cassette.meta.key} {cassette.end.sha256}"  # differs between takes of one request
+    context = EncodeContext(
+        seed, _recorded_unix_s(cassette.meta.recorded), provider=options.provider
+    )
+    failure = transcoded_turns[0].failure
+    if failure and cassette.head.status >= _MIN_ERROR_STATUS:
+        retry_after_s = _retry_after_seconds(header_value(cassette.head.headers, "retry-after"))
+        error_response = dialect.error_response(
+            cassette.head.status, failure, context, retry_after_s
+        )
+        has_other_headers = any(
+            name.lower() not in _GENERIC_HEADERS for name, _ in cassette.head.headers
+        )
+        return TranscodedResponse(
+            error_response, (*removed, *("the other headers of its error",) * has_other_headers)
+        )
+    request = dialect.sample_request(
+        transcoded_turns[0].model, stream=not options.is_single_document
+    )
+    conversion_losses = dialect.convert(request, transcoded_turns, context).losses
+    return TranscodedResponse(
+        dialect.encode(request, transcoded_turns, context), (*removed, *conversion_losses)
+    )
 
 
-def _recorded_second(recorded: str) -> int:
-    """The moment of the recording, in s since 1970; 0 where it is none."""
+def _recorded_unix_s(recorded_at: str) -> int:
+    """The time of the recording in s since 1970; 0 if it is invalid."""
     try:
-        return int(datetime.fromisoformat(recorded).timestamp())
+        return int(datetime.fromisoformat(recorded_at).timestamp())
     except ValueError:
         return 0
 
 
 def _retry_after_seconds(retry_after: str | None) -> float | None:
-    """When to ask again; None where it is not said in seconds."""
-    is_count = retry_after is not None and retry_after.isdecimal() and len(retry_after) < _DIGITS
-    return float(retry_after or 0) if is_count else None
+    """The delay of a `Retry-After` in seconds; None if it is a date or absent."""
+    is_number = (
+        retry_after is not None
+        and retry_after.isdecimal()
+        and len(retry_after) < _MAX_RETRY_AFTER_DIGITS
+    )
+    return float(retry_after or 0) if is_number else None
 
 
 def _without_provider_parts(turn: Turn) -> Turn:
-    """The turn without what its own provider alone could read, or run.
+    """The turn without parts that only its own provider can read or run.
 
-    Raises `NotRepresentable` where it waits for its caller to run nothing but a tool of that
-    provider.
+    Raises `NotRepresentable` if all tool calls that it waits for are of the provider's own tools.
     """
-    answered = {item.call_id for item in turn.parts if isinstance(item, ToolResult)}
-    kept = [item for item in turn.parts if not is_provider_tool_call(item) or item.id in answered]
-    calls = [item for item in turn.parts if isinstance(item, ToolCall) and item.id not in answered]
+    answered_ids = {item.call_id for item in turn.parts if isinstance(item, ToolResult)}
+    kept = [
+        item for item in turn.parts if not is_provider_tool_call(item) or item.id in answered_ids
+    ]
+    calls = [
+        item for item in turn.parts if isinstance(item, ToolCall) and item.id not in answered_ids
+    ]
     if (
-        turn.finish is Finish.TOOL_CALLS
+        turn.finish is FinishReason.TOOL_CALLS
         and calls
         and not any(tool_call in kept for tool_call in calls)
     ):
@@ -153,32 +172,34 @@ def _without_provider_parts(turn: Turn) -> Turn:
     return replace(turn, parts=parts, finish_raw="", failure=failure, id="", metadata=())
 
 
-def _convert_token_counts(usage: Usage, ours: TokenCounting, theirs: TokenCounting) -> Usage:
-    if ours == theirs:
+def _convert_token_counts(usage: Usage, source: TokenCounting, target: TokenCounting) -> Usage:
+    if source == target:
         return usage
     cached = (usage.cache_read or 0) + (usage.cache_write or 0)
-    moved_in = cached * (theirs.cache_is_input - ours.cache_is_input)
-    moved_out = (usage.reasoning or 0) * (theirs.reasoning_is_output - ours.reasoning_is_output)
+    input_change = cached * (target.cache_is_input - source.cache_is_input)
+    output_change = (usage.reasoning or 0) * (
+        target.reasoning_is_output - source.reasoning_is_output
+    )
     return replace(
         usage,
-        input=None if usage.input is None else max(usage.input + moved_in, 0),
-        output=None if usage.output is None else max(usage.output + moved_out, 0),
-        total=_total_tokens(usage, ours),
+        input=None if usage.input is None else max(usage.input + input_change, 0),
+        output=None if usage.output is None else max(usage.output + output_change, 0),
+        total=_total_tokens(usage, source),
     )
 
 
-def _total_tokens(usage: Usage, counted: TokenCounting) -> int | None:
+def _total_tokens(usage: Usage, counting: TokenCounting) -> int | None:
     if usage.input is None or usage.output is None:
         return usage.total
-    cached = 0 if counted.cache_is_input else (usage.cache_read or 0) + (usage.cache_write or 0)
-    thought = 0 if counted.reasoning_is_output else usage.reasoning or 0
-    return usage.total or usage.input + usage.output + cached + thought
+    cached = 0 if counting.cache_is_input else (usage.cache_read or 0) + (usage.cache_write or 0)
+    reasoning = 0 if counting.reasoning_is_output else usage.reasoning or 0
+    return usage.total or usage.input + usage.output + cached + reasoning
 
 
 def _portable_part(part: Part) -> Part:
-    """A part in words that any dialect could have: unsealed, and a call with an object.
+    """A part that any dialect can represent: without signature, tool arguments as an object.
 
-    What a tool took as plain text stands abroad as the `input` of an object.
+    Plain text arguments become the `input` of an object.
     """
     match part:
         case Reasoning():
@@ -187,13 +208,13 @@ def _portable_part(part: Part) -> Part:
             return replace(
                 part, citations=tuple(replace(citation, metadata=()) for citation in part.citations)
             )
-        case ToolCall() if dict(part.metadata).get("type") in WORDED:
+        case ToolCall() if dict(part.metadata).get("type") in TEXT_ARGUMENT_CALL_TYPES:
             return replace(part, arguments=orjson.dumps({"input": part.arguments}).decode())
         case _:
             return part
 
 
-def _removed_parts(turn: Turn) -> Iterator[str]:
+def _describe_losses(turn: Turn) -> Iterator[str]:
     for part in turn.parts:
         if isinstance(part, Reasoning) and (part.signature or part.redacted):
             yield "the seal of its reasoning"

@@ -1,8 +1,8 @@
 """The decoded response, free of any wire format: parts, finish reason and usage.
 
-A `Turn` is a view.  Dialects compute it from a recording, and speak it onto a wire; the
-recording itself stays bytes.  What a wire gives beyond these words is kept verbatim in
-`metadata`, so that re-telling a turn in its own dialect loses nothing that matters.
+A `Turn` is a view.  Dialects decode it from a recording and encode it to wire bytes; the
+recording itself stays bytes.  Wire fields without a counterpart here are kept verbatim in
+`metadata`, so that re-encoding a turn in its own dialect loses nothing that matters.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-"""A JSON value, as `orjson.loads` gives it."""
+"""A JSON value, as `orjson.loads` returns it."""
 
 Metadata = tuple[tuple[str, Json], ...]
-"""Provider fields without a word of their own, as ordered pairs."""
+"""Provider fields without a counterpart in the model, as ordered (name, value) pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A source that a text rests on."""
+    """A source that a text cites."""
 
     url: str = ""
     title: str = ""
     quoted: str = ""
-    """The cited passage, where the provider gives it."""
+    """The cited passage, if the provider sends it."""
     span: tuple[int, int] | None = None
-    """Characters of the text that rest on it: start and end."""
+    """Start and end, in characters, of the text that the source supports."""
     metadata: Metadata = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Plain text of the answer."""
+    """Plain text of the response."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -41,30 +41,30 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What the model thought: readable, summarised, or sealed by the provider."""
+    """Reasoning of the model: readable, summarised, or encrypted by the provider."""
 
     text: str = ""
     signature: str | None = None
-    """The provider's seal, needed to hand the reasoning back in a later turn."""
+    """The provider's signature, needed to send the reasoning back in a later turn."""
     redacted: str | None = None
-    """Sealed content without readable text (`redacted_thinking`, `encrypted_content`)."""
+    """Encrypted content without readable text (`redacted_thinking`, `encrypted_content`)."""
     metadata: Metadata = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model asks for."""
+    """A tool call that the model requests."""
 
     id: str
     name: str
     arguments: str
-    """JSON text exactly as the model wrote it, which need not be valid."""
+    """JSON text exactly as the model wrote it; it need not be valid."""
     metadata: Metadata = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back; within an answer only where the provider ran the tool itself."""
+    """The result of a tool; in a response only if the provider ran the tool itself."""
 
     call_id: str
     content: str
@@ -75,7 +75,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The model declined, in words."""
+    """The text with which the model declined to answer."""
 
     text: str
     metadata: Metadata = ()
@@ -83,7 +83,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, a sound or a file: by reference, or inline as base64."""
+    """An image, audio or file: by URL, or inline as base64."""
 
     media_type: str
     url: str = ""
@@ -95,8 +95,8 @@ class Media:
 Part = Text | Reasoning | ToolCall | ToolResult | Refusal | Media
 
 
-class Finish(StrEnum):
-    """Why the model stopped, in words that all providers share."""
+class FinishReason(StrEnum):
+    """Why the model stopped, normalised across providers."""
 
     STOP = "stop"
     STOP_SEQUENCE = "stop_sequence"
@@ -112,17 +112,17 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenCounting:
-    """What a provider counts as input and as output."""
+    """Which tokens a provider includes in its input and output counts."""
 
     cache_is_input: bool = True
-    """Whether the input counts what was read from a cache or written to one."""
+    """Whether the input count includes tokens read from or written to a cache."""
     reasoning_is_output: bool = True
-    """Whether the output counts reasoning."""
+    """Whether the output count includes reasoning tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them (see `TokenCounting`); None where it said nothing."""
+    """Token counts as the provider reports them (see `TokenCounting`); None if not reported."""
 
     input: int | None = None
     output: int | None = None
@@ -134,7 +134,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error that the provider reported inside its answer."""
+    """An error that the provider reports in its response."""
 
     message: str
     type: str = ""
@@ -143,13 +143,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer (one choice, where a provider gives several)."""
+    """One response of the model (one choice, if a provider returns several)."""
 
     parts: tuple[Part, ...]
-    finish: Finish | None = None
-    """None when the stream ended before saying why."""
+    finish: FinishReason | None = None
+    """None if the stream ended without a finish reason."""
     finish_raw: str = ""
-    """The provider's own word for `finish`."""
+    """The provider's own value for `finish`."""
     usage: Usage | None = None
     failure: Failure | None = None
     id: str = ""
@@ -158,5 +158,5 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """All text parts in one string."""
+        """All text parts joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))

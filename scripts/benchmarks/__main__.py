@@ -22,32 +22,31 @@ from pathlib import Path
 import cpu
 import large_library
 import misses
+import pace_accuracy
 import record_latency
 import replay_speed
 import result_table
 import simulate_speed
 from result_table import Row
 
-import pacing_helpers
-
 GROUPS = ("record", "replay", "pace", "simulate", "library", "miss", "computing")
 
 
 def main() -> int:
-    """Measure, print, and judge if asked to."""
-    arguments = _arguments()
+    """Measure, print, and check the targets if requested; returns the exit code."""
+    arguments = _parse_arguments()
     rows: list[Row] = []
-    for row in _measure(arguments.group or GROUPS, arguments.cassettes, quick=arguments.quick):
+    for row in _measure(arguments.group or GROUPS, arguments.cassettes, is_quick=arguments.quick):
         rows.append(row)
         print(f"measured: {row.group}: {row.name}", file=sys.stderr, flush=True)
     if arguments.json:
         print(json.dumps({"rows": [row.as_json() for row in rows]}, indent=1))
     else:
-        print(result_table.text(rows))
-    return 1 if arguments.check and any(row.ok is False for row in rows) else 0
+        print(result_table.format_table(rows))
+    return 1 if arguments.check and any(row.is_ok is False for row in rows) else 0
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -56,35 +55,37 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument(
-        "--cassettes", metavar="DIR", type=Path, default=pacing_helpers.SHIPPED,
+        "--cassettes", metavar="DIR", type=Path, default=pace_accuracy.SHIPPED_LIBRARY,
         help="the library whose streams are paced; the shipped one if left out",
     )  # fmt: skip
     arguments = parser.parse_args()
-    if unknown := set(arguments.group) - set(GROUPS):
-        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    if unknown_groups := set(arguments.group) - set(GROUPS):
+        parser.error(
+            f"there is no {', '.join(sorted(unknown_groups))}; there are {', '.join(GROUPS)}"
+        )
     return arguments
 
 
-def _measure(groups: Sequence[str], library: Path, *, quick: bool) -> Iterator[Row]:
+def _measure(groups: Sequence[str], library: Path, *, is_quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="llm-proxy-bench-") as temporary:
         for group in groups:
             folder = Path(temporary) / group
             folder.mkdir()
             match group:
                 case "record":
-                    yield from record_latency.rows(folder, quick=quick)
+                    yield from record_latency.measure(folder, is_quick=is_quick)
                 case "replay":
-                    yield from replay_speed.rows(folder, quick=quick)
+                    yield from replay_speed.measure(folder, is_quick=is_quick)
                 case "pace":
-                    yield from pacing_helpers.rows(folder, library, quick=quick)
+                    yield from pace_accuracy.measure(folder, library, is_quick=is_quick)
                 case "simulate":
-                    yield from simulate_speed.rows(folder, quick=quick)
+                    yield from simulate_speed.measure(folder, is_quick=is_quick)
                 case "library":
-                    yield from large_library.rows(folder, quick=quick)
+                    yield from large_library.measure(folder, is_quick=is_quick)
                 case "miss":
-                    yield from misses.rows(folder, quick=quick)
+                    yield from misses.measure(folder, is_quick=is_quick)
                 case _:
-                    yield from cpu.rows(quick=quick)
+                    yield from cpu.measure(is_quick=is_quick)
 
 
 if __name__ == "__main__":

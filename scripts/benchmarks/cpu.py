@@ -1,4 +1,4 @@
-"""What costs no network: starting up, cutting, writing and reading."""
+"""The work without network: start-up, parsing, writing and loading."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from typing import Final
 from result_table import Row
 
 from llm_proxy import framing
-from llm_proxy.cassette import CassetteWriter, Meta, StoredRequest, read_cassette
+from llm_proxy.cassette import CassetteMeta, CassetteWriter, StoredRequest, read_cassette
 from llm_proxy.exchange import Ending, Read, ResponseHead
 
-HELP_TARGET: Final = 0.15
-"""Seconds of CPU."""
-_EVENT: Final = (
+HELP_TARGET_S: Final = 0.15
+"""CPU time."""
+_EVENT_TEMPLATE: Final = (
     b'data: {"id":"chatcmpl-%d","object":"chat.completion.chunk","created":1700000000,"model":'
     b'"bench","choices":[{"index":0,"delta":{"content":" gr\xc3\xbc\xc3\x9fe"},'
     b'"finish_reason":null}]}\n\n'
 )
-_PIECE: Final = 150
-"""Bytes of a read."""
+_READ_SIZE: Final = 150
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
-    """The figures."""
-    runs = 5 if quick else 20
-    cpu = [_cpu(sys.executable, "-m", "llm_proxy", "--help") for _ in range(runs)]
-    bare = [_cpu(sys.executable, "-c", "pass") for _ in range(runs)]
-    yield Row("command line", "llm-proxy --help, CPU", median(cpu), "s",
-              {"python -c pass": median(bare)}, HELP_TARGET)  # fmt: skip
-    yield from _speeds(2000 if quick else 20000)
+def measure(*, is_quick: bool) -> Iterator[Row]:
+    """Measure, and yield the rows."""
+    runs = 5 if is_quick else 20
+    help_times_s = [_cpu_time_s(sys.executable, "-m", "llm_proxy", "--help") for _ in range(runs)]
+    python_times_s = [_cpu_time_s(sys.executable, "-c", "pass") for _ in range(runs)]
+    yield Row("command line", "llm-proxy --help, CPU", median(help_times_s), "s",
+              {"python -c pass": median(python_times_s)}, HELP_TARGET_S)  # fmt: skip
+    yield from _throughput_rows(2000 if is_quick else 20000)
 
 
-def _cpu(*command: str) -> float:
-    """Seconds of CPU, user and system, of a command."""
+def _cpu_time_s(*command: str) -> float:
+    """The CPU time of a command, user and system."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -47,31 +46,32 @@ def _cpu(*command: str) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _speeds(events: int) -> Iterator[Row]:
-    body = b"".join(_EVENT % number for number in range(events))
-    pieces = [body[at : at + _PIECE] for at in range(0, len(body), _PIECE)]
-    reads = [Read(float(number), piece) for number, piece in enumerate(pieces)]
-    cassette = _written(reads)
+def _throughput_rows(event_count: int) -> Iterator[Row]:
+    body = b"".join(_EVENT_TEMPLATE % number for number in range(event_count))
+    chunks = [body[start : start + _READ_SIZE] for start in range(0, len(body), _READ_SIZE)]
+    reads = [Read(float(number), chunk) for number, chunk in enumerate(chunks)]
+    cassette = _encode_cassette(reads)
 
-    def speed(name: str, work: Callable[[], object], beside: dict[str, float]) -> Row:
-        return Row("speed", name, _megabytes(len(body), work), "MB/s", beside)
+    def row(name: str, work: Callable[[], object], references: dict[str, float]) -> Row:
+        return Row("speed", name, _megabytes_per_second(len(body), work), "MB/s", references)
 
-    yield speed("cut into events", lambda: _cut(pieces),
-                {"at once": _megabytes(len(body), lambda: _cut([body]))})  # fmt: skip
-    yield speed("write a cassette", lambda: _written(reads), {})
-    yield speed("load a cassette", lambda: read_cassette("bench", cassette), {})
+    yield row("cut into events", lambda: _parse_events(chunks),
+              {"at once": _megabytes_per_second(len(body),
+                                                lambda: _parse_events([body]))})  # fmt: skip
+    yield row("write a cassette", lambda: _encode_cassette(reads), {})
+    yield row("load a cassette", lambda: read_cassette("bench", cassette), {})
 
 
-def _cut(pieces: list[bytes]) -> None:
+def _parse_events(chunks: list[bytes]) -> None:
     codec = framing.new_codec("sse")
-    for piece in pieces:
-        codec.feed(piece)
+    for chunk in chunks:
+        codec.feed(chunk)
     codec.close()
 
 
-def _written(reads: list[Read]) -> bytes:
+def _encode_cassette(reads: list[Read]) -> bytes:
     writer = CassetteWriter("sse")
-    meta = Meta("bench", "now", "openai-chat", "openai", "bench", "default", "0" * 64, 1, 1)
+    meta = CassetteMeta("bench", "now", "openai-chat", "openai", "bench", "default", "0" * 64, 1, 1)
     request = StoredRequest("POST", "/v1/chat/completions", "", (), b"{}")
     lines = [
         writer.encode_opening(meta, request),
@@ -81,13 +81,13 @@ def _written(reads: list[Read]) -> bytes:
     return b"".join([*lines, writer.encode_ending(Ending.CLEAN, reads[-1].at_ms)])
 
 
-def _megabytes(size: int, work: Callable[[], object]) -> float:
-    """MB a second: the best of five runs."""
-    best = min(_seconds(work) for _ in range(5))
-    return size / 1e6 / best
+def _megabytes_per_second(size: int, work: Callable[[], object]) -> float:
+    """The best of five runs."""
+    fastest_s = min(_elapsed_s(work) for _ in range(5))
+    return size / 1e6 / fastest_s
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _elapsed_s(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

@@ -1,7 +1,7 @@
 """How long a library of 100,000 cassettes takes to open, and what a hit in it costs.
 
-The cassettes are links: of a few that were recorded, and of small files for the rest, which
-nothing opens.
+The cassettes are hard links to a few recorded ones and, for the rest, to small files that are
+never opened.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from typing import Final
 
 import server_processes
 import socket_client
-from record_latency import body
+from record_latency import chat_body
 from result_table import Row, median_p95
 
-START: Final = 2.0
-"""Seconds to the port of a library of 100,000 cassettes, at most."""
-DEARER: Final = 10.0
-"""%: how much more than in a small library a hit in a large one may cost."""
-MANY: Final = 100_000
-_FEW: Final = 100
-_IN_FOLDER: Final = 1000
-"""Cassettes of one model."""
-_SCAN: Final = """
+START_TARGET_S: Final = 2.0
+"""The accepted time until the port of a library of 100,000 cassettes is open."""
+HIT_TARGET_PERCENT: Final = 10.0
+"""The accepted additional cost of a hit in a large library, compared with a small one."""
+LARGE_COUNT: Final = 100_000
+_SMALL_COUNT: Final = 100
+_CASSETTES_PER_MODEL: Final = 1000
+_SCAN_PROGRAM: Final = """
 import os, sys
 def scan(folder):
     for entry in os.scandir(folder):
@@ -41,96 +40,104 @@ scan(sys.argv[1])
 """
 
 
-def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
-    """The figures, of two libraries that are made first."""
+def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
+    """Create two libraries, measure them, and yield the rows."""
     small, large = folder / "small", folder / "large"
-    _record(small)
+    _record_small_library(small)
     shutil.copytree(small, large)
-    _fill(large / "cassettes", MANY - _FEW)
-    rounds = 2 if quick else 5
+    _add_cassettes(large / "cassettes", LARGE_COUNT - _SMALL_COUNT)
+    rounds = 2 if is_quick else 5
     empty = folder / "empty"
     empty.mkdir()
-    floor = min(_scanned(large / "cassettes") for _ in range(3))
+    scan_s = min(_scan_time_s(large / "cassettes") for _ in range(3))
     for mode in ("replay", "auto", "record"):
-        none = min(_started(empty, mode) for _ in range(rounds))
-        value = min(_started(large, mode) for _ in range(rounds))
-        beside = {"no cassettes": none, "python and scandir": floor}
-        yield Row("library", f"{mode} opens {MANY:,}", value, "s", beside, START)
-    yield _hits(small, large, 200 if quick else 2000)
+        empty_s = min(_start_time_s(empty, mode) for _ in range(rounds))
+        large_s = min(_start_time_s(large, mode) for _ in range(rounds))
+        references = {"no cassettes": empty_s, "python and scandir": scan_s}
+        name = f"{mode} opens {LARGE_COUNT:,}"
+        yield Row("library", name, large_s, "s", references, START_TARGET_S)
+    yield _hit_row(small, large, 200 if is_quick else 2000)
 
 
-def _question(port: int, number: int) -> bytes:
-    return socket_client.request(port, body(2048, f"library {number}"), "x-bench: 5 0.1 1")
+def _chat_request(port: int, number: int) -> bytes:
+    body = chat_body(2048, f"library {number}")
+    return socket_client.encode_chat_request(port, body, "x-bench: 5 0.1 1")
 
 
-def _record(folder: Path) -> None:
-    """Record the few."""
+def _record_small_library(folder: Path) -> None:
     folder.mkdir()
     with ExitStack() as stack:
-        provider = stack.enter_context(server_processes.server("provider"))
-        upstream = f"default=http://127.0.0.1:{provider}"
+        provider_port = stack.enter_context(server_processes.run_reference_server("provider"))
+        upstream = f"default=http://127.0.0.1:{provider_port}"
         port = stack.enter_context(
-            server_processes.llm_proxy(folder, "record", "--upstream", upstream)
+            server_processes.run_llm_proxy(folder, "record", "--upstream", upstream)
         )
-        for number in range(_FEW):
+        for number in range(_SMALL_COUNT):
             with socket_client.connect(port) as sock:
-                socket_client.ask(sock, _question(port, number))
+                socket_client.send_request(sock, _chat_request(port, number))
 
 
-def _fill(cassettes: Path, count: int) -> None:
-    """Put that many more there; a file can have no more than so many names."""
-    for begin in range(0, count, _IN_FOLDER):
-        models = cassettes / "openai-chat" / f"model-{begin // _IN_FOLDER}"
-        models.mkdir()
+def _add_cassettes(cassettes: Path, count: int) -> None:
+    """Add so many cassettes; a new file for each model, since a file has a limit of links."""
+    for start in range(0, count, _CASSETTES_PER_MODEL):
+        model_folder = cassettes / "openai-chat" / f"model-{start // _CASSETTES_PER_MODEL}"
+        model_folder.mkdir()
         names = (
             f"{hashlib.sha256(str(number).encode()).hexdigest()[:16]}-1.jsonl"
-            for number in range(begin, min(begin + _IN_FOLDER, count))
+            for number in range(start, min(start + _CASSETTES_PER_MODEL, count))
         )
-        first = models / next(names)
+        first = model_folder / next(names)
         first.write_text("{}\n")
         for name in names:
-            os.link(first, models / name)
+            os.link(first, model_folder / name)
 
 
-def _scanned(cassettes: Path) -> float:
-    """Seconds in which a Python of its own walks through a folder."""
-    began = time.monotonic()
-    subprocess.run((sys.executable, "-c", _SCAN, str(cassettes)), check=True)
-    return time.monotonic() - began
+def _scan_time_s(cassettes: Path) -> float:
+    """The time in which a new Python process walks through a folder."""
+    start = time.monotonic()
+    subprocess.run((sys.executable, "-c", _SCAN_PROGRAM, str(cassettes)), check=True)
+    return time.monotonic() - start
 
 
-def _started(folder: Path, mode: str) -> float:
-    """Seconds from the command to its port."""
-    began = time.monotonic()
-    with server_processes.llm_proxy(folder, mode):
-        return time.monotonic() - began
+def _start_time_s(folder: Path, mode: str) -> float:
+    """The time from the command to the open port."""
+    start = time.monotonic()
+    with server_processes.run_llm_proxy(folder, mode):
+        return time.monotonic() - start
 
 
-def _hits(small: Path, large: Path, count: int) -> Row:
-    """Hits in turns, each of another cassette: the first of each reads it, the others do not."""
+def _hit_row(small: Path, large: Path, count: int) -> Row:
+    """Compare hits in both libraries, in turns.
+
+    The first hit of each cassette reads it; later ones do not.
+    """
+    libraries = ((f"of {_SMALL_COUNT}", small), (f"of {LARGE_COUNT:,}", large))
     with ExitStack() as stack:
         ports = {
             name: stack.enter_context(
-                server_processes.llm_proxy(folder, "replay", "--pace", "instant")
+                server_processes.run_llm_proxy(folder, "replay", "--pace", "instant")
             )
-            for name, folder in ((f"of {_FEW}", small), (f"of {MANY:,}", large))
+            for name, folder in libraries
         }
         socks = {
             name: stack.enter_context(socket_client.connect(port)) for name, port in ports.items()
         }
-        times: dict[str, list[float]] = {name: [] for name in ports}
+        times_ms: dict[str, list[float]] = {name: [] for name in ports}
         for number in range(count):
             for name, port in ports.items():
-                answer = socket_client.ask(socks[name], _question(port, number % _FEW))
-                times[name].append(answer.first)
-    beside: dict[str, float] = {}
-    for name, figures in times.items():
-        beside |= median_p95(figures[_FEW:], f"ms {name}") | {f"ms first {name}": _first(figures)}
-    few, many = (median(figures[_FEW:]) for figures in times.values())
-    return Row("library", "a hit, dearer than in a small one by", 100 * (many / few - 1), "%",
-               beside, DEARER)  # fmt: skip
+                request = _chat_request(port, number % _SMALL_COUNT)
+                response = socket_client.send_request(socks[name], request)
+                times_ms[name].append(response.first_byte_ms)
+    references: dict[str, float] = {}
+    for name, values in times_ms.items():
+        references |= median_p95(values[_SMALL_COUNT:], f"ms {name}")
+        references |= {f"ms first {name}": _first_hit_ms(values)}
+    small_ms, large_ms = (median(values[_SMALL_COUNT:]) for values in times_ms.values())
+    added_percent = 100 * (large_ms / small_ms - 1)
+    return Row("library", "a hit, dearer than in a small one by", added_percent, "%",
+               references, HIT_TARGET_PERCENT)  # fmt: skip
 
 
-def _first(figures: Sequence[float]) -> float:
+def _first_hit_ms(times_ms: Sequence[float]) -> float:
     """The median of the hits that read their cassettes."""
-    return median(figures[:_FEW])
+    return median(times_ms[:_SMALL_COUNT])

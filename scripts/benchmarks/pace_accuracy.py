@@ -1,4 +1,4 @@
-"""How exactly paces are kept, beside a bare loop of absolute deadlines in the same run."""
+"""How accurate paces are, compared with a bare loop of absolute deadlines in the same run."""
 
 from __future__ import annotations
 
@@ -16,210 +16,221 @@ import socket_client
 from result_table import Row, median_p95
 
 from llm_proxy.actions import Begin, Send, Wait
-from llm_proxy.cassette import Cassette, CassetteWriter, Meta, StoredRequest, read_cassette
+from llm_proxy.cassette import Cassette, CassetteMeta, CassetteWriter, StoredRequest, read_cassette
 from llm_proxy.exchange import Ending, Read, ResponseHead
-from llm_proxy.matching import KEY_RULES, request_key
+from llm_proxy.matching import KEY_RULES_VERSION, request_key
 from llm_proxy.pacing import parse_pace
-from llm_proxy.pacing.cassette_player import play_cassette
-from llm_proxy.pacing.timing import seeded_chance
+from llm_proxy.pacing.cassette_player import replay_actions
+from llm_proxy.pacing.timing import seeded_draw
 from llm_proxy.routing import PACE_HEADER
 from llm_proxy.shell.library.library import Library
 
-SHIPPED: Final = Path(__file__).parents[2] / "cassettes"
+SHIPPED_LIBRARY: Final = Path(__file__).parents[2] / "cassettes"
 
-ABOVE: Final = 0.3
-"""ms: how much later a piece may come, on average, than from the bare loop."""
-DRIFT: Final = 5.0
-"""ms: how much later, after its plan, the end of a long stream may come than its beginning."""
-SPEED: Final = 1.0
-"""Per cent: how far 4x may be off a quarter of the time."""
+DELAY_TARGET_MS: Final = 0.3
+"""The accepted mean delay of a chunk, compared with the bare loop."""
+DRIFT_TARGET_MS: Final = 5.0
+"""The accepted growth of the delay between the beginning and the end of a long stream."""
+SPEED_TARGET_PERCENT: Final = 1.0
+"""The accepted difference between the duration at 4x and a quarter of the duration."""
 
 _PACES: Final = ("profile:claude-sonnet-4-6", "50tps", "ttft=100..300ms,gap=5..30ms")
-_RECORDED: Final = ("recorded", "4x")
-_LONG: Final = 10_000
-_EDGE: Final = 100
-"""Events at either end of a long stream, whose median is compared."""
+_RECORDED_PACES: Final = ("recorded", "4x")
+_LONG_EVENT_COUNT: Final = 10_000
+_DRIFT_EVENTS: Final = 100
+"""Events at either end of a long stream, whose medians are compared."""
 _SESSION: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A request, and when each piece of its answer is due."""
+    """A request, and when each chunk of its response is due."""
 
     cassette: Cassette
-    head: float
-    due: tuple[float, ...]
-    pieces: tuple[bytes, ...]
+    head_due_ms: float
+    chunks_due_ms: tuple[float, ...]
+    chunks: tuple[bytes, ...]
 
-    def question(self, port: int, path: str = "", *more: str) -> bytes:
-        """The request, at its own path or another, with more headers."""
-        asked = self.cassette.request
-        target = path or (f"{asked.path}?{asked.query}" if asked.query else asked.path)
-        lines = [f"{asked.method} {target} HTTP/1.1", f"Host: 127.0.0.1:{port}"]
-        lines += [*(f"{name}: {value}" for name, value in asked.headers), *more]
-        lines += [f"Content-Length: {len(asked.body)}", "", ""]
-        return "\r\n".join(lines).encode("latin-1") + asked.body
+    def encode_request(self, port: int, path: str = "", *headers: str) -> bytes:
+        """The bytes of the request, with its own path or another, and with additional headers."""
+        stored = self.cassette.request
+        target = path or (f"{stored.path}?{stored.query}" if stored.query else stored.path)
+        lines = [f"{stored.method} {target} HTTP/1.1", f"Host: 127.0.0.1:{port}"]
+        lines += [*(f"{name}: {value}" for name, value in stored.headers), *headers]
+        lines += [f"Content-Length: {len(stored.body)}", "", ""]
+        return "\r\n".join(lines).encode("latin-1") + stored.body
 
     def as_json(self) -> list[tuple[float, str]]:
-        """For the bare loop."""
-        pieces = zip(self.due, self.pieces, strict=True)
-        return [(self.head, ""), *((at, data.decode("latin-1")) for at, data in pieces)]
+        """The plan for the bare loop."""
+        chunks = zip(self.chunks_due_ms, self.chunks, strict=True)
+        return [(self.head_due_ms, ""), *((due, data.decode("latin-1")) for due, data in chunks)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Late:
-    """How late each piece of each answer came, in ms."""
+class _Delays:
+    """The delays of the chunks of each response, in ms."""
 
     replay: list[list[float]]
     bare: list[list[float]]
 
 
-def rows(folder: Path, library: Path, *, quick: bool) -> Iterator[Row]:
-    """The figures, of the streams of a library."""
+def measure(folder: Path, library: Path, *, is_quick: bool) -> Iterator[Row]:
+    """Measure with the streams of a library, and yield the rows."""
     copytree(library, folder / "cassettes")
-    count = 4 if quick else 12
-    found = list(_streams(folder / "cassettes"))
-    streams = found[:: max(1, len(found) // count)][:count]
+    count = 4 if is_quick else 12
+    all_streams = list(_load_streams(folder / "cassettes"))
+    streams = all_streams[:: max(1, len(all_streams) // count)][:count]
     for pace in _PACES:
-        yield _above(folder, streams, pace, 1 if quick else 3)
-    events = 1000 if quick else _LONG
-    long = _long(folder / "long" / "cassettes", events)
-    yield _drift(folder / "long", long)
-    yield _four_times(folder / "long", long)
+        yield _delay_row(folder, streams, pace, 1 if is_quick else 3)
+    event_count = 1000 if is_quick else _LONG_EVENT_COUNT
+    long_stream = _write_long_stream(folder / "long" / "cassettes", event_count)
+    yield _drift_row(folder / "long", long_stream)
+    yield _speed_row(folder / "long", long_stream)
 
 
-def _streams(library: Path) -> Iterator[Cassette]:
-    """Streams with enough to say, the first take of each request."""
+def _load_streams(library: Path) -> Iterator[Cassette]:
+    """The streams with more than 20 messages; only the first take of each request."""
     for path in sorted(library.rglob("*-1.jsonl")):
         cassette = read_cassette(str(path), path.read_bytes())
-        is_whole = cassette.codec == "whole" or cassette.head.framing != "chunked"
-        if not is_whole and len(cassette.messages) > 20 and cassette.end.ending is Ending.CLEAN:
+        is_stream = cassette.codec != "whole" and cassette.head.framing == "chunked"
+        if is_stream and len(cassette.messages) > 20 and cassette.end.ending is Ending.CLEAN:
             yield cassette
 
 
-def _planned(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
-    """What the product is to do, computed as it does."""
-    rolls = seeded_chance(0, _SESSION, cassette.meta.key, ordinal)
-    head = waited = 0.0
-    due: list[float] = []
-    pieces: list[bytes] = []
-    for action in play_cassette(cassette, parse_pace(pace), rolls):
+def _make_plan(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
+    """The plan of a replay, computed by llm-proxy's own code."""
+    rolls = seeded_draw(0, _SESSION, cassette.meta.key, ordinal)
+    head_due_ms = due_ms = 0.0
+    chunks_due_ms: list[float] = []
+    chunks: list[bytes] = []
+    for action in replay_actions(cassette, parse_pace(pace), rolls):
         match action:
-            case Wait(moment):
-                waited = moment
+            case Wait(until_ms):
+                due_ms = until_ms
             case Begin():
-                head = waited
+                head_due_ms = due_ms
             case Send(data):
-                due.append(waited)
-                pieces.append(data)
+                chunks_due_ms.append(due_ms)
+                chunks.append(data)
             case _:
                 pass
-    return _Plan(cassette, head, tuple(due), tuple(pieces))
+    return _Plan(cassette, head_due_ms, tuple(chunks_due_ms), tuple(chunks))
 
 
-def _lateness(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[list[float]]]:
-    """How late each piece came, in ms, of each answer, from each of these servers.
+def _measure_delays(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[list[float]]]:
+    """The delays of the chunks in ms, by server and response.
 
-    All are asked for everything at the same time, answers 10 ms apart, so that whatever else the
-    machine does falls on all of them.  The first is llm-proxy; others know plans by their numbers.
+    All requests are sent to all servers at the same time, responses 10 ms apart, so that other
+    load on the machine affects all of them.  The first server is llm-proxy; others know plans by
+    their numbers.
     """
-    asked: list[tuple[int, _Plan]] = []
+    sent: list[tuple[int, _Plan]] = []
     socks: list[socket] = []
-    questions: list[bytes] = []
+    requests: list[bytes] = []
     for number, plan in enumerate(plans):
-        ways = list(enumerate(ports))
-        for way, port in ways if number % 2 else reversed(ways):
-            asked.append((way, plan))
+        servers = list(enumerate(ports))
+        for server, port in servers if number % 2 else reversed(servers):
+            sent.append((server, plan))
             socks.append(socket_client.connect(port))
-            questions.append(plan.question(port, f"/{number}" if way else ""))
-    answers = socket_client.ask_together(socks, questions, apart=0.01)
+            requests.append(plan.encode_request(port, f"/{number}" if server else ""))
+    responses = socket_client.send_requests(socks, requests, interval_s=0.01)
     for sock in socks:
         sock.close()
-    late: list[list[list[float]]] = [[] for _ in ports]
-    for (way, plan), answer in zip(asked, answers, strict=True):
-        late[way].append([at - due for at, due in zip(answer.chunks(), plan.due, strict=True)])
-    return late
+    delays_ms: list[list[list[float]]] = [[] for _ in ports]
+    for (server, plan), response in zip(sent, responses, strict=True):
+        times_ms = zip(response.chunk_times_ms(), plan.chunks_due_ms, strict=True)
+        delays_ms[server].append([actual - due for actual, due in times_ms])
+    return delays_ms
 
 
-def _load(port: int, plans: Sequence[_Plan], pace: str) -> None:
-    """Have a replay read the recordings, which it does when they are first asked for."""
-    quick = "instant" if pace in _RECORDED else f"{pace},max-gap=1ms"
+def _warm_up(port: int, plans: Sequence[_Plan], pace: str) -> None:
+    """Make a replay read the recordings, which it does at the first request for each."""
+    fast_pace = "instant" if pace in _RECORDED_PACES else f"{pace},max-gap=1ms"
     for plan in plans:
         with socket_client.connect(port) as sock:
-            socket_client.ask(sock, plan.question(port, "", f"{PACE_HEADER}: {quick}"))
+            request = plan.encode_request(port, "", f"{PACE_HEADER}: {fast_pace}")
+            socket_client.send_request(sock, request)
 
 
-def _compared(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) -> _Late:
-    """How late the pieces of each answer came, from both at the same time."""
-    late = _Late([], [])
-    with server_processes.llm_proxy(folder, "replay", "--pace", pace) as replay:
-        _load(replay, rounds[0], pace)
+def _compare_delays(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) -> _Delays:
+    """The delays of llm-proxy and of the bare loop, measured at the same time."""
+    delays = _Delays([], [])
+    with server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as replay_port:
+        _warm_up(replay_port, rounds[0], pace)
         for plans in rounds:
             path = folder / "plans.json"
-            path.write_text(json.dumps({f"/{at}": it.as_json() for at, it in enumerate(plans)}))
-            with server_processes.server("plans", str(path)) as bare:
-                ours, theirs = _lateness((replay, bare), plans)
-            late.replay.extend(ours)
-            late.bare.extend(theirs)
-    return late
+            plans_by_path = {f"/{number}": plan.as_json() for number, plan in enumerate(plans)}
+            path.write_text(json.dumps(plans_by_path))
+            with server_processes.run_reference_server("plans", str(path)) as bare_port:
+                replay_ms, bare_ms = _measure_delays((replay_port, bare_port), plans)
+            delays.replay.extend(replay_ms)
+            delays.bare.extend(bare_ms)
+    return delays
 
 
-def _above(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int) -> Row:
-    """How much later the pieces of an answer come than those of the same answer from the bare loop.
+def _delay_row(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int) -> Row:
+    """The delay of the chunks of a response, compared with the same response of the bare loop.
 
-    That is the median of all answers: whatever else a machine does makes some answers begin late,
-    now here, now there.
+    The value is the median of all responses, because other load on the machine delays some of
+    them, at random, from either server.
     """
-    planned = [[_planned(it, pace, ordinal) for it in streams] for ordinal in range(2, rounds + 2)]
-    late = _compared(folder, planned, pace)
-    errors = [fmean(map(abs, it)) for it in late.replay]
-    of_bare = [fmean(map(abs, it)) for it in late.bare]
-    above = median(ours - theirs for ours, theirs in zip(errors, of_bare, strict=True))
-    beside = {"replay mean": fmean(errors), "bare loop mean": fmean(of_bare)}
-    beside |= median_p95(errors, "replay") | median_p95(of_bare, "bare loop")
-    return Row("pace", f"above the bare loop at {pace}", above, "ms", beside, ABOVE)
+    plans = [
+        [_make_plan(stream, pace, ordinal) for stream in streams]
+        for ordinal in range(2, rounds + 2)
+    ]
+    delays = _compare_delays(folder, plans, pace)
+    replay_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.replay]
+    bare_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.bare]
+    added_ms = median(replay - bare for replay, bare in zip(replay_ms, bare_ms, strict=True))
+    references = {"replay mean": fmean(replay_ms), "bare loop mean": fmean(bare_ms)}
+    references |= median_p95(replay_ms, "replay") | median_p95(bare_ms, "bare loop")
+    name = f"above the bare loop at {pace}"
+    return Row("pace", name, added_ms, "ms", references, DELAY_TARGET_MS)
 
 
-def _drift(folder: Path, long: Cassette) -> Row:
+def _drift_row(folder: Path, long_stream: Cassette) -> Row:
     """How much later the last events of a long stream are than its first."""
-    late = _compared(folder, [[_planned(long, "recorded", 2)]], "recorded")
-    ours, theirs = (
-        abs(median(it[-_EDGE:]) - median(it[:_EDGE])) for [it] in (late.replay, late.bare)
+    delays = _compare_delays(folder, [[_make_plan(long_stream, "recorded", 2)]], "recorded")
+    replay_ms, bare_ms = (
+        abs(median(chunk_delays[-_DRIFT_EVENTS:]) - median(chunk_delays[:_DRIFT_EVENTS]))
+        for [chunk_delays] in (delays.replay, delays.bare)
     )
-    name = f"drift over {len(long.messages) - 1} events"
-    return Row("pace", name, ours, "ms", {"bare loop": theirs}, DRIFT)
+    name = f"drift over {len(long_stream.messages) - 1} events"
+    return Row("pace", name, replay_ms, "ms", {"bare loop": bare_ms}, DRIFT_TARGET_MS)
 
 
-def _four_times(folder: Path, long: Cassette) -> Row:
-    """How far the time of a long stream at 4x is off a quarter of its time."""
-    took: dict[str, float] = {}
-    for pace in _RECORDED:
-        plan = _planned(long, pace, 1)
-        with server_processes.llm_proxy(folder, "replay", "--pace", pace) as port:
-            _load(port, [plan], pace)
-            [[late]] = _lateness((port,), [plan])
-        took[pace] = late[-1] + plan.due[-1]
-    ratio = took["recorded"] / took["4x"]
-    off = abs(ratio / 4 - 1) * 100
-    return Row("pace", "4x is off a quarter of the time by", off, "%", {"ratio": ratio}, SPEED)
+def _speed_row(folder: Path, long_stream: Cassette) -> Row:
+    """The difference between the duration at 4x and a quarter of the duration."""
+    durations_ms: dict[str, float] = {}
+    for pace in _RECORDED_PACES:
+        plan = _make_plan(long_stream, pace, 1)
+        with server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as port:
+            _warm_up(port, [plan], pace)
+            [[delays_ms]] = _measure_delays((port,), [plan])
+        durations_ms[pace] = delays_ms[-1] + plan.chunks_due_ms[-1]
+    ratio = durations_ms["recorded"] / durations_ms["4x"]
+    difference = abs(ratio / 4 - 1) * 100
+    name = "4x is off a quarter of the time by"
+    return Row("pace", name, difference, "%", {"ratio": ratio}, SPEED_TARGET_PERCENT)
 
 
-def _long(library: Path, events: int) -> Cassette:
-    """A recording of so many events, a millisecond apart."""
+def _write_long_stream(library: Path, event_count: int) -> Cassette:
+    """Write a recording of so many events, a millisecond apart."""
     body = b'{"model":"bench","stream":true,"messages":[{"role":"user","content":"count"}]}'
-    asked = StoredRequest("POST", "/v1/chat/completions", "", (), body)
-    meta = Meta("bench", "now", "openai-chat", "openai", "bench", _SESSION,
-    request_key("openai", asked),
-                KEY_RULES, 1)  # fmt: skip
+    request = StoredRequest("POST", "/v1/chat/completions", "", (), body)
+    key = request_key("openai", request)
+    meta = CassetteMeta(
+        "bench", "now", "openai-chat", "openai", "bench", _SESSION, key, KEY_RULES_VERSION, 1
+    )
     writer = CassetteWriter("sse")
     head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
-    lines = [writer.encode_opening(meta, asked), writer.encode_head(head, 0.0)]
-    for number in range(1, events + 1):
-        said = json.dumps({"choices": [{"index": 0, "delta": {"content": f"{number} "}}]})
-        lines.append(writer.encode_read(Read(float(number), f"data: {said}\n\n".encode())))
-    lines.append(writer.encode_read(Read(float(events), b"data: [DONE]\n\n")))
-    lines.append(writer.encode_ending(Ending.CLEAN, float(events)))
-    path = Library(library).path_for_take(meta, asked, 1)
+    lines = [writer.encode_opening(meta, request), writer.encode_head(head, 0.0)]
+    for number in range(1, event_count + 1):
+        event = json.dumps({"choices": [{"index": 0, "delta": {"content": f"{number} "}}]})
+        lines.append(writer.encode_read(Read(float(number), f"data: {event}\n\n".encode())))
+    lines.append(writer.encode_read(Read(float(event_count), b"data: [DONE]\n\n")))
+    lines.append(writer.encode_ending(Ending.CLEAN, float(event_count)))
+    path = Library(library).path_for_take(meta, request, 1)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(lines))
     return read_cassette(str(path), path.read_bytes())

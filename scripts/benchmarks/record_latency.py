@@ -1,6 +1,6 @@
-"""How much later the bytes of a live stream are for going through a recording proxy.
+"""The latency that `llm-proxy record` adds to a live stream.
 
-The same streams go directly, through a bare aiohttp pass-through, and through
+The same streams are requested directly, through a bare aiohttp pass-through, and through
 `llm-proxy record`, in turns.
 """
 
@@ -21,134 +21,140 @@ import server_processes
 import socket_client
 from result_table import Row, median_p95
 
-TARGET: Final = 0.3
-"""ms: how much later than through the bare pass-through a byte may be."""
-_APART: Final = 0.02
-"""Seconds between the beginnings of streams that run together."""
-_SETTLE: Final = 0.03
-"""Seconds between two streams, in which what the one left behind is tidied away."""
-_WARM: Final = 5
+TARGET_MS: Final = 0.3
+"""The accepted additional latency of a byte, compared with the bare pass-through."""
+_START_INTERVAL_S: Final = 0.02
+"""Between the starts of concurrent streams."""
+_PAUSE_S: Final = 0.03
+"""Between two streams, for the clean-up after the first."""
+_WARM_UP_ROUNDS: Final = 5
 """Rounds that do not count: imports, connections, caches."""
-_ENOUGH: Final = 12
-"""Figures that make a median."""
+_MIN_SAMPLES: Final = 12
+"""The number of values that is enough for a median."""
 _ROUTES: Final = ("direct", "bare", "record")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked for, again and again."""
+    """A kind of request that is sent repeatedly."""
 
     name: str
-    size: int
-    """Bytes of the request's body, about."""
-    events: int
-    gap: float
-    """ms between events, on average."""
+    body_size: int
+    """The approximate size of the request's body, in bytes."""
+    event_count: int
+    event_gap_ms: float
+    """The average time between events."""
     rounds: int
-    together: int = 1
-    """Streams at the same time."""
+    concurrency: int = 1
+    """The number of concurrent streams."""
 
 
 @dataclass
 class Delays:
-    """What was measured on one route, in ms."""
+    """The delays measured on one route."""
 
-    first: list[float] = field(default_factory=list)
-    """From the request's first byte to the answer's."""
-    later: list[float] = field(default_factory=list)
-    """From the provider's writing of each later event to its arrival."""
+    first_byte_ms: list[float] = field(default_factory=list)
+    """From the first byte of the request to the first byte of the response."""
+    later_events_ms: list[float] = field(default_factory=list)
+    """From the provider's write of each later event to its arrival."""
 
 
-def loads(*, quick: bool) -> tuple[Load, ...]:
+def loads(*, is_quick: bool) -> tuple[Load, ...]:
     """The loads of a run."""
-    few, many = (15, 60) if quick else (60, 200)
-    short = [Load(f"{kib} KB request", kib * 1024, 6, 4, few) for kib in (1, 30, 200)]
-    rounds = 1 if quick else 3
+    short_rounds, event_count = (15, 60) if is_quick else (60, 200)
+    short = [Load(f"{kib} KB request", kib * 1024, 6, 4, short_rounds) for kib in (1, 30, 200)]
+    rounds = 1 if is_quick else 3
     return (
         *short,
-        Load("100 events/s", 4096, many, 10, rounds),
-        Load("16 streams of 100 events/s", 4096, many, 10, rounds, together=16),
+        Load("100 events/s", 4096, event_count, 10, rounds),
+        Load("16 streams of 100 events/s", 4096, event_count, 10, rounds, concurrency=16),
     )
 
 
-def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
-    """The figures: record beside bare and direct."""
+def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
+    """Measure, and yield the rows."""
     with ExitStack() as stack:
-        provider = stack.enter_context(server_processes.server("provider"))
-        url = f"http://127.0.0.1:{provider}"
+        provider_port = stack.enter_context(server_processes.run_reference_server("provider"))
+        url = f"http://127.0.0.1:{provider_port}"
         ports = {
-            "direct": provider,
-            "bare": stack.enter_context(server_processes.server("bare", url)),
+            "direct": provider_port,
+            "bare": stack.enter_context(server_processes.run_reference_server("bare", url)),
             "record": stack.enter_context(
-                server_processes.llm_proxy(folder, "record", "--upstream", f"default={url}")
+                server_processes.run_llm_proxy(folder, "record", "--upstream", f"default={url}")
             ),
         }
-        for load in loads(quick=quick):
-            yield from _rows(load, measure(load, ports))
+        for load in loads(is_quick=is_quick):
+            yield from _rows(load, measure_delays(load, ports))
 
 
 def _rows(load: Load, delays: Mapping[str, Delays]) -> Iterator[Row]:
-    for what in ("first", "later"):
-        of: dict[str, list[float]] = {route: getattr(it, what) for route, it in delays.items()}
-        if len(of["record"]) < _ENOUGH:
+    for attribute, label in (("first_byte_ms", "first byte"), ("later_events_ms", "later reads")):
+        delays_ms: dict[str, list[float]] = {
+            route: getattr(route_delays, attribute) for route, route_delays in delays.items()
+        }
+        if len(delays_ms["record"]) < _MIN_SAMPLES:
             continue
-        late = median(of["record"]) - median(of["bare"])
-        beside: dict[str, float] = {}
+        added_ms = median(delays_ms["record"]) - median(delays_ms["bare"])
+        references: dict[str, float] = {}
         for route in _ROUTES:
-            beside |= median_p95(of[route], route)
-        kind = "first byte" if what == "first" else "later reads"
-        yield Row("record, later than bare aiohttp", f"{load.name}: {kind}", late, "ms",
-                  beside, TARGET)  # fmt: skip
+            references |= median_p95(delays_ms[route], route)
+        yield Row("record, later than bare aiohttp", f"{load.name}: {label}", added_ms, "ms",
+                  references, TARGET_MS)  # fmt: skip
 
 
-def measure(load: Load, ports: Mapping[str, int]) -> dict[str, Delays]:
-    """The delays of a load on each route, the routes in turns."""
+def measure_delays(load: Load, ports: Mapping[str, int]) -> dict[str, Delays]:
+    """The delays of a load on each route; the routes take turns."""
     delays = {route: Delays() for route in ports}
     with ExitStack() as stack:
         socks = {
-            route: [stack.enter_context(socket_client.connect(port)) for _ in range(load.together)]
+            route: [
+                stack.enter_context(socket_client.connect(port)) for _ in range(load.concurrency)
+            ]
             for route, port in ports.items()
         }
         order = list(ports)
-        warm = min(_WARM, load.rounds)
-        for number in range(-warm, load.rounds):
+        warm_up_rounds = min(_WARM_UP_ROUNDS, load.rounds)
+        for number in range(-warm_up_rounds, load.rounds):
             order.append(order.pop(0))
             for route in order:
-                answers = _ask(load, number, ports[route], socks[route])
+                responses = _send_requests(load, number, ports[route], socks[route])
                 if number >= 0:
-                    _note(delays[route], answers)
-                time.sleep(_SETTLE)
+                    _add_delays(delays[route], responses)
+                time.sleep(_PAUSE_S)
     return delays
 
 
-def _ask(
+def _send_requests(
     load: Load, number: int, port: int, socks: list[socket.socket]
-) -> list[socket_client.Answer]:
-    events = load.events if number >= 0 else min(load.events, _WARM)
-    questions = [
-        socket_client.request(
+) -> list[socket_client.TimedResponse]:
+    event_count = load.event_count if number >= 0 else min(load.event_count, _WARM_UP_ROUNDS)
+    requests = [
+        socket_client.encode_chat_request(
             port,
-            body(load.size, f"{load.name} {number} {each}"),
-            f"x-bench: {events} {load.gap} {each}{abs(number)}",
+            chat_body(load.body_size, f"{load.name} {number} {index}"),
+            f"x-bench: {event_count} {load.event_gap_ms} {index}{abs(number)}",
         )
-        for each in range(len(socks))
+        for index in range(len(socks))
     ]
-    return socket_client.ask_together(socks, questions, _APART)
+    return socket_client.send_requests(socks, requests, _START_INTERVAL_S)
 
 
-def _note(delays: Delays, answers: list[socket_client.Answer]) -> None:
-    for answer in answers:
-        delays.first.append(answer.first)
-        delays.later += [(here - written) / 1e6 for written, here in answer.stamped()[1:]]
+def _add_delays(delays: Delays, responses: list[socket_client.TimedResponse]) -> None:
+    for response in responses:
+        delays.first_byte_ms.append(response.first_byte_ms)
+        delays.later_events_ms += [
+            (arrived - written) / 1e6 for written, arrived in response.event_times_ns()[1:]
+        ]
 
 
-def body(size: int, nonce: str) -> bytes:
-    """A chat of about `size` bytes that no other nonce has."""
-    chance = Random(nonce)
+def chat_body(size: int, nonce: str) -> bytes:
+    """The body of a chat request, of about `size` bytes, which differs for each nonce."""
+    rng = Random(nonce)
     messages = [{"role": "user", "content": nonce}]
-    left = size
-    while left > 0:
-        words = " ".join(str(chance.randrange(10**6)) for _ in range(min(80, left // 8 + 1)))
-        messages.append({"role": ("user", "assistant")[len(messages) % 2], "content": words})
-        left -= len(words) + 40
+    remaining = size
+    while remaining > 0:
+        word_count = min(80, remaining // 8 + 1)
+        text = " ".join(str(rng.randrange(10**6)) for _ in range(word_count))
+        messages.append({"role": ("user", "assistant")[len(messages) % 2], "content": text})
+        remaining -= len(text) + 40
     return json.dumps({"model": "bench", "stream": True, "messages": messages}).encode()

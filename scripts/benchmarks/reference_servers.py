@@ -1,13 +1,13 @@
-"""The servers of the benchmark that are not llm-proxy, each a process of its own.
+"""The servers that llm-proxy is compared with, each run as a process.
 
-    python reference_servers.py provider                  streams events that say when they were written
-    python reference_servers.py bare URL                  the smallest pass-through that aiohttp allows
-    python reference_servers.py deadlines CASSETTE SPEED  the smallest loop that replays at absolute times
-    python reference_servers.py plans FILE                the same of times that a file plans, by path
-    python reference_servers.py prepared CASSETTE         the smallest server of one body
-    python reference_servers.py body FILE                 the same, of the body that this file is
+    python reference_servers.py provider                  streams events with their write times
+    python reference_servers.py bare URL                  a minimal aiohttp pass-through
+    python reference_servers.py deadlines CASSETTE SPEED  a minimal loop of absolute deadlines
+    python reference_servers.py plans FILE                the same, with deadlines from a file
+    python reference_servers.py prepared CASSETTE         a minimal server of one body
+    python reference_servers.py body FILE                 the same, with the body in a file
 
-Each prints its port on a line, and runs until it is ended.
+Each prints its port on a line, and runs until it is terminated.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, 
 from llm_proxy.cassette import Cassette, read_cassette
 
 Plan = list[tuple[float, str]]
-"""The head's time in ms, with no text; and of each piece the time, and its bytes as Latin-1."""
+"""The due time of the head in ms, with an empty string; then the due time of each chunk, and its
+bytes as Latin-1."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
-_PLAN: Final = re.compile(rb"(?i)\r\nx-bench: *(\d+) ([\d.]+) (\d+)")
-_HEAD: Final = (
+_CONTENT_LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+_STREAM_HEADER: Final = re.compile(rb"(?i)\r\nx-bench: *(\d+) ([\d.]+) (\d+)")
+_RESPONSE_HEAD: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
-_CHUNK: Final = (
+_EVENT_TEMPLATE: Final = (
     b'data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","t":%d,"choices":'
     b'[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
 )
-_DONE: Final = b"data: [DONE]\n\n"
-_LARGEST: Final = 64 * 1024 * 1024
+_LAST_EVENT: Final = b"data: [DONE]\n\n"
+_MAX_BODY_SIZE: Final = 64 * 1024 * 1024
 
 
 class Provider(asyncio.Protocol):
-    """An upstream that does as little as it can.
+    """A minimal upstream.
 
-    The request's header `x-bench: EVENTS GAP SEED` says how many events it sends, and how many
-    ms lie between them on average.  The head goes out with the first event.
+    The request's header `x-bench: EVENTS GAP SEED` has the number of events, and the average time
+    between them in ms.  The head is sent with the first event.
     """
 
     def __init__(self) -> None:
@@ -62,38 +63,41 @@ class Provider(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        end = self._received.find(b"\r\n\r\n")
-        if end == -1:
+        head_end = self._received.find(b"\r\n\r\n")
+        if head_end == -1:
             return
-        head = bytes(self._received[:end])
-        length = _LENGTH.search(head)
-        size = end + 4 + (int(length[1]) if length else 0)
-        plan = _PLAN.search(head)
-        if len(self._received) >= size and plan is not None:
+        head = bytes(self._received[:head_end])
+        content_length = _CONTENT_LENGTH.search(head)
+        size = head_end + 4 + (int(content_length[1]) if content_length else 0)
+        stream_header = _STREAM_HEADER.search(head)
+        if len(self._received) >= size and stream_header is not None:
             del self._received[:size]
-            events, gap, seed = int(plan[1]), float(plan[2]), int(plan[3])
-            self._task = asyncio.get_running_loop().create_task(self._stream(events, gap, seed))
+            event_count, gap_ms, seed = stream_header.groups()
+            stream = self._stream(int(event_count), float(gap_ms), int(seed))
+            self._task = asyncio.get_running_loop().create_task(stream)
 
-    async def _stream(self, events: int, gap: float, seed: int) -> None:
-        transport, loop, chance = self._transport, asyncio.get_running_loop(), Random(seed)
+    async def _stream(self, event_count: int, gap_ms: float, seed: int) -> None:
+        transport, loop, rng = self._transport, asyncio.get_running_loop(), Random(seed)
         assert transport is not None
         due = loop.time()
-        for number in range(events):
-            event = _CHUNK % time.monotonic_ns()
-            transport.write((b"" if number else _HEAD) + b"%x\r\n%b\r\n" % (len(event), event))
-            due += gap * chance.uniform(0.5, 1.5) / 1000
+        for number in range(event_count):
+            event = _EVENT_TEMPLATE % time.monotonic_ns()
+            transport.write(
+                (b"" if number else _RESPONSE_HEAD) + b"%x\r\n%b\r\n" % (len(event), event)
+            )
+            due += gap_ms * rng.uniform(0.5, 1.5) / 1000
             await asyncio.sleep(max(0.0, due - loop.time()))
-        transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(_DONE), _DONE))
+        transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(_LAST_EVENT), _LAST_EVENT))
 
 
-async def provider() -> int:
-    """Start an upstream; gives its port."""
+async def start_provider() -> int:
+    """Start an upstream; returns its port."""
     server = await asyncio.get_running_loop().create_server(Provider, "127.0.0.1", 0, backlog=1024)
     return int(server.sockets[0].getsockname()[1])
 
 
-async def bare(url: str) -> int:
-    """Start a pass-through; gives its port."""
+async def start_pass_through(url: str) -> int:
+    """Start a pass-through; returns its port."""
     session = ClientSession(
         connector=TCPConnector(limit=0),
         timeout=ClientTimeout(total=None),
@@ -101,77 +105,81 @@ async def bare(url: str) -> int:
         auto_decompress=False,
     )
 
-    async def pass_on(request: web.Request) -> web.StreamResponse:
+    async def forward(request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        named = {"host", "content-length"}
-        headers = [(name, it) for name, it in request.headers.items() if name.lower() not in named]
-        asked = session.request(request.method, url + request.path_qs, headers=headers, data=body)
-        async with asked as live:
-            answer = web.StreamResponse(status=live.status)
-            answer.content_type = live.content_type
-            await answer.prepare(request)
-            async for data in live.content.iter_any():
-                await answer.write(data)
-            await answer.write_eof()
-            return answer
+        headers = [
+            (name, value)
+            for name, value in request.headers.items()
+            if name.lower() not in {"host", "content-length"}
+        ]
+        async with session.request(
+            request.method, url + request.path_qs, headers=headers, data=body
+        ) as upstream_response:
+            response = web.StreamResponse(status=upstream_response.status)
+            response.content_type = upstream_response.content_type
+            await response.prepare(request)
+            async for data in upstream_response.content.iter_any():
+                await response.write(data)
+            await response.write_eof()
+            return response
 
-    return await _serve(pass_on)
+    return await _serve(forward)
 
 
-async def deadlines(cassette: Cassette, speed: float) -> int:
-    """Start a server that writes each read at its recorded time; gives its port."""
+async def start_deadline_replay(cassette: Cassette, speed: float) -> int:
+    """Start a server that writes each read at its recorded time; returns its port."""
 
     async def play(request: web.Request) -> web.StreamResponse:
         await request.read()
         loop = asyncio.get_running_loop()
         start = loop.time()
-        answer = web.StreamResponse()
-        answer.enable_chunked_encoding()
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
         await asyncio.sleep(start + cassette.head_at_ms / speed / 1000 - loop.time())
-        await answer.prepare(request)
+        await response.prepare(request)
         for read in cassette.reads:
             await asyncio.sleep(start + read.at_ms / speed / 1000 - loop.time())
-            await answer.write(read.data)
-        await answer.write_eof()
-        return answer
+            await response.write(read.data)
+        await response.write_eof()
+        return response
 
     return await _serve(play)
 
 
-async def plans(by_path: Mapping[str, Plan]) -> int:
-    """Start a server that writes each piece at its planned time; gives its port."""
+async def start_planned_replay(plans_by_path: Mapping[str, Plan]) -> int:
+    """Start a server that writes each chunk at its planned time; returns its port."""
 
     async def play(request: web.Request) -> web.StreamResponse:
         await request.read()
         loop = asyncio.get_running_loop()
         start = loop.time()
-        head, *pieces = by_path[request.path]
-        answer = web.StreamResponse()
-        answer.enable_chunked_encoding()
+        head, *chunks = plans_by_path[request.path]
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
         await asyncio.sleep(start + head[0] / 1000 - loop.time())
-        await answer.prepare(request)
-        for due, text in pieces:
-            if (early := start + due / 1000 - loop.time()) > 0:
-                await asyncio.sleep(early)
-            await answer.write(text.encode("latin-1"))
-        await answer.write_eof()
-        return answer
+        await response.prepare(request)
+        for due_ms, text in chunks:
+            if (delay_s := start + due_ms / 1000 - loop.time()) > 0:
+                await asyncio.sleep(delay_s)
+            await response.write(text.encode("latin-1"))
+        await response.write_eof()
+        return response
 
     return await _serve(play)
 
 
-async def prepared(body: bytes) -> int:
-    """Start a server that answers with the whole body; gives its port."""
+async def start_body_server(body: bytes) -> int:
+    """Start a server that responds with this body; returns its port."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         await request.read()
         return web.Response(body=body, content_type="text/event-stream")
 
-    return await _serve(answer)
+    return await _serve(respond)
 
 
 async def _serve(handler: Handler) -> int:
-    app = web.Application(client_max_size=_LARGEST)
+    app = web.Application(client_max_size=_MAX_BODY_SIZE)
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -180,27 +188,29 @@ async def _serve(handler: Handler) -> int:
 
 
 async def main(kind: str, *arguments: str) -> None:
-    """Start the server of that kind, and stay."""
+    """Start a server of this kind, and run until terminated."""
     match kind, *arguments:
         case ["provider"]:
-            port = await provider()
+            port = await start_provider()
         case ["bare", url]:
-            port = await bare(url)
+            port = await start_pass_through(url)
         case ["deadlines", path, speed]:
-            port = await deadlines(_cassette(path), float(speed))
+            port = await start_deadline_replay(_load_cassette(path), float(speed))
         case ["plans", path]:
-            port = await plans(json.loads(await asyncio.to_thread(Path(path).read_bytes)))
+            port = await start_planned_replay(
+                json.loads(await asyncio.to_thread(Path(path).read_bytes))
+            )
         case ["prepared", path]:
-            port = await prepared(_cassette(path).body)
+            port = await start_body_server(_load_cassette(path).body)
         case ["body", path]:
-            port = await prepared(await asyncio.to_thread(Path(path).read_bytes))
+            port = await start_body_server(await asyncio.to_thread(Path(path).read_bytes))
         case _:
             sys.exit(__doc__)
     print(port, flush=True)
     await asyncio.Event().wait()
 
 
-def _cassette(path: str) -> Cassette:
+def _load_cassette(path: str) -> Cassette:
     return read_cassette(path, Path(path).read_bytes())
 
 

@@ -1,4 +1,4 @@
-"""How exactly, and how fast, a recording is played."""
+"""How accurately, and how fast, `llm-proxy replay` replays a recording."""
 
 from __future__ import annotations
 
@@ -11,75 +11,79 @@ from typing import Final
 
 import server_processes
 import socket_client
-from record_latency import body
+from record_latency import chat_body
 from result_table import Row, median_p95
 
 from llm_proxy.cassette import Cassette, read_cassette
 
-TARGET: Final = 3.0
-"""ms: the median offset error that a replay may have."""
-_EVENTS: Final = 200
+TARGET_MS: Final = 3.0
+"""The accepted median of the offset errors of a replay."""
+_EVENT_COUNT: Final = 200
 
 
-def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
-    """The figures, of a cassette that is recorded first."""
+def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
+    """Record a cassette, measure its replay, and yield the rows."""
     path = _record(folder)
     cassette = read_cassette(str(path), path.read_bytes())
     for speed, pace in ((1.0, "recorded"), (4.0, "4x")):
-        yield _accuracy(folder, cassette, speed, pace, 1 if quick else 5)
-    yield _throughput(folder, cassette, 400 if quick else 4000)
+        yield _accuracy(folder, cassette, speed, pace, 1 if is_quick else 5)
+    yield _throughput(folder, cassette, 400 if is_quick else 4000)
 
 
-def _question(port: int) -> bytes:
-    return socket_client.request(port, body(2048, "replay"), f"x-bench: {_EVENTS} 10 1")
+def _chat_request(port: int) -> bytes:
+    body = chat_body(2048, "replay")
+    return socket_client.encode_chat_request(port, body, f"x-bench: {_EVENT_COUNT} 10 1")
 
 
 def _record(folder: Path) -> Path:
-    """The file of a recorded stream."""
+    """Record a stream; returns its file."""
     with ExitStack() as stack:
-        provider = stack.enter_context(server_processes.server("provider"))
-        upstream = f"default=http://127.0.0.1:{provider}"
+        provider_port = stack.enter_context(server_processes.run_reference_server("provider"))
+        upstream = f"default=http://127.0.0.1:{provider_port}"
         port = stack.enter_context(
-            server_processes.llm_proxy(folder, "record", "--upstream", upstream)
+            server_processes.run_llm_proxy(folder, "record", "--upstream", upstream)
         )
-        socket_client.ask(stack.enter_context(socket_client.connect(port)), _question(port))
+        sock = stack.enter_context(socket_client.connect(port))
+        socket_client.send_request(sock, _chat_request(port))
     [path] = (folder / "cassettes").rglob("*.jsonl")
     return path
 
 
 def _accuracy(folder: Path, cassette: Cassette, speed: float, pace: str, rounds: int) -> Row:
-    due = [read.at_ms / speed for read in cassette.reads]
-    errors: dict[str, list[float]] = {"replay": [], "bare": []}
+    due_times_ms = [read.at_ms / speed for read in cassette.reads]
+    errors_ms: dict[str, list[float]] = {"replay": [], "bare": []}
     with (
-        server_processes.llm_proxy(folder, "replay", "--pace", pace) as replay,
-        server_processes.server("deadlines", cassette.file, str(speed)) as bare,
+        server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as replay_port,
+        server_processes.run_reference_server("deadlines", cassette.file, str(speed)) as bare_port,
     ):
-        for number in range(-1, rounds):  # the first does not count
-            for route, port in (("replay", replay), ("bare", bare)):
+        for number in range(-1, rounds):  # the first is a warm-up
+            for route, port in (("replay", replay_port), ("bare", bare_port)):
                 with socket_client.connect(port) as sock:
-                    times = socket_client.ask(sock, _question(port)).chunks()
+                    response = socket_client.send_request(sock, _chat_request(port))
                 if number >= 0:
-                    late = zip(times, due, strict=True)
-                    errors[route] += [abs(at - planned) for at, planned in late]
-    beside = _spread("replay", errors["replay"]) | _spread("bare loop", errors["bare"])
-    value = median(errors["replay"])
-    return Row("replay", f"offset error at {pace}", value, "ms", beside, TARGET)
+                    times_ms = zip(response.chunk_times_ms(), due_times_ms, strict=True)
+                    errors_ms[route] += [abs(actual - due) for actual, due in times_ms]
+    references = _summary("replay", errors_ms["replay"]) | _summary("bare loop", errors_ms["bare"])
+    value = median(errors_ms["replay"])
+    return Row("replay", f"offset error at {pace}", value, "ms", references, TARGET_MS)
 
 
-def _spread(of: str, values: list[float]) -> dict[str, float]:
-    return median_p95(values, of) | {f"{of} max": max(values)}
+def _summary(label: str, values: list[float]) -> dict[str, float]:
+    return median_p95(values, label) | {f"{label} max": max(values)}
 
 
-def _throughput(folder: Path, cassette: Cassette, requests: int) -> Row:
+def _throughput(folder: Path, cassette: Cassette, request_count: int) -> Row:
     with (
-        server_processes.llm_proxy(folder, "replay", "--pace", "instant") as replay,
-        server_processes.server("prepared", cassette.file) as bare,
+        server_processes.run_llm_proxy(folder, "replay", "--pace", "instant") as replay_port,
+        server_processes.run_reference_server("prepared", cassette.file) as bare_port,
     ):
-        found: dict[str, list[float]] = {"replay": [], "bare": []}
+        rates: dict[str, list[float]] = {"replay": [], "bare": []}
         for _ in range(3):
-            for route, port in (("replay", replay), ("bare", bare)):
-                found[route].append(socket_client.throughput(port, _question(port), requests, 16))
+            for route, port in (("replay", replay_port), ("bare", bare_port)):
+                request = _chat_request(port)
+                rate = socket_client.requests_per_second(port, request, request_count, 16)
+                rates[route].append(rate)
                 time.sleep(0.1)
-    value, beside = max(found["replay"]), max(found["bare"])
-    return Row("replay", f"instant, {_EVENTS} events", value, "req/s",
-               {"bare aiohttp, prepared": beside, "ratio": value / beside})  # fmt: skip
+    value, bare_rate = max(rates["replay"]), max(rates["bare"])
+    return Row("replay", f"instant, {_EVENT_COUNT} events", value, "req/s",
+               {"bare aiohttp, prepared": bare_rate, "ratio": value / bare_rate})  # fmt: skip

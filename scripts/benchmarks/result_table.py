@@ -1,29 +1,29 @@
-"""What was measured: rows of a value, what it is compared with, and a target."""
+"""The results of the benchmark: rows of a value, reference values, and a target."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure."""
+    """One measured value."""
 
     group: str
     name: str
     value: float
     unit: str
-    beside: dict[str, float] = field(default_factory=dict)
-    """What it is to be seen beside, in the same unit unless the name says another."""
+    references: dict[str, float] = field(default_factory=dict)
+    """Values to compare it with, in the same unit unless the name has another."""
     target: float | None = None
-    """The most (of `ms`, `s` and `%`), or the least (of everything else), that is good enough."""
+    """The maximum (of `ms`, `s` and `%`), or the minimum (of all other units), that is accepted."""
 
     @property
-    def ok(self) -> bool | None:
-        """Whether the target is met; None where there is none."""
+    def is_ok(self) -> bool | None:
+        """Whether the target is met; None if there is no target."""
         if self.target is None:
             return None
         if self.unit in {"ms", "s", "%"}:
@@ -32,37 +32,48 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         """The row as `--json` prints it."""
-        return asdict(self) | {"ok": self.ok}
+        return {
+            "group": self.group,
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "beside": self.references,
+            "target": self.target,
+            "ok": self.is_ok,
+        }
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which that share of the values lies."""
+def quantile(values: Sequence[float], fraction: float) -> float:
+    """The value below which that fraction of the values is."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 
-def median_p95(values: Sequence[float], of: str = "") -> dict[str, float]:
-    """Median and 95th percentile, named after what they are of."""
-    prefix = f"{of} " if of else ""
+def median_p95(values: Sequence[float], label: str = "") -> dict[str, float]:
+    """Median and 95th percentile, with names that begin with the label."""
+    prefix = f"{label} " if label else ""
     return {f"{prefix}median": median(values), f"{prefix}p95": quantile(values, 0.95)}
 
 
-def text(rows: Sequence[Row]) -> str:
-    """The rows as a table for people."""
+def format_table(rows: Sequence[Row]) -> str:
+    """The rows as a text table."""
     lines: list[str] = []
     group = ""
-    width = max((len(row.name) for row in rows), default=0)
+    name_width = max((len(row.name) for row in rows), default=0)
     for row in rows:
         if row.group != group:
             group = row.group
             lines += ["", group]
-        verdict = {None: "", True: "ok", False: "OVER"}[row.ok]
-        target = f"target {_number(row.target)}" if row.target is not None else ""
-        beside = ", ".join(f"{name} {_number(value)}" for name, value in row.beside.items())
-        figure = f"{_number(row.value):>8} {row.unit:<5}"
-        lines.append(f"  {row.name:<{width}}  {figure} {target:<12} {verdict:<5} {beside}".rstrip())
+        verdict = {None: "", True: "ok", False: "OVER"}[row.is_ok]
+        target = f"target {_format_number(row.target)}" if row.target is not None else ""
+        references = ", ".join(
+            f"{name} {_format_number(value)}" for name, value in row.references.items()
+        )
+        value = f"{_format_number(row.value):>8} {row.unit:<5}"
+        line = f"  {row.name:<{name_width}}  {value} {target:<12} {verdict:<5} {references}"
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,6 +1,7 @@
-"""A client that is as near to the wire as Python gets: sockets, and a clock beside each read.
+"""An HTTP client on plain sockets, which records the time of each read with little overhead.
 
-All clocks here and in `servers` are CLOCK_MONOTONIC, which every process of a machine shares.
+All clocks here and in `reference_servers` are CLOCK_MONOTONIC, which all processes of a machine
+share.
 """
 
 from __future__ import annotations
@@ -14,62 +15,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-_STAMP: Final = re.compile(rb'"t":(\d+)')
-_END: Final = b"\r\n0\r\n\r\n"
-_PATIENCE: Final = 60.0
-"""Seconds in which something must arrive."""
+_WRITE_TIME: Final = re.compile(rb'"t":(\d+)')
+_LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
+_TIMEOUT_S: Final = 60.0
+"""Seconds in which data must arrive."""
+_READ_SIZE: Final = 262144
 
 
 @dataclass
-class Answer:
-    """One answer as it arrived."""
+class TimedResponse:
+    """One response, with the time of each read."""
 
-    asked: int = 0
-    """When the first byte of the request was sent, in ns."""
+    request_sent_ns: int = 0
+    """When the first byte of the request was sent."""
     reads: list[tuple[int, bytes]] = field(default_factory=list)
-    """When each read of the socket came, in ns, and its bytes."""
+    """The time of each read of the socket, in ns, and its bytes."""
 
     @property
-    def first(self) -> float:
-        """ms from the request to the first byte."""
-        return (self.reads[0][0] - self.asked) / 1e6
+    def first_byte_ms(self) -> float:
+        """The time from the request to the first byte."""
+        return (self.reads[0][0] - self.request_sent_ns) / 1e6
 
-    def stamped(self) -> list[tuple[int, int]]:
-        """When each event was written, as it says itself, and when it was here in full, in ns."""
+    def event_times_ns(self) -> list[tuple[int, int]]:
+        """The write time of each event, which it contains, and the time when all of it arrived."""
         raw = b"".join(data for _, data in self.reads)
-        return [(int(it[1]), self._arrival(it.end())) for it in _STAMP.finditer(raw)]
+        return [
+            (int(match[1]), self._arrival_ns(match.end())) for match in _WRITE_TIME.finditer(raw)
+        ]
 
-    def chunks(self) -> list[float]:
-        """When each HTTP chunk was here in full, in ms from the request."""
+    def chunk_times_ms(self) -> list[float]:
+        """When all of each HTTP chunk had arrived, from the time of the request."""
         raw = b"".join(data for _, data in self.reads)
-        at = raw.index(b"\r\n\r\n") + 4
-        times: list[float] = []
+        position = raw.index(b"\r\n\r\n") + 4
+        times_ms: list[float] = []
         while True:
-            line = raw.index(b"\r\n", at)
-            size = int(raw[at:line], 16)
+            line_end = raw.index(b"\r\n", position)
+            size = int(raw[position:line_end], 16)
             if not size:
-                return times
-            at = line + 2 + size + 2
-            times.append((self._arrival(at) - self.asked) / 1e6)
+                return times_ms
+            position = line_end + 2 + size + 2
+            times_ms.append((self._arrival_ns(position) - self.request_sent_ns) / 1e6)
 
-    def _arrival(self, offset: int) -> int:
-        position = 0
-        for moment, data in self.reads:
-            position += len(data)
-            if position >= offset:
-                return moment
+    def _arrival_ns(self, offset: int) -> int:
+        received = 0
+        for read_time_ns, data in self.reads:
+            received += len(data)
+            if received >= offset:
+                return read_time_ns
         raise ValueError(f"there are no {offset} bytes")
 
 
 def connect(port: int) -> socket.socket:
-    """A connection to a server of ours."""
-    sock = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
+    """Connect to a server of the benchmark."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-def request(port: int, body: bytes, *headers: str) -> bytes:
-    """A streaming chat request."""
+def encode_chat_request(port: int, body: bytes, *headers: str) -> bytes:
+    """The bytes of a streaming chat request."""
     lines = [
         "POST /v1/chat/completions HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
@@ -81,110 +85,111 @@ def request(port: int, body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def ask(sock: socket.socket, question: bytes) -> Answer:
-    """One chunked answer, read to its end; the connection stays open."""
-    return ask_together([sock], [question])[0]
+def send_request(sock: socket.socket, request: bytes) -> TimedResponse:
+    """Send a request and read its chunked response to the end; the connection stays open."""
+    return send_requests([sock], [request])[0]
 
 
-def ask_together(
-    socks: Sequence[socket.socket], questions: Sequence[bytes], apart: float = 0.0
-) -> list[Answer]:
-    """As many chunked answers at the same time as there are connections, begun `apart` seconds."""
-    answers = [Answer() for _ in socks]
-    waiting = deque(zip(socks, questions, answers, strict=True))
+def send_requests(
+    socks: Sequence[socket.socket], requests: Sequence[bytes], interval_s: float = 0.0
+) -> list[TimedResponse]:
+    """Send one request on each connection, `interval_s` apart, and read all chunked responses."""
+    responses = [TimedResponse() for _ in socks]
+    unsent = deque(zip(socks, requests, responses, strict=True))
     start = time.monotonic()
     with selectors.DefaultSelector() as selector:
-        while waiting or selector.get_map():
-            due = start + (len(answers) - len(waiting)) * apart
-            if waiting and time.monotonic() >= due:
-                sock, question, answer = waiting.popleft()
-                selector.register(sock, selectors.EVENT_READ, answer)
-                answer.asked = time.monotonic_ns()
-                sock.sendall(question)
+        while unsent or selector.get_map():
+            next_send = start + (len(responses) - len(unsent)) * interval_s
+            if unsent and time.monotonic() >= next_send:
+                sock, request, response = unsent.popleft()
+                selector.register(sock, selectors.EVENT_READ, response)
+                response.request_sent_ns = time.monotonic_ns()
+                sock.sendall(request)
                 continue
-            ready = selector.select(max(0.0, due - time.monotonic()) if waiting else _PATIENCE)
-            if not ready and not waiting:
+            timeout_s = max(0.0, next_send - time.monotonic()) if unsent else _TIMEOUT_S
+            ready = selector.select(timeout_s)
+            if not ready and not unsent:
                 raise TimeoutError("a server of the benchmark is silent")
             for key, _ in ready:
-                if _take(key.fileobj, key.data):
+                if _read(key.fileobj, key.data):
                     selector.unregister(key.fileobj)
-    return answers
+    return responses
 
 
-def _take(sock: object, answer: Answer) -> bool:
-    """Read once; whether the answer is over."""
+def _read(sock: object, response: TimedResponse) -> bool:
+    """Read once; returns whether the response is complete."""
     assert isinstance(sock, socket.socket)
-    data = sock.recv(262144)
-    answer.reads.append((time.monotonic_ns(), data))
+    data = sock.recv(_READ_SIZE)
+    response.reads.append((time.monotonic_ns(), data))
     if not data:
         raise ConnectionError("a server of the benchmark closed the connection")
-    if len(data) < len(_END):
-        data = b"".join(it for _, it in answer.reads[-8:])
-    return data.endswith(_END)
+    if len(data) < len(_LAST_CHUNK):
+        data = b"".join(read_data for _, read_data in response.reads[-8:])
+    return data.endswith(_LAST_CHUNK)
 
 
-def throughput(port: int, question: bytes, requests: int, connections: int) -> float:
-    """Answers a second, of equal size each, over connections that are kept."""
-    size = _size(port, question)
+def requests_per_second(port: int, request: bytes, count: int, connections: int) -> float:
+    """The rate of responses of equal size, over connections that are kept open."""
+    size = _response_size(port, request)
     socks = [connect(port) for _ in range(connections)]
-    left = dict.fromkeys(socks, 0)
-    begun = done = 0
+    remaining = dict.fromkeys(socks, 0)
+    started = completed = 0
     start = time.monotonic()
     with selectors.DefaultSelector() as selector:
         for sock in socks:
             selector.register(sock, selectors.EVENT_READ)
-            sock.sendall(question)
-            left[sock], begun = size, begun + 1
-        while done < requests:
-            for key, _ in selector.select(_PATIENCE):
+            sock.sendall(request)
+            remaining[sock], started = size, started + 1
+        while completed < count:
+            for key, _ in selector.select(_TIMEOUT_S):
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
-                left[ready] -= len(ready.recv(262144))
-                if left[ready] == 0:
-                    done += 1
-                    if begun < requests:
-                        ready.sendall(question)
-                        left[ready], begun = size, begun + 1
-    elapsed = time.monotonic() - start
+                remaining[ready] -= len(ready.recv(_READ_SIZE))
+                if remaining[ready] == 0:
+                    completed += 1
+                    if started < count:
+                        ready.sendall(request)
+                        remaining[ready], started = size, started + 1
+    elapsed_s = time.monotonic() - start
     for sock in socks:
         sock.close()
-    return requests / elapsed
+    return count / elapsed_s
 
 
-def body(port: int, question: bytes) -> bytes:
-    """The body of an answer, without its framing."""
-    head, _, rest = _raw(port, question).partition(b"\r\n\r\n")
+def response_body(port: int, request: bytes) -> bytes:
+    """The body of a response, without its framing."""
+    head, _, rest = _raw_response(port, request).partition(b"\r\n\r\n")
     if b"content-length:" in head.lower():
         return rest
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     while rest:
         size, _, rest = rest.partition(b"\r\n")
-        pieces.append(rest[: int(size, 16)])
+        chunks.append(rest[: int(size, 16)])
         rest = rest[int(size, 16) + 2 :]
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
-def _size(port: int, question: bytes) -> int:
-    """The size of an answer, head and framing included."""
-    return len(_raw(port, question))
+def _response_size(port: int, request: bytes) -> int:
+    """The size of a response, head and framing included."""
+    return len(_raw_response(port, request))
 
 
-def _raw(port: int, question: bytes) -> bytes:
-    """An answer as it comes over the wire."""
+def _raw_response(port: int, request: bytes) -> bytes:
+    """The bytes of a response as received."""
     with connect(port) as sock:
-        sock.sendall(question)
+        sock.sendall(request)
         raw = b""
-        while not _is_whole(raw):
-            data = sock.recv(262144)
+        while not _is_complete(raw):
+            data = sock.recv(_READ_SIZE)
             if not data:
                 raise ConnectionError("a server of the benchmark closed the connection")
             raw += data
     return raw
 
 
-def _is_whole(raw: bytes) -> bool:
+def _is_complete(raw: bytes) -> bool:
     head, separator, body = raw.partition(b"\r\n\r\n")
-    declared = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+    content_length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
     if not separator:
         return False
-    return len(body) == int(declared[1]) if declared else raw.endswith(_END)
+    return len(body) == int(content_length[1]) if content_length else raw.endswith(_LAST_CHUNK)

@@ -1,27 +1,33 @@
-"""Cassettes: one exchange a file, as JSON Lines.  `docs/cassette-format.md` is the reference.
+"""Cassettes: one exchange per file, as JSON Lines.  Reference: `docs/cassette-format.md`.
 
-    line 1      what this file is: format, tool, dialect, session, key, rules
+    line 1      metadata: format, tool, dialect, session, key, rules
     line 2      the request, redacted
     line 3      the head of the response
-    ...         one message a line, with the reads that begin in it
-    last line   how it ended, when, how many bytes, their SHA-256
+    ...         one message per line, with the reads that begin in it
+    last line   how and when the response ended, its size in bytes, its SHA-256
 
-`model` holds the values, `spelling` turns a message into JSON and back, `writer` and `reader`
-make and check files, `schema` says what a line may hold and `refusals` why one is refused,
-`spool` is the crash-safe form that a running recording appends to, and `migrations` brings older
-formats up to date.
+`model` holds the values, `framed_message_json` encodes a message as JSON and back, `writer` and
+`reader` write and validate files, `schema` defines the lines and `validation_messages` formats its
+errors, `spool` is the crash-safe form that a running recording appends to, and `migrations`
+upgrades older formats.
 """
 
-from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest
+from llm_proxy.cassette.model import (
+    FORMAT_VERSION,
+    Cassette,
+    CassetteEnd,
+    CassetteMeta,
+    StoredRequest,
+)
 from llm_proxy.cassette.reader import read_cassette, read_opening
 from llm_proxy.cassette.writer import CassetteWriter
 
 __all__ = [
-    "FORMAT",
+    "FORMAT_VERSION",
     "Cassette",
+    "CassetteEnd",
+    "CassetteMeta",
     "CassetteWriter",
-    "End",
-    "Meta",
     "StoredRequest",
     "read_cassette",
     "read_opening",

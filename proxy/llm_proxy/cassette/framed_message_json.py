@@ -1,7 +1,7 @@
 r"""Encodes one message as JSON fields, and decodes it to the same bytes.
 
-A message is spelled so that a reviewer can read it, in the first of these ways that gives
-back every byte:
+A message is encoded so that a reviewer can read it, in the first of these forms that restores
+every byte:
 
     {"data": {...}}                    data: {...}⏎⏎
     {"event": "ping", "data": {...}}   event: ping⏎data: {...}⏎⏎
@@ -11,11 +11,11 @@ back every byte:
     {"text": "data: [DONE]\n\n"}       the bytes as UTF-8
     {"base64": "//4="}                 any bytes
 
-JSON is embedded only where writing it again gives the same bytes: padding, escapes, spaces
-and number spellings that differ are kept as text.
+JSON is embedded only if serialising it again gives the same bytes: with other padding, escapes,
+spaces or number spellings it is kept as text.
 
-A frame's lengths and checksums are computed again.  Its payload is spelled as `json`, `text`
-or `base64`; one that wraps the JSON event of a model in base64, as Amazon Bedrock's do, as
+A frame's lengths and checksums are recomputed.  Its payload is encoded as `json`, `text` or
+`base64`; a payload that wraps the model's JSON event in base64, as Amazon Bedrock's do, as
 
     {"frame": {...}, "chunk": {...}, "p": "abcd"}    {"bytes":"<chunk>","p":"abcd"}
 """
@@ -31,30 +31,32 @@ import orjson
 
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
 
-_SSE: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: ([{\[][^\r\n]*[}\]])\n\n")
-_CHUNK: Final = re.compile(rb'\{"bytes":"([A-Za-z0-9+/=]*)"(?:,"p":"([A-Za-z0-9]*)")?\}')
+_SSE_JSON_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: ([{\[][^\r\n]*[}\]])\n\n")
+_BASE64_CHUNK_PAYLOAD: Final = re.compile(
+    rb'\{"bytes":"([A-Za-z0-9+/=]*)"(?:,"p":"([A-Za-z0-9]*)")?\}'
+)
 _JSON_STARTS: Final = (b"{", b"[")
 
 
 def encode_message(message: bytes) -> dict[str, Any]:
-    """The fields that stand for `message`; hand them to `orjson.dumps` as they are."""
-    if (event := _SSE.fullmatch(message)) is not None and _round_trips(event[2]):
+    """The JSON fields for `message`; they may hold `orjson.Fragment`: serialise with orjson."""
+    if (event := _SSE_JSON_EVENT.fullmatch(message)) is not None and _round_trips(event[2]):
         data = {"data": orjson.Fragment(event[2])}
         if event[1] is None:
             return data
-        if (name := _text_of(event[1])) is not None:
+        if (name := _decode_utf8(event[1])) is not None:
             return {"event": name, **data}
     if message.startswith(_JSON_STARTS):
         line = message.removesuffix(b"\n")
         if _round_trips(line):
             return {"json" if line == message else "line": orjson.Fragment(line)}
-    return _encode_frame(message) or _plain_fields(message)
+    return _encode_frame(message) or _encode_plain(message)
 
 
 def decode_message(fields: Mapping[str, Any]) -> bytes:
-    """The message that `spell` was given.
+    """The message that `encode_message` encoded as these fields.
 
-    Raises `ValueError` naming what is wrong with the fields.
+    Raises `ValueError` with the problem of invalid fields.
     """
     match dict(fields):
         case {"event": str(name), "data": data, **rest} if not rest:
@@ -66,19 +68,19 @@ def decode_message(fields: Mapping[str, Any]) -> bytes:
         case {"frame": dict(headers), **payload}:
             return _decode_frame(headers, payload)
         case other:
-            return _decode_body_field(other)
+            return _decode_plain_field(other)
 
 
 def _encode_frame(message: bytes) -> dict[str, Any] | None:
-    """The fields of a frame; None for what is none, or holds more than fields can say."""
-    read = parse_frame(message)
-    if read is None or encode_frame(read.headers, read.payload) != message:
+    """The fields of a frame; None if it is no frame, or cannot be restored from fields."""
+    frame = parse_frame(message)
+    if frame is None or encode_frame(frame.headers, frame.payload) != message:
         return None
-    return {"frame": dict(read.headers), **_encode_payload(read.payload)}
+    return {"frame": dict(frame.headers), **_encode_payload(frame.payload)}
 
 
 def _encode_payload(payload: bytes) -> dict[str, Any]:
-    if (chunk := _CHUNK.fullmatch(payload)) is not None and (
+    if (chunk := _BASE64_CHUNK_PAYLOAD.fullmatch(payload)) is not None and (
         event := _decode_base64_event(chunk[1])
     ):
         return {
@@ -87,27 +89,29 @@ def _encode_payload(payload: bytes) -> dict[str, Any]:
         }
     if payload.startswith(_JSON_STARTS) and _round_trips(payload):
         return {"json": orjson.Fragment(payload)}
-    return _plain_fields(payload)
+    return _encode_plain(payload)
 
 
 def _decode_base64_event(encoded: bytes) -> bytes | None:
-    """The JSON that stands in base64, where both can be written again as they are."""
+    """The JSON in a base64 text, if both can be restored byte for byte; else None."""
     try:
         event = b64decode(encoded, validate=True)
     except ValueError:
         return None
-    again = event.startswith(_JSON_STARTS) and b64encode(event) == encoded and _round_trips(event)
-    return event if again else None
+    round_trips = (
+        event.startswith(_JSON_STARTS) and b64encode(event) == encoded and _round_trips(event)
+    )
+    return event if round_trips else None
 
 
-def _plain_fields(data: bytes) -> dict[str, Any]:
-    if (text := _text_of(data)) is not None:
+def _encode_plain(data: bytes) -> dict[str, Any]:
+    if (text := _decode_utf8(data)) is not None:
         return {"text": text}
     return {"base64": b64encode(data).decode("ascii")}
 
 
 def _decode_frame(headers: dict[str, Any], payload: dict[str, Any]) -> bytes:
-    """The frame with these headers and this payload, spelled as `_framed` spells it."""
+    """The frame with these headers and the payload fields of `_encode_payload`."""
     pairs = [(name, value) for name, value in headers.items() if isinstance(value, str)]
     if len(pairs) != len(headers):
         raise ValueError("the headers of a frame must be text")
@@ -119,14 +123,14 @@ def _decode_frame(headers: dict[str, Any], payload: dict[str, Any]) -> bytes:
         case {"chunk": chunk, **rest} if not rest:
             return encode_frame(pairs, orjson.dumps({"bytes": _encode_base64_event(chunk)}))
         case _:
-            return encode_frame(pairs, _decode_body_field(payload))
+            return encode_frame(pairs, _decode_plain_field(payload))
 
 
 def _encode_base64_event(event: Any) -> str:
     return b64encode(_dump_json(event)).decode("ascii")
 
 
-def _decode_body_field(fields: dict[str, Any]) -> bytes:
+def _decode_plain_field(fields: dict[str, Any]) -> bytes:
     match fields:
         case {"json": document, **rest} if not rest:
             return _dump_json(document)
@@ -142,10 +146,10 @@ def _decode_body_field(fields: dict[str, Any]) -> bytes:
 
 
 def _round_trips(document: bytes) -> bool:
-    """Whether parsing and writing the JSON gives the same bytes."""
+    """Whether parsing and serialising the JSON gives the same bytes."""
     try:
         return orjson.dumps(orjson.loads(document)) == document
-    except (ValueError, TypeError):  # not JSON, or nested too deep to be written again
+    except (ValueError, TypeError):  # not JSON, or nested too deep to be serialised
         return False
 
 
@@ -156,7 +160,7 @@ def _dump_json(value: Any) -> bytes:
         raise ValueError("nested too deep") from None
 
 
-def _text_of(data: bytes) -> str | None:
+def _decode_utf8(data: bytes) -> str | None:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

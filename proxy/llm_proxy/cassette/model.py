@@ -1,4 +1,4 @@
-"""The values that a cassette holds."""
+"""The data model of a cassette."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 from llm_proxy.exchange import Ending, Headers, Read, ResponseHead
 
-FORMAT: Final = 1
-"""The format that this tool writes, and the newest that it reads."""
+FORMAT_VERSION: Final = 1
+"""The format version that this tool writes, and the newest that it reads."""
 
 DEFAULT_SESSION: Final = "default"
 """The session of a request that names none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
-    """Line 1: what this file is."""
+class CassetteMeta:
+    """Line 1: the metadata."""
 
     tool: str
     recorded: str
@@ -25,15 +25,15 @@ class Meta:
     dialect: str
     provider: str
     model: str
-    """Empty where the dialect knows none."""
+    """Empty if the dialect knows none."""
     session: str
     key: str
     """64 hexadecimal digits."""
     key_rules: int
     redaction_rules: int
     rules: tuple[str, ...] = ()
-    """The rules of the operator's that loosened the key, with their versions: `uuids@1`."""
-    format: int = FORMAT
+    """The operator's match rules for the key, with their versions: `uuids@1`."""
+    format: int = FORMAT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,49 +45,49 @@ class StoredRequest:
     query: str
     headers: Headers
     body: bytes
-    redacted: int = 0
-    """How many values were replaced in it."""
+    redacted_count: int = 0
+    """The number of values that were redacted."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """The last line: how it ended."""
+class CassetteEnd:
+    """The last line: how and when the response ended."""
 
     ending: Ending
     at_ms: float
     """ms since the request was read in full."""
-    size: int
-    """Bytes of the stored body."""
+    size_bytes: int
+    """The size of the stored body."""
     sha256: str
-    redacted: int = 0
-    """How many secrets were replaced in the response."""
+    redacted_count: int = 0
+    """The number of secrets that were replaced in the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """One exchange, as it was stored."""
+    """One stored exchange."""
 
     file: str
-    """Its path, as it is named in messages."""
-    meta: Meta
+    """The path of the file, for messages."""
+    meta: CassetteMeta
     request: StoredRequest
     head: ResponseHead
     head_at_ms: float
     """ms since the request was read in full."""
     codec: str
-    """What cut the body into messages: a name of `llm_proxy.framing.CODECS`."""
-    decoded: str
-    """The content coding that the response arrived in and is stored without; else empty."""
+    """The codec that split the body into messages: a name of `llm_proxy.framing.CODECS`."""
+    content_coding: str
+    """The `Content-Encoding` that was removed before storing the response; empty if none."""
     messages: tuple[bytes, ...]
     reads: tuple[Read, ...]
-    end: End
+    end: CassetteEnd
 
     @property
     def body(self) -> bytes:
-        """The stored body: all reads in one."""
+        """The stored body: all reads joined."""
         return b"".join(read.data for read in self.reads)
 
 
-def sha256(body: bytes) -> str:
-    """The checksum that the last line carries, in hexadecimal."""
+def sha256_hex(body: bytes) -> str:
+    """The SHA-256 of a body in hexadecimal, as in the last line."""
     return hashlib.sha256(body).hexdigest()

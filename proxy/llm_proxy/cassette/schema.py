@@ -1,7 +1,7 @@
 """The exact schema of the cassette lines that are not messages.
 
-`msgspec` refuses unknown fields and wrong types, and names the path of the mistake; `refusal`
-says it in words.
+`msgspec` rejects unknown fields and wrong types and names the path; `validation_messages` turns
+its errors into sentences.
 """
 
 from __future__ import annotations
@@ -17,116 +17,120 @@ from msgspec import Meta as Is
 
 from llm_proxy.cassette import validation_messages
 from llm_proxy.cassette.framed_message_json import decode_message, encode_message
-from llm_proxy.cassette.model import End, Meta, StoredRequest
-from llm_proxy.errors import printable
+from llm_proxy.cassette.model import CassetteEnd, CassetteMeta, StoredRequest
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.exact_json import parse_exact
 from llm_proxy.exchange import Ending, Framing, ResponseHead
 
-LONGEST_MS = 6 * 60 * 60 * 1000.0
-"""The latest offset that is believed: a hostile file cannot make a replay wait for years."""
+MAX_OFFSET_MS = 6 * 60 * 60 * 1000.0
+"""The largest valid offset: so a hostile file cannot make a replay wait for years."""
 
-LONGEST_WORD = 1000
-"""Characters of a text in line 1."""
-MOST_RULES = 100
-"""Rules that line 1 names."""
+MAX_TEXT_CHARS = 1000
+"""The most characters of a text in line 1."""
+MAX_RULES = 100
+"""The most match rules in line 1."""
 
-Offset = Annotated[float, Is(ge=0, le=LONGEST_MS)]
+OffsetMs = Annotated[float, Is(ge=0, le=MAX_OFFSET_MS)]
 Count = Annotated[int, Is(ge=0)]
 _HTTP_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z"
-_VALUE: Final = "^[\\t\\x20-\\x7e\\x80-\\xff]*\\Z"
+_HEADER_VALUE: Final = "^[\\t\\x20-\\x7e\\x80-\\xff]*\\Z"
 _HEX64: Final = r"^[0-9a-f]{64}\Z"
-_WORD: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
-_TARGET: Final = r"^[\x21-\x7e]*\Z"
+_TERMINAL_SAFE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
+_PRINTABLE_ASCII: Final = r"^[\x21-\x7e]*\Z"
 _PATH: Final = r"^/[\x21-\x7e]*\Z"
 
-Name = Annotated[str, Is(pattern=_HTTP_NAME)]
-Value = Annotated[str, Is(pattern=_VALUE)]
-Pair = tuple[Name, Value]
+HttpToken = Annotated[str, Is(pattern=_HTTP_NAME)]
+HeaderValue = Annotated[str, Is(pattern=_HEADER_VALUE)]
+HeaderPair = tuple[HttpToken, HeaderValue]
 Hex64 = Annotated[str, Is(pattern=_HEX64)]
-Word = Annotated[str, Is(pattern=_WORD, max_length=LONGEST_WORD)]
-"""Text that goes to a terminal: no control characters, no marks that turn its direction."""
-Marks = float | list[tuple[int, float]]
-"""The reads that begin in a message: the ms of one at its first byte, or [bytes, ms] of each."""
-Target = Annotated[str, Is(pattern=_TARGET)]
-"""What stands in a request line: printable, and without a space."""
-Path = Annotated[str, Is(pattern=_PATH)]
-"""One that begins with a slash: put behind an address, it cannot make it another host's."""
+TerminalSafeText = Annotated[str, Is(pattern=_TERMINAL_SAFE, max_length=MAX_TEXT_CHARS)]
+"""Text that may be printed on a terminal: no control characters, no direction marks."""
+ReadStarts = float | list[tuple[int, float]]
+"""The reads that begin in a message: ms of one at its first byte, or [byte offset, ms] of each."""
+PrintableAscii = Annotated[str, Is(pattern=_PRINTABLE_ASCII)]
+"""Part of a request line: printable ASCII without a space."""
+RequestPath = Annotated[str, Is(pattern=_PATH)]
+"""A path with a leading slash: appended to a base URL, it cannot change the host."""
 
-_WORDS: Final = MappingProxyType(
+_PATTERN_DESCRIPTIONS: Final = MappingProxyType(
     {
         repr(_HTTP_NAME): "an HTTP token: letters, digits and marks, without a space",
-        repr(_VALUE): "text that HTTP can have in a head: Latin-1, without control characters",
+        repr(
+            _HEADER_VALUE
+        ): "text that HTTP can have in a head: Latin-1, without control characters",
         repr(_HEX64): "64 hexadecimal digits in lower case",
-        repr(_WORD): "text without control characters and marks that turn its direction",
-        repr(_TARGET): "printable ASCII without a space",
+        repr(_TERMINAL_SAFE): "text without control characters and marks that turn its direction",
+        repr(_PRINTABLE_ASCII): "printable ASCII without a space",
         repr(_PATH): "a slash, and printable ASCII without a space behind it",
     }
 )
-"""What a pattern means."""
-_KNOWN: Final = MappingProxyType(
+"""Descriptions of the patterns, by their `repr`."""
+_ALLOWED_VALUES: Final = MappingProxyType(
     {"framing": ", ".join(get_args(Framing)), "ending": ", ".join(Ending)}
 )
-"""What a field with few possible values may be."""
+"""The values of enum fields, by the field's name."""
 
 
-def refusal_sentence_of(error: msgspec.ValidationError, root: str = "") -> str:
-    """Why a line is refused, in one sentence; `root` is what the checked value is called."""
-    return validation_messages.refusal_sentence(str(error), _KNOWN, _WORDS, root)
+def validation_error_sentence(error: msgspec.ValidationError, root: str = "") -> str:
+    """The error of a line in one sentence; `root` names the checked value."""
+    return validation_messages.validation_sentence(
+        str(error), _ALLOWED_VALUES, _PATTERN_DESCRIPTIONS, root
+    )
 
 
 class _LineStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A line, or what stands in it."""
+    """Base of the lines and of the objects in them."""
 
 
-def is_line1_word(text: str) -> bool:
-    """Whether a text can stand in line 1 as it is."""
+def is_valid_meta_text(text: str) -> bool:
+    """Whether a text is valid in line 1."""
     try:
-        msgspec.convert(text.encode().decode(), Word)
+        msgspec.convert(text.encode().decode(), TerminalSafeText)
     except (UnicodeEncodeError, msgspec.ValidationError):
         return False
     return True
 
 
 class MetaLine(_LineStruct, frozen=True):
-    """Line 1."""
+    """Line 1: the metadata."""
 
     cassette: int
-    tool: Word
-    recorded: Word
-    dialect: Word
-    provider: Word
-    model: Word
-    session: Word
+    tool: TerminalSafeText
+    recorded: TerminalSafeText
+    dialect: TerminalSafeText
+    provider: TerminalSafeText
+    model: TerminalSafeText
+    session: TerminalSafeText
     key: Hex64
     key_rules: Count
     redaction_rules: Count
-    rules: Annotated[tuple[Word, ...], Is(max_length=MOST_RULES)] = ()
+    rules: Annotated[tuple[TerminalSafeText, ...], Is(max_length=MAX_RULES)] = ()
 
     @classmethod
-    def from_value(cls, meta: Meta) -> MetaLine:
+    def from_value(cls, meta: CassetteMeta) -> MetaLine:
         """The line for this value."""
         return cls(
             meta.format, meta.tool, meta.recorded, meta.dialect, meta.provider,
-            printable(meta.model, 1000),  # a client may call a model anything
+            printable_excerpt(meta.model, 1000),  # a client may call a model anything
             meta.session, meta.key, meta.key_rules, meta.redaction_rules,
             meta.rules,
         )  # fmt: skip
 
-    def to_value(self) -> Meta:
+    def to_value(self) -> CassetteMeta:
         """The value of this line."""
-        return Meta(
+        return CassetteMeta(
             self.tool, self.recorded, self.dialect, self.provider, self.model, self.session,
             self.key, self.key_rules, self.redaction_rules, self.rules, self.cassette,
         )  # fmt: skip
 
 
 class RequestFields(_LineStruct, frozen=True):
-    """The request: its body as JSON where it is JSON, whatever its spacing was."""
+    """The request; its body is stored as JSON if it is JSON, whatever its spacing."""
 
-    method: Name
-    path: Path
-    headers: tuple[Pair, ...]
-    query: Target = ""
+    method: HttpToken
+    path: RequestPath
+    headers: tuple[HeaderPair, ...]
+    query: PrintableAscii = ""
     redacted: Count = 0
     json: Any = UNSET
     text: str | UnsetType = UNSET
@@ -134,7 +138,7 @@ class RequestFields(_LineStruct, frozen=True):
 
 
 class RequestLine(_LineStruct, frozen=True):
-    """Line 2."""
+    """Line 2: the request."""
 
     request: RequestFields
 
@@ -147,15 +151,15 @@ class RequestLine(_LineStruct, frozen=True):
                 path=request.path,
                 query=request.query,
                 headers=request.headers,
-                redacted=request.redacted,
-                **_decode_body(request.body),
+                redacted=request.redacted_count,
+                **_encode_body(request.body),
             )
         )
 
     def to_value(self) -> StoredRequest:
-        """The value of this line; raises `ValueError` for a body that cannot be restored."""
+        """The value of this line.  Raises `ValueError` for a body that cannot be decoded."""
         request_fields = self.request
-        spelled = {
+        body_fields = {
             name: value
             for name, value in (
                 ("json", request_fields.json),
@@ -164,7 +168,7 @@ class RequestLine(_LineStruct, frozen=True):
             )
             if value is not UNSET
         }
-        body = decode_message(spelled) if spelled else b""
+        body = decode_message(body_fields) if body_fields else b""
         return StoredRequest(
             request_fields.method,
             request_fields.path,
@@ -178,39 +182,41 @@ class RequestLine(_LineStruct, frozen=True):
 class HeadFields(_LineStruct, frozen=True):
     """The head of the response."""
 
-    at: Offset
+    at: OffsetMs
     status: Annotated[int, Is(ge=200, le=999)]
-    reason: Value
+    reason: HeaderValue
     framing: Framing
     codec: str
-    headers: tuple[Pair, ...]
+    headers: tuple[HeaderPair, ...]
     length: Count | None = None
-    decoded: Word = ""
+    decoded: TerminalSafeText = ""
 
 
 class HeadLine(_LineStruct, frozen=True):
-    """Line 3."""
+    """Line 3: the response head."""
 
     response: HeadFields
 
     @classmethod
-    def from_value(cls, head: ResponseHead, at: float, codec: str, decoded: str) -> HeadLine:
+    def from_value(
+        cls, head: ResponseHead, at_ms: float, codec: str, content_coding: str
+    ) -> HeadLine:
         """The line for these values."""
         return cls(
             HeadFields(
-                at=rounded_offset_ms(at),
+                at=rounded_offset_ms(at_ms),
                 status=head.status,
                 reason=head.reason,
                 framing=head.framing,
                 codec=codec,
                 headers=head.headers,
-                length=head.length,
-                decoded=decoded,
+                length=head.content_length,
+                decoded=content_coding,
             )
         )
 
     def to_value(self) -> ResponseHead:
-        """The head alone."""
+        """The response head, without `at`, codec and content coding."""
         head_fields = self.response
         return ResponseHead(
             head_fields.status,
@@ -222,10 +228,10 @@ class HeadLine(_LineStruct, frozen=True):
 
 
 class EndFields(_LineStruct, frozen=True):
-    """How it ended."""
+    """How and when the response ended."""
 
     ending: Ending
-    at: Offset
+    at: OffsetMs
     bytes: Count
     sha256: Hex64
     redacted: Count = 0
@@ -237,16 +243,22 @@ class EndLine(_LineStruct, frozen=True):
     end: EndFields
 
     @classmethod
-    def from_value(cls, end: End) -> EndLine:
+    def from_value(cls, end: CassetteEnd) -> EndLine:
         """The line for this value."""
         return cls(
-            EndFields(end.ending, rounded_offset_ms(end.at_ms), end.size, end.sha256, end.redacted)
+            EndFields(
+                end.ending,
+                rounded_offset_ms(end.at_ms),
+                end.size_bytes,
+                end.sha256,
+                end.redacted_count,
+            )
         )
 
-    def to_value(self) -> End:
+    def to_value(self) -> CassetteEnd:
         """The value of this line."""
         end_fields = self.end
-        return End(
+        return CassetteEnd(
             end_fields.ending,
             end_fields.at,
             end_fields.bytes,
@@ -255,35 +267,39 @@ class EndLine(_LineStruct, frozen=True):
         )
 
 
-def prepare_msgspec(*kinds: Any) -> None:
-    """Build what msgspec needs to read these, before two threads do so at once and crash it."""
-    for kind in kinds:
+def prepare_msgspec(*types: Any) -> None:
+    """Build msgspec's type information now: two threads that build it at once crash."""
+    for kind in types:
         msgspec.json.Decoder(kind)
 
 
 def encode_line(line: _LineStruct | dict[str, Any]) -> bytes:
-    """One line, its LF included."""
-    fields = line if isinstance(line, dict) else msgspec.to_builtins(line, builtin_types=_KEPT)
-    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+    """One line as JSON, with its LF."""
+    document = (
+        line
+        if isinstance(line, dict)
+        else msgspec.to_builtins(line, builtin_types=_UNCONVERTED_TYPES)
+    )
+    return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
 
 
-_KEPT = (orjson.Fragment,)
+_UNCONVERTED_TYPES = (orjson.Fragment,)
 
 
-def rounded_offset_ms(at: float) -> float:
-    """An offset in ms as it is written: to the hundredth, finer than any network."""
-    return round(at, 2)
+def rounded_offset_ms(at_ms: float) -> float:
+    """An offset in ms, rounded to 0.01 ms, which is finer than any network."""
+    return round(at_ms, 2)
 
 
-def _decode_body(body: bytes) -> dict[str, Any]:
+def _encode_body(body: bytes) -> dict[str, Any]:
     if not body:
         return {}
     parsed = parse_exact(body)
     if parsed is not None:
-        with suppress(TypeError):  # nested too deep to be written again
+        with suppress(TypeError):  # nested too deep to be serialised
             return {"json": orjson.Fragment(orjson.dumps(parsed[0]))}
     fields = encode_message(body)
     return fields if "text" in fields or "base64" in fields else {"text": body.decode()}
 
 
-prepare_msgspec(MetaLine, RequestLine, HeadLine, EndLine, Marks)
+prepare_msgspec(MetaLine, RequestLine, HeadLine, EndLine, ReadStarts)

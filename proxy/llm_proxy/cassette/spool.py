@@ -1,15 +1,14 @@
 """The crash-safe spool format of a recording that is still running.
 
-A spool is appended to as the stream runs, read by read, and made into a cassette when it ends:
-by the recorder, or by `llm-proxy recover` after a crash.  Both take the same path.  A last line
-that the crash cut short is dropped, everything before it counts; any other line that is none is
-damage, and refused.
+The recorder appends to a spool read by read, and turns it into a cassette when the stream ends;
+`llm-proxy recover` does the same after a crash.  A last line that the crash truncated is dropped;
+any other invalid line is damage and an error.
 
     line 1      the library that the cassette is for, and its take
     line 2, 3   lines 1 and 2 of the cassette
     line 4      line 3 of the cassette, once the head has arrived
     ...         {"read": ms, "base64": "..."}, redacted and without content coding; with "rest"
-                where it goes on with the read in the line before, of which a part was held back
+                if it continues the previous line's read, of which a part was held back
     last line   {"end": "clean", "at": ms, "redacted": number of secrets}, once the stream has ended
 """
 
@@ -25,12 +24,12 @@ import msgspec
 import orjson
 
 from llm_proxy import framing
-from llm_proxy.cassette.model import Meta, StoredRequest
+from llm_proxy.cassette.model import CassetteMeta, StoredRequest
 from llm_proxy.cassette.schema import (
     Count,
     HeadLine,
     MetaLine,
-    Offset,
+    OffsetMs,
     RequestLine,
     encode_line,
     prepare_msgspec,
@@ -40,32 +39,32 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.framing import CODECS
 
-_ENOUGH: Final = 64 * 1024
-"""Bytes by which a body tells its framing."""
-_Numbered = tuple[int, Any]
-"""The number of a line, and what it holds."""
+_CODEC_DETECTION_BYTES: Final = 64 * 1024
+"""The bytes of a body from which its codec is detected."""
+_NumberedLine = tuple[int, Any]
+"""The number of a line and its parsed JSON."""
 T = TypeVar("T")
 
 
-class SpoolLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Line 1 of a spool."""
+class SpoolTargetLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Line 1 of a spool: the library and take number that the recording is for."""
 
     spool: Literal[1]
-    """The format of this file."""
+    """The format version of the spool."""
     library: str
-    """The library's folder, absolute."""
+    """The absolute path of the library."""
     take: int
 
 
 class _SpoolReadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    read: Offset
+    read: OffsetMs
     base64: str
     rest: bool = False
 
 
 class _SpoolEndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: Ending
-    at: Offset
+    at: OffsetMs
     redacted: Count
 
 
@@ -74,68 +73,72 @@ class SpoolEnd:
     """How a recording ended."""
 
     ending: Ending
-    at: float | None
-    """In ms since the request; None is with its last read."""
-    redacted: int
-    """How many secrets were replaced in it."""
+    at_ms: float | None
+    """ms since the request was read in full; None stands for the time of the last read."""
+    redacted_count: int
+    """The number of secrets that were replaced in the response."""
 
 
-BROKEN_OFF: Final = SpoolEnd(Ending.KILLED, None, 0)
-"""How a recording ended that nobody saw to its end."""
+INTERRUPTED_END: Final = SpoolEnd(Ending.KILLED, None, 0)
+"""The end of a recording that was interrupted by a crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolContent:
-    """A spool as far as it goes."""
+    """The parsed content of a spool, which may be incomplete."""
 
-    target: SpoolLine
-    meta: Meta
+    target_line: SpoolTargetLine
+    meta: CassetteMeta
     request: StoredRequest
     head_line: HeadLine | None
-    """None when the crash came before the head."""
-    reads: Iterator[Read | SpoolEnd]
-    """Lazily: a spool may be far larger than memory.  Then the end, where the recorder saw it."""
+    """None if the crash came before the head."""
+    reads_and_end: Iterator[Read | SpoolEnd]
+    """The reads, then the end if it was recorded.  Lazy: a spool may be larger than memory."""
 
 
-def encode_opening(target: SpoolLine, meta: Meta, request: StoredRequest) -> bytes:
+def encode_opening(target: SpoolTargetLine, meta: CassetteMeta, request: StoredRequest) -> bytes:
     """Lines 1 to 3 of a spool."""
-    first = {"spool": target.spool, "library": target.library, "take": target.take}
+    target_fields = {"spool": target.spool, "library": target.library, "take": target.take}
     return (
-        encode_line(first)
+        encode_line(target_fields)
         + encode_line(MetaLine.from_value(meta))
         + encode_line(RequestLine.from_value(request))
     )
 
 
-def encode_head(response_head: ResponseHead, at: float, codec: str, decoded: str) -> bytes:
+def encode_head(
+    response_head: ResponseHead, at_ms: float, codec: str, content_coding: str
+) -> bytes:
     """Line 4 of a spool."""
-    return encode_line(HeadLine.from_value(response_head, at, codec, decoded))
+    return encode_line(HeadLine.from_value(response_head, at_ms, codec, content_coding))
 
 
-def encode_read(read: Read, *, rest: bool = False) -> bytes:
-    """The line of one read, or of the rest of the read in the line before."""
+def encode_read(read: Read, *, is_continuation: bool = False) -> bytes:
+    """The line of one read, or of a continuation of the previous line's read."""
     encoded = b64encode(read.data).decode("ascii")
-    return encode_line({"read": read.at_ms, "base64": encoded} | ({"rest": True} if rest else {}))
+    return encode_line(
+        {"read": read.at_ms, "base64": encoded} | ({"rest": True} if is_continuation else {})
+    )
 
 
 def encode_end(spool_end: SpoolEnd) -> bytes:
-    """The last line of a recording that was seen to its end."""
+    """The last line of a spool."""
     return encode_line(
-        {"end": spool_end.ending, "at": spool_end.at, "redacted": spool_end.redacted}
+        {"end": spool_end.ending, "at": spool_end.at_ms, "redacted": spool_end.redacted_count}
     )
 
 
 def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
-    """Read a spool; `lines` keep their LF.
+    """Parse a spool; `lines` keep their LF.
 
-    Raises `CassetteError` when not even its opening is whole, and for a line that is no line of
-    a spool: a crash tears the last one and no other.  So does taking the reads.
+    Raises `CassetteError` if its first three lines are incomplete, and for an invalid line: a crash
+    truncates only the last one.  Iterating over the reads raises it too.
     """
-    whole = _whole_lines(file, lines)
+    whole_lines = _parse_whole_lines(file, lines)
     try:
-        target = _convert_line(file, next(whole), SpoolLine)
-        meta = _convert_line(file, next(whole), MetaLine).to_value()
-        number, fields = next(whole)
+        target = _convert_line(file, next(whole_lines), SpoolTargetLine)
+        meta = _convert_line(file, next(whole_lines), MetaLine).to_value()
+        number, fields = next(whole_lines)
         request_line = _convert_line(file, (number, fields), RequestLine)
     except StopIteration:
         raise CassetteError(file, None, "it is torn before its request ends") from None
@@ -143,53 +146,57 @@ def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
         request = request_line.to_value()
     except ValueError as error:
         raise CassetteError(file, number, str(error)) from None
-    head_line = next((_convert_line(file, line, HeadLine) for line in whole), None)
+    head_line = next((_convert_line(file, line, HeadLine) for line in whole_lines), None)
     if head_line is not None and head_line.response.codec not in CODECS:
         codec = head_line.response.codec
         raise CassetteError(file, 4, f"codec is {codec!r}, which this tool cannot cut")
-    return SpoolContent(target, meta, request, head_line, _parse_reads(file, whole))
+    return SpoolContent(target, meta, request, head_line, _parse_reads(file, whole_lines))
 
 
-def with_fitting_codec(spooled: SpoolContent) -> SpoolContent:
-    """The same, its codec the one that fits the bytes: the head came before any of them."""
+def with_detected_codec(spooled: SpoolContent) -> SpoolContent:
+    """The spool with the codec that fits its body: the head was written before any body bytes."""
     line = spooled.head_line
     if line is None:
         return spooled
-    ahead: list[Read | SpoolEnd] = []
+    buffered: list[Read | SpoolEnd] = []
     start = b""
-    for read in spooled.reads:
-        ahead.append(read)
+    for read in spooled.reads_and_end:
+        buffered.append(read)
         start += read.data if isinstance(read, Read) else b""
-        if len(start) >= _ENOUGH:
+        if len(start) >= _CODEC_DETECTION_BYTES:
             break
-    codec = framing.codec_of_bytes(line.response.codec, start)
+    codec = framing.codec_name_for_body(line.response.codec, start)
     response = msgspec.structs.replace(line.response, codec=codec)
     head_line = msgspec.structs.replace(line, response=response)
-    return replace(spooled, head_line=head_line, reads=chain(ahead, spooled.reads))
+    return replace(
+        spooled, head_line=head_line, reads_and_end=chain(buffered, spooled.reads_and_end)
+    )
 
 
-def assemble_cassette(spooled: SpoolContent, otherwise: SpoolEnd = BROKEN_OFF) -> Iterator[bytes]:
-    """The lines of the cassette; it ended `otherwise` where the spool does not say how."""
-    spooled = with_fitting_codec(spooled)
+def assemble_cassette(
+    spooled: SpoolContent, default_end: SpoolEnd = INTERRUPTED_END
+) -> Iterator[bytes]:
+    """The lines of the cassette; `default_end` is used if the spool has no end."""
+    spooled = with_detected_codec(spooled)
     line = spooled.head_line
     assert line is not None  # noqa: S101 # there is no cassette without a head
     writer = CassetteWriter(line.response.codec)
     yield writer.encode_opening(spooled.meta, spooled.request)
     yield writer.encode_head(line.to_value(), line.response.at, line.response.decoded)
-    last, ended = line.response.at, otherwise
-    for read in spooled.reads:
+    last_at_ms, end = line.response.at, default_end
+    for read in spooled.reads_and_end:
         match read:
             case Read():
-                last = read.at_ms
+                last_at_ms = read.at_ms
                 yield writer.encode_read(read)
             case SpoolEnd():
-                ended = read
-    at = last if ended.at is None else max(ended.at, last)
-    yield writer.encode_ending(ended.ending, at, ended.redacted)
+                end = read
+    end_at_ms = last_at_ms if end.at_ms is None else max(end.at_ms, last_at_ms)
+    yield writer.encode_ending(end.ending, end_at_ms, end.redacted_count)
 
 
-def _whole_lines(file: str, lines: Iterable[bytes]) -> Iterator[_Numbered]:
-    """The parsed lines with their numbers, up to a last one that is torn."""
+def _parse_whole_lines(file: str, lines: Iterable[bytes]) -> Iterator[_NumberedLine]:
+    """The parsed lines with their numbers, without a truncated last one."""
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             return
@@ -199,24 +206,24 @@ def _whole_lines(file: str, lines: Iterable[bytes]) -> Iterator[_Numbered]:
             raise CassetteError(file, number, "the line is no JSON: no crash does that") from None
 
 
-def _convert_line(file: str, line: _Numbered, kind: type[T]) -> T:
+def _convert_line(file: str, line: _NumberedLine, line_type: type[T]) -> T:
     number, fields = line
     try:
-        return msgspec.convert(fields, kind)
+        return msgspec.convert(fields, line_type)
     except msgspec.ValidationError as error:
         raise CassetteError(file, number, f"not a spool's line: {error}") from None
 
 
-def _parse_reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read | SpoolEnd]:
-    """The reads, each in one piece again, and the end where there is one."""
-    at, data = 0.0, b""
-    ended: SpoolEnd | None = None
+def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | SpoolEnd]:
+    """The reads, with continuations joined, and then the end if there is one."""
+    at_ms, data = 0.0, b""
+    end: SpoolEnd | None = None
     for line in lines:
-        if ended is not None:
+        if end is not None:
             raise CassetteError(file, line[0], "it goes on behind its end")
         if isinstance(line[1], dict) and "end" in line[1]:
-            last = _convert_line(file, line, _SpoolEndLine)
-            ended = SpoolEnd(last.end, last.at, last.redacted)
+            end_line = _convert_line(file, line, _SpoolEndLine)
+            end = SpoolEnd(end_line.end, end_line.at, end_line.redacted)
             continue
         spool_read_line = _convert_line(file, line, _SpoolReadLine)
         try:
@@ -224,13 +231,13 @@ def _parse_reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read | Spool
         except ValueError:
             raise CassetteError(file, line[0], "not a spool's line: no base64") from None
         if data and not spool_read_line.rest:
-            yield Read(at, data)
+            yield Read(at_ms, data)
             data = b""
-        at, data = spool_read_line.read, data + piece
+        at_ms, data = spool_read_line.read, data + piece
     if data:
-        yield Read(at, data)
-    if ended is not None:
-        yield ended
+        yield Read(at_ms, data)
+    if end is not None:
+        yield end
 
 
-prepare_msgspec(SpoolLine, _SpoolReadLine, _SpoolEndLine)
+prepare_msgspec(SpoolTargetLine, _SpoolReadLine, _SpoolEndLine)

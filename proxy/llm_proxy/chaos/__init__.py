@@ -1,4 +1,4 @@
 """Runs a command once for each fault of a plan and judges the results; see `docs/chaos.md`.
 
-`plan` says what is tried, `trials` what a trial came to, `document` writes it all down.
+`plan` lists the faults, `trials` has the results, `document` is their JSON format.
 """

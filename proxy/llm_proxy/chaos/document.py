@@ -8,14 +8,14 @@ from llm_proxy.chaos.trials import ChaosRun, FaultTrial
 from llm_proxy.verdict.document import verdict_document
 from llm_proxy.verdict.finding import FindingLevel
 
-VERSION: Final = 1
-"""Of the document: a field may be added, and none changes its meaning, while it stays the same."""
+DOCUMENT_VERSION: Final = 1
+"""The version of the document: fields may be added to it, but none changes its meaning."""
 
 
 def chaos_document(chaos_run: ChaosRun) -> dict[str, Any]:
-    """The document; `ok` is whether everything was tried, and nothing was wrong."""
+    """The JSON document; `ok` is whether all trials were run, and none failed."""
     return {
-        "chaos": VERSION,
+        "chaos": DOCUMENT_VERSION,
         "ok": not chaos_run.failed_trials and chaos_run.is_complete,
         "level": chaos_run.level.value,
         "command": list(chaos_run.command),
@@ -26,14 +26,14 @@ def chaos_document(chaos_run: ChaosRun) -> dict[str, Any]:
 
 def _trial_document(fault_trial: FaultTrial, level: FindingLevel) -> dict[str, Any]:
     return {
-        "fault": fault_trial.fault,
+        "fault": fault_trial.rule_text,
         "outcome": fault_trial.outcome.value,
         "why": fault_trial.reason,
-        "exit_code": fault_trial.code,
-        "seconds": round(fault_trial.seconds, 3),
-        "requests": fault_trial.requests,
+        "exit_code": fault_trial.exit_code,
+        "seconds": round(fault_trial.duration_s, 3),
+        "requests": fault_trial.request_count,
         "struck": fault_trial.injected_count,
-        "misses": fault_trial.misses,
+        "misses": fault_trial.miss_count,
         "verdict": verdict_document(fault_trial.verdict, level),
-        "output": fault_trial.output,
+        "output": fault_trial.output_tail,
     }

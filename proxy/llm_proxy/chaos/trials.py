@@ -6,91 +6,93 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from llm_proxy.display import count_noun
-from llm_proxy.verdict.attempts import JournalRun
+from llm_proxy.display import format_count
+from llm_proxy.verdict.attempts import JournalDocument
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase
 from llm_proxy.verdict.judging import RunVerdict, judge_run
 
-BASELINE: Final = "no fault"
-"""What the trial without a fault is called."""
+BASELINE_NAME: Final = "no fault"
+"""The `rule_text` of the trial without a fault."""
 
-_SUSPICIONS: Final = frozenset(("truncated-accepted", "malformed-accepted", "failed-accepted"))
-"""Rules that suspect a client, below the level of an error, of having noticed nothing."""
+_SUSPICION_RULES: Final = frozenset(("truncated-accepted", "malformed-accepted", "failed-accepted"))
+"""Verdict rules whose findings below `ERROR` only suspect that a client did not notice a fault."""
 
 
 class TrialOutcome(StrEnum):
-    """How a trial ended."""
+    """The outcome of a trial."""
 
     PASSED = "passed"
     FAILED = "failed"
     HUNG = "hung"
-    """The command ran for longer than it may, and was stopped."""
-    NOT_STRUCK = "not struck"
-    """The fault never struck: the command's end says nothing about it."""
+    """The command exceeded its time limit and was stopped."""
+    NOT_INJECTED = "not struck"
+    """The fault was never injected, so the exit code shows nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTrial:
-    """One run of the command."""
+    """One run of the command under one fault."""
 
-    fault: str
-    """The rule, as its author spelled it; `BASELINE` for none."""
-    code: int
-    """The command's exit code; that of a signal is 128 and its number."""
-    seconds: float
-    timed_out: bool
-    run: JournalRun
-    """What the journal shows."""
-    misses: int
-    """Requests that no cassette answered: the fault led the command to ask something else."""
-    output: str
-    """The last of what the command printed."""
+    rule_text: str
+    """The text of the fault rule, as its author wrote it; `BASELINE_NAME` for none."""
+    exit_code: int
+    """The command's exit code; 128 plus the number of the signal that ended it."""
+    duration_s: float
+    is_timed_out: bool
+    journal: JournalDocument
+    """The journal of the proxy during the run."""
+    miss_count: int
+    """Requests without a matching cassette: the fault made the command send other requests."""
+    output_tail: str
+    """The end of the command's output."""
 
     @property
-    def requests(self) -> int:
-        """How many reached the proxy."""
-        return self.run.requests
+    def request_count(self) -> int:
+        """How many requests reached the proxy."""
+        return self.journal.requests
 
     @property
     def injected_count(self) -> int:
-        """How many answers the fault struck."""
+        """How many responses the fault was injected into."""
         return sum(
-            any(fault.rule == self.fault for fault in entry.injected_faults)
-            for entry in self.run.entries
+            any(fault.rule == self.rule_text for fault in entry.injected_faults)
+            for entry in self.journal.entries
         )
 
     @property
     def outcome(self) -> TrialOutcome:
-        """How it ended."""
-        if self.timed_out:
+        """The outcome, from time limit, injections and exit code."""
+        if self.is_timed_out:
             return TrialOutcome.HUNG
-        if self.fault != BASELINE and not self.injected_count:
-            return TrialOutcome.NOT_STRUCK
-        return TrialOutcome.PASSED if self.code == 0 else TrialOutcome.FAILED
+        if self.rule_text != BASELINE_NAME and not self.injected_count:
+            return TrialOutcome.NOT_INJECTED
+        return TrialOutcome.PASSED if self.exit_code == 0 else TrialOutcome.FAILED
 
     @property
     def verdict(self) -> RunVerdict:
-        """What is said of the command as a client.
+        """The verdict on the command as a client.
 
-        A command that fails has noticed what it met: no more than a note is left of what it is
-        only suspected to have passed over.
+        A command that fails has noticed the fault: mere suspicions that it did not are reduced to
+        notes.
         """
-        judged = judge_run(self.run.entries)
+        run_verdict = judge_run(self.journal.entries)
         if self.outcome is not TrialOutcome.FAILED:
-            return judged
-        return replace(judged, cases=tuple(map(_was_noticed, judged.cases)))
+            return run_verdict
+        return replace(run_verdict, cases=tuple(map(_downgrade_suspicion, run_verdict.cases)))
 
     @property
     def reason(self) -> str:
-        """What stands behind the outcome, in a few words."""
+        """The outcome with its reason, as a short phrase."""
         match self.outcome:
             case TrialOutcome.FAILED:
-                return f"failed, exit {self.code}"
+                return f"failed, exit {self.exit_code}"
             case TrialOutcome.HUNG:
-                return f"hung, stopped after {self.seconds:.0f} s"
-            case TrialOutcome.NOT_STRUCK:
+                return f"hung, stopped after {self.duration_s:.0f} s"
+            case TrialOutcome.NOT_INJECTED:
                 skipped = [
-                    fault.skipped for entry in self.run.entries for fault in entry.skipped_faults
+                    fault.skipped
+                    for entry in self.journal.entries
+                    for fault in entry.skipped_faults
                 ]
                 return f"not struck: {skipped[0]}" if skipped else "not struck"
             case TrialOutcome.PASSED:
@@ -98,23 +100,29 @@ class FaultTrial:
 
     @property
     def verdict_summary(self) -> str:
-        """The verdict in a few words."""
-        judged = self.verdict
-        if not judged.faults:
+        """The levels and names of the findings, as a short phrase; empty without faults."""
+        run_verdict = self.verdict
+        if not run_verdict.fault_count:
             return ""
-        found = judged.findings
-        rules = dict.fromkeys(
+        findings = run_verdict.findings
+        finding_names = dict.fromkeys(
             f"{judged_case.finding.level} {judged_case.rule.name}"
-            for judged_case in found
+            for judged_case in findings
             if judged_case.finding
         )
-        missed = f"; {count_noun(self.misses, 'miss', 'misses')}" if self.misses else ""
-        return (", ".join(rules) or "nothing to find fault with") + missed
+        miss_text = (
+            f"; {format_count(self.miss_count, 'miss', 'misses')}" if self.miss_count else ""
+        )
+        return (", ".join(finding_names) or "nothing to find fault with") + miss_text
 
 
-def _was_noticed(case: JudgedCase) -> JudgedCase:
+def _downgrade_suspicion(case: JudgedCase) -> JudgedCase:
     finding = case.finding
-    if finding is None or case.rule.name not in _SUSPICIONS or finding.level is FindingLevel.ERROR:
+    if (
+        finding is None
+        or case.rule.name not in _SUSPICION_RULES
+        or finding.level is FindingLevel.ERROR
+    ):
         return case
     message = f"{finding.message}, but that the command failed"
     return replace(case, finding=replace(finding, level=FindingLevel.NOTE, message=message))
@@ -122,29 +130,29 @@ def _was_noticed(case: JudgedCase) -> JudgedCase:
 
 @dataclass(frozen=True, slots=True)
 class ChaosRun:
-    """All trials."""
+    """The trials of a command, and what makes them fail."""
 
     command: tuple[str, ...]
     trials: tuple[FaultTrial, ...]
     level: FindingLevel
-    """Findings of this level and above are what it fails for."""
+    """Findings of this level or above make a trial fail."""
     must_survive: bool
-    """Whether it fails for a command that fails under a fault, too."""
+    """Whether a command that fails under a fault makes its trial fail, too."""
     planned_count: int
-    """How many faults were to be tried."""
+    """How many faults the plan contains."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether every fault of the plan was tried."""
+        """Whether the baseline and every fault of the plan were tried."""
         return len(self.trials) == 1 + self.planned_count
 
     @property
     def failed_trials(self) -> tuple[FaultTrial, ...]:
-        """The trials that it fails for."""
+        """The trials that make the run fail."""
         return tuple(filter(self._is_failed, self.trials))
 
     def _is_failed(self, trial: FaultTrial) -> bool:
-        if trial.fault == BASELINE:
+        if trial.rule_text == BASELINE_NAME:
             return False
         if trial.outcome is TrialOutcome.HUNG or trial.verdict.findings_at_least(self.level):
             return True

@@ -1,7 +1,7 @@
 """The command line.  Commands are imported when they run, and heavy libraries when they are used.
 
-Exit codes: 0 fine; 1 a check failed; 2 usage or configuration; 130 Ctrl-C; 141 nobody reads what
-is printed; else the child's own.
+Exit codes: 0 success; 1 a check failed; 2 usage or configuration error; 130 Ctrl-C; 141 SIGPIPE
+(the reader of stdout is gone); else the exit code of the child process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from llm_proxy.cli.commands import CommandEntry, LazyCommandGroup
-from llm_proxy.cli.usage_errors import error_sentence
+from llm_proxy.cli.usage_errors import click_error_message
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.version import __version__
 
@@ -47,19 +47,19 @@ _COMMANDS: Final = {
     "doctor": CommandEntry("doctor", "Check this machine and this library for trouble."),
 }
 
-_ALIASES: Final = {
+_VCR_MODE_ALIASES: Final = {
     "none": "replay",
     "all": "record",
     "new_episodes": "auto",
     "once": "auto",
 }
-"""VCR's words for the modes."""
+"""VCR's names of the record modes, each with our mode."""
 
 
 @click.group(
     cls=LazyCommandGroup,
     table=_COMMANDS,
-    aliases=_ALIASES,
+    aliases=_VCR_MODE_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Each command has a --help with examples. Begin with: llm-proxy demo",
 )
@@ -78,32 +78,32 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """Entry point of the console script: runs `cli`, reports errors, exits with its code."""
     try:
-        code = cli.main(standalone_mode=False)
+        exit_code = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        code = error.exit_code
+        exit_code = error.exit_code
     except click.ClickException as error:
-        code = _complain(error_sentence(error), error.exit_code)
+        exit_code = _report_error(click_error_message(error), error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        code = 130
+        exit_code = 130
     except UsageError as error:
-        code = _complain(str(error), getattr(error, "code", 2))
+        exit_code = _report_error(str(error), getattr(error, "code", 2))
     except LlmProxyError as error:
-        code = _complain(str(error), 1)
-    except SystemExit:  # click's answer when nobody reads stdout any more
-        code = 128 + signal.SIGPIPE
-    sys.exit(code or 0)
+        exit_code = _report_error(str(error), 1)
+    except SystemExit:  # raised by click on EPIPE: the reader of stdout is gone
+        exit_code = 128 + signal.SIGPIPE
+    sys.exit(exit_code or 0)
 
 
-def _complain(message: str, code: int) -> int:
-    """Say what is wrong, in the log where there is one already; gives the exit code."""
-    import logging  # noqa: PLC0415 # only for bad news
+def _report_error(message: str, exit_code: int) -> int:
+    """Log the message, or print it to stderr where no log handler is set; return `exit_code`."""
+    import logging  # noqa: PLC0415 # only for errors
 
     log = logging.getLogger("llm_proxy")
     if log.handlers:
         log.error("%s", message)
     else:
         click.echo(f"llm-proxy: {message}", err=True)
-    return code
+    return exit_code

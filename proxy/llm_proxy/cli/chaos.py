@@ -1,4 +1,4 @@
-"""`chaos`: a command, run once for each fault."""
+"""`chaos`: runs a command once for each fault, and prints how it ended."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import click
 from llm_proxy import display
 from llm_proxy.chaos.document import chaos_document
 from llm_proxy.chaos.plan import fault_plan
-from llm_proxy.chaos.trials import BASELINE, ChaosRun, FaultTrial, TrialOutcome
+from llm_proxy.chaos.trials import BASELINE_NAME, ChaosRun, FaultTrial, TrialOutcome
 from llm_proxy.cli.option_types import ChoiceType, SecondsType
-from llm_proxy.cli.options import server_options, settings_of
+from llm_proxy.cli.options import build_settings, server_options
 from llm_proxy.cli.output.printing import (
     Line,
     StyledText,
@@ -27,7 +27,7 @@ from llm_proxy.cli.output.printing import (
 from llm_proxy.cli.output.progress import ProgressReporter, progress_reporter
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.cli.verdict import finding_lines
-from llm_proxy.display import count_noun
+from llm_proxy.display import format_count
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.shell.running.chaos import TrialCommand, run_trials
@@ -36,29 +36,29 @@ from llm_proxy.verdict.document import DEFAULT_LEVEL
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase
 
 _DEFAULTS: Final[dict[str, Any]] = {"pace": "recorded,max-gap=20ms", "silence": 10.0}
-"""What chaos has in place of the defaults of other commands: a trial should not take long."""
+"""Defaults of server options that differ from other commands: a trial should be short."""
 _STYLES: Final = {
     TrialOutcome.PASSED: "good",
     TrialOutcome.FAILED: "doubtful",
     TrialOutcome.HUNG: "bad",
-    TrialOutcome.NOT_STRUCK: "dim",
+    TrialOutcome.NOT_INJECTED: "dim",
 }
-_HEADS: Final = (
+_COLUMNS: Final = (
     TableColumn("fault"),
     TableColumn("outcome"),
-    TableColumn("requests", right=True, spare=2),
-    TableColumn("seconds", right=True, spare=1),
+    TableColumn("requests", is_right_aligned=True, drop_priority=2),
+    TableColumn("seconds", is_right_aligned=True, drop_priority=1),
     TableColumn("verdict"),
 )
-_SHOWN: Final = 3
-"""Pieces of evidence that are printed of one finding."""
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LINES: Final = 15
-"""Of the command's output, where it fails without any fault."""
+_MAX_SHOWN_EVIDENCE: Final = 3
+"""Pieces of evidence that are printed for one finding."""
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_MAX_OUTPUT_LINES: Final = 15
+"""Lines of the command's output that are shown where it fails without any fault."""
 
 
 class _ChaosCommand(click.Command):
-    """One with defaults of its own for server options."""
+    """A click command with its own defaults for server options."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -112,25 +112,27 @@ def chaos(
     """
     if not command:
         raise UsageError("chaos runs a command: llm-proxy chaos -- pytest tests/")
-    scripted = any(values[item] for item in ("scenarios", "mock", "respond"))
-    values["on_miss"] = values["on_miss"] or ("scenario" if scripted else "fail")
-    settings = settings_of(values, command, live=False)
+    is_scripted = any(values[item] for item in ("scenarios", "mock", "respond"))
+    values["on_miss"] = values["on_miss"] or ("scenario" if is_scripted else "fail")
+    settings = build_settings(values, command, contacts_provider=False)
     rules = fault_plan(settings.faults)
-    logging.disable(logging.WARNING)  # each trial has its journal; faults of ours are told
-    tried = _TrialRunner(settings, TrialCommand(command, timeout), rules)
-    tried.run_all()
-    done = ChaosRun(command, tuple(tried.finished), FindingLevel(level), survive, len(rules))
+    logging.disable(logging.WARNING)  # each trial has its journal; our errors are still logged
+    runner = _TrialRunner(settings, TrialCommand(command, timeout), rules)
+    runner.run_all()
+    chaos_run = ChaosRun(
+        command, tuple(runner.finished_trials), FindingLevel(level), survive, len(rules)
+    )
     if as_json:
-        print_json(chaos_document(done))
+        print_json(chaos_document(chaos_run))
     else:
-        _print_results(done)
-    if tried.stopped_by:
-        raise click.exceptions.Exit(128 + tried.stopped_by)
-    raise click.exceptions.Exit(1 if done.failed_trials else 0)
+        _print_results(chaos_run)
+    if runner.stop_signal:
+        raise click.exceptions.Exit(128 + runner.stop_signal)
+    raise click.exceptions.Exit(1 if chaos_run.failed_trials else 0)
 
 
 class _TrialRunner:
-    """The trials, as they come to an end."""
+    """Runs the trials with a progress display, and collects those that have finished."""
 
     def __init__(
         self, settings: Settings, command: TrialCommand, rules: tuple[FaultRule, ...]
@@ -138,59 +140,61 @@ class _TrialRunner:
         self._settings = settings
         self._command = command
         self._rules = rules
-        self.finished: list[FaultTrial] = []
-        self.stopped_by = 0
-        """The signal that ended them early; 0 for none."""
+        self.finished_trials: list[FaultTrial] = []
+        self.stop_signal = 0
+        """Number of the signal that ended the trials early; 0 for none."""
 
     def run_all(self) -> None:
-        """Try everything, unless a signal ends it."""
-        with progress_reporter(1 + len(self._rules)) as watched, suppress(asyncio.CancelledError):
-            asyncio.run(self._run_trials(watched))
+        """Run all trials, until a signal ends them."""
+        with progress_reporter(1 + len(self._rules)) as progress, suppress(asyncio.CancelledError):
+            asyncio.run(self._run_trials(progress))
 
-    async def _run_trials(self, watched: ProgressReporter) -> None:
+    async def _run_trials(self, progress: ProgressReporter) -> None:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # asyncio.run made one
 
-        def stop(number: int) -> None:
-            self.stopped_by = number
+        def stop(signal_number: int) -> None:
+            self.stop_signal = signal_number
             task.cancel()
 
-        for number in _SIGNALS:
+        for number in _STOP_SIGNALS:
             if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # started by nohup
+                continue  # ignored under nohup
             loop.add_signal_handler(number, stop, number)
-        watched.start(BASELINE)
-        async with aclosing(run_trials(self._settings, self._command, self._rules)) as coming:
+        progress.start(BASELINE_NAME)
+        async with aclosing(run_trials(self._settings, self._command, self._rules)) as trials:
             names = iter([*(rule.text for rule in self._rules), ""])
-            async for trial in coming:
-                self.finished.append(trial)
-                watched.finish(trial)
-                if trial.fault == BASELINE:
+            async for trial in trials:
+                self.finished_trials.append(trial)
+                progress.finish(trial.rule_text, trial.reason, trial.duration_s)
+                if trial.rule_text == BASELINE_NAME:
                     _check_baseline(trial)
-                watched.start(next(names))
+                progress.start(next(names))
 
 
 def _check_baseline(baseline: FaultTrial) -> None:
-    """Raises `LlmProxyError` where trials would say nothing."""
-    if baseline.timed_out or baseline.code:
-        said = map(display.escape_line, baseline.output.splitlines()[-_LINES:])
-        lines = "".join(f"\n  {text}" for text in said)
+    """Raise `LlmProxyError` if the command fails, or sends no request, without any fault."""
+    if baseline.is_timed_out or baseline.exit_code:
+        last_lines = map(
+            display.escape_line, baseline.output_tail.splitlines()[-_MAX_OUTPUT_LINES:]
+        )
+        lines = "".join(f"\n  {text}" for text in last_lines)
         raise LlmProxyError(
             f"without any fault the command {baseline.reason}: mend that first; it printed{lines}"
         )
-    if not baseline.requests:
+    if not baseline.request_count:
         raise LlmProxyError(
             "the command asked nothing of the proxy: does it read OPENAI_BASE_URL, or its "
             "provider's twin?"
         )
 
 
-def _print_results(done: ChaosRun) -> None:
-    rows = [_trial_row(fault_trial) for fault_trial in done.trials]
-    print_table(_HEADS, rows)
-    for name, found in _findings_by_rule(done).items():
-        faults = "; ".join(trial.fault for trial, _ in found)
+def _print_results(chaos_run: ChaosRun) -> None:
+    rows = [_trial_row(fault_trial) for fault_trial in chaos_run.trials]
+    print_table(_COLUMNS, rows)
+    for name, found in _findings_by_rule(chaos_run).items():
+        faults = "; ".join(trial.rule_text for trial, _ in found)
         _, case = found[0]
         if case.finding is not None:
             print_lines(
@@ -199,38 +203,38 @@ def _print_results(done: ChaosRun) -> None:
                     styled_line(StyledText(name, "bold"), f", under {display.escape_line(faults)}"),
                 ]
             )
-            print_lines(finding_lines(case, case.finding, _SHOWN))
-    print_note(_summary_line(done))
+            print_lines(finding_lines(case, case.finding, _MAX_SHOWN_EVIDENCE))
+    print_note(_summary_line(chaos_run))
 
 
-def _findings_by_rule(done: ChaosRun) -> dict[str, list[tuple[FaultTrial, JudgedCase]]]:
-    found: dict[str, list[tuple[FaultTrial, JudgedCase]]] = {}
-    for trial in done.trials:
-        for case in trial.verdict.findings_at_least(done.level):
-            items = found.setdefault(case.rule.name, [])
+def _findings_by_rule(chaos_run: ChaosRun) -> dict[str, list[tuple[FaultTrial, JudgedCase]]]:
+    cases_by_rule: dict[str, list[tuple[FaultTrial, JudgedCase]]] = {}
+    for trial in chaos_run.trials:
+        for case in trial.verdict.findings_at_least(chaos_run.level):
+            items = cases_by_rule.setdefault(case.rule.name, [])
             if trial not in (fault_trial for fault_trial, _ in items):
                 items.append((trial, case))
-    return found
+    return cases_by_rule
 
 
 def _trial_row(fault_trial: FaultTrial) -> Line:
     return (
-        StyledText(fault_trial.fault),
+        StyledText(fault_trial.rule_text),
         StyledText(fault_trial.reason, _STYLES[fault_trial.outcome]),
-        StyledText(str(fault_trial.requests)),
-        StyledText(f"{fault_trial.seconds:.1f}"),
+        StyledText(str(fault_trial.request_count)),
+        StyledText(f"{fault_trial.duration_s:.1f}"),
         StyledText(fault_trial.verdict_summary),
     )
 
 
-def _summary_line(done: ChaosRun) -> str:
-    tried = [trial for trial in done.trials if trial.fault != BASELINE]
+def _summary_line(chaos_run: ChaosRun) -> str:
+    tried = [trial for trial in chaos_run.trials if trial.rule_text != BASELINE_NAME]
     counts = [
         (kind, sum(fault_trial.outcome is kind for fault_trial in tried)) for kind in TrialOutcome
     ]
     ended = ", ".join(f"{number} {kind}" for kind, number in counts if number)
-    wrong = len(done.failed_trials)
-    verdict = f"{count_noun(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"
-    left = done.planned_count - len(tried)
+    wrong = len(chaos_run.failed_trials)
+    verdict = f"{format_count(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"
+    left = chaos_run.planned_count - len(tried)
     rest = f"; {left} not tried" if left else ""
-    return f"{count_noun(len(tried), 'fault')} tried: {ended or 'none'}; {verdict}{rest}"
+    return f"{format_count(len(tried), 'fault')} tried: {ended or 'none'}; {verdict}{rest}"

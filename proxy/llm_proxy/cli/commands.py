@@ -16,16 +16,17 @@ _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class CommandEntry(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
+    """The module and function of a command, and its line in the list of commands."""
 
-    module: str
-    """Below `llm_proxy.cli`; the command has its own name there, or `function`."""
-    help: str
-    function: str = ""
+    module_name: str
+    """Module path relative to `llm_proxy.cli`."""
+    short_help: str
+    function_name: str = ""
+    """Name of the command function in that module; empty where it is the command's name."""
 
 
 class LazyCommandGroup(click.Group):
-    """A group whose commands stand in a table."""
+    """A group whose commands come from a table; `aliases` are further names of commands."""
 
     def __init__(
         self,
@@ -35,54 +36,55 @@ class LazyCommandGroup(click.Group):
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self.help = verbatim_paragraph(self.help)
+        self.help = unescape_no_rewrap_markers(self.help)
         self._table = table
         self._aliases = aliases
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, in the order of the table."""
+        """The names of the commands, in the order of the table."""
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name or an alias."""
+        """Import and return the command of a name or an alias; None where there is none."""
         name = self._aliases.get(cmd_name, cmd_name)
         if name not in self._table:
             return None
         command_entry = self._table[name]
         command: click.Command = getattr(
-            import_module(f"llm_proxy.cli.{command_entry.module}"), command_entry.function or name
+            import_module(f"llm_proxy.cli.{command_entry.module_name}"),
+            command_entry.function_name or name,
         )
-        command.help = verbatim_paragraph(command.help)
+        command.help = unescape_no_rewrap_markers(command.help)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, command_entry.help) for name, command_entry in self._table.items()]
+                [(name, command_entry.short_help) for name, command_entry in self._table.items()]
             )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that arguments begin with.  Raises `UsageError` where there is none."""
+        """The command named by the first argument.  Raises `UsageError` where there is none."""
         if args[0] not in self._table and args[0] not in self._aliases and args[0][:1] != "-":
             raise UsageError(unknown_command_message(args[0], self._table, self._aliases))
-        name, command, rest = super().resolve_command(ctx, args)
-        return command.name if command is not None else name, command, rest
+        name, command, remaining_args = super().resolve_command(ctx, args)
+        return command.name if command is not None else name, command, remaining_args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a mistake in its options knows that it is its own."""
+        """Run a command; attach its context to a usage error that has none."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
             if error.ctx is None and (name := ctx.invoked_subcommand):
-                # click's parser does not say whose options it read
+                # click's parser does not set the context of the command whose options it parsed
                 command = self.get_command(ctx, name) or self
                 error.ctx = click.Context(command, parent=ctx, info_name=name)
             raise
 
 
-def verbatim_paragraph(text: str | None) -> str | None:
-    r"""`text` with click's mark for a paragraph to be left as it is; docstrings spell it `\b`."""
+def unescape_no_rewrap_markers(text: str | None) -> str | None:
+    r"""`text` with each literal `\b` line as the character by which click does not rewrap."""
     return text and text.replace("\\b\n", "\b\n")

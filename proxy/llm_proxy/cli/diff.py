@@ -1,4 +1,4 @@
-"""`diff`: how two cassettes differ, or a cassette and what its provider answers today."""
+"""`diff`: compares two cassettes, or a cassette and a live response of its provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.options import CONFIG, asking_options, cassettes, normalise
+from llm_proxy.cli.options import (
+    CONFIG_OPTION,
+    cassettes_option,
+    normalise_option,
+    upstream_options,
+)
 from llm_proxy.cli.output.printing import (
     Line,
     StyledText,
@@ -20,39 +25,41 @@ from llm_proxy.cli.output.printing import (
     print_note,
     styled_line,
 )
-from llm_proxy.cli.reissuing import reissue_settings_of, run_until_done
-from llm_proxy.cli.show.lookup import find_cassette
+from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
+from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.diff.exchanges import (
     DifferenceKind,
     ExchangeComparison,
     ExchangeDifference,
-    Manner,
+    Strictness,
     compare_exchanges,
 )
 from llm_proxy.diff.word_diff import word_diff
-from llm_proxy.display import count_noun
+from llm_proxy.display import format_count
 from llm_proxy.errors import UsageError
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library.library import Library
 
-_LIVE: Final = "the live answer"
-_WIDTH: Final = 10
-"""Columns of the names of kinds."""
-_SHORT: Final = 40
-"""Characters up to which two values stand side by side; longer ones show as a word diff."""
-_LONGEST: Final = 300
+_LIVE_LABEL: Final = "the live answer"
+_KIND_COLUMNS: Final = 10
+"""Width of the kind of a difference."""
+_MAX_INLINE_CHARS: Final = 40
+"""Up to so many characters, two values are shown side by side; longer ones as a word diff."""
+_MAX_VALUE_CHARS: Final = 300
 """Characters of a value that are shown."""
-_WORDED: Final = frozenset((DifferenceKind.ASKED, DifferenceKind.SAID, DifferenceKind.BYTES))
-"""What may be long, and mostly the same."""
+_WORD_DIFF_KINDS: Final = frozenset(
+    (DifferenceKind.REQUEST, DifferenceKind.CONTENT, DifferenceKind.BYTES)
+)
+"""Kinds whose values may be long and mostly the same."""
 
 
 @click.command
 @click.argument("cassette")
 @click.argument("other", required=False)
-@cassettes
-@CONFIG
-@normalise
-@asking_options
+@cassettes_option
+@CONFIG_OPTION
+@normalise_option
+@upstream_options
 @click.option("--live", is_flag=True, help="Compare with what the provider answers now.")
 @click.option("--shape", is_flag=True, help="Compare status, events and their fields alone.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -80,102 +87,109 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     if live == (other is not None):
         raise UsageError("diff compares two cassettes, or one with --live: llm-proxy diff A B")
     library = Library(cassettes)
-    first = library.load_cassette(find_cassette(library, cassette))
+    first = library.load_cassette(find_cassette_path(library, cassette))
     rules = values.pop("normalise")
     second = (
-        library.load_cassette(find_cassette(library, other))
+        library.load_cassette(find_cassette_path(library, other))
         if other
         else _live_cassette(first, values, rules)
     )
-    how: Manner = "shape" if values["shape"] else "live" if live else "exact"
-    found = compare_exchanges(first, second, how, parse_rules(rules))
+    strictness: Strictness = "shape" if values["shape"] else "live" if live else "exact"
+    comparison = compare_exchanges(first, second, strictness, parse_rules(rules))
     if values["as_json"]:
-        print_json(_diff_document(found))
+        print_json(_diff_document(comparison))
     else:
-        print_lines(_diff_lines(found))
-        print_note(_summary_line(found))
-    raise click.exceptions.Exit(0 if found.is_same else 1)
+        print_lines(_diff_lines(comparison))
+        print_note(_summary_line(comparison))
+    raise click.exceptions.Exit(0 if comparison.is_same else 1)
 
 
-def _live_cassette(cassette: Cassette, values: dict[str, Any], rules: tuple[str, ...]) -> Cassette:
-    from llm_proxy.shell.reissuing.reissuer import check_api_keys, live_response  # noqa: PLC0415 # only to ask
+def _live_cassette(
+    cassette: Cassette, option_values: dict[str, Any], rules: tuple[str, ...]
+) -> Cassette:
+    from llm_proxy.shell.reissuing.reissuer import check_api_keys, fetch_live_response  # noqa: PLC0415 # only for --live
 
-    asking = reissue_settings_of(values, rules)
-    check_api_keys(asking, {cassette.meta.provider})
-    return replace(run_until_done(live_response(asking, cassette)), file=_LIVE)
-
-
-def _diff_lines(found: ExchangeComparison) -> Iterator[Line]:
-    yield styled_line(StyledText(f"- {display.escape_path(found.one)}", "bad"))
-    yield styled_line(StyledText(f"+ {display.escape_path(found.other)}", "good"))
-    counting = [difference for difference in found.differences if difference.is_significant]
-    others = [difference for difference in found.differences if not difference.is_significant]
-    yield from map(_difference_row, counting)
-    if others:
-        yield styled_line(StyledText(_other_strictness_lines(found.strictness), "dim"))
-        yield from map(_difference_row, others)
+    reissue_settings = build_reissue_settings(option_values, rules)
+    check_api_keys(reissue_settings, {cassette.meta.provider})
+    return replace(
+        run_interruptibly(fetch_live_response(reissue_settings, cassette)), file=_LIVE_LABEL
+    )
 
 
-def _other_strictness_lines(manner: Manner) -> str:
-    if manner == "exact":
+def _diff_lines(comparison: ExchangeComparison) -> Iterator[Line]:
+    yield styled_line(StyledText(f"- {display.path_as_utf8(comparison.first_file)}", "bad"))
+    yield styled_line(StyledText(f"+ {display.path_as_utf8(comparison.second_file)}", "good"))
+    significant = [difference for difference in comparison.differences if difference.is_significant]
+    insignificant = [
+        difference for difference in comparison.differences if not difference.is_significant
+    ]
+    yield from map(_difference_line, significant)
+    if insignificant:
+        yield styled_line(StyledText(_insignificant_heading(comparison.strictness), "dim"))
+        yield from map(_difference_line, insignificant)
+
+
+def _insignificant_heading(strictness: Strictness) -> str:
+    if strictness == "exact":
         return "different, and no matter:"
     return "different by nature, and no matter:"
 
 
-def _difference_row(exchange_difference: ExchangeDifference) -> Line:
+def _difference_line(exchange_difference: ExchangeDifference) -> Line:
     style = "bold" if exchange_difference.is_significant else "dim"
     return styled_line(
-        StyledText(f"{exchange_difference.kind.value:<{_WIDTH}}", style),
-        f"{exchange_difference.path}  {_value_lines(exchange_difference)}",
+        StyledText(f"{exchange_difference.kind.value:<{_KIND_COLUMNS}}", style),
+        f"{exchange_difference.path}  {_value_change_text(exchange_difference)}",
     )
 
 
-def _value_lines(exchange_difference: ExchangeDifference) -> str:
-    if not exchange_difference.one or not exchange_difference.other:
+def _value_change_text(exchange_difference: ExchangeDifference) -> str:
+    if not exchange_difference.first_value or not exchange_difference.second_value:
         sign, value = (
-            ("+", exchange_difference.other)
-            if exchange_difference.other
-            else ("-", exchange_difference.one)
+            ("+", exchange_difference.second_value)
+            if exchange_difference.second_value
+            else ("-", exchange_difference.first_value)
         )
         return f"{sign} {_displayed_value(value)}"
-    has_words = " " in exchange_difference.one and " " in exchange_difference.other
+    has_words = " " in exchange_difference.first_value and " " in exchange_difference.second_value
     if (
-        exchange_difference.kind in _WORDED
+        exchange_difference.kind in _WORD_DIFF_KINDS
         and has_words
-        and max(len(exchange_difference.one), len(exchange_difference.other)) > _SHORT
+        and max(len(exchange_difference.first_value), len(exchange_difference.second_value))
+        > _MAX_INLINE_CHARS
     ):
-        return word_diff(exchange_difference.one, exchange_difference.other)
-    one, other = exchange_difference.one, exchange_difference.other
+        return word_diff(exchange_difference.first_value, exchange_difference.second_value)
+    one, other = exchange_difference.first_value, exchange_difference.second_value
     return f"{_displayed_value(one)} → {_displayed_value(other)}"
 
 
 def _displayed_value(value: str) -> str:
-    return display.truncate(display.escape_line(value), _LONGEST)
+    return display.truncate_to_width(display.escape_line(value), _MAX_VALUE_CHARS)
 
 
-def _summary_line(found: ExchangeComparison) -> str:
-    if found.is_same:
-        more = ", but for what is no matter" if found.differences else ""
+def _summary_line(comparison: ExchangeComparison) -> str:
+    if comparison.is_same:
+        more = ", but for what is no matter" if comparison.differences else ""
         return f"the same{more}"
-    return count_noun(
-        sum(difference.is_significant for difference in found.differences), "difference"
+    return format_count(
+        sum(difference.is_significant for difference in comparison.differences), "difference"
     )
 
 
-def _diff_document(found: ExchangeComparison) -> dict[str, Any]:
+def _diff_document(comparison: ExchangeComparison) -> dict[str, Any]:
     return {
-        "one": display.escape_path(found.one),
-        "other": display.escape_path(found.other),
-        "manner": found.strictness,
-        "same": found.is_same,
+        "one": display.path_as_utf8(comparison.first_file),
+        "other": display.path_as_utf8(comparison.second_file),
+        "manner": comparison.strictness,
+        "same": comparison.is_same,
         "differences": [
             {
                 "kind": difference.kind.value,
                 "where": difference.path,
-                "one": difference.one,
-                "other": difference.other,
+                "one": difference.first_value,
+                "other": difference.second_value,
                 "counts": difference.is_significant,
             }
-            for difference in found.differences
+            for difference in comparison.differences
         ],
     }

@@ -10,95 +10,100 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from llm_proxy.cli.options import PORT
-from llm_proxy.display import escape_path
-from llm_proxy.errors import UsageError, printable
+from llm_proxy.cli.options import DEFAULT_PORT
+from llm_proxy.display import path_as_utf8
+from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.shell.running.settings import checked_http_url, displayable_url
-from llm_proxy.verdict.attempts import JournalRun, parse_run
+from llm_proxy.verdict.attempts import JournalDocument, parse_journal
 
-_LARGEST: Final = 256 * 1024 * 1024
-"""Bytes of a journal: ten thousand requests are some 10 MB."""
-_TIMEOUT: Final = 30.0
-"""Seconds that a proxy may be silent for."""
-_PAGE: Final = "/_proxy/journal"
-_SHOWN: Final = 200
-"""Characters of a complaint that is not ours."""
+_MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
+"""The size limit of a journal: ten thousand requests take some 10 MB."""
+_TIMEOUT_S: Final = 30.0
+"""The socket timeout of a request to a proxy."""
+_JOURNAL_PATH: Final = "/_proxy/journal"
+_MAX_ERROR_CHARS: Final = 200
+"""Characters of a system or HTTP error that are shown."""
 
 
-class _JournalUsage(msgspec.Struct):
+class _JournalLibrary(msgspec.Struct):
     played: list[str]
     recorded: list[str]
 
 
 class _JournalDocument(msgspec.Struct):
-    library: _JournalUsage
+    library: _JournalLibrary
 
 
-SOURCE: Final = click.argument("source", required=False, metavar="[SOURCE]")
+SOURCE_ARGUMENT: Final = click.argument("source", required=False, metavar="[SOURCE]")
 """A file that `--journal` wrote, or the URL of a running proxy."""
 
 
-def load_run(source: str | None) -> JournalRun:
-    """The run that a source tells; without one, that of the proxy that LLM_PROXY_URL names.
+def load_run(source: str | None) -> JournalDocument:
+    """The run in a journal file or of a running proxy; `source` is a path or a URL.
 
-    Raises `UsageError` where there is none.
+    Without one, the proxy at LLM_PROXY_URL is used, else the one on the default port.  Raises
+    `UsageError` where there is no journal.
     """
-    where = source or os.environ.get("LLM_PROXY_URL", "").strip() or f"http://127.0.0.1:{PORT}"
-    if "://" in where:
-        url = _journal_url(where)
-        return parse_run(_fetch(url), url)
-    return parse_run(_read_file(Path(where)), escape_path(where))
+    location = (
+        source or os.environ.get("LLM_PROXY_URL", "").strip() or f"http://127.0.0.1:{DEFAULT_PORT}"
+    )
+    if "://" in location:
+        url = _journal_url(location)
+        return parse_journal(_fetch_journal(url), url)
+    return parse_journal(_read_journal_file(Path(location)), path_as_utf8(location))
 
 
-def journal_cassettes(path: Path) -> list[str]:
-    """The cassettes that a journal's run played or recorded, by their names within the library.
+def journal_cassette_names(path: Path) -> list[str]:
+    """The cassettes that a journal's run played or recorded: their paths within the library.
 
-    Raises `UsageError` for a file that is none of ours.
+    Raises `UsageError` for a file that is not a journal.
     """
     try:
-        journal_usage = msgspec.json.decode(_read_file(path), type=_JournalDocument).library
+        journal_library = msgspec.json.decode(
+            _read_journal_file(path), type=_JournalDocument
+        ).library
     except msgspec.DecodeError:
         raise UsageError(
-            f"{escape_path(path)} does not tell which cassettes its run used: give a file that "
+            f"{path_as_utf8(path)} does not tell which cassettes its run used: give a file that "
             "--journal of this version wrote"
         ) from None
-    return [*journal_usage.played, *journal_usage.recorded]
+    return [*journal_library.played, *journal_library.recorded]
 
 
-def _read_file(path: Path) -> bytes:
-    """The bytes of a file.  Raises `UsageError` where they cannot be had."""
+def _read_journal_file(path: Path) -> bytes:
+    """The bytes of a journal file.  Raises `UsageError` where it cannot be read or is too large."""
     try:
         with path.open("rb") as file:
-            return _check_complete(file.read(_LARGEST + 1), escape_path(path))
+            return _check_journal_size(file.read(_MAX_JOURNAL_BYTES + 1), path_as_utf8(path))
     except OSError as error:
         raise UsageError(
-            f"{escape_path(path)} cannot be read ({error.strerror}): give a file that --journal "
-            f"wrote, or the URL of a running proxy, such as http://127.0.0.1:{PORT}"
+            f"{path_as_utf8(path)} cannot be read ({error.strerror}): give a file that --journal "
+            f"wrote, or the URL of a running proxy, such as http://127.0.0.1:{DEFAULT_PORT}"
         ) from None
 
 
-def _journal_url(where: str) -> str:
-    """The journal's address on the proxy of a URL; a path such as /v1 is that of clients."""
-    parts = urlsplit(checked_http_url("SOURCE", where))
-    return f"{parts.scheme}://{parts.netloc}{_PAGE}"
+def _journal_url(proxy_url: str) -> str:
+    """The URL of the journal on a proxy; drops a path such as /v1, which is for clients."""
+    parts = urlsplit(checked_http_url("SOURCE", proxy_url))
+    return f"{parts.scheme}://{parts.netloc}{_JOURNAL_PATH}"
 
 
-def _fetch(url: str) -> bytes:
-    """What is at a URL: asked directly, whatever proxies the environment names."""
+def _fetch_journal(url: str) -> bytes:
+    """The body at a URL, without proxies and redirects; raises `UsageError` for any failure."""
     from http.client import HTTPException  # noqa: PLC0415 # not where a file is read
     from urllib import request as urls  # noqa: PLC0415 # not where a file is read
     from urllib.error import HTTPError  # noqa: PLC0415 # not where a file is read
 
-    class Straight(urls.HTTPRedirectHandler):
-        """Goes nowhere else."""
+    class NoRedirectHandler(urls.HTTPRedirectHandler):
+        """Follows no redirect."""
 
         def redirect_request(self, *_: object) -> None:
-            """A redirect is no journal."""
+            """Return None, so that a redirect is an HTTP error."""
 
-    opener = urls.build_opener(urls.ProxyHandler({}), Straight())
+    opener = urls.build_opener(urls.ProxyHandler({}), NoRedirectHandler())
     try:
-        with opener.open(url, timeout=_TIMEOUT) as response:
-            return _check_complete(response.read(_LARGEST + 1), displayable_url(url))
+        with opener.open(url, timeout=_TIMEOUT_S) as response:
+            return _check_journal_size(response.read(_MAX_JOURNAL_BYTES + 1), displayable_url(url))
     except HTTPError as error:
         raise UsageError(
             f"{displayable_url(url)} answers with HTTP {error.code}: that is no llm-proxy; give "
@@ -115,10 +120,12 @@ def _fetch(url: str) -> bytes:
 
 def _error_text(error: Exception) -> str:
     reason = getattr(error, "reason", error)
-    return printable(str(getattr(reason, "strerror", None) or reason), _SHOWN)
+    return printable_excerpt(str(getattr(reason, "strerror", None) or reason), _MAX_ERROR_CHARS)
 
 
-def _check_complete(content: bytes, place: str) -> bytes:
-    if len(content) > _LARGEST:
-        raise UsageError(f"{place} holds more than {_LARGEST // 1024**2} MiB: that is no journal")
+def _check_journal_size(content: bytes, source_name: str) -> bytes:
+    if len(content) > _MAX_JOURNAL_BYTES:
+        raise UsageError(
+            f"{source_name} holds more than {_MAX_JOURNAL_BYTES // 1024**2} MiB: that is no journal"
+        )
     return content

@@ -1,4 +1,4 @@
-"""Click parameter types whose errors name the value and what is expected."""
+"""Click parameter types whose error messages name the value and what is expected."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import click
 from llm_proxy.errors import UsageError
 
 
-def _fail_parameter(value: Any, why: str, param: click.Parameter | None) -> NoReturn:
-    raise click.BadParameter(f"{str(value)!r} is {why}", param=param)
+def _raise_bad_parameter(value: Any, problem: str, param: click.Parameter | None) -> NoReturn:
+    raise click.BadParameter(f"{str(value)!r} is {problem}", param=param)
 
 
-class CountType(click.IntRange):
-    """A whole number within limits."""
+class IntRangeType(click.IntRange):
+    """An integer within limits, both inclusive; `maximum` None for no upper limit."""
 
     name = "number"
 
-    def __init__(self, least: int, most: int | None = None) -> None:
-        super().__init__(least, most)
-        self._why = f"not a whole number {_limits_text(least, most)}"
+    def __init__(self, minimum: int, maximum: int | None = None) -> None:
+        super().__init__(minimum, maximum)
+        self._problem = f"not a whole number {_range_text(minimum, maximum)}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number."""
+        """The integer."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            _fail_parameter(value, self._why, param)
+            _raise_bad_parameter(value, self._problem, param)
 
 
 class SecondsType(click.FloatRange):
-    """A span of time: a finite number above 0."""
+    """A duration in seconds: a finite number above 0."""
 
     name = "seconds"
 
@@ -47,44 +47,44 @@ class SecondsType(click.FloatRange):
         except click.BadParameter:
             seconds = math.nan
         if not math.isfinite(seconds):
-            _fail_parameter(value, "not a number of seconds above 0", param)
+            _raise_bad_parameter(value, "not a number of seconds above 0", param)
         return seconds
 
 
 class ChoiceType(click.Choice[str]):
-    """One of a few words."""
+    """One of a fixed set of texts."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        super().__init__(words)
+    def __init__(self, choices: Sequence[str]) -> None:
+        super().__init__(choices)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word."""
+        """The chosen text."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            _fail_parameter(value, f"not one of {', '.join(self.choices)}", param)
+            _raise_bad_parameter(value, f"not one of {', '.join(self.choices)}", param)
 
 
 class BoolType(click.types.BoolParamType):
-    """What a flag is in the environment and in a file."""
+    """The value of a flag in the environment or in a settings file."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """True or false."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            _fail_parameter(value, "neither true nor false", param)
+            _raise_bad_parameter(value, "neither true nor false", param)
 
 
 class CheckedTextType(click.types.StringParamType):
-    """Text that a function of ours takes, which raises `UsageError` for what is wrong."""
+    """Text that is validated by `check`, which raises `UsageError` for an invalid one."""
 
     def __init__(self, name: str, check: Callable[[str], object]) -> None:
         self.name = name
         self._check = check
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The same text."""
+        """The text, unchanged."""
         try:
             self._check(value)
         except UsageError as error:
@@ -92,5 +92,5 @@ class CheckedTextType(click.types.StringParamType):
         return value
 
 
-def _limits_text(least: int, most: int | None) -> str:
-    return f"of at least {least}" if most is None else f"from {least} to {most}"
+def _range_text(minimum: int, maximum: int | None) -> str:
+    return f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"

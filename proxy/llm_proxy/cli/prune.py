@@ -1,4 +1,4 @@
-"""`prune`: cassettes that nobody needs any more."""
+"""`prune`: deletes cassettes that are no longer needed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any, Final
 import click
 
 from llm_proxy import ages, display
-from llm_proxy.cli.journals import journal_cassettes
+from llm_proxy.cli.journals import journal_cassette_names
 from llm_proxy.cli.library.filters import CassetteFilters, filter_options
 from llm_proxy.cli.library.groups import group_takes
 from llm_proxy.cli.library.rows import CassetteRow, read_rows
 from llm_proxy.cli.option_types import CheckedTextType
-from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.options.declaration import FOLDER
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
+from llm_proxy.cli.options.declaration import PATH_TYPE
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.folder_lock import exclusive_access
-from llm_proxy.shell.library.library import Library, cassette_files, take_of_name
+from llm_proxy.shell.library.folder_lock import locked_folder
+from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 from llm_proxy.shell.running.settings import state_folder
 
-_NOTHING: Final = (
+_NO_FILTER_MESSAGE: Final = (
     "prune needs to know what may go: give --older-than 90d, --unused-since 30d, --journal RUN.json"
     ", --partial, or another filter"
 )
@@ -36,25 +36,25 @@ _NOTHING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PruneSelection:
-    """What may go."""
+    """The cassettes to delete."""
 
     to_delete: Sequence[CassetteRow]
-    to_keep: int
-    """Cassettes that are meant too, but belong to takes that are not."""
+    kept_count: int
+    """How many match the filters too, but are kept because another take does not match."""
 
     @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(row.size for row in self.to_delete)
+    def file_bytes(self) -> int:
+        """Total size of the files to delete, in bytes."""
+        return sum(row.file_bytes for row in self.to_delete)
 
 
 @click.command
-@cassettes
-@CONFIG
+@cassettes_option
+@CONFIG_OPTION
 @filter_options
 @click.option("--unused-since", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
               help="Only what was not played for so long: 36h, 90d, 12w.")  # fmt: skip
-@click.option("--journal", "journals", multiple=True, type=FOLDER, metavar="FILE",
+@click.option("--journal", "journals", multiple=True, type=PATH_TYPE, metavar="FILE",
               help="Only what the run of this --journal did not use. Repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Delete nothing, and say what would be.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
@@ -78,54 +78,65 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     """
     unused_since: str | None = fields.pop("unused_since")
     journals: tuple[Path, ...] = fields.pop("journals")
-    wanted = CassetteFilters(**fields)
-    if wanted == CassetteFilters() and unused_since is None and not journals:
-        raise UsageError(_NOTHING)
+    filters = CassetteFilters(**fields)
+    if filters == CassetteFilters() and unused_since is None and not journals:
+        raise UsageError(_NO_FILTER_MESSAGE)
     library = Library(cassettes)
     library.refresh()
     now = datetime.now(UTC)
-    every, refused = read_rows(library, cassette_files(library.root), now)
-    used = _used_names(library.root, journals, every)
-    unplayed = _unplayed_filter(library.root, unused_since, now)
-    found = _select(
+    all_rows, errors = read_rows(library, walk_cassettes(library.root), now)
+    used_names = _names_used_by_journals(library.root, journals, all_rows)
+    is_unplayed = _build_unplayed_filter(library.root, unused_since, now)
+    selection = _select_prunable(
         library,
-        every,
+        all_rows,
         [
             row
-            for row in every
-            if wanted.admits(row) and _journal_name(row) not in used and unplayed(row)
+            for row in all_rows
+            if filters.matches(row) and _journal_name(row) not in used_names and is_unplayed(row)
         ],
     )
-    going = bool(found.to_delete) and not dry_run and (yes or _confirm(found, as_json=as_json))
-    gone = _delete_rows(library, found.to_delete) if going else []
+    is_deleting = (
+        bool(selection.to_delete)
+        and not dry_run
+        and (yes or _confirm_deletion(selection, as_json=as_json))
+    )
+    deleted = _delete_unchanged_rows(library, selection.to_delete) if is_deleting else []
     if as_json:
-        print_json(_prune_document(library, found, gone, going=going))
+        print_json(_prune_document(library, selection, deleted, is_deleting=is_deleting))
         return
-    print_lines(styled_line(row.name) for row in (gone if going else found.to_delete))
-    print_note(_summary_line(library, found, gone, going=going, unreadable=len(refused)))
+    print_lines(
+        styled_line(row.relative_path) for row in (deleted if is_deleting else selection.to_delete)
+    )
+    print_note(
+        _summary_line(
+            library, selection, deleted, is_deleting=is_deleting, unreadable_count=len(errors)
+        )
+    )
 
 
 def _journal_name(row: CassetteRow) -> str:
-    return display.escape_path(row.name)
+    return display.path_as_utf8(row.relative_path)
 
 
-def _used_names(
-    root: Path, journals: Sequence[Path], every: Sequence[CassetteRow]
+def _names_used_by_journals(
+    root: Path, journals: Sequence[Path], all_rows: Sequence[CassetteRow]
 ) -> frozenset[str]:
-    """What the runs of these journals used.
+    """The names of the cassettes that the runs of these journals played or recorded.
 
-    Raises `UsageError` where one tells of none of these cassettes: it would let all of them go.
+    Raises `UsageError` for a journal that names none of these cassettes: all would be deleted.
     """
-    names = {_journal_name(row) for row in every}
+    names = {_journal_name(row) for row in all_rows}
     used: set[str] = set()
     for path in journals:
-        items = journal_cassettes(path)
-        if names and items and names.isdisjoint(items):
+        cassette_names = journal_cassette_names(path)
+        if names and cassette_names and names.isdisjoint(cassette_names):
             raise UsageError(
-                f"{display.escape_path(path)} tells of no cassette of {root}: its run used another "
+                f"{display.path_as_utf8(path)} tells of no cassette of {root}: its run used "
+                "another "
                 "library, or names from before a rekey; nothing was deleted"
             )
-        used.update(items)
+        used.update(cassette_names)
     if journals and names and not used:
         raise UsageError(
             f"no run of --journal used any cassette of {root}: all of them would go; give a "
@@ -134,79 +145,84 @@ def _used_names(
     return frozenset(used)
 
 
-def _select(
-    library: Library, every: Sequence[CassetteRow], meant: Sequence[CassetteRow]
+def _select_prunable(
+    library: Library, all_rows: Sequence[CassetteRow], matching_rows: Sequence[CassetteRow]
 ) -> PruneSelection:
-    names = {row.name for row in meant}
-    go: list[CassetteRow] = []
-    for takes in group_takes(library, every):
-        if _has_all_takes(library, takes) and all(row.name in names for row in takes):
-            go += takes
-    return PruneSelection(go, len(meant) - len(go))
+    names = {row.relative_path for row in matching_rows}
+    to_delete: list[CassetteRow] = []
+    for takes in group_takes(library, all_rows):
+        if _has_all_takes(library, takes) and all(row.relative_path in names for row in takes):
+            to_delete += takes
+    return PruneSelection(to_delete, len(matching_rows) - len(to_delete))
 
 
 def _has_all_takes(library: Library, takes: Sequence[CassetteRow]) -> bool:
-    """Whether these are all: a take that cannot be read keeps the others."""
-    first = take_of_name(library.root, takes[0].path)
-    return first is None or len(takes) == len(library.numbers(first.session, first.key_prefix))
+    """Whether no take is missing from a group: an unreadable take keeps the others."""
+    first = parse_take_path(library.root, takes[0].path)
+    return first is None or len(takes) == len(library.take_numbers(first.session, first.key_prefix))
 
 
 class _UnplayedFilter:
-    """Tells what was not played since a moment."""
+    """Predicate: whether a cassette was not played since `cutoff`; True for all if that is None."""
 
-    def __init__(self, known: last_played.LastPlayed, before: datetime | None) -> None:
-        self._last_played = known
-        self._cutoff = before
+    def __init__(self, play_times: last_played.LastPlayed, cutoff: datetime | None) -> None:
+        self._last_played = play_times
+        self._cutoff = cutoff
 
     def __call__(self, row: CassetteRow) -> bool:
-        """Whether a cassette is older than that moment, and was not played since."""
+        """Whether a cassette was recorded before the cutoff, and not played since."""
         if self._cutoff is None:
             return True
-        then = self._last_played.played.get(_journal_name(row))
-        recorded = datetime.now(UTC) - row.age if row.age is not None else None
-        return (then is None or then < self._cutoff) and (
-            recorded is not None and recorded < self._cutoff
+        last_played_at = self._last_played.played_at.get(_journal_name(row))
+        recorded_at = datetime.now(UTC) - row.age if row.age is not None else None
+        return (last_played_at is None or last_played_at < self._cutoff) and (
+            recorded_at is not None and recorded_at < self._cutoff
         )
 
 
-def _unplayed_filter(root: Path, span: str | None, now: datetime) -> _UnplayedFilter:
-    """Raises `UsageError` where it is not known for so long what was played."""
-    if span is None:
+def _build_unplayed_filter(root: Path, age_text: str | None, now: datetime) -> _UnplayedFilter:
+    """The filter for `--unused-since`.
+
+    Raises `UsageError` where play times have not been stored for that long.
+    """
+    if age_text is None:
         return _UnplayedFilter(last_played.LastPlayed(), None)
-    before = now - ages.parse_age(span)
-    known = last_played.read_last_played(state_folder(os.environ), root)
-    if known.since is None or known.since > before:
+    cutoff = now - ages.parse_age(age_text)
+    play_times = last_played.read_last_played(state_folder(os.environ), root)
+    if play_times.tracked_since is None or play_times.tracked_since > cutoff:
         noted = (
             f"it was never noted on this machine what is played of {root}"
-            if known.since is None
+            if play_times.tracked_since is None
             else f"what is played of {root} is noted on this machine only since "
-            f"{known.since:%Y-%m-%d %H:%M} UTC"
+            f"{play_times.tracked_since:%Y-%m-%d %H:%M} UTC"
         )
         raise UsageError(
-            f"--unused-since {span}: {noted}, so nobody knows; wait, or give "
+            f"--unused-since {age_text}: {noted}, so nobody knows; wait, or give "
             "--journal FILE of runs that play all that you need"
         )
-    return _UnplayedFilter(known, before)
+    return _UnplayedFilter(play_times, cutoff)
 
 
-def _confirm(found: PruneSelection, *, as_json: bool) -> bool:
+def _confirm_deletion(selection: PruneSelection, *, as_json: bool) -> bool:
     if as_json or not sys.stdin.isatty():
         return False
-    print_lines(styled_line(row.name) for row in found.to_delete)
+    print_lines(styled_line(row.relative_path) for row in selection.to_delete)
     label = (
-        f"{display.count_noun(len(found.to_delete), 'cassette')}, {display.format_size(found.size)}"
+        f"{display.format_count(len(selection.to_delete), 'cassette')}, "
+        f"{display.format_size(selection.file_bytes)}"
     )
     return click.confirm(f"Delete {label}?", err=True)
 
 
-def _delete_rows(library: Library, rows: Sequence[CassetteRow]) -> list[CassetteRow]:
-    """Those that were deleted; takes of which one was recorded meanwhile stay.
+def _delete_unchanged_rows(library: Library, rows: Sequence[CassetteRow]) -> list[CassetteRow]:
+    """Delete these cassettes; return those that were deleted.
 
-    Raises `UsageError` where the library cannot be written.
+    A group of takes is kept if one of them changed or was added meanwhile.  Raises `UsageError`
+    where the library cannot be written.
     """
-    gone: list[CassetteRow] = []
+    deleted: list[CassetteRow] = []
     try:
-        with exclusive_access(library.root):
+        with locked_folder(library.root):
             library.refresh()
             for takes in group_takes(library, rows):
                 if _has_all_takes(library, takes) and all(
@@ -214,16 +230,18 @@ def _delete_rows(library: Library, rows: Sequence[CassetteRow]) -> list[Cassette
                 ):
                     for row in takes:
                         row.path.unlink(missing_ok=True)
-                        gone.append(row)
-        for folder in sorted({row.path.parent for row in gone}, reverse=True):
+                        deleted.append(row)
+        for folder in sorted({row.path.parent for row in deleted}, reverse=True):
             _delete_empty_folders(folder, library.root)
     except OSError as error:
         raise UsageError(
-            f"{library.root} cannot be written: {error.strerror}; {len(gone)} were deleted"
+            f"{library.root} cannot be written: {error.strerror}; {len(deleted)} were deleted"
         ) from None
-    with suppress(LlmProxyError):  # what is no more is not asked for
-        last_played.forget_files(state_folder(os.environ), library.root, [row.name for row in gone])
-    return gone
+    with suppress(LlmProxyError):  # the entry of a deleted file is never looked up
+        last_played.forget_files(
+            state_folder(os.environ), library.root, [row.relative_path for row in deleted]
+        )
+    return deleted
 
 
 def _is_unchanged(library: Library, row: CassetteRow) -> bool:
@@ -244,33 +262,37 @@ def _delete_empty_folders(folder: Path, root: Path) -> None:
 
 def _summary_line(
     library: Library,
-    found: PruneSelection,
-    gone: Sequence[CassetteRow],
+    selection: PruneSelection,
+    deleted: Sequence[CassetteRow],
     *,
-    going: bool,
-    unreadable: int,
+    is_deleting: bool,
+    unreadable_count: int,
 ) -> str:
-    rows = gone if going else found.to_delete
-    size = display.format_size(sum(row.size for row in rows))
-    verb = "deleted" if going else "would be deleted"
-    parts = [f"{display.count_noun(len(rows), 'cassette')} of {library.root} {verb}, {size}"]
-    if found.to_keep:
-        parts.append(f"{found.to_keep} kept with other takes of their requests")
-    if unreadable:
-        parts.append(f"{unreadable} cannot be read and stay: llm-proxy verify")
-    if rows and not going:
+    rows = deleted if is_deleting else selection.to_delete
+    size = display.format_size(sum(row.file_bytes for row in rows))
+    verb = "deleted" if is_deleting else "would be deleted"
+    parts = [f"{display.format_count(len(rows), 'cassette')} of {library.root} {verb}, {size}"]
+    if selection.kept_count:
+        parts.append(f"{selection.kept_count} kept with other takes of their requests")
+    if unreadable_count:
+        parts.append(f"{unreadable_count} cannot be read and stay: llm-proxy verify")
+    if rows and not is_deleting:
         parts.append("give --yes to delete them")
     return "; ".join(parts)
 
 
 def _prune_document(
-    library: Library, found: PruneSelection, gone: Sequence[CassetteRow], *, going: bool
+    library: Library,
+    selection: PruneSelection,
+    deleted: Sequence[CassetteRow],
+    *,
+    is_deleting: bool,
 ) -> dict[str, Any]:
-    rows = gone if going else found.to_delete
+    rows = deleted if is_deleting else selection.to_delete
     return {
-        "library": display.escape_path(library.root),
-        "deleted": going,
+        "library": display.path_as_utf8(library.root),
+        "deleted": is_deleting,
         "cassettes": [row.to_document() for row in rows],
-        "file_bytes": sum(row.size for row in rows),
-        "kept_with_other_takes": found.to_keep,
+        "file_bytes": sum(row.file_bytes for row in rows),
+        "kept_with_other_takes": selection.kept_count,
     }

@@ -1,4 +1,4 @@
-"""`recover`: recordings that a crash broke off, made cassettes."""
+"""`recover`: makes cassettes of recordings that a crash interrupted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.options import CONFIG, cassettes, spool
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, spool_option
 from llm_proxy.cli.output.printing import (
     Line,
     StyledText,
@@ -25,15 +25,15 @@ from llm_proxy.shell.recording.recovery import (
     ForeignSpool,
     KeptFile,
     RecoveredRecording,
-    Result,
+    RecoveryResult,
 )
-from llm_proxy.shell.running.settings import default_spool
+from llm_proxy.shell.running.settings import default_spool_folder
 
 
 @click.command
-@cassettes
-@spool
-@CONFIG
+@cassettes_option
+@spool_option
+@CONFIG_OPTION
 def recover(cassettes: Path, spool: Path | None) -> None:
     r"""Make cassettes of recordings that a crash or a full disk kept out of the library.
 
@@ -51,51 +51,55 @@ def recover(cassettes: Path, spool: Path | None) -> None:
 
     A spool that cannot be read is kept and named, and makes the exit code 1.
     """
-    folder = spool or default_spool(os.environ)
-    counts: Counter[type[Result]] = Counter()
-    partial = 0
-    others: Counter[Path] = Counter()
+    folder = spool or default_spool_folder(os.environ)
+    counts: Counter[type[RecoveryResult]] = Counter()
+    partial_count = 0
+    other_library_counts: Counter[Path] = Counter()
     for result in recovery.recover_spools(Library(cassettes), folder):
         counts[type(result)] += 1  # the results themselves hold whole cassettes
         match result:
             case RecoveredRecording() | DeletedFile():
-                partial += (
-                    isinstance(result, RecoveredRecording) and not result.filed.outcome.complete
+                partial_count += (
+                    isinstance(result, RecoveredRecording)
+                    and not result.filed_cassette.outcome.is_complete
                 )
                 print_lines([_result_line(result)])
             case KeptFile(reason=why):
                 print_note(why)
-            case ForeignSpool(library=library):
-                others[library] += 1
-    if counts.total() == others.total():
+            case ForeignSpool(library_folder=library):
+                other_library_counts[library] += 1
+    if counts.total() == other_library_counts.total():
         print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")
-    _print_summary(counts[RecoveredRecording], partial, others)
+    _print_summary(counts[RecoveredRecording], partial_count, other_library_counts)
     raise click.exceptions.Exit(1 if counts[KeptFile] else 0)
 
 
-def _result_line(recovered_recording: RecoveredRecording | DeletedFile) -> Line:
-    match recovered_recording:
-        case RecoveredRecording(filed=filed):
+def _result_line(result: RecoveredRecording | DeletedFile) -> Line:
+    match result:
+        case RecoveredRecording(filed_cassette=filed):
             cassette = filed.cassette
-            count = display.count_noun(len(cassette.messages), "message")
-            size = f"{cassette.end.size:,} bytes"
+            count = display.format_count(len(cassette.messages), "message")
+            size = f"{cassette.end.size_bytes:,} bytes"
             return styled_line(
-                f"recovered {display.escape_path(filed.path)}: {count}, {size}, ",
+                f"recovered {display.path_as_utf8(filed.path)}: {count}, {size}, ",
                 styled_outcome(filed.outcome),
             )
         case DeletedFile(path, why):
-            return styled_line(StyledText(f"deleted {display.escape_path(path)}: {why}", "dim"))
+            return styled_line(StyledText(f"deleted {display.path_as_utf8(path)}: {why}", "dim"))
 
 
-def _print_summary(recovered: int, partial: int, others: Counter[Path]) -> None:
-    if recovered:
+def _print_summary(
+    recovered_count: int, partial_count: int, other_library_counts: Counter[Path]
+) -> None:
+    if recovered_count:
         advice = "; replay --allow-partial plays them, record replaces them"
         print_note(
-            f"{display.count_noun(recovered, 'recording')} recovered, {partial} of them partial"
-            f"{advice if partial else ''}"
+            f"{display.format_count(recovered_count, 'recording')} recovered, {partial_count} "
+            "of them partial"
+            f"{advice if partial_count else ''}"
         )
-    for library, count in sorted(others.items()):
+    for library, count in sorted(other_library_counts.items()):
         print_note(
-            f"{display.count_noun(count, 'recording')} of another library: "
-            f"llm-proxy recover --cassettes {display.shell_word(library)}"
+            f"{display.format_count(count, 'recording')} of another library: "
+            f"llm-proxy recover --cassettes {display.shell_quoted_path(library)}"
         )

@@ -1,4 +1,4 @@
-"""`rekey`: cassettes named by the rules that are used by now."""
+"""`rekey`: renames cassettes by the current matching rules."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassettes import name_in_library, with_progress
-from llm_proxy.cli.options import CONFIG, cassettes, normalise
-from llm_proxy.cli.output.json_documents import refusal_document
+from llm_proxy.cli.library.cassettes import name_in_library, paths_with_progress
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
+from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.folder_lock import exclusive_access
+from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_keys import collision_message
-from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, rekey_plan
+from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, plan_rekey
 from llm_proxy.shell.running.settings import state_folder
 
-_KEPT: Final = "its request held a secret of yours, without which its key cannot be made again"
+_KEPT_REASON: Final = (
+    "its request held a secret of yours, without which its key cannot be made again"
+)
 
 
 @click.command
-@cassettes
-@normalise
-@CONFIG
+@cassettes_option
+@normalise_option
+@CONFIG_OPTION
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def rekey(cassettes: Path, *, normalise: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
@@ -52,22 +54,24 @@ def rekey(cassettes: Path, *, normalise: tuple[str, ...], dry_run: bool, as_json
     """
     library = Library(cassettes)
     library.refresh()
-    found = rekey_plan(library, parse_rules(normalise), with_progress(library.files()))
-    done: Sequence[KeyChange] = found.changes
-    if not dry_run and found.changes:
-        done = _apply_changes(library, found.changes)
+    plan = plan_rekey(
+        library, parse_rules(normalise), paths_with_progress(library.cassette_paths())
+    )
+    key_changes: Sequence[KeyChange] = plan.changes
+    if not dry_run and plan.changes:
+        key_changes = _apply_key_changes(library, plan.changes)
     if as_json:
-        print_json(_rekey_document(library, found, done, dry_run=dry_run))
+        print_json(_rekey_document(library, plan, key_changes, dry_run=dry_run))
     else:
-        _print_plan(library, found, done, dry_run=dry_run)
-    raise click.exceptions.Exit(1 if found.refused else 0)
+        _print_rekeying(library, plan, key_changes, dry_run=dry_run)
+    raise click.exceptions.Exit(1 if plan.read_errors else 0)
 
 
-def _apply_changes(library: Library, changes: Sequence[KeyChange]) -> list[KeyChange]:
-    """Those that were made.
+def _apply_key_changes(library: Library, changes: Sequence[KeyChange]) -> list[KeyChange]:
+    """Apply the changes; return those that were made.
 
-    Raises `UsageError` where the library cannot be written, and `LlmProxyError` where nobody could
-    remember when what is renamed was last played.
+    Raises `UsageError` where the library cannot be written, and `LlmProxyError` where the times of
+    the last plays cannot be stored under the new names.
     """
     state = state_folder(os.environ)
     names = {
@@ -77,36 +81,36 @@ def _apply_changes(library: Library, changes: Sequence[KeyChange]) -> list[KeyCh
     }
     last_played.copy_to_new_names(state, library.root, names)
     try:
-        with exclusive_access(library.root):
-            done = list(apply_changes(changes))
+        with locked_folder(library.root):
+            applied_changes = list(apply_changes(changes))
     except OSError as error:
         raise UsageError(
             f"{library.root} cannot be written: {error.strerror}; what was renamed is whole: do it "
             "again once that is mended"
         ) from None
-    with suppress(LlmProxyError):  # what is no more is not asked for
+    with suppress(LlmProxyError):  # the entry of an old name is never looked up
         last_played.forget_files(state, library.root, names)
-    return done
+    return applied_changes
 
 
-def _print_plan(
-    library: Library, found: RekeyPlan, done: Sequence[KeyChange], *, dry_run: bool
+def _print_rekeying(
+    library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
 ) -> None:
     print_lines(
         _rename_line(library, key_change)
-        for key_change in done
+        for key_change in key_changes
         if key_change.path != key_change.target
     )
     print_lines(
         styled_line(collision_message(collision.paths, collision.rules))
-        for collision in found.collisions
+        for collision in plan.collisions
     )
     print_lines(
-        styled_line(f"{name_in_library(library, path)} keeps its name: {_KEPT}")
-        for path in found.unchanged
+        styled_line(f"{name_in_library(library, path)} keeps its name: {_KEPT_REASON}")
+        for path in plan.unkeyable_paths
     )
-    print_lines(styled_line(f"unreadable: {error}") for error in found.refused)
-    print_note(_summary_line(library, found, done, dry_run=dry_run))
+    print_lines(styled_line(f"unreadable: {error}") for error in plan.read_errors)
+    print_note(_summary_line(library, plan, key_changes, dry_run=dry_run))
 
 
 def _rename_line(library: Library, key_change: KeyChange) -> Line:
@@ -114,45 +118,48 @@ def _rename_line(library: Library, key_change: KeyChange) -> Line:
 
 
 def _summary_line(
-    library: Library, found: RekeyPlan, done: Sequence[KeyChange], *, dry_run: bool
+    library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
 ) -> str:
-    if not found.looked_at:
+    if not plan.file_count:
         return f"{library.root} holds no cassettes yet: nothing to rekey"
-    looked = display.count_noun(found.looked_at, "cassette")
-    if not done:
+    looked = display.format_count(plan.file_count, "cassette")
+    if not key_changes:
         return f"{looked}, each of them keyed by these rules" + (
-            f" but {len(found.unchanged) + len(found.refused)}"
-            if found.unchanged or found.refused
+            f" but {len(plan.unkeyable_paths) + len(plan.read_errors)}"
+            if plan.unkeyable_paths or plan.read_errors
             else ""
         )
-    renamed = sum(key_change.path != key_change.target for key_change in done)
+    renamed = sum(key_change.path != key_change.target for key_change in key_changes)
     would = " would be" if dry_run else ""
     hint = "; nothing was changed (--dry-run)" if dry_run else ""
-    return f"{looked}: {len(done)}{would} keyed anew, {renamed} of them renamed{hint}"
+    return f"{looked}: {len(key_changes)}{would} keyed anew, {renamed} of them renamed{hint}"
 
 
 def _rekey_document(
-    library: Library, found: RekeyPlan, done: Sequence[KeyChange], *, dry_run: bool
+    library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
 ) -> dict[str, Any]:
-    def name(path: Path) -> str:
-        return display.escape_path(name_in_library(library, path))
+    def escaped_name(path: Path) -> str:
+        return display.path_as_utf8(name_in_library(library, path))
 
     return {
-        "library": display.escape_path(library.root),
+        "library": display.path_as_utf8(library.root),
         "dry_run": dry_run,
-        "cassettes": found.looked_at,
+        "cassettes": plan.file_count,
         "keyed": [
             {
-                "name": name(key_change.path),
-                "new_name": name(key_change.target),
+                "name": escaped_name(key_change.path),
+                "new_name": escaped_name(key_change.target),
                 "key": key_change.meta.key,
             }
-            for key_change in done
+            for key_change in key_changes
         ],
         "collisions": [
-            {"names": [name(path) for path in collision.paths], "rules": list(collision.rules)}
-            for collision in found.collisions
+            {
+                "names": [escaped_name(path) for path in collision.paths],
+                "rules": list(collision.rules),
+            }
+            for collision in plan.collisions
         ],
-        "kept": [name(path) for path in found.unchanged],
-        "unreadable": [refusal_document(error) for error in found.refused],
+        "kept": [escaped_name(path) for path in plan.unkeyable_paths],
+        "unreadable": [cassette_error_document(error) for error in plan.read_errors],
     }

@@ -1,4 +1,4 @@
-"""`report`: what a run was, in figures."""
+"""`report`: prints the figures of a run."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final
 
 import click
 
-from llm_proxy.cli.journals import SOURCE, load_run
+from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
 from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, styled_line
-from llm_proxy.display import count_noun, escape_line, format_duration
+from llm_proxy.display import escape_line, format_count, format_duration
 from llm_proxy.misses import grouping
 from llm_proxy.run_report import FaultRuleFigures, LatencyFigures, LatenessFigures, RunReport
 from llm_proxy.run_report import run_report as report_of
-from llm_proxy.verdict.attempt_descriptions import times_in_words
+from llm_proxy.verdict.attempt_descriptions import format_times
 
-_NAME: Final = 10
-"""Columns."""
-_VERSION: Final = 1
+_NAME_COLUMNS: Final = 10
+"""Width of the labels."""
+_DOCUMENT_VERSION: Final = 1
 
 
 @click.command
-@SOURCE
+@SOURCE_ARGUMENT
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def report(source: str | None, *, as_json: bool) -> None:
     r"""Tell a run in figures: what answered, with which status, how long it took, which faults.
@@ -39,7 +39,7 @@ def report(source: str | None, *, as_json: bool) -> None:
     """
     run_report = report_of(load_run(source))
     if as_json:
-        print_json({"report": _VERSION, **asdict(run_report)})
+        print_json({"report": _DOCUMENT_VERSION, **asdict(run_report)})
     else:
         print_lines(_report_lines(run_report))
 
@@ -50,80 +50,80 @@ def _report_lines(run_report: RunReport) -> Iterator[Line]:
         if run_report.kept == run_report.requests
         else f", of which the latest {run_report.kept:,} are told here"
     )
-    yield _labelled_row("requests", f"{run_report.requests:,}{kept}")
+    yield _labelled_line("requests", f"{run_report.requests:,}{kept}")
     if not run_report.kept:
         return
-    yield _labelled_row("sessions", f"{run_report.sessions:,}")
-    yield _labelled_row("answers", _counts_text(run_report.origins))
-    yield _labelled_row("statuses", _counts_text(run_report.statuses))
-    yield _labelled_row("endings", _counts_text(run_report.endings))
+    yield _labelled_line("sessions", f"{run_report.sessions:,}")
+    yield _labelled_line("answers", _counts_text(run_report.origins))
+    yield _labelled_line("statuses", _counts_text(run_report.statuses))
+    yield _labelled_line("endings", _counts_text(run_report.endings))
     if run_report.retries:
-        yield _labelled_row("retries", f"{run_report.retries:,} by the count of their SDKs")
+        yield _labelled_line("retries", f"{run_report.retries:,} by the count of their SDKs")
     if run_report.times is not None:
-        yield _labelled_row("times", _times_text(run_report.times))
+        yield _labelled_line("times", _latency_text(run_report.times))
     if run_report.paces:
-        yield _labelled_row("paces", _counts_text(run_report.paces))
+        yield _labelled_line("paces", _counts_text(run_report.paces))
     if run_report.lateness is not None:
-        yield _labelled_row("lateness", _lateness_text(run_report.lateness))
+        yield _labelled_line("lateness", _lateness_text(run_report.lateness))
     yield from _miss_lines(run_report)
     yield from _fault_lines(run_report)
 
 
 def _miss_lines(run_report: RunReport) -> Iterator[Line]:
     if run_report.nearest:
-        alike = count_noun(run_report.nearest, "answer")
-        yield _labelled_row("nearest", f"{alike} of a cassette that is only alike")
+        alike = format_count(run_report.nearest, "answer")
+        yield _labelled_line("nearest", f"{alike} of a cassette that is only alike")
     for text in grouping.miss_log_lines(run_report.misses):
         yield (
-            _labelled_row("", text)
+            _labelled_line("", text)
             if text.startswith(" ")
-            else _labelled_row("miss", text.removeprefix("missed: "))
+            else _labelled_line("miss", text.removeprefix("missed: "))
         )
 
 
 def _fault_lines(run_report: RunReport) -> Iterator[Line]:
-    for struck in run_report.faults:
-        yield _labelled_row("fault", _fault_text(struck))
-    names = {struck.rule for struck in run_report.faults}
+    for figures in run_report.faults:
+        yield _labelled_line("fault", _fault_rule_text(figures))
+    names = {figures.rule for figures in run_report.faults}
     for rule in (text for text in run_report.never if text not in names):
-        yield _labelled_row("fault", f"{rule}: never struck")
+        yield _labelled_line("fault", f"{rule}: never struck")
 
 
-def _labelled_row(name: str, text: str) -> Line:
-    return styled_line(StyledText(f"{name:<{_NAME}}", "bold"), escape_line(text))
+def _labelled_line(name: str, text: str) -> Line:
+    return styled_line(StyledText(f"{name:<{_NAME_COLUMNS}}", "bold"), escape_line(text))
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items())
 
 
-def _times_text(latency_figures: LatencyFigures) -> str:
+def _latency_text(latency_figures: LatencyFigures) -> str:
     median, p95 = _format_ms(latency_figures.median), _format_ms(latency_figures.p95)
     return f"median {median}, 95 % within {p95}, worst {_format_ms(latency_figures.worst)}"
 
 
 def _lateness_text(lateness_figures: LatenessFigures) -> str:
-    requests = count_noun(lateness_figures.requests, "request")
+    requests = format_count(lateness_figures.requests, "request")
     over = (
         requests
         if lateness_figures.writes is None
-        else f"{count_noun(lateness_figures.writes, 'write')} of {requests}"
+        else f"{format_count(lateness_figures.writes, 'write')} of {requests}"
     )
     mean, worst = _format_ms(lateness_figures.mean), _format_ms(lateness_figures.worst)
     return f"mean {mean}, worst {worst}, over {over}"
 
 
-def _fault_text(fault_rule_figures: FaultRuleFigures) -> str:
+def _fault_rule_text(fault_rule_figures: FaultRuleFigures) -> str:
     why = "; ".join(fault_rule_figures.why)
     skipped = (
-        f", could not {times_in_words(fault_rule_figures.skipped)}: {why}"
+        f", could not {format_times(fault_rule_figures.skipped)}: {why}"
         if fault_rule_figures.skipped
         else ""
     )
     return (
         f"{fault_rule_figures.rule}: "
         + (
-            f"struck {times_in_words(fault_rule_figures.faults)}"
+            f"struck {format_times(fault_rule_figures.faults)}"
             if fault_rule_figures.faults
             else "never struck"
         )

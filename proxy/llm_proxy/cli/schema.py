@@ -1,4 +1,4 @@
-"""`schema`: what a file of ours may say, for editors and other programs."""
+"""`schema`: prints the JSON Schema of our files, for editors and other programs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.output.printing import print_json
 from llm_proxy.scenario.documents.schema import scenario_schema
 
-_SCHEMAS: Final = MappingProxyType({"scenario": scenario_schema})
+_SCHEMA_BUILDERS: Final = MappingProxyType({"scenario": scenario_schema})
 
 
 @click.command
-@click.argument("what", default="scenario", type=ChoiceType(list(_SCHEMAS)))
+@click.argument("what", default="scenario", type=ChoiceType(list(_SCHEMA_BUILDERS)))
 def schema(what: str) -> None:
     r"""Print the JSON Schema of scenario files.
 
@@ -32,4 +32,4 @@ def schema(what: str) -> None:
     \b
       # yaml-language-server: $schema=scenario.schema.json
     """
-    print_json(_SCHEMAS[what]())
+    print_json(_SCHEMA_BUILDERS[what]())

@@ -8,19 +8,19 @@ from typing import Any, Final
 
 import click
 
-from llm_proxy.cli.options import server_options, settings_of
+from llm_proxy.cli.options import build_settings, server_options
 from llm_proxy.shell.running.settings import is_ci
 
-_CONTEXT: Final = {"allow_interspersed_args": False}
-"""What comes after the command's name is the command's, also where the two dashes are missing."""
-_COMMAND: Final = click.argument(
+_CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
+"""Arguments after the name of COMMAND are its own, even where the two dashes are missing."""
+_COMMAND_ARGUMENT: Final = click.argument(
     "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]"
 )
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=_CONTEXT_SETTINGS)
 @server_options
-@_COMMAND
+@_COMMAND_ARGUMENT
 def record(command: tuple[str, ...], **values: Any) -> None:
     r"""Pass requests on to the live provider and keep every stream.
 
@@ -40,9 +40,9 @@ def record(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("record", values, command)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=_CONTEXT_SETTINGS)
 @server_options
-@_COMMAND
+@_COMMAND_ARGUMENT
 def replay(command: tuple[str, ...], **values: Any) -> None:
     r"""Answer from cassettes alone, with no network at all.
 
@@ -59,9 +59,9 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("replay", values, command)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=_CONTEXT_SETTINGS)
 @server_options
-@_COMMAND
+@_COMMAND_ARGUMENT
 def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay what is there, record what is not.
 
@@ -77,9 +77,9 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("auto", values, command)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command(context_settings=_CONTEXT_SETTINGS)
 @server_options
-@_COMMAND
+@_COMMAND_ARGUMENT
 def simulate(command: tuple[str, ...], **values: Any) -> None:
     r"""Answer from scenarios, from a mock, or with made-up text: no key, no network, no recording.
 
@@ -99,21 +99,21 @@ def simulate(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("simulate", values, command)
 
 
-def _run_mode(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
-    replays = mode == "replay" or (mode == "auto" and is_ci(os.environ))
-    offline = mode == "auto" and values["on_miss"] in {"fail", "scenario"}
-    if values["on_miss"] is None:
-        scripted = any(values[item] for item in ("scenarios", "mock", "respond"))
-        values["on_miss"] = "scenario" if replays and scripted else "record"
-    live = mode != "simulate" and not replays and not offline
-    # A mistake is told before anything heavy is imported.
-    settings = settings_of(values, command, live=live)
+def _run_mode(mode: Any, option_values: dict[str, Any], command: tuple[str, ...]) -> None:
+    is_replay_only = mode == "replay" or (mode == "auto" and is_ci(os.environ))
+    is_offline_auto = mode == "auto" and option_values["on_miss"] in {"fail", "scenario"}
+    if option_values["on_miss"] is None:
+        is_scripted = any(option_values[item] for item in ("scenarios", "mock", "respond"))
+        option_values["on_miss"] = "scenario" if is_replay_only and is_scripted else "record"
+    contacts_provider = mode != "simulate" and not is_replay_only and not is_offline_auto
+    # Report a mistake before anything heavy is imported.
+    settings = build_settings(option_values, command, contacts_provider=contacts_provider)
 
     from llm_proxy.shell.running.logs import configure_logging  # noqa: PLC0415 # only to serve
     from llm_proxy.shell.running.serving import serve  # noqa: PLC0415 # only to serve
 
     configure_logging(settings.log_format)
-    if mode == "auto" and replays:
+    if mode == "auto" and is_replay_only:
         logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")
         raise click.exceptions.Exit(serve("replay", settings, command, command_line=mode))
     raise click.exceptions.Exit(serve(mode, settings, command))

@@ -1,4 +1,4 @@
-"""`stats`: a library in figures."""
+"""`stats`: prints the figures of a library."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import click
 
 from llm_proxy import ages, display
-from llm_proxy.cli.library.cassettes import existing_folder, other_rules_message
+from llm_proxy.cli.library.cassettes import checked_library_folder, other_rules_message
 from llm_proxy.cli.library.filters import CassetteFilters, filter_options
 from llm_proxy.cli.library.groups import duplicate_groups, group_takes
 from llm_proxy.cli.library.rows import CassetteRow, read_rows
-from llm_proxy.cli.options import CONFIG, cassettes, normalise
-from llm_proxy.cli.output.json_documents import refusal_document
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
+from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import (
     Line,
     StyledText,
@@ -29,50 +29,50 @@ from llm_proxy.cli.output.printing import (
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching.grammar import parse_rules
-from llm_proxy.shell.library.library import Library, cassette_files
+from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.library.library_keys import is_keyed_by
 
-_BY: tuple[tuple[str, Callable[[CassetteRow], str]], ...] = (
+_GROUPINGS: tuple[tuple[str, Callable[[CassetteRow], str]], ...] = (
     ("dialect", lambda row: row.meta.dialect),
     ("model", lambda row: row.meta.model or "-"),
     ("session", lambda row: row.meta.session),
 )
-_SHOWN = 10
-"""Duplicates, and names of a kind, that are shown."""
+_MAX_SHOWN = 10
+"""How many duplicates, and rows of a group, are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryFigures:
-    """What a library comes to."""
+    """The figures of the cassettes that were selected."""
 
     rows: Sequence[CassetteRow]
-    takes: dict[int, int]
-    """How many keys and sessions have so many takes."""
+    key_count_by_take_count: dict[int, int]
+    """For each number of takes: how many pairs of session and key have it."""
     duplicates: Sequence[Sequence[CassetteRow]]
-    """Duplicates."""
+    """Groups of cassettes of one request with the same response."""
     other_rules_count: int
-    """How many were keyed by other rules."""
+    """How many cassettes were keyed by other rules."""
 
     @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(row.size for row in self.rows)
+    def file_bytes(self) -> int:
+        """Total size of the files in bytes."""
+        return sum(row.file_bytes for row in self.rows)
 
     @property
     def duplicate_bytes(self) -> int:
-        """Bytes of all duplicates but one of each."""
-        return sum(row.size for same in self.duplicates for row in same[1:])
+        """Bytes that deleting all but one of each group of duplicates would free."""
+        return sum(row.file_bytes for same in self.duplicates for row in same[1:])
 
     @property
     def known_ages(self) -> list[timedelta]:
-        """Those that are known, the youngest first."""
+        """The ages of the cassettes that have one, ascending."""
         return sorted(row.age for row in self.rows if row.age is not None)
 
 
 @click.command
-@cassettes
-@normalise
-@CONFIG
+@cassettes_option
+@normalise_option
+@CONFIG_OPTION
 @filter_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def stats(cassettes: Path, normalise: tuple[str, ...], *, as_json: bool, **chosen: Any) -> None:
@@ -87,9 +87,9 @@ def stats(cassettes: Path, normalise: tuple[str, ...], *, as_json: bool, **chose
       llm-proxy stats --model gpt-5 --older-than 90d
       llm-proxy stats --json | jq .duplicates
     """
-    library = Library(existing_folder(cassettes))
-    every, refused = read_rows(library, cassette_files(library.root), datetime.now(UTC))
-    rows = list(filter(CassetteFilters(**chosen).admits, every))
+    library = Library(checked_library_folder(cassettes))
+    all_rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
+    rows = list(filter(CassetteFilters(**chosen).matches, all_rows))
     rules = parse_rules(normalise)
     figures = LibraryFigures(
         rows,
@@ -98,43 +98,45 @@ def stats(cassettes: Path, normalise: tuple[str, ...], *, as_json: bool, **chose
         sum(not is_keyed_by(row.meta, rules) for row in rows),
     )
     if as_json:
-        print_json(_stats_document(library, figures, refused))
+        print_json(_stats_document(library, figures, errors))
     else:
-        _print_figures(library, figures, refused)
-    raise click.exceptions.Exit(1 if refused else 0)
+        _print_figures(library, figures, errors)
+    raise click.exceptions.Exit(1 if errors else 0)
 
 
 def _print_figures(
-    library: Library, library_figures: LibraryFigures, refused: Sequence[CassetteError]
+    library: Library, library_figures: LibraryFigures, errors: Sequence[CassetteError]
 ) -> None:
-    for name, of in _BY:
+    for name, name_of_row in _GROUPINGS:
         if library_figures.rows:
-            _print_group(name, _sum_by_name(library_figures.rows, of))
+            _print_group(name, _totals_by_name(library_figures.rows, name_of_row))
     print_lines(_figure_lines(library_figures))
-    print_lines(styled_line(StyledText(f"unreadable: {error}", "bad")) for error in refused)
-    found = display.count_noun(len(library_figures.rows), "cassette")
-    print_note(f"{found} in {library.root}, {display.format_size(library_figures.size)}")
+    print_lines(styled_line(StyledText(f"unreadable: {error}", "bad")) for error in errors)
+    cassette_count = display.format_count(len(library_figures.rows), "cassette")
+    print_note(
+        f"{cassette_count} in {library.root}, {display.format_size(library_figures.file_bytes)}"
+    )
 
 
-def _print_group(name: str, counted: Sequence[tuple[str, int, int]]) -> None:
-    heads = (
+def _print_group(name: str, totals: Sequence[tuple[str, int, int]]) -> None:
+    columns = (
         TableColumn(name),
-        TableColumn("cassettes", right=True),
-        TableColumn("size", right=True),
+        TableColumn("cassettes", is_right_aligned=True),
+        TableColumn("size", is_right_aligned=True),
     )
     shown = [
         (StyledText(text), StyledText(f"{n:,}"), StyledText(display.format_size(size)))
-        for text, n, size in counted
+        for text, n, size in totals
     ]
-    print_table(heads, shown[:_SHOWN])
-    more = [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+    print_table(columns, shown[:_MAX_SHOWN])
+    more = [f"and {len(shown) - _MAX_SHOWN} more"] if len(shown) > _MAX_SHOWN else []
     print_lines(styled_line(text) for text in (*more, ""))
 
 
 def _figure_lines(library_figures: LibraryFigures) -> Iterator[Line]:
-    if takes := library_figures.takes:
+    if takes := library_figures.key_count_by_take_count:
         text = ", ".join(
-            f"{count:,} with {display.count_noun(n, 'take')}" for n, count in takes.items()
+            f"{count:,} with {display.format_count(n, 'take')}" for n, count in takes.items()
         )
         yield styled_line(f"takes by key and session: {text}")
     if known := library_figures.known_ages:
@@ -146,7 +148,7 @@ def _figure_lines(library_figures: LibraryFigures) -> Iterator[Line]:
     if library_figures.other_rules_count:
         yield styled_line(other_rules_message(library_figures.other_rules_count))
     if library_figures.duplicates:
-        count = display.count_noun(
+        count = display.format_count(
             len(library_figures.duplicates), "answer is there", "answers are there"
         )
         yield styled_line(
@@ -154,43 +156,44 @@ def _figure_lines(library_figures: LibraryFigures) -> Iterator[Line]:
             f"{display.format_size(library_figures.duplicate_bytes)} to "
             f"spare"
         )
-    for same in library_figures.duplicates[:_SHOWN]:
-        yield styled_line("  " + " = ".join(row.name for row in same))
-    if len(library_figures.duplicates) > _SHOWN:
+    for same in library_figures.duplicates[:_MAX_SHOWN]:
+        yield styled_line("  " + " = ".join(row.relative_path for row in same))
+    if len(library_figures.duplicates) > _MAX_SHOWN:
         yield styled_line(
-            f"  and {len(library_figures.duplicates) - _SHOWN} more: llm-proxy ls --duplicates"
+            f"  and {len(library_figures.duplicates) - _MAX_SHOWN} more: llm-proxy ls --duplicates"
         )
 
 
-def _sum_by_name(
-    rows: Sequence[CassetteRow], of: Callable[[CassetteRow], str]
+def _totals_by_name(
+    rows: Sequence[CassetteRow], name_of_row: Callable[[CassetteRow], str]
 ) -> list[tuple[str, int, int]]:
-    """Each name with its cassettes and their bytes, the most first."""
+    """Each group's name, number of cassettes and bytes on disk, the largest number first."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for row in rows:
-        counts[of(row)] += 1
-        sizes[of(row)] += row.size
+        counts[name_of_row(row)] += 1
+        sizes[name_of_row(row)] += row.file_bytes
     return [(name, count, sizes[name]) for name, count in counts.most_common()]
 
 
 def _stats_document(
-    library: Library, library_figures: LibraryFigures, refused: Sequence[CassetteError]
+    library: Library, library_figures: LibraryFigures, errors: Sequence[CassetteError]
 ) -> dict[str, Any]:
     known = library_figures.known_ages
     return {
-        "library": display.escape_path(library.root),
+        "library": display.path_as_utf8(library.root),
         "cassettes": len(library_figures.rows),
-        "file_bytes": library_figures.size,
+        "file_bytes": library_figures.file_bytes,
         **{
             f"by_{name}": [
                 {name: value, "cassettes": count, "file_bytes": size}
-                for value, count, size in _sum_by_name(library_figures.rows, of)
+                for value, count, size in _totals_by_name(library_figures.rows, name_of_row)
             ]
-            for name, of in _BY
+            for name, name_of_row in _GROUPINGS
         },
         "takes": [
-            {"takes": takes, "keys": count} for takes, count in library_figures.takes.items()
+            {"takes": takes, "keys": count}
+            for takes, count in library_figures.key_count_by_take_count.items()
         ],
         "age_days": None
         if not known
@@ -201,9 +204,10 @@ def _stats_document(
         },
         "keyed_by_other_rules": library_figures.other_rules_count,
         "duplicates": [
-            [display.escape_path(row.name) for row in same] for same in library_figures.duplicates
+            [display.path_as_utf8(row.relative_path) for row in same]
+            for same in library_figures.duplicates
         ],
-        "unreadable": [refusal_document(error) for error in refused],
+        "unreadable": [cassette_error_document(error) for error in errors],
     }
 
 

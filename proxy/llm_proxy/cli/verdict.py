@@ -1,4 +1,4 @@
-"""`verdict`: what the clients of a run made of its faults."""
+"""`verdict`: judges how the clients of a run handled its faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.journals import SOURCE, load_run
+from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
 from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.output.printing import (
     Line,
@@ -25,20 +25,20 @@ from llm_proxy.verdict.document import DEFAULT_LEVEL, verdict_document
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
 from llm_proxy.verdict.judging import RunVerdict
 from llm_proxy.verdict.judging import judge_run as judged
-from llm_proxy.verdict.junit import NOTHING, junit_xml
+from llm_proxy.verdict.junit import NOTHING_INJECTED, junit_xml
 
 _STYLES: Final = {
     FindingLevel.NOTE: "dim",
     FindingLevel.WARNING: "doubtful",
     FindingLevel.ERROR: "bad",
 }
-_WIDTH: Final = max(map(len, FindingLevel))
-_SHOWN: Final = 8
-"""Pieces of evidence that are printed of one finding."""
+_LEVEL_COLUMNS: Final = max(map(len, FindingLevel))
+_MAX_SHOWN_EVIDENCE: Final = 8
+"""Pieces of evidence that are printed for one finding."""
 
 
 @click.command
-@SOURCE
+@SOURCE_ARGUMENT
 @click.option(
     "--level",
     type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
@@ -74,7 +74,7 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     run_verdict = judged(load_run(source).entries)
     threshold = FindingLevel(level)
     if junit is not None:
-        _write_junit(junit, junit_xml(run_verdict, threshold))
+        _write_junit_file(junit, junit_xml(run_verdict, threshold))
     if as_json:
         print_json(verdict_document(run_verdict, threshold))
     else:
@@ -85,46 +85,48 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     raise click.exceptions.Exit(1 if run_verdict.findings_at_least(threshold) else 0)
 
 
-def finding_lines(case: JudgedCase, finding: VerdictFinding, shown: int = _SHOWN) -> Iterator[Line]:
-    """A finding as it is printed: what, where, by what evidence, and what to do."""
+def finding_lines(
+    case: JudgedCase, finding: VerdictFinding, max_evidence: int = _MAX_SHOWN_EVIDENCE
+) -> Iterator[Line]:
+    """A finding as it is printed: message, request, at most `max_evidence` evidence, advice."""
     first = case.chain.first_attempt
-    level = StyledText(f"{finding.level:<{_WIDTH}}", _STYLES[finding.level])
+    level = StyledText(f"{finding.level:<{_LEVEL_COLUMNS}}", _STYLES[finding.level])
     yield styled_line(
         level, "  ", StyledText(case.rule.name, "bold"), f": {display.escape_line(finding.message)}"
     )
     where = f"{first.method} {first.path}, session {first.session or 'none'}"
     model = f", {first.model}" if first.model else ""
     yield styled_line("  ", display.escape_line(where + model))
-    for finding_evidence in finding.evidence[:shown]:
+    for finding_evidence in finding.evidence[:max_evidence]:
         yield styled_line(
-            "  ", display.escape_line(attempt_descriptions.evidence_line(finding_evidence))
+            "  ", display.escape_line(attempt_descriptions.format_evidence(finding_evidence))
         )
-    if (more := len(finding.evidence) - shown) > 0:
+    if (more := len(finding.evidence) - max_evidence) > 0:
         yield styled_line(f"  and {more:,} more: see --json")
     yield styled_line(StyledText(f"  What to do: {case.rule.advice}.", "dim"))
 
 
 def _summary_line(run_verdict: RunVerdict) -> str:
     skipped = (
-        f"; {display.count_noun(run_verdict.skipped, 'fault')} could not strike"
-        if run_verdict.skipped
+        f"; {display.format_count(run_verdict.skipped_fault_count, 'fault')} could not strike"
+        if run_verdict.skipped_fault_count
         else ""
     )
-    if not run_verdict.faults:
-        return NOTHING + skipped
+    if not run_verdict.fault_count:
+        return NOTHING_INJECTED + skipped
     watched = (
-        f"{display.count_noun(run_verdict.faults, 'fault')} met by "
-        f"{display.count_noun(run_verdict.requests, 'request')} "
-        f"of {display.count_noun(run_verdict.sessions, 'session')}"
+        f"{display.format_count(run_verdict.fault_count, 'fault')} met by "
+        f"{display.format_count(run_verdict.request_count, 'request')} "
+        f"of {display.format_count(run_verdict.session_count, 'session')}"
     )
-    counts = {level: run_verdict.count(level) for level in reversed(FindingLevel)}
+    counts = {level: run_verdict.count_findings(level) for level in reversed(FindingLevel)}
     found = ", ".join(
-        display.count_noun(number, level) for level, number in counts.items() if number
+        display.format_count(number, level) for level, number in counts.items() if number
     )
     return f"{watched}: {found or 'nothing to find fault with'}{skipped}"
 
 
-def _write_junit(path: Path, xml: bytes) -> None:
+def _write_junit_file(path: Path, xml: bytes) -> None:
     try:
         path.write_bytes(xml)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`verify`: whether every cassette can be trusted, and is found where it lies."""
+"""`verify`: checks that cassettes are intact, and that name and folder match their content."""
 
 from __future__ import annotations
 
@@ -11,43 +11,50 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cli.library.cassettes import (
-    count_other_keys,
-    existing_folder,
+    checked_library_folder,
+    count_keyed_by_other_rules,
     other_rules_message,
     read_cassettes,
 )
-from llm_proxy.cli.options import CONFIG, cassettes, normalise
-from llm_proxy.cli.output.json_documents import refusal_document
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
+from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.integrity import LibraryLocation, integrity_complaints
+from llm_proxy.integrity import LibraryLocation, integrity_problems
 from llm_proxy.matching.grammar import parse_rules
-from llm_proxy.shell.library.library import Library, cassette_files, session_of_path, take_of_name
+from llm_proxy.shell.library.library import (
+    Library,
+    parse_take_path,
+    session_of_path,
+    walk_cassettes,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedFile:
-    """A file that is checked."""
+class FileToVerify:
+    """A cassette file to be verified."""
 
     path: Path
-    root: Path | None
-    """The library that it lies in; None where nobody said."""
+    library_root: Path | None
+    """The library that contains it; None where it is not known."""
 
-    def location(self) -> LibraryLocation:
-        """What its name and folder say."""
+    def library_location(self) -> LibraryLocation:
+        """The key prefix and the session that its name and folder stand for."""
         path = self.path.resolve()
-        take = take_of_name(path.parent, path)
+        take = parse_take_path(path.parent, path)
         return LibraryLocation(
             key_prefix=None if take is None else take.key_prefix,
-            session=None if self.root is None else session_of_path(self.root.resolve(), path),
+            session=None
+            if self.library_root is None
+            else session_of_path(self.library_root.resolve(), path),
         )
 
 
 @click.command
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@cassettes
-@normalise
-@CONFIG
+@cassettes_option
+@normalise_option
+@CONFIG_OPTION
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify(
     paths: tuple[Path, ...], cassettes: Path, normalise: tuple[str, ...], *, as_json: bool
@@ -70,85 +77,94 @@ def verify(
     were keyed by other rules than those of --normalise are counted: they are found by reading
     them, until llm-proxy rekey.
     """
-    subjects = _files_to_check(paths or (existing_folder(cassettes),), cassettes)
-    problems = list(_find_problems(subjects))
-    others = count_other_keys((subject.path for subject in subjects), parse_rules(normalise))
+    files_to_verify = _files_to_verify(paths or (checked_library_folder(cassettes),), cassettes)
+    problems = list(_find_problems(files_to_verify))
+    others = count_keyed_by_other_rules(
+        (subject.path for subject in files_to_verify), parse_rules(normalise)
+    )
     if as_json:
-        print_json({**_verify_document(subjects, problems), "keyed_by_other_rules": others})
+        print_json({**_verify_document(files_to_verify, problems), "keyed_by_other_rules": others})
     else:
         print_lines(styled_line(str(problem)) for problem in problems)
-        print_note(_summary_line(subjects, problems, paths or (cassettes,)))
+        print_note(_summary_line(files_to_verify, problems, paths or (cassettes,)))
         if others:
             print_note(other_rules_message(others))
     raise click.exceptions.Exit(1 if problems else 0)
 
 
-def _files_to_check(paths: Sequence[Path], cassettes: Path) -> list[CheckedFile]:
-    """Every file that the paths stand for, once.  Raises `UsageError` for a path to nothing."""
-    found: dict[Path, CheckedFile] = {}
+def _files_to_verify(paths: Sequence[Path], cassettes: Path) -> list[FileToVerify]:
+    """Every file in these paths, once.  Raises `UsageError` for a path that does not exist."""
+    found: dict[Path, FileToVerify] = {}
     for path in paths:
         inside = path.resolve().is_relative_to(cassettes.resolve())
         if not path.exists() and path != cassettes:
             raise UsageError(
-                f"there is no file or folder {display.escape_path(path)}: give paths of cassettes, "
+                f"there is no file or folder {display.path_as_utf8(path)}: give paths of "
+                "cassettes, "
                 "or none to check the whole library"
             )
         if path.is_file():
-            found.setdefault(path.resolve(), CheckedFile(path, cassettes if inside else None))
+            found.setdefault(path.resolve(), FileToVerify(path, cassettes if inside else None))
             continue
         own = path.parent if path.name.startswith("@") else path
-        for file in cassette_files(path):
-            found.setdefault(file.resolve(), CheckedFile(file, cassettes if inside else own))
+        for file in walk_cassettes(path):
+            found.setdefault(file.resolve(), FileToVerify(file, cassettes if inside else own))
     return list(found.values())
 
 
-def _find_problems(subjects: Sequence[CheckedFile]) -> Iterator[CassetteError]:
+def _find_problems(files_to_verify: Sequence[FileToVerify]) -> Iterator[CassetteError]:
     library = Library(Path())
-    seen: dict[tuple[Path, str, str, int], Path] = {}
-    places = {subject.path: subject for subject in subjects}
-    for path, cassette in read_cassettes(library, list(places)):
-        subject = places[path]
-        if (twin := _duplicate_take(subject, seen)) is not None:
-            yield CassetteError(str(path), None, f"the same take as {twin}: delete one of them")
+    paths_by_take: dict[tuple[Path, str, str, int], Path] = {}
+    files_by_path = {subject.path: subject for subject in files_to_verify}
+    for path, cassette in read_cassettes(library, list(files_by_path)):
+        file = files_by_path[path]
+        if (duplicate := _path_of_same_take(file, paths_by_take)) is not None:
+            yield CassetteError(
+                str(path), None, f"the same take as {duplicate}: delete one of them"
+            )
         if isinstance(cassette, CassetteError):
             yield cassette
             continue
-        for why in integrity_complaints(cassette, subject.location()):
+        for why in integrity_problems(cassette, file.library_location()):
             yield CassetteError(str(path), 1, why)
 
 
-def _duplicate_take(
-    subject: CheckedFile, seen: dict[tuple[Path, str, str, int], Path]
+def _path_of_same_take(
+    file: FileToVerify, paths_by_take: dict[tuple[Path, str, str, int], Path]
 ) -> Path | None:
-    if subject.root is None:
+    if file.library_root is None:
         return None
-    take = take_of_name(subject.root.resolve(), subject.path.resolve())
+    take = parse_take_path(file.library_root.resolve(), file.path.resolve())
     if take is None:
         return None
-    twin = seen.setdefault((subject.root, take.session, take.key_prefix, take.number), subject.path)
-    return twin if twin != subject.path else None
+    first_path = paths_by_take.setdefault(
+        (file.library_root, take.session, take.key_prefix, take.number), file.path
+    )
+    return first_path if first_path != file.path else None
 
 
 def _summary_line(
-    subjects: Sequence[CheckedFile], problems: Sequence[CassetteError], paths: Sequence[Path]
+    files_to_verify: Sequence[FileToVerify],
+    problems: Sequence[CassetteError],
+    paths: Sequence[Path],
 ) -> str:
-    if not subjects:
+    if not files_to_verify:
         return (
             f"no cassettes in {', '.join(map(str, paths))}: nothing to verify. "
             "Record some with llm-proxy record."
         )
-    checked = f"{display.count_noun(len(subjects), 'cassette')} checked"
+    checked = f"{display.format_count(len(files_to_verify), 'cassette')} checked"
     if not problems:
         return f"{checked}, all of them whole and consistent"
     files = len({problem.file for problem in problems})
-    return f"{checked}, {display.count_noun(len(problems), 'problem')} in {files} of them"
+    return f"{checked}, {display.format_count(len(problems), 'problem')} in {files} of them"
 
 
 def _verify_document(
-    subjects: Sequence[CheckedFile], problems: Sequence[CassetteError]
+    files_to_verify: Sequence[FileToVerify], problems: Sequence[CassetteError]
 ) -> dict[str, Any]:
     return {
         "ok": not problems,
-        "checked": len(subjects),
-        "problems": [refusal_document(problem) for problem in problems],
+        "checked": len(files_to_verify),
+        "problems": [cassette_error_document(problem) for problem in problems],
     }

@@ -1,4 +1,4 @@
-"""The dialects: one file each, one line each in `DIALECTS`."""
+"""The dialects, all listed in `DIALECTS`."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     Bedrock(),
     *ENDPOINTS,
 )
-"""In the order in which they are asked whether a request is theirs."""
+"""In matching order: a request belongs to the first dialect whose `matches` is true."""
 
 OPAQUE: Final[Dialect] = Opaque()
-"""HTTP that no dialect knows: proxied, recorded and replayed all the same."""
+"""The fallback for requests that no dialect matches; they are still recorded and replayed."""
 
 
 def find_dialect(request: Request) -> Dialect:
-    """The dialect that this request speaks; `OPAQUE` where none claims it."""
+    """The first dialect that matches the request; `OPAQUE` if none does."""
     return next((dialect for dialect in DIALECTS if dialect.matches(request)), OPAQUE)
 
 
 def chat_dialects() -> dict[str, Dialect]:
-    """The dialects whose answers hold turns, by name."""
+    """The dialects whose responses decode to turns (all but the record-only ones), by name."""
     return {
         dialect.name: dialect for dialect in DIALECTS if not isinstance(dialect, RecordOnlyDialect)
     }
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of that name; `OPAQUE` for a name that this version does not know."""
+    """The dialect of that name; `OPAQUE` for an unknown name."""
     return next((dialect for dialect in DIALECTS if dialect.name == name), OPAQUE)

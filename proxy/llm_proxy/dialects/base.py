@@ -1,6 +1,6 @@
-"""The dialect protocol: recognise, check, decode and encode one provider wire format.
+"""The dialect protocol: match, check, decode and encode one provider wire format.
 
-A dialect takes values and gives values.  It knows no socket and no file, and no other dialect.
+A dialect is pure: values in, values out.  It uses no socket, no file and no other dialect.
 """
 
 from __future__ import annotations
@@ -18,120 +18,120 @@ from llm_proxy.turns import Failure, TokenCounting, Turn
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """Whether the response says of itself that it is whole."""
+    """Whether a response is complete according to its own content."""
 
     is_complete: bool
     reason: str
-    """What proves it, or what is missing, in a few words."""
+    """The evidence, or what is missing: `message_stop`, `empty body`."""
     is_proven: bool = True
-    """False where nothing in the response could prove it."""
+    """False if nothing in the response can prove completeness."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialectResponse:
-    """A response as a dialect sees it: the head, and the body cut into messages."""
+    """A response in a dialect: the head, and the body split into messages."""
 
     head: ResponseHead
     codec: str
-    """The name of the codec that cut the body."""
+    """The name of the codec that split the body: a name of `llm_proxy.framing.CODECS`."""
     messages: Sequence[bytes]
 
 
 class Dialect(Protocol):
-    """One provider wire format: what is told in it is read as it was told."""
+    """One provider wire format; decoding what it encoded returns the same turns."""
 
     @property
     def name(self) -> str:
-        """As it stands in cassettes and paths: `openai-chat`."""
+        """The name in cassettes and paths: `openai-chat`."""
 
     @property
     def volatile_paths(self) -> tuple[str, ...]:
-        """Paths of a request's body that its clients fill anew in each run: `$.input[*].id`.
+        """JSONPaths of request body fields that clients change in each run: `$.input[*].id`.
 
-        They don't enter the key, so a change here is a change of `matching.KEY_RULES`.
+        They are not part of the key, so a change here requires a change of `matching.KEY_RULES`.
         """
 
     @property
     def key_headers(self) -> tuple[str, ...]:
-        """The request headers that enter the key, in lower case: they change what is answered.
+        """The request headers in the key, in lower case: they change the response.
 
-        They must be stored, and a change here is a change of `matching.KEY_RULES`.
+        They must be stored.  A change here requires a change of `matching.KEY_RULES`.
         """
 
     @property
     def id_paths(self) -> tuple[str, ...]:
-        """Paths of a request's body where ids of calls and messages stand that it holds itself.
+        """JSONPaths of the ids of calls and messages that the request body itself contains.
 
-        What refers to words that stand elsewhere, such as a conversation that the provider keeps,
-        is none: another one asks something else.  As in `volatile`; a change here is a new version
-        of the normaliser `call-ids`.
+        References to content stored elsewhere, such as a conversation that the provider keeps, are
+        excluded: another id there is another request.  Syntax as in `volatile_paths`.  A change
+        here requires a new version of the normaliser `call-ids`.
         """
 
     @property
     def token_counting(self) -> TokenCounting:
-        """What its usage counts."""
+        """What its usage counts as input and as output."""
 
     @property
     def overloaded_status(self) -> int:
-        """The status by which its providers say that they have too much to do."""
+        """The HTTP status that its providers send when overloaded."""
 
     def matches(self, request: Request) -> bool:
-        """Whether this request speaks this dialect."""
+        """Whether the request is in this dialect."""
 
     def model(self, request: Request) -> str:
-        """The model asked for, empty where the request names none."""
+        """The requested model; empty if the request names none."""
 
     def streams(self, request: Request) -> bool:
-        """Whether the request asks for a stream."""
+        """Whether the request asks for a streamed response."""
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """What the request asks for a turn; None where it asks for none, or says nothing readable.
+        """The conversation; None if the request asks for no turn, or is unreadable.
 
-        Never raises; what is of another kind than it should be counts as absent.
+        Never raises; a value of the wrong type counts as absent.
         """
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """The codec for the body of this response: a name of `llm_proxy.framing.CODECS`."""
+        """The name of the codec for this response body: a name of `llm_proxy.framing.CODECS`."""
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whether it is whole: its terminator, every choice finished, or its own error."""
+        """Complete with its terminator, with every choice finished, or with an in-band error."""
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """What was said: one turn a choice.  Never raises; what it cannot read it leaves out."""
+        """One turn per choice.  Never raises; what cannot be decoded is left out."""
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """How many characters this message of a stream adds to what was said: a pace's measure.
+        """How many output characters this stream message adds; paces are measured by it.
 
-        A call, a sound and an image count as one at least.  0 for what stands beside the words,
-        for what cannot be read, and for a body that is no stream.
+        A tool call, a sound and an image count as at least one.  0 for metadata, for a message
+        that cannot be decoded, and for a body that is not a stream.
         """
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """The message by which a stream of this framing shows that it lives, and says nothing.
+        """A stream message without content that keeps the connection alive.
 
-        Empty where the provider has none, or a client of its own would stumble over it.
+        Empty if the provider has none, or if its own client would fail on it.
         """
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """The JSON body of an error in this dialect's own shape."""
+        """The JSON body of an error in this dialect's own format."""
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """The request that a client makes for an answer of this model."""
+        """A typical client request to this model."""
 
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """The turns as an answer to this request can tell them, one a choice.
+        """The turns as a response to this request can represent them, one per choice.
 
-        Raises `NotRepresentable` where the answer would not be the same.
+        Raises `NotRepresentable` if text, tool calls or media would be lost.
         """
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """The answer to this request that tells these turns, as far as they fit.
+        """The response to this request that holds these turns, after `convert`.
 
-        A message is what goes out at one time.  Raises as `fit` does.
+        Each message is sent at one time.  Raises as `convert` does.
         """
 
     def error_response(
@@ -141,21 +141,21 @@ class Dialect(Protocol):
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """An HTTP error that says this; type and code are the status's own where it has none.
+        """An HTTP error; type and code default to those of the status.
 
         `retry_after` is in s.
         """
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """The headers of any answer that count down `delivery.quota`; none where it has no words.
+        """The response headers that report `context.quota`; none if the dialect has none.
 
-        They are those that `refuse` tells, too.
+        `error_response` sends them, too.
         """
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """The answer to what clients ask beside turns: models, counts of tokens, embeddings.
+        """The response to a request for no turn: models, token counts, embeddings.
 
-        None where a turn is asked for, or nobody could know the answer.
+        None if the request asks for a turn, or if the response cannot be known.
         """

@@ -1,20 +1,20 @@
 """Converts turns to what a wire format can represent, and names the losses.
 
-* Text, tool calls and media are what an application acts on: a wire without a word for one of
-  them refuses the turn.
-* A refusal is told as text where there is no word for it.
-* Reasoning, signatures, citations, what a provider's own tools were asked and gave, counts of
-  tokens, and metadata are left out where there is no word for them.
-* A reason to finish is told by the nearest word.  A turn that does not say why it finished,
-  finished.
-* Parts that say nothing are left out; neighbours that nothing on the wire parts become one; where
-  the wire has one place for each kind, parts stand in its order.
-* What the wire must have and the turn lacks is made: ids, the model that was asked for, `{}` for
-  the arguments of a call without any, counts of zero.  Half a character is told as U+FFFD.
-* An answer that fails amid its stream says what it said until then, and no reason to finish; one
-  that does not stream says nothing but its error.
+* Applications act on text, tool calls and media: a format that cannot represent one of them raises
+  `NotRepresentable`.
+* A refusal becomes text if the format has no refusals.
+* Reasoning, signatures, citations, calls and results of the provider's own tools, token counts and
+  metadata are left out if the format has no field for them.
+* A finish reason becomes the nearest that the format has.  A turn without one gets `STOP`, or
+  `TOOL_CALLS` if it waits for the client.
+* Empty parts are left out; neighbours without a boundary in the format are merged; if the format
+  has one field for each kind, parts are sorted in its order.
+* Required fields that the turn lacks are generated: ids, the requested model, `{}` for the
+  arguments of a call without any, counts of zero.  A lone surrogate becomes U+FFFD.
+* A stream that fails keeps the content before the error, without a finish reason; a failed response
+  that does not stream is nothing but its error.
 
-A turn that has been through this once comes through it unchanged, and is read as it stands.
+Conversion is idempotent, and a converted turn decodes from its encoding unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.surrogates import replace_lone_surrogates
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
-    Finish,
+    FinishReason,
     Media,
     Metadata,
     Part,
@@ -43,20 +43,20 @@ from llm_proxy.turns import (
     Usage,
 )
 
-_NEAREST: Final = {
-    Finish.STOP_SEQUENCE: Finish.STOP,
-    Finish.TOOL_CALLS: Finish.STOP,
-    Finish.CONTEXT_FULL: Finish.LENGTH,
-    Finish.LENGTH: Finish.STOP,
-    Finish.REFUSAL: Finish.CONTENT_FILTER,
-    Finish.CONTENT_FILTER: Finish.STOP,
-    Finish.PAUSED: Finish.STOP,
-    Finish.ERROR: Finish.OTHER,
-    Finish.OTHER: Finish.STOP,
+_FINISH_FALLBACKS: Final = {
+    FinishReason.STOP_SEQUENCE: FinishReason.STOP,
+    FinishReason.TOOL_CALLS: FinishReason.STOP,
+    FinishReason.CONTEXT_FULL: FinishReason.LENGTH,
+    FinishReason.LENGTH: FinishReason.STOP,
+    FinishReason.REFUSAL: FinishReason.CONTENT_FILTER,
+    FinishReason.CONTENT_FILTER: FinishReason.STOP,
+    FinishReason.PAUSED: FinishReason.STOP,
+    FinishReason.ERROR: FinishReason.OTHER,
+    FinishReason.OTHER: FinishReason.STOP,
 }
-"""What is said instead, where a wire has no word; every wire has one for `STOP`."""
+"""The next best `Finish` if a format lacks one; every format has `STOP`."""
 
-_WHAT: Final = {
+_PART_LABELS: Final = {
     Text: "text",
     Reasoning: "reasoning",
     Refusal: "a refusal",
@@ -68,21 +68,22 @@ _WHAT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConvertedTurns:
-    """Turns as a wire can tell them."""
+    """Turns as a format can represent them."""
 
     turns: tuple[Turn, ...]
     losses: tuple[str, ...]
-    """What the wire has no word for, each a few words: `reasoning`, `metadata provider`."""
+    """Labels of what the format cannot represent: `reasoning`, `metadata provider`."""
 
 
 def convert(
     turns: Sequence[Turn], capabilities: Capabilities, model: str, context: EncodeContext
 ) -> ConvertedTurns:
-    """The turns as the wire can tell them; `model` is the one that was asked for.
+    """The turns as the format can represent them; `model` is the requested one.
 
-    Raises `NotRepresentable` for what would not be the same answer without what is missing.
+    Raises `NotRepresentable` if text, tool calls or media would be lost, or for several turns where
+    the format holds one.
     """
-    if not turns or (len(turns) > 1 and not capabilities.allows_several_turns):
+    if not turns or (len(turns) > 1 and not capabilities.response_allows_several_turns):
         raise NotRepresentable(
             f"{capabilities.dialect} answers in one turn, and this is {len(turns)}"
         )
@@ -91,41 +92,48 @@ def convert(
     if failure and not capabilities.streams:
         metadata = next(turn.metadata for turn in turns if turn.failure)
         error = Turn((), failure=capabilities.convert_failure(failure), metadata=metadata)
-        flag = any(turn.parts for turn in turns)
+        has_parts = any(turn.parts for turn in turns)
         return ConvertedTurns(
             (capabilities.convert_http_error_turn(error),),
-            ("what was said before it failed",) * flag,
+            ("what was said before it failed",) * has_parts,
         )
-    fitting = _Conversion(capabilities, context, model)
-    first, *rest = (fitting.convert_turn(replace(turn, failure=failure)) for turn in turns)
-    if context.turns_are_successive and capabilities.allows_successive_turns:
-        each = zip(rest, turns[1:], strict=True)
-        rest = [fitting.without_finish(told, turn.finish, first) for told, turn in each]
-    alike = (_as_further_choice(first, turn, capabilities) for turn in rest)
-    return ConvertedTurns((first, *alike), tuple(dict.fromkeys(fitting.losses)))
+    converter = _TurnConverter(capabilities, context, model)
+    first, *further_turns = (
+        converter.convert_turn(replace(turn, failure=failure)) for turn in turns
+    )
+    if context.turns_are_successive and capabilities.response_allows_successive_turns:
+        turn_pairs = zip(further_turns, turns[1:], strict=True)
+        further_turns = [
+            converter.without_finish(converted, turn.finish, first)
+            for converted, turn in turn_pairs
+        ]
+    further_choices = (_as_further_choice(first, turn, capabilities) for turn in further_turns)
+    return ConvertedTurns((first, *further_choices), tuple(dict.fromkeys(converter.losses)))
 
 
 def _as_further_choice(first: Turn, turn: Turn, capabilities: Capabilities) -> Turn:
-    """Another choice of the same answer: what the answer says of itself, it says once."""
-    own = {
+    """A further choice of the same response: id, model, usage and shared metadata are `first`'s."""
+    choice_metadata = {
         name: value
         for name, value in turn.metadata
-        if name not in capabilities.shared_metadata_names
+        if name not in capabilities.response_level_metadata_names
     }
-    all_of_it = {
-        name: value for name, value in first.metadata if name in capabilities.shared_metadata_names
-    } | own
+    metadata_fields = {
+        name: value
+        for name, value in first.metadata
+        if name in capabilities.response_level_metadata_names
+    } | choice_metadata
     return replace(
         turn,
         id=first.id,
         model=first.model,
         usage=first.usage,
-        metadata=nonempty_metadata(tuple(all_of_it.items()), capabilities.metadata_names),
+        metadata=nonempty_metadata(tuple(metadata_fields.items()), capabilities.metadata_names),
     )
 
 
-class _Conversion:
-    """One answer on its way into a vocabulary, and what it loses there."""
+class _TurnConverter:
+    """Converts the turns of one response, and collects the losses."""
 
     def __init__(self, capabilities: Capabilities, context: EncodeContext, model: str) -> None:
         self._capabilities = capabilities
@@ -135,39 +143,53 @@ class _Conversion:
         self.losses: list[str] = []
 
     def convert_turn(self, turn: Turn) -> Turn:
-        """The turn as the wire can tell it."""
-        words = self._capabilities
+        capabilities = self._capabilities
         parts = self._convert_parts(turn.parts)
-        finish, raw = self._convert_finish(turn, awaits_client=words.awaits_client(parts))
-        made = "" if words.id_prefix is None else self._context.identifier(words.id_prefix)
-        fitted = Turn(
+        finish, finish_raw = self._convert_finish(
+            turn, awaits_client=capabilities.awaits_client(parts)
+        )
+        generated_id = (
+            ""
+            if capabilities.id_prefix is None
+            else self._context.identifier(capabilities.id_prefix)
+        )
+        converted = Turn(
             parts,
             finish=finish,
-            finish_raw=raw,
+            finish_raw=finish_raw,
             usage=self._convert_usage(turn.usage),
-            id=(turn.id or made) if made else "",
-            model=(turn.model or self._model) if words.names_model else "",
+            id=(turn.id or generated_id) if generated_id else "",
+            model=(turn.model or self._model) if capabilities.includes_model else "",
             metadata=self._record_metadata_losses(
-                "", turn.metadata, nonempty_metadata(turn.metadata, words.metadata_names)
+                "", turn.metadata, nonempty_metadata(turn.metadata, capabilities.metadata_names)
             ),
         )
         if turn.failure is None:
-            return self._arrange_turn(fitted)
-        failed = replace(
-            fitted, finish=None, finish_raw="", failure=words.convert_failure(turn.failure)
+            return self._arrange_turn(converted)
+        failed_turn = replace(
+            converted,
+            finish=None,
+            finish_raw="",
+            failure=capabilities.convert_failure(turn.failure),
         )
-        return self._arrange_turn(words.convert_failed_turn(failed))
+        return self._arrange_turn(capabilities.convert_failed_turn(failed_turn))
 
-    def without_finish(self, turn: Turn, finish: Finish | None, first: Turn) -> Turn:
-        """A turn that fits, in a stream where the first one finishes for all."""
+    def without_finish(self, turn: Turn, finish: FinishReason | None, first: Turn) -> Turn:
+        """A converted turn of a stream in which the first choice finishes for all.
+
+        `finish` is the one before the conversion.
+        """
         self.losses += [f"finish {finish} of a later choice"] * (finish not in (None, first.finish))
-        told = self._capabilities.convert_failed_turn(replace(turn, finish=None, finish_raw=""))
+        without_raw = self._capabilities.convert_failed_turn(
+            replace(turn, finish=None, finish_raw="")
+        )
         return replace(
-            told, metadata=self._record_metadata_losses("", turn.metadata, told.metadata)
+            without_raw,
+            metadata=self._record_metadata_losses("", turn.metadata, without_raw.metadata),
         )
 
     def _arrange_turn(self, turn: Turn) -> Turn:
-        """The turn as the wire arranges it, which may be in another order."""
+        """The turn after `Capabilities.arrange`, which may change the order of parts."""
         arranged = self._capabilities.arrange(turn)
         before, after = ([type(part) for part in item.parts] for item in (turn, arranged))
         self.losses += ["the order of parts"] * (
@@ -176,39 +198,42 @@ class _Conversion:
         return arranged
 
     def _convert_parts(self, parts: Iterable[Part]) -> tuple[Part, ...]:
-        items = list(self._representable_parts(tuple(parts)))
+        converted = list(self._representable_parts(tuple(parts)))
         order = self._capabilities.part_order
         if order:
-            entries = list(items)
-            items.sort(key=lambda part: order.index(type(part)))
-            self.losses += ["the order of parts"] * (items != entries)
-        return part_merging.merge_neighbours(items, self._capabilities.merged_kinds)
+            unsorted_parts = list(converted)
+            converted.sort(key=lambda part: order.index(type(part)))
+            self.losses += ["the order of parts"] * (converted != unsorted_parts)
+        return part_merging.merge_neighbours(converted, self._capabilities.merged_kinds)
 
     def _representable_parts(self, parts: tuple[Part, ...]) -> Iterable[Part]:
-        """The parts that the wire has words for and that say something, through its lenses."""
-        answered = {
+        """The converted parts; unsupported and empty ones are left out."""
+        answered_calls = {
             _call_result_identity(item.call_id, item.name)
             for item in parts
             if isinstance(item, ToolResult)
         }
         for part in parts:
-            provided = (
-                isinstance(part, ToolCall) and _call_result_identity(part.id, part.name) in answered
+            is_provider_call = (
+                isinstance(part, ToolCall)
+                and _call_result_identity(part.id, part.name) in answered_calls
             )
-            is_provided = provided or isinstance(part, ToolResult)
-            told = (
+            is_provider_part = is_provider_call or isinstance(part, ToolResult)
+            converted = (
                 self._convert_provider_tool_part(part)
-                if is_provided
-                else self._apply_converter(part)
+                if is_provider_part
+                else self._convert_part(part)
             )
-            if told is not None and (not is_empty_part(told) or self._keeps_empty_part(told)):
-                yield told
+            if converted is not None and (
+                not is_empty_part(converted) or self._keeps_empty_part(converted)
+            ):
+                yield converted
 
     def _keeps_empty_part(self, part: Part) -> bool:
         return type(part) in self._capabilities.kinds_kept_empty and bool(part.metadata)
 
     def _convert_provider_tool_part(self, part: Part) -> Part | None:
-        """What a provider's own tool was asked or gave: calls and results are told together."""
+        """A call or result of a provider's own tool; a format without results drops both."""
         if self._capabilities.convert_tool_result(ToolResult("", "")) is None:
             self.losses.append("what the provider's own tools did")
             return None
@@ -219,51 +244,58 @@ class _Conversion:
             if tool_call is not None:
                 self._record_losses(part, tool_call)
             return tool_call
-        return self._apply_converter(part)
+        return self._convert_part(part)
 
-    def _apply_converter(self, part: Part) -> Part | None:
-        words = self._capabilities
-        told = self._converter_for(part)
-        if told is not None:
-            self._record_losses(part, told)
-            return told
+    def _convert_part(self, part: Part) -> Part | None:
+        capabilities = self._capabilities
+        converted = self._call_converter(part)
+        if converted is not None:
+            self._record_losses(part, converted)
+            return converted
         match part:
             case Refusal():
                 self.losses.append("that a refusal is one")
-                return words.convert_text(Text(part.text))
+                return capabilities.convert_text(Text(part.text))
             case Reasoning() | ToolResult():
-                self.losses.append(_WHAT[type(part)])
+                self.losses.append(_PART_LABELS[type(part)])
                 return None
             case ToolCall() if (
-                words.convert_tool_call(replace(self._with_unique_call_id(part), arguments="{}"))
+                capabilities.convert_tool_call(
+                    replace(self._with_unique_call_id(part), arguments="{}")
+                )
                 is not None
             ):
                 raise NotRepresentable(
-                    f"{words.dialect} tells the arguments of a call as a JSON object, and those "
+                    f"{capabilities.dialect} tells the arguments of a call as a JSON object, "
+                    "and those "
                     f"of {part.name or 'this one'} are none that could be told exactly"
                 )
             case _:
-                raise NotRepresentable(f"{words.dialect} has no word for {_WHAT[type(part)]}")
+                raise NotRepresentable(
+                    f"{capabilities.dialect} has no word for {_PART_LABELS[type(part)]}"
+                )
 
-    def _converter_for(self, part: Part) -> Part | None:
-        words = self._capabilities
+    def _call_converter(self, part: Part) -> Part | None:
+        capabilities = self._capabilities
         match part:
             case Text():
-                return words.convert_text(part)
+                return capabilities.convert_text(part)
             case Reasoning():
-                seal, sealed = part.signature or None, part.redacted or None
-                return words.convert_reasoning(replace(part, signature=seal, redacted=sealed))
+                signature, redacted = part.signature or None, part.redacted or None
+                return capabilities.convert_reasoning(
+                    replace(part, signature=signature, redacted=redacted)
+                )
             case Refusal():
-                return words.convert_refusal(part)
+                return capabilities.convert_refusal(part)
             case ToolCall():
-                return words.convert_tool_call(self._with_unique_call_id(part))
+                return capabilities.convert_tool_call(self._with_unique_call_id(part))
             case ToolResult():
-                return words.convert_tool_result(part)
+                return capabilities.convert_tool_result(part)
             case Media():
-                return words.convert_media(part)
+                return capabilities.convert_media(part)
 
     def _with_unique_call_id(self, call: ToolCall) -> ToolCall:
-        """The call with an id that no other call of the answer has, and with arguments."""
+        """The call with an id that is unique in the response, and with arguments."""
         ordinal = len(self._call_ids)
         call_id = call.id
         prefix = self._capabilities.call_id_prefix
@@ -272,61 +304,73 @@ class _Conversion:
         self._call_ids.add(call_id)
         return replace(call, id=call_id, arguments=call.arguments or "{}")
 
-    def _record_losses(self, part: Part, told: Part) -> None:
-        """Note what the wire's telling of a part leaves out."""
-        label = _WHAT[type(part)]
-        self._record_metadata_losses(f"of {label}", part.metadata, told.metadata)
+    def _record_losses(self, part: Part, converted: Part) -> None:
+        """Record the fields and metadata of `part` that the converted part lacks."""
+        label = _PART_LABELS[type(part)]
+        self._record_metadata_losses(f"of {label}", part.metadata, converted.metadata)
         for field in fields(part):
             value = field.name not in ("metadata", "id") and getattr(part, field.name)
-            if value and not getattr(told, field.name):
+            if value and not getattr(converted, field.name):
                 self.losses.append(f"{field.name} of {label}")
 
-    def _record_metadata_losses(self, of: str, before: Metadata, after: Metadata) -> Metadata:
-        names = {name for name, _ in after}
-        self.losses += (f"metadata {name} {of}".strip() for name, _ in before if name not in names)
+    def _record_metadata_losses(self, label: str, before: Metadata, after: Metadata) -> Metadata:
+        kept_names = {name for name, _ in after}
+        self.losses += (
+            f"metadata {name} {label}".strip() for name, _ in before if name not in kept_names
+        )
         return after
 
-    def _convert_finish(self, turn: Turn, *, awaits_client: bool) -> tuple[Finish, str]:
-        """Why it finished, and the wire's word for it."""
-        wanted = turn.finish or (Finish.TOOL_CALLS if awaits_client else Finish.STOP)
+    def _convert_finish(self, turn: Turn, *, awaits_client: bool) -> tuple[FinishReason, str]:
+        """The finish and the format's finish reason."""
+        wanted_finish = turn.finish or (
+            FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP
+        )
         if (
             turn.finish_raw
-            and self._finish_of_raw(turn.finish_raw, awaits_client=awaits_client) is wanted
+            and self._finish_of_raw(turn.finish_raw, awaits_client=awaits_client) is wanted_finish
         ):
-            return wanted, turn.finish_raw
-        nearest = wanted
-        while nearest not in self._capabilities.raw_of_finish:
-            nearest = _NEAREST[nearest]
-        raw = self._capabilities.raw_of_finish[nearest]
-        meant = self._finish_of_raw(raw, awaits_client=awaits_client)
-        if meant is not wanted and turn.failure is None:
-            self.losses.append(f"finish {wanted} (told as {raw}, which means {meant})")
-        return meant, raw
+            return wanted_finish, turn.finish_raw
+        nearest_finish = wanted_finish
+        while nearest_finish not in self._capabilities.raw_of_finish:
+            nearest_finish = _FINISH_FALLBACKS[nearest_finish]
+        raw = self._capabilities.raw_of_finish[nearest_finish]
+        decoded_finish = self._finish_of_raw(raw, awaits_client=awaits_client)
+        if decoded_finish is not wanted_finish and turn.failure is None:
+            self.losses.append(
+                f"finish {wanted_finish} (told as {raw}, which means {decoded_finish})"
+            )
+        return decoded_finish, raw
 
-    def _finish_of_raw(self, raw: str, *, awaits_client: bool) -> Finish:
-        meant = self._capabilities.finish_of_raw.get(raw, Finish.OTHER)
-        stops = meant is Finish.STOP and self._capabilities.stop_means_tool_calls
-        return Finish.TOOL_CALLS if stops and awaits_client else meant
+    def _finish_of_raw(self, raw: str, *, awaits_client: bool) -> FinishReason:
+        finish = self._capabilities.finish_of_raw.get(raw, FinishReason.OTHER)
+        is_ambiguous_stop = finish is FinishReason.STOP and self._capabilities.stop_means_tool_calls
+        return FinishReason.TOOL_CALLS if is_ambiguous_stop and awaits_client else finish
 
     def _convert_usage(self, usage: Usage | None) -> Usage | None:
-        words = self._capabilities
-        if usage is None and not words.always_has_usage:
+        capabilities = self._capabilities
+        if usage is None and not capabilities.always_has_usage:
             return None
-        document = {name: getattr(usage, name) for name in words.usage_fields} if usage else {}
+        supported_counts = (
+            {name: getattr(usage, name) for name in capabilities.usage_fields} if usage else {}
+        )
         if usage is not None:
-            every = ((field.name, getattr(usage, field.name)) for field in fields(usage))
+            all_counts = ((field.name, getattr(usage, field.name)) for field in fields(usage))
             self.losses += (
-                f"usage {name}" for name, it in every if it is not None and name not in document
+                f"usage {name}"
+                for name, count in all_counts
+                if count is not None and name not in supported_counts
             )
-        counted = {name: value for name, value in document.items() if value is not None}
-        if not counted and not words.always_has_usage:
+        known_counts = {
+            name: value for name, value in supported_counts.items() if value is not None
+        }
+        if not known_counts and not capabilities.always_has_usage:
             return None
-        told = Usage(**(dict.fromkeys(words.required_usage_fields, 0) | counted))
-        if "total" in words.required_usage_fields and "total" not in counted:
-            return replace(told, total=(told.input or 0) + (told.output or 0))
-        return told
+        converted = Usage(**(dict.fromkeys(capabilities.required_usage_fields, 0) | known_counts))
+        if "total" in capabilities.required_usage_fields and "total" not in known_counts:
+            return replace(converted, total=(converted.input or 0) + (converted.output or 0))
+        return converted
 
 
 def _call_result_identity(call_id: str, name: str) -> tuple[str, str]:
-    """What a call and its result share: an id; the name, where there is none."""
+    """What a call and its result share: the id, or the name if there is no id."""
     return (call_id, "") if call_id else ("", name)

@@ -1,4 +1,4 @@
-"""A request for a turn, with its dialect and encode context."""
+"""A request with its dialect and encode context."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llm_proxy.exchange import Request
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """What was asked, in which dialect, and how its answer is told."""
+    """A request (not decoded yet), its dialect, and the context to encode its response with."""
 
     dialect: Dialect
     request: Request

@@ -1,6 +1,6 @@
-"""What encoding needs beside the turn: identifiers, time, and how texts are split.
+"""What encoding needs in addition to the turn: identifiers, time, and how texts are split.
 
-Nothing here rolls dice or looks at a clock: the same `EncodeContext` gives the same bytes.
+Nothing here uses randomness or a clock: the same `EncodeContext` gives the same bytes.
 """
 
 from __future__ import annotations
@@ -13,69 +13,72 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-_PIECE: Final = re.compile(r"\s*\S{1,12}|\s+")
-"""A word with the space before it, as tokens go; twelve characters of a longer one."""
+_TOKEN_PATTERN: Final = re.compile(r"\s*\S{1,12}|\s+")
+"""A word with the space before it, like a token; at most 12 characters of a longer one."""
 
 
 def token_pieces(text: str) -> list[str]:
-    """A text in the pieces of a stream, about a token each; joined, they are the text."""
-    return _PIECE.findall(text)
+    """Splits a text into pieces of about a token each; joined, they are the text."""
+    return _TOKEN_PATTERN.findall(text)
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitWindow:
-    """What is left of a limit, as providers count it down."""
+    """The state of one rate limit, as providers report it in headers."""
 
     limit: int
     remaining: int
-    reset: float
-    """Seconds until the limit is whole again."""
+    reset_s: float
+    """Seconds until the full limit is available again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountLimits:
-    """The limits of an account, for the headers of providers that tell them."""
+    """The rate limits of an account, for providers that report them in headers."""
 
     requests: RateLimitWindow | None = None
-    """None where there is no such limit."""
+    """None if there is no such limit."""
     tokens: RateLimitWindow | None = None
 
     @property
-    def windows_by_name(self) -> tuple[tuple[str, RateLimitWindow], ...]:
-        """The limits that there are, each by what it counts."""
-        both = (("requests", self.requests), ("tokens", self.tokens))
-        return tuple((name, window) for name, window in both if window is not None)
+    def named_windows(self) -> tuple[tuple[str, RateLimitWindow], ...]:
+        """The existing limits, each after its name: `requests`, `tokens`."""
+        windows = (("requests", self.requests), ("tokens", self.tokens))
+        return tuple((name, window) for name, window in windows if window is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeContext:
-    """How a turn is told, as far as the turn does not say."""
+    """How to encode a turn, as far as the turn does not determine it."""
 
     seed: str
-    """What identifiers are made of: the same seed gives the same ones."""
+    """The seed of identifiers: the same seed gives the same ones."""
     created: int
-    """When it is told, in s since 1970 (UTC)."""
+    """The time of the response, in s since 1970 (UTC)."""
     split_text: Callable[[str], Iterable[str]] = token_pieces
-    """How a text becomes the pieces of a stream: none is empty, and joined they are the text."""
+    """Splits a text into the pieces of a stream: none is empty, and joined they are the text."""
     provider: str = ""
-    """Which member of a dialect's family speaks: a name of `llm_proxy.providers`."""
+    """The provider within a dialect's family: a name of `llm_proxy.providers`."""
     models: tuple[str, ...] = ()
-    """The models that a list of models names."""
+    """The names in a list of models."""
     quota: AccountLimits | None = None
-    """None where the limits of the account are not told."""
+    """None if the limits of the account are not reported."""
     turns_are_successive: bool = False
-    """Whether several choices come one after the other and finish once, as choice 0; else they take
-    turns and each finishes.  Only streams of the OpenAI family know the former."""
+    """Whether several choices come one after the other and finish once, as choice 0; else they are
+    interleaved and each finishes.  Only streams of the OpenAI family have the former."""
     signs_reasoning: bool = True
-    """Whether reasoning without a seal is given a made one, where clients hand seals back."""
+    """Whether unsigned reasoning gets a fake signature, if clients must send signatures back."""
 
     def identifier(self, prefix: str, ordinal: int = 0, length: int = 24) -> str:
-        """A made identifier: `prefix`, and `length` (at most 52) lower-case letters and digits."""
-        return prefix + b32encode(self._digest(prefix, ordinal)).decode().lower()[:length]
+        """A fake identifier: `prefix`, and `length` (at most 52) lower-case letters and digits.
+
+        The same seed, prefix and ordinal give the same identifier.
+        """
+        return prefix + b32encode(self._seeded_digest(prefix, ordinal)).decode().lower()[:length]
 
     def uuid(self, purpose: str, ordinal: int = 0) -> str:
-        """A made UUID."""
-        return str(UUID(bytes=self._digest(purpose, ordinal)[:16], version=4))
+        """A fake UUID; the same seed, purpose and ordinal give the same one."""
+        return str(UUID(bytes=self._seeded_digest(purpose, ordinal)[:16], version=4))
 
-    def _digest(self, purpose: str, ordinal: int) -> bytes:
+    def _seeded_digest(self, purpose: str, ordinal: int) -> bytes:
         return sha256(f"{self.seed}\0{purpose}\0{ordinal}".encode()).digest()

@@ -1,7 +1,7 @@
 """Deterministic embeddings: similar texts get similar vectors.
 
-What lies near is what shares words, and letters in the same order.  Meaning is not known: of two
-words for one thing, neither is nearer to the other than to any third.
+Texts are near if they share words, or letters in the same order.  Meaning plays no part: synonyms
+are no nearer to each other than to any other word.
 """
 
 from __future__ import annotations
@@ -16,69 +16,74 @@ from struct import unpack
 from typing import Final
 from zlib import crc32
 
-_WIDEST: Final = 4096
-"""Dimensions of the largest embeddings."""
+_MAX_DIMENSIONS: Final = 4096
 _WORD: Final = re.compile(r"\w+")
-_WEIGHTS: Final = (0.0, 0.1, 0.2, 0.4, 0.7, 0.9, 1.0)
-"""Of a word, by its letters; short ones stand in any text."""
-_PART: Final = 0.35
-"""The weight of a few letters in a row, beside a long word's."""
-_ONCE: Final = (-_PART, _PART)
-"""The same, as what is taken away and what is added."""
-_DENSE: Final = 2.2
-"""Bytes a character from which on a script says in two what others say in three."""
-_ITSELF: Final = 0.02
-"""How much of a vector is the text's alone: those of two texts are hardly ever the same."""
-_UNIT: Final = 2
-"""Bytes of a character that is cut from its neighbours."""
+_WORD_WEIGHTS: Final = (0.0, 0.1, 0.2, 0.4, 0.7, 0.9, 1.0)
+"""The weight of a word by its number of letters: short words occur in any text."""
+_NGRAM_WEIGHT: Final = 0.35
+"""The weight of one character n-gram; a long word weighs 1."""
+_SIGNED_NGRAM_WEIGHTS: Final = (-_NGRAM_WEIGHT, _NGRAM_WEIGHT)
+"""Its two signs, by the top bit of the checksum."""
+_DENSE_BYTES_PER_CHAR: Final = 2.2
+"""UTF-8 bytes per character above which a script is dense: bigrams in place of trigrams."""
+_WHOLE_TEXT_WEIGHT: Final = 0.02
+"""The weight of the text's own checksum, so that two texts hardly ever get the same vector."""
+_UTF16_UNIT_BYTES: Final = 2
 
 
 def fake_embedding(text: str, dimensions: int) -> list[float]:
-    """An embedding: a vector of length 1, with 1 to 4096 dimensions."""
-    count = min(max(dimensions, 1), _WIDEST)
+    """A vector of length 1; `dimensions` is limited to 1 to 4096."""
+    dimension_count = min(max(dimensions, 1), _MAX_DIMENSIONS)
     folded = text.casefold()
     words = _WORD.findall(folded)
-    values = [0.0] * count
-    for mark, weight in _word_checksums(words).items():
-        values[mark % count] += weight if mark >> 31 else -weight
-    for mark, often in _ngram_checksums(" ".join(words)).items():
-        weight = _ONCE[mark >> 31]
-        values[mark % count] += weight if often == 1 else weight * sqrt(often)
-    length = _euclidean_norm(values)
-    if length < _ITSELF:  # no words, or they cancel each other out
-        return _seeded_unit_vector(text, count)
-    values[crc32(_hash_bytes(text)) % count] += _ITSELF * length
-    length = _euclidean_norm(values)
-    return [value / length for value in values]
+    vector = [0.0] * dimension_count
+    for checksum, weight in _word_weights_by_checksum(words).items():
+        vector[checksum % dimension_count] += weight if checksum >> 31 else -weight
+    for checksum, occurrence_count in _ngram_counts_by_checksum(" ".join(words)).items():
+        weight = _SIGNED_NGRAM_WEIGHTS[checksum >> 31]
+        vector[checksum % dimension_count] += (
+            weight if occurrence_count == 1 else weight * sqrt(occurrence_count)
+        )
+    norm = _euclidean_norm(vector)
+    if norm < _WHOLE_TEXT_WEIGHT:  # no words, or they cancel each other out
+        return _pseudo_random_unit_vector(text, dimension_count)
+    vector[crc32(_utf8_bytes(text)) % dimension_count] += _WHOLE_TEXT_WEIGHT * norm
+    norm = _euclidean_norm(vector)
+    return [value / norm for value in vector]
 
 
-def _word_checksums(words: list[str]) -> Mapping[int, float]:
-    """The checksums of the words with their weights; one that comes again adds ever less."""
-    most = len(_WEIGHTS) - 1
+def _word_weights_by_checksum(words: list[str]) -> Mapping[int, float]:
+    """The weight of each word by its CRC-32; it grows with the root of the word's frequency."""
+    max_index = len(_WORD_WEIGHTS) - 1
     return {
-        crc32(_hash_bytes(word)): _WEIGHTS[min(len(word), most)] * sqrt(times)
-        for word, times in Counter(words).items()
+        crc32(_utf8_bytes(word)): _WORD_WEIGHTS[min(len(word), max_index)] * sqrt(occurrence_count)
+        for word, occurrence_count in Counter(words).items()
     }
 
 
-def _ngram_checksums(text: str) -> Counter[int]:
-    """The checksums of all runs of a few letters, each with how often it comes."""
-    data = f" {text} ".encode("utf-16-le", "replace")
-    is_dense = len(_hash_bytes(text)) > _DENSE * len(text)
-    size = _UNIT * (2 if is_dense else 3)
-    last = len(data) - size if text else 0
-    return Counter([crc32(data[at : at + size]) for at in range(0, last + 1, _UNIT)])
+def _ngram_counts_by_checksum(text: str) -> Counter[int]:
+    """How often each character n-gram occurs, by its CRC-32."""
+    utf16 = f" {text} ".encode("utf-16-le", "replace")
+    is_dense = len(_utf8_bytes(text)) > _DENSE_BYTES_PER_CHAR * len(text)
+    ngram_bytes = _UTF16_UNIT_BYTES * (2 if is_dense else 3)
+    last_start = len(utf16) - ngram_bytes if text else 0
+    return Counter(
+        [
+            crc32(utf16[offset : offset + ngram_bytes])
+            for offset in range(0, last_start + 1, _UTF16_UNIT_BYTES)
+        ]
+    )
 
 
-def _seeded_unit_vector(text: str, count: int) -> list[float]:
-    """A vector of length 1 that has nothing to do with that of any other text."""
-    data = shake_256(_hash_bytes(text)).digest(2 * count)
-    values = [content + 0.5 for content in unpack(f">{count}h", data)]
-    length = _euclidean_norm(values)
-    return [value / length for value in values]
+def _pseudo_random_unit_vector(text: str, dimension_count: int) -> list[float]:
+    """A vector of length 1 that is unrelated to that of any other text."""
+    digest = shake_256(_utf8_bytes(text)).digest(2 * dimension_count)
+    vector = [component + 0.5 for component in unpack(f">{dimension_count}h", digest)]
+    norm = _euclidean_norm(vector)
+    return [value / norm for value in vector]
 
 
-def _hash_bytes(text: str) -> bytes:
+def _utf8_bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 

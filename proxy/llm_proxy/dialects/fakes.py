@@ -1,4 +1,4 @@
-"""Deterministic token counts for responses that no model made."""
+"""Estimated token counts and fake embeddings for responses that no model made."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.fake_embeddings import fake_embedding
 from llm_proxy.turns import Json
 
-__all__ = ["estimated_tokens", "fake_embedding", "model_input_texts", "tokens_of_chars"]
+__all__ = ["estimated_token_count", "fake_embedding", "model_input_texts", "token_count_of_chars"]
 
-_CHARACTERS: Final = 4
-"""Of a text to a token, as a rule of thumb goes."""
-_DEEPEST: Final = 100
-"""Levels of a request that are looked into for texts."""
-
-
-def estimated_tokens(text: str) -> int:
-    """About how many tokens a text has: a quarter of its characters, rounded up."""
-    return tokens_of_chars(len(text))
+_CHARS_PER_TOKEN: Final = 4
+"""A rule of thumb."""
+_MAX_DEPTH: Final = 100
+"""Nesting levels of a request that are searched for texts."""
 
 
-def tokens_of_chars(characters: int) -> int:
-    """About how many tokens so many characters make."""
-    return -(-characters // _CHARACTERS)
+def estimated_token_count(text: str) -> int:
+    """A quarter of the text's characters, rounded up."""
+    return token_count_of_chars(len(text))
+
+
+def token_count_of_chars(char_count: int) -> int:
+    """The estimated number of tokens in so many characters: a quarter, rounded up."""
+    return -(-char_count // _CHARS_PER_TOKEN)
 
 
 def model_input_texts(
-    value: Json, holders: Sequence[str], objects: Sequence[str], depth: int = _DEEPEST
+    value: Json, text_fields: Sequence[str], json_fields: Sequence[str], max_depth: int = _MAX_DEPTH
 ) -> Iterator[str]:
-    """What a model would read of a request: the strings in its lists and its `holders`.
+    """The texts of a request that the model reads: strings in lists and under `text_fields`.
 
-    What stands under `objects` it reads as JSON; what only says how things are, it does not read.
+    Values under `json_fields` are read as compact JSON; all other fields are skipped.
     """
     match value:
         case str():
             yield value
-        case list() if depth:
+        case list() if max_depth:
             for item in value:
-                yield from model_input_texts(item, holders, objects, depth - 1)
-        case dict() if depth:
-            for name in holders:
-                yield from model_input_texts(value.get(name), holders, objects, depth - 1)
+                yield from model_input_texts(item, text_fields, json_fields, max_depth - 1)
+        case dict() if max_depth:
+            for name in text_fields:
+                yield from model_input_texts(
+                    value.get(name), text_fields, json_fields, max_depth - 1
+                )
             yield from (
-                lenient_json.compact_json(value[name]) for name in objects if value.get(name)
+                lenient_json.compact_json(value[name]) for name in json_fields if value.get(name)
             )
         case _:
             pass

@@ -1,7 +1,7 @@
 """Joins the fragments of a streamed response into parts.
 
-A delta is itself a small part: `Text("Hel")`, `ToolCall("", "", '{"ci')`.  Dialects hand them
-over in order, and each becomes a part or grows one:
+A delta is itself a small part: `Text("Hel")`, `ToolCall("", "", '{"ci')`.  Dialects add them in
+order, and each starts a new part or extends one:
 
     Text "Hel"   Text "lo"   ToolCall #0 "f" "{"   ToolCall #1 "g" "{}"   ToolCall #0 "}"
     └──── Text "Hello" ───┘  └─ ToolCall f "{}" ── ToolCall g "{}" ─────────────┘
@@ -27,38 +27,38 @@ from llm_proxy.turns import (
 
 
 class FragmentJoiner:
-    """Collects fragments in order; time and memory are linear in what it is given."""
+    """Collects fragments in order, in linear time and memory."""
 
     def __init__(self) -> None:
         self._groups: list[list[Part]] = []
-        """The fragments of each part, in the order in which the parts began."""
-        self._latest_group: dict[Hashable, list[Part]] = {}
-        """For each kind and key, the group that it opened last."""
+        """The fragments of each part, in the order of the parts' first fragments."""
+        self._latest_group_by_identity: dict[Hashable, list[Part]] = {}
+        """For each kind and key, its latest group."""
 
     def add(self, fragment: Part, key: Hashable = "") -> None:
-        """Take the next fragment; `key` tells parts of one kind apart, None is never joined.
+        """Add the next fragment; `key` distinguishes parts of one kind, None is never joined.
 
-        Readable text grows only the part that stands last, so that text after a tool call is
-        a part of its own.  Everything else (arguments, a signature, a citation) finds the
-        part of its kind and key wherever that stands.
+        Readable text extends only the last part, so that text after a tool call is a part of its
+        own.  Everything else (arguments, a signature, a citation) extends the latest part of its
+        kind and key, wherever that is.
         """
         identity = (type(fragment), key)
-        group = self._latest_group.get(identity)
+        group = self._latest_group_by_identity.get(identity)
         if (
             key is None
             or group is None
-            or (_is_readable_reasoning(fragment) and group is not self._groups[-1])
+            or (_has_readable_text(fragment) and group is not self._groups[-1])
         ):
-            group = self._latest_group[identity] = []
+            group = self._latest_group_by_identity[identity] = []
             self._groups.append(group)
         group.append(fragment)
 
     def joined_parts(self) -> tuple[Part, ...]:
-        """The parts as they stand."""
+        """The parts so far, each joined from its fragments."""
         return tuple(_join_fragments(group) for group in self._groups)
 
 
-def _is_readable_reasoning(fragment: Part) -> bool:
+def _has_readable_text(fragment: Part) -> bool:
     return isinstance(fragment, Text | Reasoning | Refusal) and bool(fragment.text)
 
 
@@ -104,7 +104,7 @@ def _join_refusal(group: list[Refusal]) -> Refusal:
 
 
 def _join_tool_call(group: list[ToolCall]) -> ToolCall:
-    """Id and name come once; servers that repeat them in every fragment mean them once too."""
+    """Id and name are taken once; some servers repeat them in every fragment."""
     return ToolCall(
         id=_first_nonempty(tool_call.id for tool_call in group),
         name=_first_nonempty(tool_call.name for tool_call in group),
@@ -134,24 +134,23 @@ def _join_media(group: list[Media]) -> Media:
 
 
 def _join_base64(pieces: list[str]) -> str:
-    """Each piece may end in padding of its own, which has no place inside the whole."""
+    """Decodes and re-encodes pieces with padding of their own, which is invalid inside base64."""
     if not any(piece.endswith("=") for piece in pieces[:-1]):
         return join_pieces(pieces)
     try:
-        content = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
+        decoded = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
     except ValueError:
         return join_pieces(pieces)
-    return base64.b64encode(content).decode()
+    return base64.b64encode(decoded).decode()
 
 
 def _first_nonempty(values: Iterable[str]) -> str:
-    """The first that says something."""
     return join_pieces([next(filter(None, values), "")])
 
 
 def _merge_metadata(items: Iterable[Metadata]) -> Metadata:
-    """Each name once, with what was said of it last."""
-    known: dict[str, Json] = {}
+    """Each name once, with its last value."""
+    merged: dict[str, Json] = {}
     for pairs in items:
-        known.update(pairs)
-    return tuple(known.items())
+        merged.update(pairs)
+    return tuple(merged.items())

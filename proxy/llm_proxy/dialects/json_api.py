@@ -1,4 +1,4 @@
-"""What JSON APIs share: one-document bodies and HTTP errors."""
+"""Shared code of JSON APIs: codec, completeness, one-document bodies, HTTP errors."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.turns import Failure, Json
 
-_REASON_LENGTH: Final = 60
-"""Characters of a provider's message that fit a table."""
+_MAX_REASON_CHARS: Final = 60
+"""The part of a provider's error message that fits in a table."""
 
 
 def succeeded(head: ResponseHead) -> bool:
-    """Whether the status is one of success."""
+    """Whether the status is 2xx."""
     return HTTPStatus(200) <= head.status < HTTPStatus(300)
 
 
-def codec_of_events_or_whole(head: ResponseHead, *, streams: bool) -> str:
-    """The codec of an API that streams events: by content type; where there is none, as asked.
+def sse_or_whole_codec(head: ResponseHead, *, streams: bool) -> str:
+    """The codec of an API that streams SSE: by content type; without one, by `streams`.
 
-    Errors are documents, and some come labelled as the stream that they are not.
+    Errors are always documents, though some are labelled as event streams.
     """
     if not succeeded(head):
         return "whole"
     content_type = header_value(head.headers, "content-type")
     if not content_type:
         return "sse" if streams else "whole"
-    return "sse" if framing.codec_of_content_type(content_type) == "sse" else "whole"
+    return "sse" if framing.codec_name_for_content_type(content_type) == "sse" else "whole"
 
 
 def joined_body(response: DialectResponse) -> bytes:
-    """The body in one piece."""
+    """The whole body."""
     return b"".join(response.messages)
 
 
 def completeness(response: DialectResponse) -> Completeness:
-    """An HTTP error is whole whatever its body (gateways send HTML); a document when it parses."""
+    """An HTTP error is complete with any body (gateways send HTML); a document if it parses."""
     if not succeeded(response.head):
         return Completeness(is_complete=True, reason=f"HTTP {response.head.status}")
-    content = joined_body(response)
-    if not content.strip():
+    body = joined_body(response)
+    if not body.strip():
         return Completeness(is_complete=False, reason="empty body")
     try:
-        lenient_json.parse_json(content)
+        lenient_json.parse_json(body)
     except ValueError:
         return Completeness(is_complete=False, reason="body is not JSON")
     return Completeness(is_complete=True, reason="JSON body")
 
 
 def completeness_by_framing(response: DialectResponse) -> Completeness:
-    """Whole as far as HTTP can say, which of a body that a close delimits is nothing."""
+    """Complete by HTTP framing, which proves nothing for a body delimited by close."""
     if response.head.framing == "close":
         return Completeness(is_complete=True, reason="delimited by close", is_proven=False)
     return Completeness(is_complete=True, reason="HTTP framing ended")
 
 
 def completeness_by_error(failure: Failure) -> Completeness:
-    """The provider itself said that nothing more would come."""
+    """Complete: the provider ended the stream with an error."""
     message = " ".join((failure.message or failure.type or failure.code).split())
-    if len(message) > _REASON_LENGTH:
-        message = message[: _REASON_LENGTH - 1] + "…"
+    if len(message) > _MAX_REASON_CHARS:
+        message = message[: _MAX_REASON_CHARS - 1] + "…"
     return Completeness(is_complete=True, reason=f"in-band error: {message}")
 
 
 def decode_failure(error: Json) -> Failure:
-    """An error as providers spell it: an object with a message, or the message alone."""
+    """Decodes an error field: an object with a message, or the message alone."""
     fields = lenient_json.object_fields(error)
     if not fields:
         return Failure(lenient_json.printable_text(error))
@@ -83,7 +83,7 @@ def decode_failure(error: Json) -> Failure:
 
 
 def decode_http_error(response: DialectResponse) -> Failure:
-    """What an HTTP error says, in any of the shapes of providers and gateways."""
+    """Decodes an HTTP error body in any of the formats of providers and gateways."""
     fields: Fields = lenient_json.parse_object(joined_body(response))
     error = fields.get("error")
     if error and error is not True:
@@ -95,11 +95,11 @@ def decode_http_error(response: DialectResponse) -> Failure:
     return Failure(f"HTTP {response.head.status} {response.head.reason}".strip())
 
 
-def _with_sibling_fields(fields: Fields, found: Failure) -> Failure:
+def _with_sibling_fields(fields: Fields, failure: Failure) -> Failure:
     if lenient_json.object_fields(fields.get("error")):
-        return found
+        return failure
     return replace(
-        found,
+        failure,
         type=lenient_json.printable_text(fields.get("error_type")),
         code=lenient_json.printable_text(fields.get("code")),
     )

@@ -1,7 +1,7 @@
 """Reads untrusted JSON without raising.
 
-Providers, gateways and mocks write what they like.  Each function here takes any JSON value
-and gives one of the kind it is named for; what is of another kind counts as absent.
+Providers, gateways and mocks send values of any type.  Each function here takes any JSON value
+and returns one of the type in its name; a value of another type counts as absent.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from llm_proxy.turns import Json, Metadata
 Fields = Mapping[str, Json]
 """The fields of one JSON object."""
 
-_NOTHING: Final[Fields] = {}
-_EMPTY: Final[tuple[Json, ...]] = (None, "", [], {})
-_COUNT_LIMIT: Final = 2**53
-"""From here on, numbers are not exact everywhere."""
+_NO_FIELDS: Final[Fields] = {}
+_EMPTY_VALUES: Final[tuple[Json, ...]] = (None, "", [], {})
+_INTEGER_LIMIT: Final = 2**53
+"""From here on, parsers that use doubles are not exact."""
 
 
 def parse_json(data: bytes) -> Json:
-    """The JSON value that these bytes spell.  Raises `ValueError` where they spell none.
+    """Parses JSON.  Raises `ValueError` for invalid JSON.
 
-    Beyond orjson it reads what clients read too: `NaN` (vLLM's log probabilities), one half
-    of a surrogate pair (servers that cut text by UTF-16 units), a byte order mark.
+    More lenient than orjson, as clients are: accepts `NaN` (vLLM's log probabilities), lone
+    surrogates (servers that cut text by UTF-16 units) and a byte order mark.
     """
-    with suppress(orjson.JSONDecodeError):  # stricter than what clients read with
+    with suppress(orjson.JSONDecodeError):  # stricter than the parsers of clients
         return cast("Json", orjson.loads(data))
     try:
         return cast("Json", json.loads(data.decode("utf-8-sig")))
@@ -39,35 +39,35 @@ def parse_json(data: bytes) -> Json:
 
 
 def parse_object(data: bytes) -> Fields:
-    """The fields of the JSON object that these bytes spell; none where they spell no object."""
+    """The fields of a JSON object; none for invalid JSON and for other values."""
     try:
         return object_fields(parse_json(data))
     except ValueError:
-        return _NOTHING
+        return _NO_FIELDS
 
 
 def object_fields(value: Json) -> Fields:
-    """The fields of an object."""
-    return value if isinstance(value, dict) else _NOTHING
+    """The fields of an object; none for another value."""
+    return value if isinstance(value, dict) else _NO_FIELDS
 
 
-def object_items(value: Json) -> list[Fields]:
-    """The objects in an array."""
+def array_objects(value: Json) -> list[Fields]:
+    """The objects in an array; items of other types are left out."""
     return [item for item in array_items(value) if isinstance(item, dict)]
 
 
 def array_items(value: Json) -> list[Json]:
-    """The items of an array."""
+    """The items of an array; none for another value."""
     return value if isinstance(value, list) else []
 
 
 def str_or_empty(value: Json) -> str:
-    """A string as it stands; halves of surrogate pairs are left for `joined` to mend."""
+    """A string unchanged; lone surrogates are left for `join_pieces` to replace."""
     return value if isinstance(value, str) else ""
 
 
 def printable_text(value: Json) -> str:
-    """A string fit for printing, whatever the value: null is empty, the rest is spelled out."""
+    """A string without lone surrogates for any value: null is empty, other types are JSON text."""
     match value:
         case None:
             return ""
@@ -77,32 +77,36 @@ def printable_text(value: Json) -> str:
             return compact_json(value)
 
 
-def first_count(*values: Json) -> int | None:
-    """The first of the values that is a whole number, of the size that JSON writers agree on."""
+def first_integer(*values: Json) -> int | None:
+    """The first value that is an integer (or an integral float) below 2**53 in magnitude."""
     for value in values:
-        whole = int(value) if isinstance(value, float) and value.is_integer() else value
-        if isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) < _COUNT_LIMIT:
-            return whole
+        number = int(value) if isinstance(value, float) and value.is_integer() else value
+        if (
+            isinstance(number, int)
+            and not isinstance(number, bool)
+            and abs(number) < _INTEGER_LIMIT
+        ):
+            return number
     return None
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """The pieces as one string of whole characters.
+    """Joins the pieces into one string without lone surrogates.
 
-    A surrogate pair that two pieces share becomes its character; a half alone becomes U+FFFD,
-    since nothing downstream could write it.
+    A surrogate pair that was split between two pieces becomes its character; a lone surrogate
+    becomes U+FFFD, since nothing downstream could encode it.
     """
-    whole = "".join(pieces)
+    joined = "".join(pieces)
     try:
-        whole.encode()
+        joined.encode()
     except UnicodeEncodeError:
-        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole
+        return joined.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return joined
 
 
 def compact_json(value: Json) -> str:
-    """The value as JSON text without spaces; empty where it is nested too deeply to write."""
-    with suppress(orjson.JSONEncodeError):  # halves of surrogate pairs, integers beyond 64 bits
+    """The value as JSON text without spaces; empty if it is nested too deeply."""
+    with suppress(orjson.JSONEncodeError):  # lone surrogates, integers beyond 64 bits
         return orjson.dumps(value).decode()
     try:
         return json.dumps(value, separators=(",", ":"))
@@ -110,27 +114,29 @@ def compact_json(value: Json) -> str:
         return ""
 
 
-def is_same_json(one: Json, other: Json) -> bool:
-    """Whether two values are the same JSON: 1 and 1.0 are, 1 and true are not."""
-    match one, other:
+def is_same_json(left: Json, right: Json) -> bool:
+    """Whether two values are equal as JSON: 1 and 1.0 are, 1 and true are not."""
+    match left, right:
         case (list(), list()):
-            return len(one) == len(other) and all(map(is_same_json, one, other))
+            return len(left) == len(right) and all(map(is_same_json, left, right))
         case (dict(), dict()):
-            return one.keys() == other.keys() and all(
-                is_same_json(one[text], other[text]) for text in one
+            return left.keys() == right.keys() and all(
+                is_same_json(left[name], right[name]) for name in left
             )
         case _:
-            return isinstance(one, bool) is isinstance(other, bool) and one == other
+            return isinstance(left, bool) is isinstance(right, bool) and left == right
 
 
 def named_metadata(source: Fields, names: Iterable[str]) -> Metadata:
-    """The named fields that say something, as they stand."""
+    """The named fields as pairs; empty values and those that JSON cannot preserve are left out."""
     pairs = ((name, source.get(name)) for name in names)
-    return tuple(pair for pair in pairs if pair[1] not in _EMPTY and _is_lossless_field(pair))
+    return tuple(
+        pair for pair in pairs if pair[1] not in _EMPTY_VALUES and _is_lossless_field(pair)
+    )
 
 
 def _is_lossless_field(pair: tuple[str, Json]) -> bool:
-    """Whether it can be written, and is read as it was: NaN, say, is not."""
+    """Whether it survives a JSON round trip: NaN, for example, does not."""
     try:
         return bool(orjson.loads(orjson.dumps(pair)) == list(pair))
     except orjson.JSONEncodeError:

@@ -16,7 +16,7 @@ from llm_proxy.turns import Failure, Turn
 
 
 class Opaque(RecordOnlyDialect):
-    """The dialect of last resort."""
+    """The fallback dialect `opaque`."""
 
     name = "opaque"
     volatile_paths: tuple[str, ...] = ()
@@ -24,31 +24,31 @@ class Opaque(RecordOnlyDialect):
     id_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
-        """Any request at all."""
+        """True for any request."""
         return True
 
     def model(self, request: Request) -> str:
-        """None is known."""
+        """Empty: the model is unknown."""
         return ""
 
     def streams(self, request: Request) -> bool:
-        """Nothing is known of the request."""
+        """False: nothing is known of the request."""
         return False
 
     def codec(self, request: Request, head: ResponseHead) -> str:
         """By content type alone."""
-        return framing.codec_of_content_type(header_value(head.headers, "content-type"))
+        return framing.codec_name_for_content_type(header_value(head.headers, "content-type"))
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole as far as HTTP can say, which for a body delimited by close is nothing."""
+        """By HTTP framing, which proves nothing for a body delimited by close."""
         return json_api.completeness_by_framing(response)
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """None that we can read."""
+        """No turns."""
         return ()
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """A shape that the clients of several providers print in full."""
+        """A format that the clients of several providers print in full."""
         error = {"type": kind, "message": message, "code": status, "param": None}
         return orjson.dumps({"type": "error", "error": error})
 
@@ -59,17 +59,17 @@ class Opaque(RecordOnlyDialect):
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """In the shape of our own errors."""
+        """In the format of our own errors."""
         headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
         body = self.error_body(status, failure.type or failure.code, failure.message)
         return response_encoding.json_response(body, headers, status)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None: nobody knows how they are told."""
+        """None: the format is unknown."""
         return ()
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """None: nobody knows what is asked."""
+        """None: the meaning of the request is unknown."""
         return None

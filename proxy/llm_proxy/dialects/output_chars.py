@@ -6,16 +6,16 @@ from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, Too
 
 
 def fragment_output_chars(fragment: Part) -> int:
-    """How many characters a fragment adds to what was said.
+    """How many output characters a fragment adds.
 
-    A call, the result of one, a sound and an image count as one at least.
+    A tool call, a tool result, a sound and an image count as at least one.
     """
     match fragment:
         case Text(text=text) | Reasoning(text=text) | Refusal(text=text):
             return len(text)
         case Media():
-            is_there = bool(fragment.url or fragment.base64)
-            return len(fragment.transcript) or int(is_there)
+            has_content = bool(fragment.url or fragment.base64)
+            return len(fragment.transcript) or int(has_content)
         case ToolCall():
             return max(1, len(fragment.name) + len(fragment.arguments))
         case ToolResult():

@@ -10,34 +10,40 @@ from llm_proxy.turns import Citation, Part, Reasoning, Refusal, Text
 
 def merge_neighbours(
     parts: Iterable[Part],
-    kinds: Collection[type[Part]],
-    ends_run: Callable[[Part], bool] = lambda _part: False,
+    mergeable_kinds: Collection[type[Part]],
+    blocks_merge: Callable[[Part], bool] = lambda _part: False,
 ) -> tuple[Part, ...]:
-    """The parts, those of one of these kinds joined with their neighbours of the same kind.
+    """The parts, with neighbours of the same mergeable kind merged.
 
-    Nothing is joined to a part that `closes`.
+    Nothing is merged onto a part for which `blocks_merge` is true.
     """
     groups: list[list[Part]] = []
     for part in parts:
         last = groups[-1][-1] if groups else None
-        if last is not None and type(part) is type(last) in kinds and not ends_run(last):
+        if (
+            last is not None
+            and type(part) is type(last) in mergeable_kinds
+            and not blocks_merge(last)
+        ):
             groups[-1].append(part)
         else:
             groups.append([part])
-    return tuple(_merge_parts(group) if type(group[0]) in kinds else group[0] for group in groups)
+    return tuple(
+        _merge_parts(group) if type(group[0]) in mergeable_kinds else group[0] for group in groups
+    )
 
 
 def _merge_parts(parts: Sequence[Part]) -> Part:
-    """Neighbours of one kind as one part; only kinds that hold text are joined."""
+    """Merges parts of one kind with text; of reasoning, the last signature is kept."""
     match parts[0]:
         case Text():
             return _merge_texts([part for part in parts if isinstance(part, Text)])
         case Reasoning():
-            items = [part for part in parts if isinstance(part, Reasoning)]
-            sealed = [
-                reasoning for reasoning in items if reasoning.signature or reasoning.redacted
-            ] or items
-            return replace(sealed[-1], text="".join(reasoning.text for reasoning in items))
+            reasonings = [part for part in parts if isinstance(part, Reasoning)]
+            signed = [
+                reasoning for reasoning in reasonings if reasoning.signature or reasoning.redacted
+            ] or reasonings
+            return replace(signed[-1], text="".join(reasoning.text for reasoning in reasonings))
         case Refusal():
             return Refusal("".join(part.text for part in parts if isinstance(part, Refusal)))
         case _:
@@ -45,7 +51,7 @@ def _merge_parts(parts: Sequence[Part]) -> Part:
 
 
 def _merge_texts(parts: Sequence[Text]) -> Text:
-    """The text of all, and their citations where the cited words now stand."""
+    """The joined text, and all citations with their spans shifted."""
     text = ""
     citations: list[Citation] = []
     for part in parts:
@@ -54,8 +60,8 @@ def _merge_texts(parts: Sequence[Text]) -> Text:
     return Text(text, tuple(citations), parts[-1].metadata)
 
 
-def _shift_citation(citation: Citation, by: int) -> Citation:
+def _shift_citation(citation: Citation, offset: int) -> Citation:
     if citation.span is None:
         return citation
     start, end = citation.span
-    return replace(citation, span=(start + by, end + by))
+    return replace(citation, span=(start + offset, end + offset))

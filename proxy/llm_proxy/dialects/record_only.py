@@ -15,39 +15,39 @@ from llm_proxy.turns import TokenCounting, Turn
 
 
 class RecordOnlyDialect:
-    """A dialect that is recognised and judged, and never spoken."""
+    """A dialect that is matched and checked for completeness, but never encoded."""
 
     name: str
     token_counting = TokenCounting()
     overloaded_status = 503
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """None: no turn is asked for."""
+        """None: the request asks for no turn."""
         return None
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """Nothing."""
+        """Zero."""
         return 0
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """None is known."""
+        """Empty: none is known."""
         return b""
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """None is.  Raises `NotRepresentable`."""
-        self._not_representable()
+        """Raises `NotRepresentable`."""
+        self._raise_not_representable()
 
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """None does.  Raises `NotRepresentable`."""
-        self._not_representable()
+        """Raises `NotRepresentable`."""
+        self._raise_not_representable()
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Nothing.  Raises `NotRepresentable`."""
-        self._not_representable()
+        """Raises `NotRepresentable`."""
+        self._raise_not_representable()
 
-    def _not_representable(self) -> Never:
+    def _raise_not_representable(self) -> Never:
         raise NotRepresentable(f"answers of {self.name} hold no turns, so none can be told as one")

@@ -1,7 +1,7 @@
-"""Shared helpers for decoding requests.
+"""Decodes the elements that request formats share: roles, texts, tools, schemas, numbers.
 
-Clients write what they like: what is of another kind than it should be counts as absent, as in
-`reading`.  Parts are told without what a provider keeps beside them.
+Clients send values of any type: one of the wrong type counts as absent, as in `lenient_json`.
+Decoded parts have no metadata.
 """
 
 from __future__ import annotations
@@ -29,108 +29,104 @@ _ROLES: Final[Mapping[str, Role]] = {
     "function": "tool",
 }
 
-_OFF: Final = ("", "none", "disabled")
-"""Words that switch reasoning off."""
-_SWITCHES: Final = ("type", "effort", "enabled")
-"""The fields of a switch that may say off."""
+_OFF_VALUES: Final = ("", "none", "disabled")
+"""Values that switch reasoning off."""
+_SWITCH_FIELDS: Final = ("type", "effort", "enabled")
+"""The fields of a reasoning switch that may switch it off."""
 
-_LARGEST: Final = 2**53
-"""From here on, numbers are not exact everywhere."""
+_NUMBER_LIMIT: Final = 2**53
+"""From here on, parsers that use doubles are not exact."""
 
-_NAMED: Final = ("function", "custom")
+_NAMED_TOOL_TYPES: Final = ("function", "custom")
 """The types of tools that must have a name."""
 
-_TEXTS: Final = ("text", "input_text", "output_text")
-"""The types of blocks of text."""
+_TEXT_BLOCK_TYPES: Final = ("text", "input_text", "output_text")
 
 
 def decode_role(value: Json) -> Role | None:
-    """Who speaks; None for a role that nobody knows."""
+    """The role of a provider's role name, in any case; None for an unknown one."""
     return _ROLES.get(lenient_json.str_or_empty(value).lower())
 
 
 def text_or_empty(value: Json) -> str:
-    """A string, of whole characters."""
+    """A string without lone surrogates; empty for another type."""
     return lenient_json.join_pieces([lenient_json.str_or_empty(value)])
 
 
 def decode_texts(value: Json) -> Iterator[Text]:
-    """A text, or each of a list of them: texts themselves, and blocks of text."""
+    """The texts of a string, a text block, or a list of them."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, dict):
-            if item.get("type", _TEXTS[0]) in _TEXTS:
+            if item.get("type", _TEXT_BLOCK_TYPES[0]) in _TEXT_BLOCK_TYPES:
                 yield Text(text_or_empty(item.get("text")))
         else:
             yield Text(text_or_empty(item))
 
 
 def tool_output_text(content: Json) -> str:
-    """What a tool gave: its texts, joined with line ends; as JSON where it has none."""
+    """The output of a tool: its texts, joined with line ends; as JSON if it has none."""
     match content:
         case list():
-            found = [decode_text.text for decode_text in decode_texts(content) if decode_text.text]
-            return "\n".join(found) or (lenient_json.printable_text(content) if content else "")
+            texts = [text.text for text in decode_texts(content) if text.text]
+            return "\n".join(texts) or (lenient_json.printable_text(content) if content else "")
         case _:
             return lenient_json.printable_text(content)
 
 
 def decode_number(value: Json) -> float | None:
-    """A number as it was sent: whole ones stay `int`."""
+    """A number as it was sent: integers stay `int`.  None for other types and from 2**53 on."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if -_LARGEST < value < _LARGEST else None
+    return value if -_NUMBER_LIMIT < value < _NUMBER_LIMIT else None
 
 
 def is_reasoning_enabled(switch: Json) -> bool:
-    """Whether a switch of reasoning is there, and not off: a truth, a level, or an object."""
+    """Whether a reasoning switch is present and not off: a boolean, a level, or an object."""
     match switch:
         case bool():
             return switch
         case str():
-            return switch not in _OFF
+            return switch not in _OFF_VALUES
         case dict():
-            return all(switch.get(item) not in (False, *_OFF) for item in _SWITCHES)
+            return all(switch.get(name) not in (False, *_OFF_VALUES) for name in _SWITCH_FIELDS)
         case _:
             return False
 
 
-def response_schema(fields: Fields, *places: Json) -> Json:
-    """The JSON Schema that an answer must have, which is the first object among these places.
+def response_schema(fields: Fields, *candidates: Json) -> Json:
+    """The JSON Schema of the response: the first object among `candidates`, else `{}`.
 
-    None where what is asked for is not of a type that begins with `json`.
+    None if the type of the requested format (`fields`) does not begin with `json`.
     """
     is_json = lenient_json.str_or_empty(fields.get("type")).startswith("json")
-    return first_schema(*places) or {} if is_json else None
+    return first_schema(*candidates) or {} if is_json else None
 
 
-def first_schema(*places: Json) -> dict[str, Json] | None:
-    """The first object among these places."""
-    return next((place for place in places if isinstance(place, dict)), None)
+def first_schema(*candidates: Json) -> dict[str, Json] | None:
+    """The first candidate that is an object."""
+    return next((place for place in candidates if isinstance(place, dict)), None)
 
 
 def decode_tool(fields: Fields, *schemas: Json) -> Iterator[ToolDefinition]:
-    """The tool that is described: by its name, and a built-in one without a name by its type."""
+    """One tool definition, or none; a built-in tool without a name is named by its type."""
     if name := text_or_empty(fields.get("name")):
         yield ToolDefinition(name, text_or_empty(fields.get("description")), first_schema(*schemas))
-    elif (kind := text_or_empty(fields.get("type"))) and kind not in _NAMED:
+    elif (kind := text_or_empty(fields.get("type"))) and kind not in _NAMED_TOOL_TYPES:
         yield ToolDefinition(kind, text_or_empty(fields.get("description")))
 
 
 def decode_function_tools(offered: Json) -> Iterator[ToolDefinition]:
-    """Tools that are wrapped in their type, as of OpenAI's; built-in ones are nothing else."""
-    for object_item in lenient_json.object_items(offered):
-        fields = (
-            lenient_json.object_fields(object_item.get("function") or object_item.get("custom"))
-            or object_item
-        )
+    """Tools wrapped in a field named by their type, as in OpenAI's API; built-in ones are not."""
+    for tool in lenient_json.array_objects(offered):
+        fields = lenient_json.object_fields(tool.get("function") or tool.get("custom")) or tool
         yield from decode_tool(fields, fields.get("parameters"))
 
 
 def request_message(role: Role, parts: Iterable[Part]) -> RequestMessage:
-    """What somebody says; of a user who gives nothing but results of tools, the tools say it."""
-    values = tuple(filter(_has_content, map(_without_metadata, parts)))
-    gives = bool(values) and all(isinstance(part, ToolResult) for part in values)
-    return RequestMessage("tool" if role == "user" and gives else role, values)
+    """A message without empty parts; a user's of nothing but tool results gets the role `tool`."""
+    kept_parts = tuple(filter(_has_content, map(_without_metadata, parts)))
+    is_results_only = bool(kept_parts) and all(isinstance(part, ToolResult) for part in kept_parts)
+    return RequestMessage("tool" if role == "user" and is_results_only else role, kept_parts)
 
 
 def _without_metadata(part: Part) -> Part:
@@ -143,43 +139,46 @@ def _has_content(part: Part) -> bool:
     return not is_empty_part(part)
 
 
-def merge_adjacent_roles(
+def merge_adjacent_messages(
     messages: Iterable[RequestMessage], mergeable_roles: tuple[Role, ...] = ("tool",)
 ) -> tuple[RequestMessage, ...]:
-    """The messages, as one where those of a role in `runs` follow each other.
+    """The messages, with adjacent ones of the same role merged for `mergeable_roles`.
 
-    A result is named after its call: the last one before it of the same id.
+    A result without a name gets that of its call: the last one before it with the same id.
     """
-    items: list[RequestMessage] = []
-    names: dict[str, str] = {}
-    for speaker, group in groupby(messages, key=lambda it: it.role):
-        parts = [tuple(_with_result_name(part, names) for part in item.parts) for item in group]
-        together = [tuple(part for values in parts for part in values)]
-        items += (
-            RequestMessage(speaker, values)
-            for values in (together if speaker in mergeable_roles else parts)
+    merged_messages: list[RequestMessage] = []
+    tool_names: dict[str, str] = {}
+    for role, group in groupby(messages, key=lambda message: message.role):
+        parts = [
+            tuple(_with_result_name(part, tool_names) for part in message.parts)
+            for message in group
+        ]
+        merged_parts = [tuple(part for message_parts in parts for part in message_parts)]
+        merged_messages += (
+            RequestMessage(role, message_parts)
+            for message_parts in (merged_parts if role in mergeable_roles else parts)
         )
-    return tuple(items)
+    return tuple(merged_messages)
 
 
-def _with_result_name(part: Part, names: dict[str, str]) -> Part:
+def _with_result_name(part: Part, tool_names: dict[str, str]) -> Part:
     match part:
         case ToolCall(id=call_id, name=name) if call_id:
-            names[call_id] = name
-        case ToolResult(call_id=call_id, name="") if call_id in names:
-            return replace(part, name=names[call_id])
+            tool_names[call_id] = name
+        case ToolResult(call_id=call_id, name="") if call_id in tool_names:
+            return replace(part, name=tool_names[call_id])
         case _:
             pass
     return part
 
 
-def leading_system_prompt(messages: Iterable[RequestMessage]) -> str:
-    """The system prompt, where it is the first message of that role."""
+def first_system_text(messages: Iterable[RequestMessage]) -> str:
+    """The text of the first message of role `system`; empty if there is none."""
     return next((message.text for message in messages if message.role == "system"), "")
 
 
 def prompt_conversation(prompt: Json, temperature: Json, top_p: Json) -> Conversation:
-    """A conversation of one message, whose user says the prompt."""
+    """A conversation of one user message with the prompt."""
     return Conversation(
         (request_message("user", decode_texts(prompt)),),
         temperature=decode_number(temperature),

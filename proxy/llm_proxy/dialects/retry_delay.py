@@ -1,4 +1,4 @@
-"""Headers that tell a refused client how long to wait, in ms."""
+"""Retry headers: how long a rejected client must wait."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import Final
 
 from llm_proxy.dialects.base import DialectResponse
 
-_NAMES: Final = frozenset(("retry-after", "retry-after-ms"))
+_RETRY_HEADERS: Final = frozenset(("retry-after", "retry-after-ms"))
 
 
-def with_retry_headers(response: DialectResponse, ms: float | None) -> DialectResponse:
-    """The refusal with the headers that say so; without any where `ms` is None."""
-    headers = [header for header in response.head.headers if header[0].lower() not in _NAMES]
-    if ms is not None:
-        headers += [("retry-after-ms", _format_number(ms)), ("retry-after", str(ceil(ms / 1000)))]
+def with_retry_headers(response: DialectResponse, delay_ms: float | None) -> DialectResponse:
+    """The response with retry headers for this delay; without any if `delay_ms` is None."""
+    headers = [
+        header for header in response.head.headers if header[0].lower() not in _RETRY_HEADERS
+    ]
+    if delay_ms is not None:
+        headers += [
+            ("retry-after-ms", _format_number(delay_ms)),
+            ("retry-after", str(ceil(delay_ms / 1000))),
+        ]
     return replace(response, head=replace(response.head, headers=tuple(headers)))
 
 

@@ -11,14 +11,14 @@ from llm_proxy.turns import Part, Turn
 
 Told = TypeVar("Told", Turn, Part)
 
-_VERBATIM: Final = "metadata"
-"""Provider fields are left as they are: what cannot be written of them is not told."""
+_SKIPPED_FIELD: Final = "metadata"
+"""Provider fields are unchanged: what cannot be encoded of them is left out elsewhere."""
 
 
-def replace_lone_surrogates(told: Told) -> Told:
-    """The turn or the part, in which half a surrogate pair is U+FFFD."""
-    whole: Told = _replace_in_value(told)
-    return whole
+def replace_lone_surrogates(turn_or_part: Told) -> Told:
+    """The turn or the part, with U+FFFD for each lone surrogate outside of metadata."""
+    replaced: Told = _replace_in_value(turn_or_part)
+    return replaced
 
 
 def _replace_in_value(value: Any) -> Any:
@@ -30,7 +30,7 @@ def _replace_in_value(value: Any) -> Any:
         case tuple():
             return tuple(map(_replace_in_value, value))
         case _ if is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in fields(value) if field.name != _VERBATIM]
+            names = [field.name for field in fields(value) if field.name != _SKIPPED_FIELD]
             return replace(
                 value, **{name: _replace_in_value(getattr(value, name)) for name in names}
             )

@@ -1,4 +1,4 @@
-"""The differences of a comparison, and which of them are significant."""
+"""The differences of a comparison, and which of them are significant or reported."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
 
-Manner = Literal["exact", "live", "shape"]
-"""How strictly two exchanges are compared."""
+Strictness = Literal["exact", "live", "shape"]
+"""How strictly two exchanges are compared: see `diff.exchanges`."""
 
 
 class DifferenceKind(StrEnum):
-    """What differs."""
+    """The kind of value that differs."""
 
-    ASKED = "asked"
+    REQUEST = "asked"
     """The request."""
     STATUS = "status"
     HEADER = "header"
-    MOMENT = "moment"
-    """A header that says how things stood when it was sent: limits that are left, time taken."""
+    VOLATILE_HEADER = "moment"
+    """A header whose value changes with time, such as remaining limits or time taken."""
     ENDING = "ending"
     SHAPE = "shape"
-    """Kinds of events, and the fields that they have."""
+    """Event types, and the fields of each."""
     MODEL = "model"
-    """The model that answered."""
+    """The model of the response."""
     FINISH = "finish"
     TOOLS = "tools"
     """The names of the tools that were called, in order."""
-    SAID = "said"
-    """Texts, reasoning, arguments."""
+    CONTENT = "said"
+    """Text, reasoning and arguments in the response."""
     ID = "id"
-    """Ids, seals and other things that are made anew for each answer."""
+    """Ids, signatures and other values that are new in each response."""
     USAGE = "usage"
     BYTES = "bytes"
     TIME = "time"
 
 
-_NEVER: Final = frozenset((DifferenceKind.TIME, DifferenceKind.MOMENT))
-_STUMBLED_OVER: Final = frozenset(
+_INSIGNIFICANT_KINDS: Final = frozenset((DifferenceKind.TIME, DifferenceKind.VOLATILE_HEADER))
+_BREAKING_KINDS: Final = frozenset(
     (
         DifferenceKind.STATUS,
         DifferenceKind.ENDING,
@@ -49,58 +49,58 @@ _STUMBLED_OVER: Final = frozenset(
         DifferenceKind.TOOLS,
     )
 )
-_COUNT: Final[Mapping[Manner, frozenset[DifferenceKind]]] = MappingProxyType(
+_SIGNIFICANT_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
     {
-        "exact": frozenset(DifferenceKind) - _NEVER - {DifferenceKind.SHAPE},
-        "live": _STUMBLED_OVER,
+        "exact": frozenset(DifferenceKind) - _INSIGNIFICANT_KINDS - {DifferenceKind.SHAPE},
+        "live": _BREAKING_KINDS,
         "shape": frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE)),
     }
 )
-_SHOWN: Final[Mapping[Manner, frozenset[DifferenceKind]]] = MappingProxyType(
+_REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
     {
         "exact": frozenset(DifferenceKind) - {DifferenceKind.SHAPE},
-        "live": frozenset(DifferenceKind) - {DifferenceKind.ASKED, DifferenceKind.BYTES},
+        "live": frozenset(DifferenceKind) - {DifferenceKind.REQUEST, DifferenceKind.BYTES},
         "shape": frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE)),
     }
 )
-"""The bytes of two takes tell them apart, and what they say: their shape would only repeat it."""
+"""An exact comparison omits the shape, which would only repeat the differences of the contents."""
 
 
-def is_significant(kind: DifferenceKind, manner: Manner) -> bool:
-    """Whether a difference of this kind makes two exchanges differ."""
-    return kind in _COUNT[manner]
+def is_significant(kind: DifferenceKind, strictness: Strictness) -> bool:
+    """Whether a difference of this kind makes two exchanges count as different."""
+    return kind in _SIGNIFICANT_KINDS[strictness]
 
 
-def is_reported(kind: DifferenceKind, manner: Manner) -> bool:
-    """Whether anybody wants to see one."""
-    return kind in _SHOWN[manner]
+def is_reported(kind: DifferenceKind, strictness: Strictness) -> bool:
+    """Whether a difference of this kind is included in the comparison."""
+    return kind in _REPORTED_KINDS[strictness]
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDifference:
-    """One place in which two exchanges differ."""
+    """One value in which two exchanges differ."""
 
     kind: DifferenceKind
     path: str
-    """`$.messages[0].content` of a request, `turns[0].parts[1].text`, `content-type`, …"""
-    one: str
-    """Its value in the first; empty where that has none."""
-    other: str
-    """Its value in the second; empty where that has none."""
+    """Such as `$.messages[0].content` of a request, `turns[0].parts[1].text`, `content-type`."""
+    first_value: str
+    """The value in the first exchange; empty where it has none."""
+    second_value: str
+    """The value in the second exchange; empty where it has none."""
     is_significant: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeComparison:
-    """All of them, in the order of an exchange."""
+    """The differences of two exchanges, in the order of an exchange: request first, times last."""
 
-    one: str
-    """The file of the first."""
-    other: str
-    strictness: Manner
+    first_file: str
+    """The file of the first cassette."""
+    second_file: str
+    strictness: Strictness
     differences: tuple[ExchangeDifference, ...]
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing that counts differs."""
+        """Whether there is no significant difference."""
         return not any(difference.is_significant for difference in self.differences)

@@ -1,15 +1,17 @@
 """Compares two recorded exchanges and classifies the differences.
 
-    difference  what was found, and what of it counts in which manner of comparing
-    values      values under their paths
-    asking      what was asked
-    answering   heads, endings, bytes and times
-    saying      what was said, as the dialect reads it
-    shape       kinds of events, and the fields that they have
+    difference   differences, and which are significant at which strictness
+    flatten      values by path
+    json_leaves  the values of a request by path
+    requests     requests
+    responses    heads, endings, bytes and times
+    turns        turns, as the dialect decodes them
+    shape        event types, and the fields of each
+    word_diff    two texts, word by word
 
-Two takes are compared exactly: everything counts but times.  A live answer is never the same as
-its recording, so there only what a client could stumble over counts; and for a watch on drift the
-shape alone does, without what was said.
+Two takes are compared exactly: everything is significant but times.  A live response is never equal
+to its recording, so there only differences that could break a client are significant; to detect
+drift, the shape is compared without the contents.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from llm_proxy.diff.difference import (
     DifferenceKind,
     ExchangeComparison,
     ExchangeDifference,
-    Manner,
+    Strictness,
     is_reported,
     is_significant,
 )
@@ -29,30 +31,30 @@ from llm_proxy.diff.requests import compare_requests
 from llm_proxy.diff.responses import compare_bodies, compare_endings, compare_heads, compare_times
 from llm_proxy.diff.shape import compare_shapes
 from llm_proxy.diff.turns import compare_turns
-from llm_proxy.matching import PLAIN, RuleSet
+from llm_proxy.matching import NO_RULES, RuleSet
 
 __all__ = [
     "DifferenceKind",
     "ExchangeComparison",
     "ExchangeDifference",
-    "Manner",
+    "Strictness",
     "compare_exchanges",
 ]
 
 
 def compare_exchanges(
-    one: Cassette, other: Cassette, strictness: Manner = "exact", rules: RuleSet = PLAIN
+    one: Cassette, other: Cassette, strictness: Strictness = "exact", rules: RuleSet = NO_RULES
 ) -> ExchangeComparison:
-    """How these two exchanges differ; `rules` are what their requests may differ in."""
-    found = [
-        ExchangeDifference(kind, where, before, after, is_significant(kind, strictness))
-        for kind, where, before, after in _differences(one, other, rules)
+    """Compares two exchanges; `rules` define which differences of the requests are ignored."""
+    differences = [
+        ExchangeDifference(kind, path, first_value, second_value, is_significant(kind, strictness))
+        for kind, path, first_value, second_value in _all_differences(one, other, rules)
         if is_reported(kind, strictness)
     ]
-    return ExchangeComparison(one.file, other.file, strictness, tuple(found))
+    return ExchangeComparison(one.file, other.file, strictness, tuple(differences))
 
 
-def _differences(
+def _all_differences(
     one: Cassette, other: Cassette, rules: RuleSet
 ) -> Iterator[tuple[DifferenceKind, str, str, str]]:
     yield from compare_requests(one, other, rules)

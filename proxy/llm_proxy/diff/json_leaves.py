@@ -18,35 +18,35 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class RequestDifference:
-    """One place in which two requests differ."""
+    """One value in which two requests differ."""
 
     path: str
-    """Where: `$.messages[1].content`, or `method`, `path`, `query`, `headers.anthropic-beta`."""
+    """`$.messages[1].content`, or `method`, `path`, `query`, `headers.anthropic-beta`."""
     requested: str
-    """The value of the request, as JSON; empty where it has none."""
+    """The value in the request, as JSON; empty where it has none."""
     stored: str
-    """The value of the cassette, as JSON; empty where it has none."""
-    parts: tuple[str | int, ...] = ()
-    """The steps of a path within a JSON body; none for what stands beside it."""
+    """The value in the cassette, as JSON; empty where it has none."""
+    path_steps: tuple[str | int, ...] = ()
+    """The names and indexes of `path` within a JSON body; empty outside of the body."""
 
 
 def json_leaves(document: KeyDocument) -> dict[str, str]:
-    """Every value of a document under its path, as JSON; large base64 is told by its hash."""
-    flat = {
+    """Every value of a key document by its path, as JSON; large base64 is replaced by its hash."""
+    leaves = {
         "method": document.method,
         "provider": document.provider,
         "path": document.path,
         "query": document.query,
         **{f"headers.{name}": value for name, value in document.headers},
     }
-    if document.kind == "text":
-        flat["body"] = document.serialized_body().decode("utf-8", "replace")
+    if document.body_kind == "text":
+        leaves["body"] = document.canonical_body().decode("utf-8", "replace")
     else:
-        flat |= _flatten("$", document.body)
-    return flat
+        leaves |= _json_value_leaves("$", document.body)
+    return leaves
 
 
-def path_step(name: str) -> str:
+def json_path_step(name: str) -> str:
     """A member's name as a step of a JSONPath: `.name`, or `['a name']`."""
     if _PLAIN_NAME.fullmatch(name):
         return f".{name}"
@@ -56,20 +56,20 @@ def path_step(name: str) -> str:
     return f"[{quoted}]"
 
 
-def _flatten(path: str, value: Any) -> Iterator[tuple[str, str]]:
+def _json_value_leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
     match value:
         case dict() if value:
             for name, item in value.items():
-                yield from _flatten(path + path_step(name), item)
+                yield from _json_value_leaves(path + json_path_step(name), item)
         case list() if value:
             for index, item in enumerate(value):
-                yield from _flatten(f"{path}[{index}]", item)
+                yield from _json_value_leaves(f"{path}[{index}]", item)
         case _:
             yield path, json_value_text(value)
 
 
 def json_value_text(value: Any) -> str:
-    """A value as JSON, its large base64 told by its hash."""
+    """A value as JSON, with large base64 replaced by its hash."""
     return orjson.dumps(_hash_base64_in(value)).decode()
 
 
@@ -85,13 +85,13 @@ def _hash_base64_in(value: Any) -> Any:
             return value
 
 
-def compare_documents(
-    fields: Mapping[str, str], stored: Mapping[str, str]
+def compare_leaves(
+    requested: Mapping[str, str], stored: Mapping[str, str]
 ) -> list[RequestDifference]:
-    """Where two requests differ, in the order of the request that was asked."""
-    paths: Iterable[str] = dict.fromkeys([*fields, *stored])
+    """The differences of the leaves of two requests, in the order of the first."""
+    paths: Iterable[str] = dict.fromkeys([*requested, *stored])
     return [
-        RequestDifference(path, fields.get(path, ""), stored.get(path, ""))
+        RequestDifference(path, requested.get(path, ""), stored.get(path, ""))
         for path in paths
-        if fields.get(path) != stored.get(path)
+        if requested.get(path) != stored.get(path)
     ]

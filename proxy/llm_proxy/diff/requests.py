@@ -1,4 +1,4 @@
-"""Compares two requests by what their keys are made from."""
+"""Compares two requests by the documents that their keys are computed from."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from llm_proxy.matching import RuleSet
 def compare_requests(
     one: Cassette, other: Cassette, rules: RuleSet
 ) -> Iterator[tuple[DifferenceKind, str, str, str]]:
-    """What was asked: the paths of the values that differ under these rules."""
+    """Yields the values of the requests that differ under these rules."""
     first, second = (
         json_leaves.json_leaves(
             matching.normalized_document(cassette.meta.provider, cassette.request, rules).document
         )
         for cassette in (one, other)
     )
-    for compare_document in json_leaves.compare_documents(first, second):
+    for difference in json_leaves.compare_leaves(first, second):
         yield (
-            DifferenceKind.ASKED,
-            compare_document.path,
-            compare_document.requested,
-            compare_document.stored,
+            DifferenceKind.REQUEST,
+            difference.path,
+            difference.requested,
+            difference.stored,
         )

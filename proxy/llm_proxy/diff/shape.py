@@ -1,7 +1,7 @@
 """Compares the shape of two responses: event types and the fields of each.
 
-Values do not count, nor how often something comes: a field that is new, gone or of another type
-is what clients stumble over.
+Values and repetitions are ignored: what breaks clients is a field that is new, missing or of
+another type.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import dialect_response
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.difference import DifferenceKind
-from llm_proxy.diff.json_leaves import path_step
+from llm_proxy.diff.json_leaves import json_path_step
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.framing.eventstream import parse_frame
 from llm_proxy.turns import Json
 
-_DEEPEST: Final = 30
-_FREE: Final = frozenset(
+_MAX_DEPTH: Final = 30
+_FREE_FORM_FIELDS: Final = frozenset(
     ("args", "arguments", "input", "metadata", "parameters", "properties", "schema")
 )
-"""Members whose own members are the caller's, or the model's: what a tool is given."""
-_TYPES: Final = {bool: "boolean", int: "number", float: "number", str: "text"}
-_BY_CHANCE: Final = frozenset(("ping",))
-"""Events that come or not as time passes."""
-_SEPARATORS: Final = b"[],\r\n\t "
-"""What stands around the elements of an array that is streamed."""
+"""Fields whose members are chosen by the caller or the model, such as a tool's arguments."""
+_JSON_TYPE_NAMES: Final = {bool: "boolean", int: "number", float: "number", str: "text"}
+_TIMED_EVENTS: Final = frozenset(("ping",))
+"""Events whose occurrence depends on timing."""
+_ARRAY_SEPARATORS: Final = b"[],\r\n\t "
+"""Bytes around the elements of a streamed array."""
 
-Found = tuple[DifferenceKind, str, str, str]
-Shape = dict[str, dict[str, frozenset[str]]]
-"""The types of each field, by the kind of event that has it."""
+KindPathValues = tuple[DifferenceKind, str, str, str]
+ResponseShape = dict[str, dict[str, frozenset[str]]]
+"""The types of each field path, by event type."""
 
 
-def compare_shapes(one: Cassette, other: Cassette) -> Iterator[Found]:
-    """What has another shape: the framing, an event, the order of first events, a field."""
+def compare_shapes(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
+    """Compares framing, event types, their order of first occurrence, and fields."""
     if one.codec != other.codec:
         yield DifferenceKind.SHAPE, "framing", one.codec, other.codec
     before, after = response_shape(one), response_shape(other)
     for event in dict.fromkeys((*before, *after)):
         if event not in before or event not in after:
-            there = ["no such event", f"event {event}"]
+            presence_texts = ["no such event", f"event {event}"]
             yield (
                 DifferenceKind.SHAPE,
-                _event_shape(event),
-                there[event in before],
-                there[event in after],
+                _event_label(event),
+                presence_texts[event in before],
+                presence_texts[event in after],
             )
         else:
             yield from _compare_event_fields(event, before[event], after[event])
@@ -57,37 +57,37 @@ def compare_shapes(one: Cassette, other: Cassette) -> Iterator[Found]:
         yield DifferenceKind.SHAPE, "order of events", ", ".join(first), ", ".join(second)
 
 
-def response_shape(cassette: Cassette) -> Shape:
-    """The shape of an answer; its events in the order in which they first come."""
+def response_shape(cassette: Cassette) -> ResponseShape:
+    """The shape of a response; event types in the order of their first occurrence."""
     response = dialect_response(cassette)
-    found: dict[str, dict[str, frozenset[str]]] = {}
+    shape: dict[str, dict[str, frozenset[str]]] = {}
     for message in response.messages:
-        for event, value in _read_event(response.codec, message):
-            fields = found.setdefault(event, {})
-            for path, kind in _value_types("$", value, _DEEPEST):
-                fields[path] = fields.get(path, frozenset()) | {kind}
-    return found
+        for event, value in _parse_event(response.codec, message):
+            fields = shape.setdefault(event, {})
+            for path, type_name in _value_types("$", value, _MAX_DEPTH):
+                fields[path] = fields.get(path, frozenset()) | {type_name}
+    return shape
 
 
 def _compare_event_fields(
     event: str, before: dict[str, frozenset[str]], after: dict[str, frozenset[str]]
-) -> Iterator[Found]:
+) -> Iterator[KindPathValues]:
     for path in dict.fromkeys((*before, *after)):
         one, other = (" or ".join(sorted(fields.get(path, ()))) for fields in (before, after))
         if one != other:
-            yield DifferenceKind.SHAPE, f"{_event_shape(event)} {path}".lstrip(), one, other
+            yield DifferenceKind.SHAPE, f"{_event_label(event)} {path}".lstrip(), one, other
 
 
-def _event_shape(event: str) -> str:
+def _event_label(event: str) -> str:
     return event or "body"
 
 
-def _read_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
-    """The event of a message, if it is one: its kind, and its value."""
-    name, data = _unwrap_message(codec, message)
-    if data == sse.DONE:
+def _parse_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
+    """Yields the event type and the value of a message, if it is an event that is compared."""
+    name, data = _name_and_payload(codec, message)
+    if data == sse.DONE_DATA:
         yield data.decode(), None
-    elif data and name not in _BY_CHANCE:
+    elif data and name not in _TIMED_EVENTS:
         try:
             value = lenient_json.parse_json(data)
         except ValueError:
@@ -99,35 +99,35 @@ def _read_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
         )
 
 
-def _unwrap_message(codec: str, message: bytes) -> tuple[str, bytes]:
-    """What a message is called by its framing, and what it carries; nothing where it is none."""
+def _name_and_payload(codec: str, message: bytes) -> tuple[str, bytes]:
+    """The event type by the framing, and the payload; empty where it has none."""
     match codec:
         case "sse":
             event = sse.parse_event(message)
-            return event.encode_event, (event.data or b"").strip()
-        case eventstream.NAME:
+            return event.event_type, (event.data or b"").strip()
+        case eventstream.CODEC_NAME:
             frame = parse_frame(message)
             if frame is None:
                 return "", b""
             return frame.header(":event-type") or frame.header(":exception-type"), frame.payload
         case "json-array":
-            return "", message.strip(_SEPARATORS)
+            return "", message.strip(_ARRAY_SEPARATORS)
         case _:
             return "", message.strip()
 
 
 def _value_types(path: str, value: Json, depth: int) -> Iterator[tuple[str, str]]:
-    """The type of every value under its path, in which every index is `[*]`."""
+    """Yields the path and the type of every value; every index in a path is `[*]`."""
     match value:
         case None:
             yield path, "null"
         case dict() if depth:
             yield path, "object"
             for name, item in value.items():
-                if name in _FREE:
-                    yield path + path_step(name), _json_type(item)
+                if name in _FREE_FORM_FIELDS:
+                    yield path + json_path_step(name), _json_type(item)
                 else:
-                    yield from _value_types(path + path_step(name), item, depth - 1)
+                    yield from _value_types(path + json_path_step(name), item, depth - 1)
         case list() if depth:
             yield path, "array"
             for item in value:
@@ -145,4 +145,4 @@ def _json_type(value: Json) -> str:
         case list():
             return "array"
         case _:
-            return _TYPES[type(value)]
+            return _JSON_TYPE_NAMES[type(value)]

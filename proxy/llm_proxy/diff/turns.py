@@ -12,10 +12,10 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_turns
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.difference import DifferenceKind
-from llm_proxy.diff.flatten import flatten
+from llm_proxy.diff.flatten import flatten_json
 from llm_proxy.turns import Part, ToolCall, Turn
 
-_KINDS: Final[Mapping[str, DifferenceKind]] = MappingProxyType(
+_KIND_BY_FIELD: Final[Mapping[str, DifferenceKind]] = MappingProxyType(
     {
         "id": DifferenceKind.ID,
         "call_id": DifferenceKind.ID,
@@ -29,33 +29,33 @@ _KINDS: Final[Mapping[str, DifferenceKind]] = MappingProxyType(
         "usage": DifferenceKind.USAGE,
     }
 )
-"""What a field of a turn is, where it is nothing that was said."""
-_CAPITALS: Final = re.compile(r"(?<!^)(?=[A-Z])")
+"""The kind of difference of a turn's or part's field; other fields are `CONTENT`."""
+_CAPITAL_PATTERN: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
-Found = tuple[DifferenceKind, str, str, str]
+KindPathValues = tuple[DifferenceKind, str, str, str]
 _Leaves = dict[str, tuple[DifferenceKind, str]]
 
 
-def compare_turns(one: Cassette, other: Cassette) -> Iterator[Found]:
-    """Turn by turn and part by part; ids, finish and usage of each are told apart from it."""
+def compare_turns(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
+    """Compares turns part by part; ids, finish and usage have their own kinds of difference."""
     first, second = cassette_turns(one), cassette_turns(other)
     if len(first) != len(second):
         yield DifferenceKind.FINISH, "turns", str(len(first)), str(len(second))
     before, after = _turn_values(first), _turn_values(second)
-    for where in dict.fromkeys((*before, *after)):
-        kind, value = before.get(where, (None, ""))
-        others, another = after.get(where, (None, ""))
-        found = kind or others
-        if value != another and found is not None:
-            yield found, where, value, another
+    for path in dict.fromkeys((*before, *after)):
+        kind, value = before.get(path, (None, ""))
+        other_kind, other_value = after.get(path, (None, ""))
+        difference_kind = kind or other_kind
+        if value != other_value and difference_kind is not None:
+            yield difference_kind, path, value, other_value
 
 
 def _turn_values(turns: tuple[Turn, ...]) -> _Leaves:
     leaves: _Leaves = {}
-    for number, turn in enumerate(turns):
-        path = f"turns[{number}]"
-        calls = [part.name for part in turn.parts if isinstance(part, ToolCall)]
-        leaves[f"{path}.tools"] = (DifferenceKind.TOOLS, ", ".join(calls))
+    for turn_index, turn in enumerate(turns):
+        path = f"turns[{turn_index}]"
+        tool_names = [part.name for part in turn.parts if isinstance(part, ToolCall)]
+        leaves[f"{path}.tools"] = (DifferenceKind.TOOLS, ", ".join(tool_names))
         for index, part in enumerate(turn.parts):
             leaves |= _part_values(f"{path}.parts[{index}]", part)
         for field in dataclasses.fields(turn):
@@ -67,8 +67,8 @@ def _turn_values(turns: tuple[Turn, ...]) -> _Leaves:
 
 
 def _part_values(path: str, part: Part) -> _Leaves:
-    kind = _CAPITALS.sub("_", type(part).__name__).lower()
-    leaves: _Leaves = {f"{path}.type": (DifferenceKind.SAID, kind)}
+    part_type = _CAPITAL_PATTERN.sub("_", type(part).__name__).lower()
+    leaves: _Leaves = {f"{path}.type": (DifferenceKind.CONTENT, part_type)}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if isinstance(part, ToolCall) and field.name == "arguments":
@@ -78,32 +78,32 @@ def _part_values(path: str, part: Part) -> _Leaves:
 
 
 def _field_values(path: str, name: str, value: Any) -> _Leaves:
-    """The values of a field; none where it says nothing."""
-    plain = _plain_value(dict(value) if name == "metadata" else value)
-    if plain in (None, "", [], {}):
+    """The leaves of a field; none where it is empty."""
+    json_value = _to_json_value(dict(value) if name == "metadata" else value)
+    if json_value in (None, "", [], {}):
         return {}
-    kind = _KINDS.get(name, DifferenceKind.SAID)
-    return {where: (kind, text) for where, text in flatten(path, plain)}
+    kind = _KIND_BY_FIELD.get(name, DifferenceKind.CONTENT)
+    return {leaf_path: (kind, text) for leaf_path, text in flatten_json(path, json_value)}
 
 
-def _plain_value(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {
-            field.name: _plain_value(getattr(value, field.name))
+            field.name: _to_json_value(getattr(value, field.name))
             for field in dataclasses.fields(value)
         }
         return {
-            name: argument
-            for name, argument in fields.items()
-            if argument not in (None, "", [], {})
+            name: field_value
+            for name, field_value in fields.items()
+            if field_value not in (None, "", [], {})
         }
     if isinstance(value, tuple):
-        return [_plain_value(content) for content in value]
+        return [_to_json_value(content) for content in value]
     return value
 
 
 def _parse_arguments(arguments: str) -> Any:
-    """Arguments as the JSON that they mostly are, so that spaces in it do not count."""
+    """Arguments parsed as JSON, so that white space is ignored; else the text itself."""
     try:
         return lenient_json.parse_json(arguments.encode("utf-8", "surrogatepass"))
     except ValueError:

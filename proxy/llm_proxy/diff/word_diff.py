@@ -1,7 +1,7 @@
 """Compares two texts word by word: `the [-red-] {+green+} car`.
 
-It is never slow, whatever the texts: what both begin and end with is set aside, long texts are
-compared by clauses before words, and a stretch that is too long even so shows as replaced whole.
+The time is bounded for all texts: the common beginning and end are skipped, long texts are compared
+by clauses before words, and a segment that is still too long is reported as replaced completely.
 """
 
 from __future__ import annotations
@@ -16,94 +16,101 @@ from typing import AnyStr, Final, Literal, TypeAlias
 
 from llm_proxy.display import escape_line
 
-Kind: TypeAlias = Literal["same", "old", "new"]
+ChangeKind: TypeAlias = Literal["same", "old", "new"]
 
 _CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-"""Scripts that put no space between words: each character counts as one."""
-_WORD: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|\s+|[^\w\s]")
-_WORDS_ALONE: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
-_CLAUSE: Final = re.compile(r"[^\n.,;:!?{}。、]*(?:[\n.,;:!?{}。、]+\s*|\Z)")
-_WINDOW: Final = 256
-"""Characters that are looked through for the beginning of a word, at first."""
-_CLAUSES: Final = 1_000
-"""Clauses of either text that are compared with each other."""
-_WORDS: Final = 300
-"""Words and spaces of either text that are compared with each other."""
-_CHARACTERS: Final = 100_000
-"""Characters between the first and the last difference that are looked into."""
-_COMPARED: Final = 4_000
-"""Words that are compared in all."""
-_CONTEXT: Final = 8
-"""Words and spaces that are shown before a change, and behind it."""
-_LONGEST: Final = 120
-"""Characters of one change that are shown."""
-_LEAD: Final = 20
-"""Characters of them that are shown before two long changes part."""
-ROOM: Final = 600
-"""Characters of a diff for people."""
+"""Scripts without spaces between words: each character counts as a word."""
+_TOKEN_PATTERN: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|\s+|[^\w\s]")
+_WORD_PATTERN: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
+_CLAUSE_PATTERN: Final = re.compile(r"[^\n.,;:!?{}。、]*(?:[\n.,;:!?{}。、]+\s*|\Z)")
+_SEARCH_WINDOW_CHARS: Final = 256
+"""Characters that are searched at first for the beginning of a word."""
+_MAX_CLAUSES: Final = 1_000
+"""The most clauses of either text that are compared."""
+_MAX_TOKENS: Final = 300
+"""The most words and spaces of either text that are compared at once."""
+_MAX_CHANGED_CHARS: Final = 100_000
+"""The most characters between the first and the last difference that are compared."""
+_MAX_COMPARED_TOKENS: Final = 4_000
+"""The most words and spaces that are compared in total."""
+_CONTEXT_TOKENS: Final = 8
+"""Words and spaces that are shown before and after a change."""
+_MAX_SHOWN_CHARS: Final = 120
+"""The most characters that are shown of one change."""
+_LEAD_CHARS: Final = 20
+"""Characters that are shown before the first difference of two long texts."""
+DEFAULT_MAX_CHARS: Final = 600
+"""The default limit of a word diff's characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordChange:
-    """A stretch that both texts have, or that only the old or only the new one has."""
+    """A segment that both texts contain, or only the old or only the new one."""
 
-    kind: Kind
+    kind: ChangeKind
     text: str
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, without the spaces and marks between them."""
-    return _WORDS_ALONE.findall(text)
+    """The words of a text, without white space and punctuation."""
+    return _WORD_PATTERN.findall(text)
 
 
 def word_changes(old: str, new: str) -> tuple[WordChange, ...]:
-    """How `old` became `new`, in order.
+    """The changes from `old` to `new`, in order.
 
-    Joined, all that is `same` or `old` is the old text; all that is `same` or `new` the new one.
+    The segments of kind `same` and `old`, joined, are the old text; `same` and `new` the new one.
     """
-    first = _shared_word_length(old, new, common_prefix_length(old, new))
-    old_end, new_end = old[first:][::-1], new[first:][::-1]
-    last = _shared_word_length(old_end, new_end, common_prefix_length(old_end, new_end))
-    before, after = old[first : len(old) - last], new[first : len(new) - last]
+    prefix_length = _whole_token_prefix_length(old, new, common_prefix_length(old, new))
+    reversed_old, reversed_new = old[prefix_length:][::-1], new[prefix_length:][::-1]
+    suffix_length = _whole_token_prefix_length(
+        reversed_old, reversed_new, common_prefix_length(reversed_old, reversed_new)
+    )
+    old_middle, new_middle = (
+        old[prefix_length : len(old) - suffix_length],
+        new[prefix_length : len(new) - suffix_length],
+    )
     return tuple(
         _merge_changes(
             [
-                WordChange("same", old[:first]),
-                *_diff_words(before, after),
-                WordChange("same", old[len(old) - last :]),
+                WordChange("same", old[:prefix_length]),
+                *_diff_words(old_middle, new_middle),
+                WordChange("same", old[len(old) - suffix_length :]),
             ]
         )
     )
 
 
-def word_diff(old: str, new: str, max_chars: int = ROOM) -> str:
-    """The same in one line for people: each change with a few words around it.
+def word_diff(old: str, new: str, max_chars: int = DEFAULT_MAX_CHARS) -> str:
+    """The changes in one line for people: each change with a few words around it.
 
-    At most about `room` characters; what has no place is counted.  Empty where nothing differs.
+    At most about `max_chars` characters; further changes are counted.  Empty where nothing differs.
     """
-    stretches = list(_changed_pairs(iter(word_changes(old, new))))
-    differ = sum(before != after for before, after in stretches)
-    items: list[str] = []
-    told = 0
-    for number, (before, after) in enumerate(stretches):
+    segments = list(_changed_pairs(iter(word_changes(old, new))))
+    change_count = sum(before != after for before, after in segments)
+    shown_parts: list[str] = []
+    shown_count = 0
+    for index, (before, after) in enumerate(segments):
         if before == after:
-            last = number == len(stretches) - 1
-            items.append(_format_context(before, first=number == 0, last=last) if differ else "")
+            last = index == len(segments) - 1
+            shown_parts.append(
+                _format_context(before, first=index == 0, last=last) if change_count else ""
+            )
             continue
         text = _format_change(before, after)
-        if told and sum(map(len, items)) + len(text) > max_chars:
-            return "".join(items) + f"(and {differ - told} more)"
-        items.append(text)
-        told += 1
-    return "".join(items)
+        if shown_count and sum(map(len, shown_parts)) + len(text) > max_chars:
+            return "".join(shown_parts) + f"(and {change_count - shown_count} more)"
+        shown_parts.append(text)
+        shown_count += 1
+    return "".join(shown_parts)
 
 
 def _split_tokens(text: str) -> list[str]:
-    return _WORD.findall(text)
+    return _TOKEN_PATTERN.findall(text)
 
 
 def common_prefix_length(one: AnyStr, other: AnyStr) -> int:
-    """How many characters, or bytes, the two begin with alike."""
+    """The length of the common prefix, in characters or bytes."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -114,53 +121,55 @@ def common_prefix_length(one: AnyStr, other: AnyStr) -> int:
     return low
 
 
-def _shared_word_length(one: str, other: str, shared: int) -> int:
-    if not any(_splits_word(text, shared) for text in (one, other)):
-        return shared
-    window = _WINDOW
-    while True:  # a word may be an image's base64
-        begin = max(0, shared - window)
-        last = max(match.start() for match in _WORD.finditer(one, begin, shared))
-        if last > begin or begin == 0:
-            return last
+def _whole_token_prefix_length(one: str, other: str, prefix_length: int) -> int:
+    if not any(_splits_token(text, prefix_length) for text in (one, other)):
+        return prefix_length
+    window = _SEARCH_WINDOW_CHARS
+    while True:  # a word may be very long, such as the base64 of an image
+        search_start = max(0, prefix_length - window)
+        token_start = max(
+            match.start() for match in _TOKEN_PATTERN.finditer(one, search_start, prefix_length)
+        )
+        if token_start > search_start or search_start == 0:
+            return token_start
         window *= 4
 
 
-def _splits_word(text: str, place: int) -> bool:
-    pair = text[place - 1 : place + 1]
-    return len(pair) > 1 and _WORD.fullmatch(pair) is not None
+def _splits_token(text: str, offset: int) -> bool:
+    adjacent_chars = text[offset - 1 : offset + 1]
+    return len(adjacent_chars) > 1 and _TOKEN_PATTERN.fullmatch(adjacent_chars) is not None
 
 
 def _diff_words(old: str, new: str) -> Iterator[WordChange]:
-    longest = max(old, new, key=len)
-    if len(longest) > _CHARACTERS:
+    longer = max(old, new, key=len)
+    if len(longer) > _MAX_CHANGED_CHARS:
         yield from _replacement_changes(old, new)
         return
-    words = _split_tokens(old), _split_tokens(new)
-    if max(map(len, words)) <= _WORDS:
-        yield from _align_words(*words)
+    tokens = _split_tokens(old), _split_tokens(new)
+    if max(map(len, tokens)) <= _MAX_TOKENS:
+        yield from _align_tokens(*tokens)
         return
-    clauses = _CLAUSE.findall(old), _CLAUSE.findall(new)
-    if max(map(len, clauses)) > _CLAUSES:
+    clauses = _CLAUSE_PATTERN.findall(old), _CLAUSE_PATTERN.findall(new)
+    if max(map(len, clauses)) > _MAX_CLAUSES:
         yield from _replacement_changes(old, new)
         return
-    left = _COMPARED
-    for before, after in _changed_pairs(_align_words(*clauses, junk=True)):
+    remaining_tokens = _MAX_COMPARED_TOKENS
+    for before, after in _changed_pairs(_align_tokens(*clauses, junk=True)):
         if before == after:
             yield WordChange("same", before)
             continue
         one, other = _split_tokens(before), _split_tokens(after)
-        left -= len(one) + len(other)
-        if max(len(one), len(other)) <= _WORDS and left >= 0:
-            yield from _align_words(one, other)
+        remaining_tokens -= len(one) + len(other)
+        if max(len(one), len(other)) <= _MAX_TOKENS and remaining_tokens >= 0:
+            yield from _align_tokens(one, other)
         else:
             yield from _replacement_changes(before, after)
 
 
-def _changed_pairs(all_of_them: Iterator[WordChange]) -> Iterator[tuple[str, str]]:
-    for same, group in groupby(all_of_them, key=lambda word_change: word_change.kind == "same"):
+def _changed_pairs(changes: Iterator[WordChange]) -> Iterator[tuple[str, str]]:
+    for is_same, group in groupby(changes, key=lambda word_change: word_change.kind == "same"):
         members = list(group)
-        if same:
+        if is_same:
             yield from ((member.text, member.text) for member in members)
         else:
             yield (
@@ -169,15 +178,17 @@ def _changed_pairs(all_of_them: Iterator[WordChange]) -> Iterator[tuple[str, str
             )
 
 
-def _align_words(
+def _align_tokens(
     old: Sequence[str], new: Sequence[str], *, junk: bool = False
 ) -> Iterator[WordChange]:
     matcher = SequenceMatcher(None, old, new, autojunk=junk)
-    for tag, begin, end, start, stop in matcher.get_opcodes():
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag == "equal":
-            yield WordChange("same", "".join(old[begin:end]))
+            yield WordChange("same", "".join(old[old_start:old_end]))
         else:
-            yield from _replacement_changes("".join(old[begin:end]), "".join(new[start:stop]))
+            yield from _replacement_changes(
+                "".join(old[old_start:old_end]), "".join(new[new_start:new_end])
+            )
 
 
 def _replacement_changes(old: str, new: str) -> Iterator[WordChange]:
@@ -187,27 +198,34 @@ def _replacement_changes(old: str, new: str) -> Iterator[WordChange]:
         yield WordChange("new", new)
 
 
-def _merge_changes(found: Sequence[WordChange]) -> Iterator[WordChange]:
-    """Without stretches of nothing; a space between two changes belongs to both."""
-    kept = [word_change for word_change in found if word_change.text]
-    spread: list[WordChange] = []
-    for number, word_change in enumerate(kept):
-        between = 0 < number < len(kept) - 1
-        if word_change.kind == "same" and word_change.text.isspace() and between:
-            spread += [WordChange("old", word_change.text), WordChange("new", word_change.text)]
+def _merge_changes(changes: Sequence[WordChange]) -> Iterator[WordChange]:
+    """Drops empty segments; white space between two changes becomes part of both."""
+    nonempty_changes = [word_change for word_change in changes if word_change.text]
+    split_changes: list[WordChange] = []
+    for index, word_change in enumerate(nonempty_changes):
+        is_between = 0 < index < len(nonempty_changes) - 1
+        if word_change.kind == "same" and word_change.text.isspace() and is_between:
+            split_changes += [
+                WordChange("old", word_change.text),
+                WordChange("new", word_change.text),
+            ]
         else:
-            spread.append(word_change)
-    for same, group in groupby(spread, key=lambda it: it.kind == "same"):
+            split_changes.append(word_change)
+    for is_same, group in groupby(split_changes, key=lambda change: change.kind == "same"):
         members = list(group)
-        if same:
+        if is_same:
             yield WordChange("same", "".join(member.text for member in members))
         else:
-            # sorted() keeps the order within each: all that is old comes before all that is new
-            for kind, item in groupby(sorted(members, key=_change_order), key=attrgetter("kind")):
-                yield WordChange(kind, "".join(word_change.text for word_change in item))
+            # sorted() is stable: all old segments come before all new ones, each in order
+            for kind, same_kind_changes in groupby(
+                sorted(members, key=_is_new), key=attrgetter("kind")
+            ):
+                yield WordChange(
+                    kind, "".join(word_change.text for word_change in same_kind_changes)
+                )
 
 
-def _change_order(word_change: WordChange) -> bool:
+def _is_new(word_change: WordChange) -> bool:
     return word_change.kind == "new"
 
 
@@ -219,33 +237,35 @@ def _format_change(old: str, new: str) -> str:
 
 
 def _format_context(text: str, *, first: bool, last: bool) -> str:
-    if len(text) <= 2 * _LONGEST and len(_split_tokens(text)) <= 2 * _CONTEXT:
+    if len(text) <= 2 * _MAX_SHOWN_CHARS and len(_split_tokens(text)) <= 2 * _CONTEXT_TOKENS:
         return escape_line(text)
-    head = (
+    start_text = (
         ""
         if first
-        else escape_line("".join(_split_tokens(text[:_LONGEST])[:_CONTEXT]).rstrip()) + " "
+        else escape_line("".join(_split_tokens(text[:_MAX_SHOWN_CHARS])[:_CONTEXT_TOKENS]).rstrip())
+        + " "
     )
-    tail = (
+    end_text = (
         ""
         if last
-        else " " + escape_line("".join(_split_tokens(text[-_LONGEST:])[-_CONTEXT:]).lstrip())
+        else " "
+        + escape_line("".join(_split_tokens(text[-_MAX_SHOWN_CHARS:])[-_CONTEXT_TOKENS:]).lstrip())
     )
-    return f"{head}…{tail}"
+    return f"{start_text}…{end_text}"
 
 
 def _format_differing_texts(old: str, new: str) -> tuple[str, str]:
-    """Two changes cut so that where they first differ is in view."""
-    if max(len(old), len(new)) <= _LONGEST:
+    """Two texts truncated so that their first difference is visible."""
+    if max(len(old), len(new)) <= _MAX_SHOWN_CHARS:
         return old, new
     begin = 0
     if old and new:
-        begin = max(0, common_prefix_length(old, new) - _LEAD)
+        begin = max(0, common_prefix_length(old, new) - _LEAD_CHARS)
     return _truncate_start(old, begin), _truncate_start(new, begin)
 
 
 def _truncate_start(text: str, begin: int) -> str:
     if not text:
         return ""
-    shown = text[begin : begin + _LONGEST]
+    shown = text[begin : begin + _MAX_SHOWN_CHARS]
     return ("…" if begin else "") + shown + ("…" if begin + len(shown) < len(text) else "")

@@ -1,10 +1,11 @@
-"""Recorded exchanges in the formats of other tools.
+"""Exports recorded exchanges in the formats of other tools.
 
-    format   what a format is, and what it is given
-    urls     where an exchange was, or could have been
+    format   the definition of a format, and its input
+    urls     the URLs of stored requests
     har, vcr, sse, curl   one format each
 
-What a format has no place for is left out: only a HAR keeps times, and only ours reads them again.
+What a format cannot represent is left out.  Only HAR has times; those of single reads are in
+`_llm_proxy`, which only llm-proxy writes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from llm_proxy.cassette import Cassette
 
 @dataclass(frozen=True, slots=True)
 class ExportedExchange:
-    """An exchange, and where it was."""
+    """A recorded exchange and its URL."""
 
     cassette: Cassette
     url: str
@@ -18,15 +18,15 @@ class ExportedExchange:
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """A way to write exchanges down."""
+    """A file format for exchanges."""
 
     name: str
-    """As it is chosen on the command line."""
-    write: Callable[[Sequence[ExportedExchange]], bytes]
-    """The exchanges as a file.  Raises `NotRepresentable` where it has no words for one."""
-    takes_many: bool = False
-    """Whether a file holds several."""
-    takes_partial: bool = True
-    """Whether it can say of an answer that it is not all."""
+    """The name on the command line."""
+    serialize: Callable[[Sequence[ExportedExchange]], bytes]
+    """The exchanges as a file.  Raises `NotRepresentable` for one that the format cannot hold."""
+    allows_several: bool = False
+    """Whether a file can hold several exchanges."""
+    allows_partial: bool = True
+    """Whether a response may be incomplete."""
     needs_url: bool = False
-    """Whether a made-up host will not do."""
+    """Whether it needs a real URL, and not a placeholder."""

@@ -12,14 +12,14 @@ import orjson
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.exporting.format import ExportedExchange, ExportFormat
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.version import __version__
 
-_UNKNOWN: Final = -1
-"""What HAR has for a size that nobody knows."""
+_UNKNOWN_SIZE: Final = -1
+"""HAR's value for an unknown size."""
 
 
-def _write_har(exchanges: Sequence[ExportedExchange]) -> bytes:
+def _serialize_har(exchanges: Sequence[ExportedExchange]) -> bytes:
     log = {
         "version": "1.2",
         "creator": {"name": "llm-proxy", "version": __version__},
@@ -29,7 +29,7 @@ def _write_har(exchanges: Sequence[ExportedExchange]) -> bytes:
 
 
 def _har_entry(cassette: Cassette, url: str) -> dict[str, Any]:
-    found = outcome_of(cassette)
+    outcome = cassette_outcome(cassette)
     return {
         "startedDateTime": cassette.meta.recorded,
         "time": cassette.end.at_ms,
@@ -41,7 +41,7 @@ def _har_entry(cassette: Cassette, url: str) -> dict[str, Any]:
             "wait": cassette.head_at_ms,
             "receive": cassette.end.at_ms - cassette.head_at_ms,
         },
-        **({} if found.complete else {"comment": str(found)}),
+        **({} if outcome.is_complete else {"comment": str(outcome)}),
         "_llm_proxy": {
             "session": cassette.meta.session,
             "provider": cassette.meta.provider,
@@ -56,13 +56,13 @@ def _har_entry(cassette: Cassette, url: str) -> dict[str, Any]:
 
 def _har_request(cassette: Cassette, url: str) -> dict[str, Any]:
     request = cassette.request
-    posted: dict[str, Any] = {}
+    post_data_field: dict[str, Any] = {}
     if request.body:
-        mime = header_value(request.headers, "content-type") or "application/octet-stream"
-        text, encoding = _body_text(request.body)
-        # HAR knows no coding of what is sent; mitmproxy and others name it so.
-        coded = {"_encoding": encoding} if encoding else {}
-        posted = {"postData": {"mimeType": mime, "text": text, **coded}}
+        media_type = header_value(request.headers, "content-type") or "application/octet-stream"
+        text, encoding = _text_and_encoding(request.body)
+        # HAR has no encoding for request bodies; mitmproxy and others use this name.
+        encoding_field = {"_encoding": encoding} if encoding else {}
+        post_data_field = {"postData": {"mimeType": media_type, "text": text, **encoding_field}}
     pairs = parse_qsl(request.query, keep_blank_values=True)
     return {
         "method": request.method,
@@ -71,15 +71,15 @@ def _har_request(cassette: Cassette, url: str) -> dict[str, Any]:
         "cookies": [],
         "headers": _name_value_pairs(request.headers),
         "queryString": _name_value_pairs(tuple(pairs)),
-        **posted,
-        "headersSize": _UNKNOWN,
+        **post_data_field,
+        "headersSize": _UNKNOWN_SIZE,
         "bodySize": len(request.body),
     }
 
 
 def _har_response(cassette: Cassette) -> dict[str, Any]:
     head = cassette.head
-    text, encoding = _body_text(cassette.body)
+    text, encoding = _text_and_encoding(cassette.body)
     return {
         "status": head.status,
         "statusText": head.reason,
@@ -87,14 +87,14 @@ def _har_response(cassette: Cassette) -> dict[str, Any]:
         "cookies": [],
         "headers": _name_value_pairs(head.headers),
         "content": {
-            "size": cassette.end.size,
+            "size": cassette.end.size_bytes,
             "mimeType": header_value(head.headers, "content-type") or "",
             "text": text,
             **({"encoding": encoding} if encoding else {}),
         },
         "redirectURL": header_value(head.headers, "location") or "",
-        "headersSize": _UNKNOWN,
-        "bodySize": cassette.end.size,
+        "headersSize": _UNKNOWN_SIZE,
+        "bodySize": cassette.end.size_bytes,
     }
 
 
@@ -102,11 +102,11 @@ def _name_value_pairs(headers: Headers) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in headers]
 
 
-def _body_text(body: bytes) -> tuple[str, str]:
+def _text_and_encoding(body: bytes) -> tuple[str, str]:
     try:
         return body.decode(), ""
     except UnicodeDecodeError:
         return base64.b64encode(body).decode(), "base64"
 
 
-HAR: Final = ExportFormat("har", _write_har, takes_many=True)
+HAR: Final = ExportFormat("har", _serialize_har, allows_several=True)

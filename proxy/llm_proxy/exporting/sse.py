@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llm_proxy.errors import NotRepresentable, printable
+from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exporting.format import ExportedExchange, ExportFormat
 
 
-def _write_sse(exchanges: Sequence[ExportedExchange]) -> bytes:
+def _serialize_sse(exchanges: Sequence[ExportedExchange]) -> bytes:
     [exported_exchange] = exchanges
     if exported_exchange.cassette.codec != "sse":
-        file = printable(exported_exchange.cassette.file, 500)
+        file = printable_excerpt(exported_exchange.cassette.file, 500)
         raise NotRepresentable(
             f"{file} is no stream of events but {exported_exchange.cassette.codec}: llm-proxy "
             f"show {file} --body "
@@ -21,4 +21,4 @@ def _write_sse(exchanges: Sequence[ExportedExchange]) -> bytes:
     return exported_exchange.cassette.body
 
 
-SSE: Final = ExportFormat("sse", _write_sse)
+SSE: Final = ExportFormat("sse", _serialize_sse)

@@ -11,8 +11,8 @@ from llm_proxy.cassette_views import stored_http_request
 
 
 def exchange_url(cassette: Cassette, upstreams: Mapping[str, str]) -> str | None:
-    """The URL of its request; None where nobody knows the provider's address."""
-    base = providers.upstream_address(cassette.meta.provider, upstreams)
+    """The URL of the request at its provider; None where the provider's address is unknown."""
+    base = providers.upstream_url(cassette.meta.provider, upstreams)
     return (
         None
         if base is None
@@ -21,14 +21,14 @@ def exchange_url(cassette: Cassette, upstreams: Mapping[str, str]) -> str | None
 
 
 def placeholder_url(cassette: Cassette) -> str:
-    """A URL that nobody can reach, for a format that must have one."""
+    """An unreachable URL (`.invalid`), for a format that must have one."""
     return f"https://{cassette.meta.provider}.invalid{stored_http_request(cassette).request_target}"
 
 
-def url_through_proxy(cassette: Cassette, proxy: str) -> str:
-    """Its URL by way of a proxy of ours, in its session and to its provider."""
+def url_through_proxy(cassette: Cassette, proxy_url: str) -> str:
+    """The URL of the request through an llm-proxy, with its session and provider."""
     request = stored_http_request(cassette)
     session = "" if cassette.meta.session == DEFAULT_SESSION else f"/@{cassette.meta.session}"
-    named = providers.provider_of_request(request) != cassette.meta.provider
-    provider = f"/~{cassette.meta.provider}" if named else ""
-    return f"{proxy.rstrip('/')}{session}{provider}{request.request_target}"
+    needs_provider = providers.provider_of_request(request) != cassette.meta.provider
+    provider = f"/~{cassette.meta.provider}" if needs_provider else ""
+    return f"{proxy_url.rstrip('/')}{session}{provider}{request.request_target}"

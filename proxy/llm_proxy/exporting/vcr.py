@@ -1,4 +1,4 @@
-"""Exports a VCR.py cassette, which plays streams in one piece."""
+"""Exports a VCR.py cassette; VCR.py replays streams in one piece."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from llm_proxy.exporting.format import ExportedExchange, ExportFormat
 
 _VERSION: Final = 1
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_WIDTH: Final = 2**30
-"""Columns: a text stands in as many lines as it has."""
+_MAX_COLUMNS: Final = 2**30
+"""Wide enough that YAML never folds a line."""
 
 
-def _write_vcr(exchanges: Sequence[ExportedExchange]) -> bytes:
+def _serialize_vcr(exchanges: Sequence[ExportedExchange]) -> bytes:
     document = {
         "interactions": [
             _vcr_interaction(exchange.cassette, exchange.url) for exchange in exchanges
         ],
         "version": _VERSION,
     }
-    written: str = yaml.dump(
-        document, Dumper=_DUMPER, allow_unicode=True, sort_keys=True, width=_WIDTH
+    yaml_text: str = yaml.dump(
+        document, Dumper=_DUMPER, allow_unicode=True, sort_keys=True, width=_MAX_COLUMNS
     )
-    return written.encode()
+    return yaml_text.encode()
 
 
 def _vcr_interaction(cassette: Cassette, url: str) -> dict[str, Any]:
@@ -37,27 +37,27 @@ def _vcr_interaction(cassette: Cassette, url: str) -> dict[str, Any]:
             "method": request.method,
             "uri": url,
             "headers": _values_by_name(request.headers),
-            "body": _body_text(request.body) if request.body else None,
+            "body": _text_or_bytes(request.body) if request.body else None,
         },
         "response": {
             "status": {"code": head.status, "message": head.reason},
             "headers": _values_by_name(head.headers),
-            "body": {"string": _body_text(cassette.body)},
+            "body": {"string": _text_or_bytes(cassette.body)},
         },
     }
 
 
 def _values_by_name(headers: Headers) -> dict[str, list[str]]:
-    """The values of each name; one that is written in several ways is one."""
-    spelling: dict[str, str] = {}
+    """The values of each header; names that differ only in case are one, as first spelled."""
+    first_spellings: dict[str, str] = {}
     values: dict[str, list[str]] = {}
     for name, value in headers:
-        values.setdefault(spelling.setdefault(name.lower(), name), []).append(value)
+        values.setdefault(first_spellings.setdefault(name.lower(), name), []).append(value)
     return values
 
 
-def _body_text(body: bytes) -> str | bytes:
-    """A body as text where it is some; bytes are written as base64."""
+def _text_or_bytes(body: bytes) -> str | bytes:
+    """A body as text if YAML preserves it, else as bytes, which YAML writes as base64."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -66,8 +66,8 @@ def _body_text(body: bytes) -> str | bytes:
 
 
 def _is_changed_by_yaml(text: str) -> bool:
-    """Whether YAML could give a text back as another: it takes CR for LF, and knows no NUL."""
+    """Whether YAML would not preserve a text: it turns CR into LF, and has no NUL."""
     return "\r" in text or "\x00" in text or "\ufeff" in text
 
 
-VCR: Final = ExportFormat("vcr", _write_vcr, takes_many=True, takes_partial=False)
+VCR: Final = ExportFormat("vcr", _serialize_vcr, allows_several=True, allows_partial=False)

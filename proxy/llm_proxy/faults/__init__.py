@@ -1,1 +1,1 @@
-"""Faults: what can go wrong, where in the stream, when and for whom; see `docs/faults.md`."""
+"""Faults: what goes wrong, where in the stream, when and for which requests (`docs/faults.md`)."""

@@ -12,34 +12,37 @@ from llm_proxy.dialects.provider_calls import is_provider_tool_call
 from llm_proxy.faults.kind import FaultNotApplicable
 from llm_proxy.turns import Json, Part, ToolCall, ToolResult
 
-How = Callable[[ToolCall, Sequence[ToolDefinition]], ToolCall]
-"""What becomes of a call, by the tools that are offered.  Raises `FaultNotApplicable`."""
+ToolCallCorruption = Callable[[ToolCall, Sequence[ToolDefinition]], ToolCall]
+"""Corrupts a tool call, given the tools that the request offers.
+
+Raises `FaultNotApplicable` where this corruption is not possible.
+"""
 
 
-def first_client_call(parts: Sequence[Part]) -> tuple[int, ToolCall] | None:
-    """The first of the parts that is a call which the client runs, and its number.
+def find_first_client_call(parts: Sequence[Part]) -> tuple[int, ToolCall] | None:
+    """The index of the first tool call that the client executes, and the call; None without one.
 
-    None where there is none.  Calls that the provider runs are its own, and plain text is no
-    object to spoil.
+    Calls that the provider executes are skipped, and so are calls whose arguments are no JSON
+    object.
     """
-    answered = {part.call_id for part in parts if isinstance(part, ToolResult)}
+    call_ids_with_result = {part.call_id for part in parts if isinstance(part, ToolResult)}
     return next(
         (
-            (number, it)
-            for number, it in enumerate(parts)
-            if isinstance(it, ToolCall)
-            and not is_provider_tool_call(it)
-            and it.id not in answered
-            and _arguments_object(it) is not None
+            (index, part)
+            for index, part in enumerate(parts)
+            if isinstance(part, ToolCall)
+            and not is_provider_tool_call(part)
+            and part.id not in call_ids_with_result
+            and _parse_arguments(part) is not None
         ),
         None,
     )
 
 
-def fake_call(tools: Sequence[ToolDefinition]) -> ToolCall:
-    """A call of the first tool that has a schema, else of the first.
+def fake_tool_call(tools: Sequence[ToolDefinition]) -> ToolCall:
+    """A call, without arguments, of the first tool that has a schema, else of the first tool.
 
-    Raises `FaultNotApplicable` where there are none.
+    Raises `FaultNotApplicable` where the request offers no tool.
     """
     if not tools:
         raise FaultNotApplicable("the request offers no tool")
@@ -47,14 +50,14 @@ def fake_call(tools: Sequence[ToolDefinition]) -> ToolCall:
         (
             tool_definition
             for tool_definition in tools
-            if tool_definition.response_schema is not None
+            if tool_definition.parameters_schema is not None
         ),
         tools[0],
     )
     return ToolCall("", tool.name, "{}")
 
 
-def _arguments_object(call: ToolCall) -> dict[str, Json] | None:
+def _parse_arguments(call: ToolCall) -> dict[str, Json] | None:
     try:
         value = lenient_json.parse_json((call.arguments or "{}").encode("utf-8", "replace"))
     except ValueError:
@@ -63,39 +66,44 @@ def _arguments_object(call: ToolCall) -> dict[str, Json] | None:
 
 
 def _with_truncated_arguments(call: ToolCall, _tools: Sequence[ToolDefinition]) -> ToolCall:
-    """Half of the arguments: no beginning of an object is JSON."""
+    """The call with half of its arguments: no proper prefix of a JSON object is valid."""
     arguments = call.arguments.strip()
     return replace(call, arguments=arguments[: max(len(arguments) // 2, 1)] or "{")
 
 
 def _with_unknown_name(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
-    offered = {tool.name for tool in tools}
-    version = 2
-    while (name := f"{call.name}_v{version}") in offered:
-        version += 1
+    offered_names = {tool.name for tool in tools}
+    suffix_number = 2
+    while (name := f"{call.name}_v{suffix_number}") in offered_names:
+        suffix_number += 1
     return replace(call, name=name)
 
 
 def _without_required_argument(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
-    """Without the first argument that its schema requires; without one, where nobody knows it."""
-    fields = _arguments_object(call) or {}
-    schema = next((tool.response_schema for tool in tools if tool.name == call.name), None)
-    names = (
+    """The call without the first argument that its schema requires.
+
+    A tool without a schema loses its first argument.
+    """
+    fields = _parse_arguments(call) or {}
+    schema = next((tool.parameters_schema for tool in tools if tool.name == call.name), None)
+    candidate_names = (
         lenient_json.array_items(lenient_json.object_fields(schema).get("required"))
         if schema
         else list(fields)
     )
-    required = [content for content in names if isinstance(content, str)]
-    if not required:
+    required_names = [content for content in candidate_names if isinstance(content, str)]
+    if not required_names:
         raise FaultNotApplicable(f"the tool {call.name} has no argument that must be there")
-    left_out = next((text for text in required if text in fields), required[0])
-    kept: Json = {name: value for name, value in fields.items() if name != left_out}
-    return replace(call, arguments=lenient_json.compact_json(kept))
+    removed_name = next((text for text in required_names if text in fields), required_names[0])
+    remaining_arguments: Json = {
+        name: value for name, value in fields.items() if name != removed_name
+    }
+    return replace(call, arguments=lenient_json.compact_json(remaining_arguments))
 
 
-HOWS: Final[Mapping[str, How]] = {
+TOOL_CALL_CORRUPTIONS: Final[Mapping[str, ToolCallCorruption]] = {
     "json": _with_truncated_arguments,
     "name": _with_unknown_name,
     "missing": _without_required_argument,
 }
-"""The ways in which a call is bad, by name."""
+"""The corruptions of a tool call, by the value of the fault argument `how`."""

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-Spelled = Annotated[
+RuleSpec = Annotated[
     str | Mapping[str, Any],
     Meta(description="A rule: `reset,after=3`, or `{fault: reset, after: 3}`."),
 ]
-"""A rule, as a text or as a mapping."""
-Faults = tuple[Spelled, ...]
-"""Rules, in their order."""
+"""A rule as text or as a mapping, not yet parsed."""
+RuleSpecs = tuple[RuleSpec, ...]
+"""Rules in order, not yet parsed."""
 
 
 class FaultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of faults."""
+    """A file with a list of fault rules."""
 
-    faults: Annotated[Faults, Meta(description="The rules.")]
+    faults: Annotated[RuleSpecs, Meta(description="The rules.")]

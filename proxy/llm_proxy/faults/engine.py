@@ -1,7 +1,7 @@
-"""Selects the rules that apply to a request: counted, timed and seeded, the same in each run.
+"""Selects the rules that apply to a request, by counts, time windows and seeded chance.
 
-A roll of chance is a hash of the seed, the rule, the session, the key, and how often this request
-has been asked: requests that come at once, or in another order, change none of them.
+A random draw is a hash of the seed, the rule, the session, the key, and how often this request has
+been sent: concurrent requests, or another order of requests, do not change it.
 """
 
 from __future__ import annotations
@@ -18,61 +18,61 @@ from llm_proxy.faults.kind import (
     FaultContext,
     MeteredFault,
     ReplaceResponse,
+    RequestMechanism,
     RequestMeter,
     Transform,
-    Working,
 )
 from llm_proxy.faults.request_faults import RequestFaults, SelectedRule
 from llm_proxy.faults.rule import FaultRule, ScenarioRule, Selector, Trigger
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import RequestCounter
 
-_LONGEST_SILENCE: Final = 660_000.0
+_MAX_SILENCE_MS: Final = 660_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class FaultConditions:
-    """What holds for all rules of a run."""
+class FaultEngineConfig:
+    """The settings that all rules of a run share."""
 
     seed: int = 0
-    silence: float = _LONGEST_SILENCE
-    """The longest that anything is silent, in ms."""
-    created: Callable[[], int] = int
-    """The time that made answers name, in s since 1970."""
+    max_silence_ms: float = _MAX_SILENCE_MS
+    """The longest time in ms that a fault may keep a connection silent."""
+    get_unix_time: Callable[[], int] = int
+    """Returns the creation time that generated responses declare, in s since 1970."""
 
 
 @dataclass(slots=True)
 class ActiveRule:
-    """A rule that holds, and what has come of it."""
+    """A rule that is in effect, with its counts."""
 
     rule: FaultRule
-    active_since: float
-    """When it was given, in ms since the run began."""
-    seen_count: int = 0
-    """Requests that it is meant for."""
+    active_since_ms: float
+    """When the rule was set, in ms since the run began."""
+    matched_count: int = 0
+    """Requests that its selector and its window match."""
     injected_count: int = 0
-    """Requests that it struck."""
-    matched_counts: Counter[str] = field(default_factory=Counter)
-    """Requests that it is meant for, by what `per` counts."""
+    """Requests in which it injected its fault."""
+    matched_counts_by_scope: Counter[str] = field(default_factory=Counter)
+    """Matched requests, by the scope that `Trigger.per` counts in."""
     meter: RequestMeter | None = None
-    """The account that its fault keeps, where it keeps one."""
+    """The meter of a `MeteredFault`; None before its first request, and for other faults."""
 
-    def uncount_injection(self) -> None:
-        """A fault that was to strike came to nothing."""
+    def undo_injection_count(self) -> None:
+        """Reduces `injected_count`, for a counted fault that was not injected after all."""
         self.injected_count -= 1
 
     def to_document(self) -> dict[str, str | int]:
-        """For people and programs."""
-        return {"rule": self.rule.text, "seen": self.seen_count, "struck": self.injected_count}
+        """The rule and its counts as JSON fields."""
+        return {"rule": self.rule.text, "seen": self.matched_count, "struck": self.injected_count}
 
 
 class FaultEngine:
-    """The rules of a run, as they stand."""
+    """The rules of a run: selects those that apply to a request, and counts."""
 
     def __init__(
-        self, rules: Iterable[FaultRule] = (), conditions: FaultConditions | None = None
+        self, rules: Iterable[FaultRule] = (), config: FaultEngineConfig | None = None
     ) -> None:
-        self._conditions = conditions or FaultConditions()
+        self._config = config or FaultEngineConfig()
         self._startup_rules = [ActiveRule(rule, 0.0) for rule in rules]
         self._runtime_rules: list[ActiveRule] = []
         self._scenario_rules: dict[tuple[str, str], ActiveRule] = {}
@@ -80,170 +80,189 @@ class FaultEngine:
 
     @property
     def startup_rules(self) -> list[ActiveRule]:
-        """The rules that the run was started with."""
+        """The rules that were set when the run started."""
         return list(self._startup_rules)
 
     @property
     def runtime_rules(self) -> list[ActiveRule]:
-        """The rules that were given while it runs."""
+        """The rules that were set during the run."""
         return list(self._runtime_rules)
 
     @property
     def scenario_rules(self) -> list[ActiveRule]:
-        """The rules of scenarios that have been met."""
+        """The rules of those scenarios that have answered a request."""
         return list(self._scenario_rules.values())
 
     @property
     def active_rules(self) -> list[ActiveRule]:
-        """All of them."""
+        """All rules: of the start, of the run, and of scenarios."""
         return [*self._startup_rules, *self._runtime_rules, *self._scenario_rules.values()]
 
-    def set_rules(self, rules: Iterable[FaultRule], now: float) -> None:
-        """Have these hold from now on, in place of those that were given while it runs.
+    def set_runtime_rules(self, rules: Iterable[FaultRule], now_ms: float) -> None:
+        """Replaces the rules that were set during the run; those of the start stay.
 
-        `now` is in ms since the run began.
+        `now_ms` is in ms since the run began.
         """
-        self._runtime_rules = [ActiveRule(rule, now) for rule in rules]
+        self._runtime_rules = [ActiveRule(rule, now_ms) for rule in rules]
 
     def reset_session(self, session: str) -> None:
-        """Count the requests of this session from 1 again."""
+        """Resets the counts and meters of this session."""
         self._request_counter.reset_session(session)
-        for standing in self.active_rules:
-            if standing.meter is not None:
-                standing.meter.forget_session(session)
-            for scope in [
-                matched_count
-                for matched_count in standing.matched_counts
-                if matched_count.split("\0")[:1] == [session]
+        for active_rule in self.active_rules:
+            if active_rule.meter is not None:
+                active_rule.meter.forget_session(session)
+            for scope_key in [
+                scope_key
+                for scope_key in active_rule.matched_counts_by_scope
+                if scope_key.split("\0")[:1] == [session]
             ]:
-                del standing.matched_counts[scope]
+                del active_rule.matched_counts_by_scope[scope_key]
 
     @property
-    def has_meters(self) -> bool:
-        """Whether any rule keeps account of what is asked."""
+    def has_metered_rules(self) -> bool:
+        """Whether any rule of the start or of the run has a fault with a meter."""
         return any(
             active_rule.rule.kind.scope == "rule"
             for active_rule in (*self._startup_rules, *self._runtime_rules)
         )
 
     def may_apply(self, routed: RoutedRequest) -> bool:
-        """Whether any rule may strike this request at all."""
+        """Whether any rule could apply to this request; false lets a caller skip the selection."""
         return bool(self._startup_rules or self._runtime_rules or routed.requested_faults)
 
-    def faults_for(
-        self, routed: RoutedRequest, own_rules: Sequence[FaultRule], now: float
+    def select_faults(
+        self, routed: RoutedRequest, request_rules: Sequence[FaultRule], now_ms: float
     ) -> RequestFaults:
-        """What strikes this request; `own` are the rules that it brings along.
+        """Selects the faults of this request, and counts it.
 
-        `now` is in ms since the run began.
+        `request_rules` are the rules that the request itself carries.  `now_ms` is in ms since the
+        run began.
         """
-        ordinal = self._request_counter.next_ordinal(routed.session, routed.key)
+        request_ordinal = self._request_counter.next_ordinal(routed.session, routed.key)
         rules = [
             *self._startup_rules,
             *self._runtime_rules,
-            *(ActiveRule(rule, now) for rule in own_rules),
+            *(ActiveRule(rule, now_ms) for rule in request_rules),
         ]
-        injection = RequestFaults(routed, ordinal)
-        injection.add_rules(self._select_rules(rules, routed, ordinal, now))
-        return injection
+        request_faults = RequestFaults(routed, request_ordinal)
+        request_faults.add_rules(self._select_rules(rules, routed, request_ordinal, now_ms))
+        return request_faults
 
     def add_scenario_rules(
         self,
         routed: RoutedRequest,
-        injection: RequestFaults | None,
+        request_faults: RequestFaults | None,
         rules: Sequence[ScenarioRule],
-        now: float,
+        now_ms: float,
     ) -> RequestFaults:
-        """What strikes this request with the rules of the scenario that answers it.
+        """Adds the faults that the rules of the answering scenario cause to those of this request.
 
-        Their windows begin with the run.
+        The windows of scenario rules begin with the run.
         """
-        if injection is None:
-            injection = RequestFaults(
+        if request_faults is None:
+            request_faults = RequestFaults(
                 routed, self._request_counter.next_ordinal(routed.session, routed.key)
             )
-        standing = [
+        active_rules = [
             self._scenario_rules.setdefault(
-                (rule.source_location, rule.rule.text), ActiveRule(rule.rule, 0.0)
+                (rule.scenario_location, rule.rule.text), ActiveRule(rule.rule, 0.0)
             )
             for rule in rules
         ]
-        injection.add_rules(self._select_rules(standing, routed, injection.ordinal, now))
-        return injection
+        request_faults.add_rules(
+            self._select_rules(active_rules, routed, request_faults.request_ordinal, now_ms)
+        )
+        return request_faults
 
     def _select_rules(
-        self, rules: Sequence[ActiveRule], routed: RoutedRequest, ordinal: int, now: float
+        self,
+        rules: Sequence[ActiveRule],
+        routed: RoutedRequest,
+        request_ordinal: int,
+        now_ms: float,
     ) -> list[SelectedRule]:
-        """The rules that strike, in their order."""
-        meant: list[SelectedRule] = []
-        who = _selector_names(routed)
-        for number, standing in enumerate(rules):
-            if not standing.rule.selector.matches(who):
+        """The rules that apply to this request, in order; updates their counts."""
+        selected_rules: list[SelectedRule] = []
+        request_attributes = _request_attributes(routed)
+        for rule_index, active_rule in enumerate(rules):
+            if not active_rule.rule.selector.matches(request_attributes):
                 continue
-            if not self._applies(standing, routed, ordinal, now):
+            if not self._is_triggered(active_rule, routed, request_ordinal, now_ms):
                 continue
-            if standing.rule.kind.scope == "rule" and any(map(_replaces_response, meant)):
-                continue  # another has answered: that is none of its account
-            context = self._fault_context(standing.rule, routed, ordinal, number)
-            work = _mechanism_for(standing, context, routed.session, now)
-            if work is None:
+            if active_rule.rule.kind.scope == "rule" and any(
+                map(_replaces_response, selected_rules)
+            ):
+                continue  # another rule replaces the response: the meter must not count it
+            context = self._fault_context(active_rule.rule, routed, request_ordinal, rule_index)
+            mechanism = _mechanism_for(active_rule, context, routed.session, now_ms)
+            if mechanism is None:
                 continue
-            standing.injected_count += not (isinstance(work, Transform) and work.is_quiet)
-            meant.append(SelectedRule(standing.rule, context, work, standing.uncount_injection))
-        return meant
+            active_rule.injected_count += not (
+                isinstance(mechanism, Transform) and mechanism.is_harmless
+            )
+            selected_rules.append(
+                SelectedRule(active_rule.rule, context, mechanism, active_rule.undo_injection_count)
+            )
+        return selected_rules
 
-    def _applies(
-        self, standing: ActiveRule, routed: RoutedRequest, ordinal: int, now: float
+    def _is_triggered(
+        self, active_rule: ActiveRule, routed: RoutedRequest, request_ordinal: int, now_ms: float
     ) -> bool:
-        occasion = standing.rule.trigger
-        if occasion.window is not None:
-            begin, end = (standing.active_since + number for number in occasion.window)
-            if not begin <= now < end:
+        trigger = active_rule.rule.trigger
+        if trigger.window is not None:
+            begin_ms, end_ms = (
+                active_rule.active_since_ms + offset_ms for offset_ms in trigger.window
+            )
+            if not begin_ms <= now_ms < end_ms:
                 return False
-        standing.seen_count += 1
-        if not self._is_due_by_count(standing, routed, occasion):
+        active_rule.matched_count += 1
+        if not self._is_triggered_by_count(active_rule, routed, trigger):
             return False
-        if occasion.times is not None and standing.injected_count >= occasion.times:
+        if trigger.times is not None and active_rule.injected_count >= trigger.times:
             return False
-        rolled = self._seeded_uniform(standing.rule, routed, ordinal, "strikes")
-        return occasion.probability is None or rolled < occasion.probability
+        uniform_draw = self._seeded_uniform(active_rule.rule, routed, request_ordinal, "strikes")
+        return trigger.probability is None or uniform_draw < trigger.probability
 
     @staticmethod
-    def _is_due_by_count(standing: ActiveRule, routed: RoutedRequest, occasion: Trigger) -> bool:
-        scope = {
+    def _is_triggered_by_count(
+        active_rule: ActiveRule, routed: RoutedRequest, trigger: Trigger
+    ) -> bool:
+        scope_key = {
             "run": "",
             "session": routed.session,
             "request": f"{routed.session}\0{routed.key}",
-        }[occasion.per]
-        standing.matched_counts[scope] += 1
-        count = standing.matched_counts[scope]
-        if occasion.nth is not None and count != occasion.nth:
+        }[trigger.per]
+        active_rule.matched_counts_by_scope[scope_key] += 1
+        count = active_rule.matched_counts_by_scope[scope_key]
+        if trigger.nth is not None and count != trigger.nth:
             return False
-        if occasion.first is not None and count > occasion.first:
+        if trigger.first is not None and count > trigger.first:
             return False
-        return occasion.every is None or count % occasion.every == 0
+        return trigger.every is None or count % trigger.every == 0
 
     def _fault_context(
-        self, rule: FaultRule, routed: RoutedRequest, ordinal: int, number: int
+        self, rule: FaultRule, routed: RoutedRequest, request_ordinal: int, rule_index: int
     ) -> FaultContext:
-        conditions = self._conditions
-        seed = "\0".join((str(conditions.seed), routed.session, routed.key, str(ordinal), "fault"))
-        delivery = EncodeContext(
-            f"{seed}\0{number}", conditions.created(), provider=routed.provider
+        config = self._config
+        seed = "\0".join(
+            (str(config.seed), routed.session, routed.key, str(request_ordinal), "fault")
         )
-        decoded_request = DecodedRequest(routed.dialect, routed.decompressed, delivery)
+        encode_context = EncodeContext(
+            f"{seed}\0{rule_index}", config.get_unix_time(), provider=routed.provider
+        )
+        decoded_request = DecodedRequest(routed.dialect, routed.decompressed, encode_context)
         return FaultContext(
             decoded_request,
-            lambda label: self._seeded_uniform(rule, routed, ordinal, label),
-            conditions.silence,
+            lambda purpose: self._seeded_uniform(rule, routed, request_ordinal, purpose),
+            config.max_silence_ms,
             lambda: routed.conversation,
         )
 
     def _seeded_uniform(
-        self, rule: FaultRule, routed: RoutedRequest, ordinal: int, label: str
+        self, rule: FaultRule, routed: RoutedRequest, request_ordinal: int, purpose: str
     ) -> float:
         return seeded_uniform(
-            self._conditions.seed, rule.text, routed.session, routed.key, ordinal, label
+            self._config.seed, rule.text, routed.session, routed.key, request_ordinal, purpose
         )
 
 
@@ -252,18 +271,20 @@ def _replaces_response(selected_rule: SelectedRule) -> bool:
 
 
 def _mechanism_for(
-    standing: ActiveRule, context: FaultContext, session: str, now: float
-) -> Working | None:
-    """How a rule's fault works on this request; None where its account says that it does not."""
-    rule = standing.rule
-    work = rule.fault.mechanism(rule.location)
-    if not isinstance(work, MeteredFault):
-        return work
-    standing.meter = standing.meter or work.make_transform()
-    return standing.meter.admit(context, session, now - standing.active_since)
+    active_rule: ActiveRule, context: FaultContext, session: str, now_ms: float
+) -> RequestMechanism | None:
+    """The mechanism of a rule's fault for this request; None where its meter lets it pass."""
+    rule = active_rule.rule
+    mechanism = rule.fault.mechanism(rule.location)
+    if not isinstance(mechanism, MeteredFault):
+        return mechanism
+    active_rule.meter = active_rule.meter or mechanism.make_meter()
+    return active_rule.meter.mechanism_for_request(
+        context, session, now_ms - active_rule.active_since_ms
+    )
 
 
-def _selector_names(routed: RoutedRequest) -> Selector:
+def _request_attributes(routed: RoutedRequest) -> Selector:
     return Selector(
         routed.dialect.name,
         routed.provider,

@@ -1,4 +1,4 @@
-"""Error responses in the dialect's own shape, for faults."""
+"""HTTP error responses in the dialect's format, for faults."""
 
 from __future__ import annotations
 
@@ -13,34 +13,41 @@ from llm_proxy.turns import Failure
 
 @dataclass(frozen=True, slots=True)
 class ErrorSpec:
-    """What an HTTP error says."""
+    """The contents of an HTTP error response."""
 
-    code: int
+    status_code: int
     message: str = ""
-    """The provider's own words for the status where it is empty."""
+    """Empty selects the provider's own message for the status."""
     type: str = ""
-    retry_after: float | None = None
-    """ms; told as it is, in s and ms."""
+    retry_after_ms: float | None = None
+    """Sent exactly, as `retry-after` and `retry-after-ms`."""
     should_retry: bool | None = None
-    quota: AccountLimits | None = None
-    """The countdown that goes with it."""
-    retry_until: float | None = None
-    """ms; how long to wait, told as the provider itself tells it, who may round it or be silent."""
+    account_limits: AccountLimits | None = None
+    """The rate limits for the provider's countdown headers."""
+    provider_retry_delay_ms: float | None = None
+    """Sent as the provider itself sends it, who may round it or omit it."""
 
 
-def refusal_response(context: FaultContext, error_spec: ErrorSpec) -> Burst:
-    """The answer that refuses a request so."""
-    decoded_request = context.request
-    delivery = replace(decoded_request.context, quota=error_spec.quota)
+def http_error_response(context: FaultContext, error_spec: ErrorSpec) -> Burst:
+    """The error response as actions, in the dialect of the request."""
+    decoded_request = context.decoded_request
+    encode_context = replace(decoded_request.context, quota=error_spec.account_limits)
     failure = Failure(error_spec.message, type=error_spec.type)
-    wait = error_spec.retry_until if error_spec.retry_after is None else error_spec.retry_after
-    response = decoded_request.dialect.error_response(
-        error_spec.code, failure, delivery, None if wait is None else wait / 1000
+    retry_delay_ms = (
+        error_spec.provider_retry_delay_ms
+        if error_spec.retry_after_ms is None
+        else error_spec.retry_after_ms
     )
-    if error_spec.retry_after is not None:
-        response = retry_delay.with_retry_headers(response, error_spec.retry_after)
+    response = decoded_request.dialect.error_response(
+        error_spec.status_code,
+        failure,
+        encode_context,
+        None if retry_delay_ms is None else retry_delay_ms / 1000,
+    )
+    if error_spec.retry_after_ms is not None:
+        response = retry_delay.with_retry_headers(response, error_spec.retry_after_ms)
     head = response.head
     if error_spec.should_retry is not None:
-        again = ("x-should-retry", str(error_spec.should_retry).lower())
-        head = replace(head, headers=(*head.headers, again))
+        should_retry_header = ("x-should-retry", str(error_spec.should_retry).lower())
+        head = replace(head, headers=(*head.headers, should_retry_header))
     return (Begin(head), *map(Send, response.messages))

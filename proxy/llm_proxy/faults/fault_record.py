@@ -7,45 +7,45 @@ from enum import StrEnum
 
 
 class FaultEffect(StrEnum):
-    """What a fault means to the client that meets it."""
+    """What a fault means to the client."""
 
     REFUSED = "refused"
-    """An HTTP error, or a page, in place of the answer."""
+    """An HTTP error or an HTML page replaces the response."""
     UNANSWERED = "unanswered"
-    """No head, or nothing behind it, for as long as the client waits."""
+    """No head, or nothing after it, for as long as the client waits."""
     DISCONNECTED = "disconnected"
-    """The connection is closed or reset before any answer."""
+    """The connection is closed or reset before any response."""
     STALLED = "stalled"
-    """The answer stops, and the connection stays open."""
+    """The response stops, and the connection stays open."""
     CUT = "cut"
-    """The body is broken off, and HTTP tells so."""
+    """The body is cut off, detectably by HTTP."""
     TRUNCATED = "truncated"
-    """The body ends as HTTP has it, and what it says does not: only the provider's own terminator
-    tells."""
+    """The body ends cleanly by HTTP, but too early: only the missing terminator of the provider
+    shows it."""
     FAILED = "failed"
-    """The provider says amid its answer that it failed."""
+    """The provider reports an error in the middle of its response."""
     MALFORMED = "malformed"
-    """Something in the body, or about it, cannot be read."""
+    """Something in the body, or in its framing, cannot be parsed."""
     ALTERED = "altered"
-    """All can be read, and it is not what the provider said."""
+    """Everything can be parsed, but it is not what the provider sent."""
     SLOWED = "slowed"
-    """Nothing is wrong but the time that it takes, or the pieces that it comes in."""
+    """Only the timing, or the chunks in which the body arrives, differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRecord:
-    """One fault in one answer; also one that was meant for it and has no meaning there."""
+    """One fault in one response: injected, or skipped because it is not applicable there."""
 
     rule: str
-    """The rule, as its author spelled it."""
+    """The text of the rule, as its author wrote it."""
     fault: str
     """The name of the fault."""
     effect: FaultEffect
     at_ms: float = 0.0
-    """When it struck, in ms since the request was read in full, as the actions have it."""
+    """When it was injected, in ms since the request was read in full, by the actions' due times."""
     event: int | None = None
-    """How many messages of the body came before it; None where it struck before the head."""
+    """How many messages of the body precede it; None where it was injected before the head."""
     byte: int | None = None
-    """How many bytes of the body came before it."""
+    """How many bytes of the body precede it; None where it was injected before the head."""
     skipped: str = ""
-    """Why nothing was injected after all; empty where it was."""
+    """Why the fault was not injected; empty where it was."""

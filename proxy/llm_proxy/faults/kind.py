@@ -1,11 +1,11 @@
 """What a fault is, and its mechanisms: replacement, one-shot, transform, meter.
 
-`ReplaceResponse`  the answer is another one; nobody is asked for the real one
-`OneShot`   at its place something happens, once: the end, a pause, other messages
-`Transform`     from its place on everything goes through it
-`MeteredFault`  it keeps account of the requests, and works on each in one of these ways, or in none
+`ReplaceResponse`  another response is sent; the real one is never fetched
+`OneShot`          something happens once, at its location: an end, a pause, other messages
+`Transform`        all actions from its location on pass through it
+`MeteredFault`     counts requests, and uses one of these mechanisms for each, or none
 
-A fault takes values and gives actions.  It knows no socket and no clock.
+A fault maps values to actions.  It has no access to sockets or clocks.
 """
 
 from __future__ import annotations
@@ -19,75 +19,71 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
-EVERYTHING: Final = 2**62
-"""As many messages as there are."""
+ALL_MESSAGES: Final = 2**62
+"""The `taken_message_count` of a fault that takes all remaining messages."""
 
-STREAMS: Final = frozenset({"sse", "ndjson", "eventstream", "json-array"})
-"""The framings of bodies that come message by message."""
-BODIES: Final = STREAMS | {"whole"}
-"""All framings."""
+STREAM_CODECS: Final = frozenset({"sse", "ndjson", "eventstream", "json-array"})
+"""The codecs of bodies that consist of messages."""
+ALL_CODECS: Final = STREAM_CODECS | {"whole"}
+"""All codecs of bodies."""
 
-ANYHOW: Final[frozenset[Framing]] = frozenset(("chunked", "close", "length", "none"))
-"""All ways in which HTTP delimits a body, and none."""
-WITH_BODY: Final = ANYHOW - {"none"}
+ALL_FRAMINGS: Final[frozenset[Framing]] = frozenset(("chunked", "close", "length", "none"))
+"""All ways in which HTTP delimits a body, and `none`."""
+FRAMINGS_WITH_BODY: Final = ALL_FRAMINGS - {"none"}
 """All ways in which HTTP delimits a body."""
 
-ANYWHERE: Final = frozenset({"after", "at", "bytes", "ms", "fraction"})
-"""All places in a stream."""
-AT_MESSAGES: Final = frozenset({"after", "at"})
-"""The places that lie between messages."""
-NOWHERE: Final[frozenset[str]] = frozenset()
+ALL_LOCATIONS: Final = frozenset({"after", "at", "bytes", "ms", "fraction"})
+"""All kinds of location in a stream, by their names in rules."""
+MESSAGE_LOCATIONS: Final = frozenset({"after", "at"})
+"""The kinds of location that lie between messages."""
+NO_LOCATIONS: Final[frozenset[str]] = frozenset()
 
 
 class FaultNotApplicable(Exception):
-    """A fault has no meaning in this answer, in a few words that say why."""
+    """A fault is not applicable to this response; its message is the reason, a short phrase."""
 
 
-Chance = Callable[[str], float]
-"""Rolls of chance from 0 up to 1 for one rule and request, each by the name of its purpose."""
+UniformDraw = Callable[[str], float]
+"""Draws a number from 0 up to 1 for one rule and request; each purpose has a draw of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultContext:
-    """The request that a fault meets."""
+    """The request that a fault applies to."""
 
-    request: DecodedRequest
-    seeded_chance: Chance
-    silence: float
-    """The longest that anything is silent, in ms: what ends a fault that a client does not end."""
-    conversation: Callable[[], Conversation | None]
-    """What the request asks, where it asks for a turn."""
+    decoded_request: DecodedRequest
+    draw_uniform: UniformDraw
+    max_silence_ms: float
+    """The longest silence on a connection; it ends a fault that the client does not end."""
+    get_conversation: Callable[[], Conversation | None]
+    """Returns the decoded conversation; None for requests that are not for a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """Where a fault strikes."""
+    """The state of a response at the location of a fault."""
 
     context: FaultContext
-    at: float
-    """When, in ms since the request was read in full, as the actions before it have it."""
+    at_ms: float
+    """In ms since the request was read in full, by the due times of the actions before it."""
     head: ResponseHead | None
     """None before the head."""
     codec: str
-    """The framing of the body's messages; empty before the head."""
-    sent_before: tuple[bytes, ...] = ()
-    """The messages that have gone out whole."""
-    partial_message: bytes = b""
-    """What has gone out of the message that is under way."""
+    """The codec of the body's messages; empty before the head."""
+    sent_messages: tuple[bytes, ...] = ()
+    """The messages that were sent completely."""
+    partial_message_sent: bytes = b""
+    """The part that was sent of the message that is not complete yet."""
     taken_messages: tuple[bytes, ...] = ()
-    """The next messages, as many as the fault takes; fewer where the body ends."""
-    due_times: tuple[float, ...] = ()
-    """When each of them was due in full, in ms."""
-    body_size: int = 0
-    """Bytes of the body that have gone out."""
+    """The next messages, as many as the fault takes; fewer where the body ends before."""
+    due_times_ms: tuple[float, ...] = ()
+    """When the last byte of each of `taken_messages` was due."""
+    sent_body_bytes: int = 0
 
     def require_head(self) -> ResponseHead:
-        """The head, for what has no meaning before it.
-
-        Raises `FaultNotApplicable` where none is.
-        """
+        """The head.  Raises `FaultNotApplicable` before the head."""
         if self.head is None:
             raise FaultNotApplicable("the answer had not begun")
         return self.head
@@ -95,106 +91,107 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class InjectedActions:
-    """What happens in the place of what was taken."""
+    """The actions that replace the messages that were taken."""
 
     actions: Burst = ()
-    delay: float = 0.0
-    """ms by which the actions, and all that follows them, are late."""
+    delay_ms: float = 0.0
+    """Delays these actions and all that follow."""
     ends_response: bool = False
-    """Whether the answer ends with this; cleanly, unless the last action says otherwise."""
-    is_timed: bool = False
-    """Whether the actions wait for times of their own; else they go out when all that was taken
-    had been due."""
+    """Whether the response ends with these actions: cleanly, unless the last is an `Abort`."""
+    has_own_timing: bool = False
+    """Whether the actions contain `Wait`s of their own; else they are sent when all messages that
+    were taken are due."""
 
 
 class ActionTransform(Protocol):
-    """What the actions of one answer go through."""
+    """Transforms the actions of one response."""
 
     def feed(self, action: Action) -> Burst:
-        """What goes out for this action."""
+        """The actions that replace this one."""
 
     def close(self) -> Burst:
-        """What goes out before the clean end."""
+        """The actions to add before the clean end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceResponse:
-    """The answer is another one."""
+    """Replaces the whole response; the real one is never fetched."""
 
     make_response: Callable[[FaultContext], Burst]
     effect: FaultEffect | None = None
-    """What it means to the client, where that is not what its kind says."""
+    """None means the effect of the fault's kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """At its place something happens, once."""
+    """Injects actions once, at its location."""
 
     inject: Callable[[StreamPosition], InjectedActions]
-    taken_count: int = 0
-    """How many messages it takes out of the stream: whole ones.  One that takes everything takes
-    it from the first message on, unless a place is given."""
-    check: Callable[[StreamPosition], None] | None = None
-    """Raises `FaultNotApplicable` at the head where the fault has no meaning in such an answer,
-    before anything is held back for it."""
+    taken_message_count: int = 0
+    """How many whole messages it takes out of the stream.  A fault that takes `ALL_MESSAGES` begins
+    with the first message, unless the rule has a location."""
+    check_applicable: Callable[[StreamPosition], None] | None = None
+    """Called at the head, before any message is held back.  Raises `FaultNotApplicable` where the
+    fault does not apply to such a response."""
     changes_length: bool = False
-    """Whether a body may have another length than was declared, and be right all the same."""
-    cuts_stream: bool = False
-    """Whether all that it does is to leave out what lies behind its place."""
+    """Whether it may change the body's length, so that the declared length is adapted."""
+    only_truncates: bool = False
+    """Whether it does nothing but omit what follows its location."""
     may_precede_head: bool = False
-    """Whether it strikes before the head where no place is given."""
-    default_location: Place | None = None
-    """Where it strikes where no place is given; None is half of a body, or behind its first
-    message."""
+    """Whether it is injected before the head where the rule has no location."""
+    default_location: StreamLocation | None = None
+    """The location where the rule has none; None is after the first message of a stream, and half
+    of a whole body."""
     effect: FaultEffect | None = None
-    """What it means to the client, where that is not what its kind says."""
+    """None means the effect of the fault's kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """From its place on, or from the head on, everything goes through it."""
+    """Passes all actions through a transform, from its location or from the head on."""
 
     make_transform: Callable[[StreamPosition], ActionTransform]
     changes_length: bool = False
-    """Whether a body may have another length than was declared, and be right all the same."""
+    """Whether it may change the body's length, so that the declared length is adapted."""
     effect: FaultEffect | None = None
-    """What it means to the client, where that is not what its kind says."""
-    is_quiet: bool = False
-    """Whether nothing goes wrong by it: then it is no injection, and nothing is noted of it."""
-    on_finished: Callable[[ResponseHead, bytes], None] | None = None
-    """Is told of the answer that went out, in the end: its head and its body.  It may be called in
-    another thread."""
+    """None means the effect of the fault's kind."""
+    is_harmless: bool = False
+    """Whether it breaks nothing: then it is neither counted nor recorded as an injection."""
+    on_response_sent: Callable[[ResponseHead, bytes], None] | None = None
+    """Called at the end with the head and the body that were sent, possibly in another thread."""
 
 
-Working = ReplaceResponse | OneShot | Transform
-"""How a fault works on one request."""
+RequestMechanism = ReplaceResponse | OneShot | Transform
+"""How a fault is applied to one request."""
 
 
 class RequestMeter(Protocol):
-    """The account that a rule keeps of the requests that it is meant for, while it stands."""
+    """Counts the requests that match a rule, for as long as the rule is in effect."""
 
-    def admit(self, context: FaultContext, session: str, now: float) -> Working | None:
-        """How the fault works on this request, `now` ms after the rule was given; None: not."""
+    def mechanism_for_request(
+        self, context: FaultContext, session: str, elapsed_ms: float
+    ) -> RequestMechanism | None:
+        """The mechanism for this request, `elapsed_ms` after the rule was set; None: no fault."""
 
     def forget_session(self, session: str) -> None:
-        """Begin the account of this session again."""
+        """Resets the counts of this session."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredFault:
-    """It keeps account of the requests of its rule."""
+    """Decides for each request by a meter; a rule has one meter for as long as it is in effect."""
 
-    make_transform: Callable[[], RequestMeter]
+    make_meter: Callable[[], RequestMeter]
 
 
-Work = Working | MeteredFault
+Mechanism = RequestMechanism | MeteredFault
 
 
 class Fault(Protocol):
     """A fault with its arguments: a frozen value."""
 
-    def mechanism(self, place: Place | None, /) -> Work:
-        """How it works at that place; None where none is given."""
+    def mechanism(self, location: StreamLocation | None, /) -> Mechanism:
+        """How the fault is applied at the location of its rule; None where the rule has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,34 +199,35 @@ class FaultArgument:
     """An argument of a fault."""
 
     parse: Callable[[str], Any]
-    """Its value from text; raises `ValueError` with what it should be, to stand behind "is not"."""
+    """Raises `ValueError` with a description of what is expected, to follow "is not"."""
     description: str
-    """For the docs: a few words."""
+    """A short phrase for the docs."""
     default: str = ""
-    """As text; empty where there is none."""
+    """As text; empty without a default."""
     is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """A fault before its arguments are known."""
+    """A kind of fault: its name, its arguments, and what it can be applied to."""
 
     name: str
     effect: FaultEffect
     description: str
-    """For lists of faults: a few words."""
+    """A short phrase for lists of faults."""
     make_fault: Callable[..., Fault]
-    """The fault with these arguments, by name; one that is a keyword has an underscore behind it.
-    Raises `ValueError` where they don't go together, in a sentence."""
+    """Takes the arguments by name; a Python keyword as a name gets a trailing underscore.
+    Raises `ValueError`, with a sentence, where the arguments do not fit together."""
     arguments: Mapping[str, FaultArgument] = field(default_factory=dict)
-    allowed_locations: frozenset[str] = NOWHERE
-    """The places that it can be given, by their words in the grammar."""
-    allowed_bodies: frozenset[str] = BODIES
-    """The framings that it has a meaning in."""
-    needs_messages: frozenset[Framing] = ANYHOW
-    """The ways in which HTTP delimits a body that it has a meaning in."""
+    allowed_locations: frozenset[str] = NO_LOCATIONS
+    """The kinds of location that a rule may give it, by their names in rules."""
+    allowed_codecs: frozenset[str] = ALL_CODECS
+    """The codecs of the bodies that it is applicable to."""
+    allowed_framings: frozenset[Framing] = ALL_FRAMINGS
+    """The HTTP body framings that it is applicable to."""
     scope: Literal["request", "rule", "listener"] = "request"
-    """What it befalls: any one request; those of a rule, of which it keeps account by itself, so
-    that such a rule has no occasions and must stand; or the listener, for all clients alike."""
+    """What it applies to: `request`, any single request; `rule`, all requests of a rule, which its
+    meter counts, so that the rule has no trigger and must be set for the run, not by a request;
+    `listener`, the listening socket, for all clients alike."""
     example: str = ""
-    """A rule that shows it, short enough for a test run: what `chaos` plays."""
+    """A rule that shows it, short enough for a test run: `chaos` runs it."""

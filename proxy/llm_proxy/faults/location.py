@@ -7,38 +7,38 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AfterEvents:
-    """Behind so many messages of the body."""
+    """After this many messages of the body."""
 
-    events: int
+    event_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class AfterBytes:
-    """Behind so many bytes of the body, wherever that is: within a character, too."""
+    """After this many bytes of the body, even within a message or a character."""
 
-    size: int
+    byte_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """So many ms after the request was read in full."""
+    """At this time, in ms since the request was read in full."""
 
     ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class AtFraction:
-    """Behind this share of the body's bytes."""
+    """After this fraction (0 to 1) of the body's bytes."""
 
-    share: float
+    fraction: float
 
 
 @dataclass(frozen=True, slots=True)
 class AtEvent:
-    """Before the first message of this type."""
+    """Before the first message of this event type."""
 
     type: str
 
 
-Place = AfterEvents | AfterBytes | AtTime | AtFraction | AtEvent
-"""Where in a stream a fault strikes."""
+StreamLocation = AfterEvents | AfterBytes | AtTime | AtFraction | AtEvent
+"""Where in the stream of a response a fault is injected."""

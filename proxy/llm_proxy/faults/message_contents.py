@@ -10,30 +10,30 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
 
-_NAMES: Final = ("type", "event_type")
-_HEADERS: Final = (":event-type", ":exception-type")
-_WRAPPED: Final = "bytes"
+_TYPE_FIELDS: Final = ("type", "event_type")
+_TYPE_HEADERS: Final = (":event-type", ":exception-type")
+_BASE64_FIELD: Final = "bytes"
 
 
 def content_coding(head: ResponseHead) -> str:
-    """The content coding that hides what a body holds; empty where it has none."""
+    """The content coding of the body (such as `gzip`), in lower case; empty where it has none."""
     coding = (header_value(head.headers, "content-encoding") or "").strip().lower()
     return "" if coding == "identity" else coding
 
 
-def message_object(codec: str, message: bytes) -> Fields:
-    """The fields of the JSON object that a message holds; none where it holds none.
+def message_json_fields(codec: str, message: bytes) -> Fields:
+    """The fields of the JSON object in a message; empty where it contains none.
 
-    A frame may wrap another event as base64: then they are those of that event.
+    An event stream frame may wrap another event as base64: then the fields are those of that event.
     """
     match codec:
         case "sse":
             return lenient_json.parse_object(sse.parse_event(message).data or b"")
         case "json-array":
             return lenient_json.parse_object(message.lstrip(b"\xef\xbb\xbf[, \t\r\n"))
-        case eventstream.NAME:
+        case eventstream.CODEC_NAME:
             frame = eventstream.parse_frame(message)
-            return _unwrap_event(
+            return _unwrap_base64_event(
                 lenient_json.parse_object(frame.payload if frame is not None else b"")
             )
         case _:
@@ -41,19 +41,22 @@ def message_object(codec: str, message: bytes) -> Fields:
 
 
 def message_types(codec: str, message: bytes) -> frozenset[str]:
-    """What a message is called by its framing, and by itself."""
-    found = {lenient_json.str_or_empty(message_object(codec, message).get(name)) for name in _NAMES}
+    """The event types of a message: by its framing (event name or header), and by its JSON."""
+    types = {
+        lenient_json.str_or_empty(message_json_fields(codec, message).get(field_name))
+        for field_name in _TYPE_FIELDS
+    }
     if codec == "sse":
-        found.add(sse.parse_event(message).encode_event)
-    frame = eventstream.parse_frame(message) if codec == eventstream.NAME else None
+        types.add(sse.parse_event(message).event_type)
+    frame = eventstream.parse_frame(message) if codec == eventstream.CODEC_NAME else None
     if frame is not None:
-        found |= {frame.header(name) for name in _HEADERS}
-    return frozenset(found - {""})
+        types |= {frame.header(header_name) for header_name in _TYPE_HEADERS}
+    return frozenset(types - {""})
 
 
-def _unwrap_event(fields: Fields) -> Fields:
+def _unwrap_base64_event(fields: Fields) -> Fields:
     try:
-        wrapped = b64decode(lenient_json.str_or_empty(fields.get(_WRAPPED)), validate=True)
+        wrapped = b64decode(lenient_json.str_or_empty(fields.get(_BASE64_FIELD)), validate=True)
     except ValueError:
         return fields
     return lenient_json.parse_object(wrapped) or fields

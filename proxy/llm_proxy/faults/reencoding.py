@@ -1,10 +1,10 @@
 """Re-encodes a response with changed turns in its own dialect.
 
-told anew  the whole answer is another one; it takes its time as the real one did
-ending     what was said so far stays, and the answer ends in another way
+replacement  the whole response is encoded anew, with the timing of the real one
+ending       the messages that were sent stay, and the response ends in another way
 
-    told so far   event 1  event 2  event 3  event 4  [DONE]
-    an ending                       finish   [DONE]
+    real response   event 1  event 2  event 3  event 4  [DONE]
+    another ending                    finish   [DONE]
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from llm_proxy.faults.kind import FaultNotApplicable, StreamPosition
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
 
-_NUMBER: Final = "sequence_number"
-"""What a stream that counts its messages calls the number of one."""
-_CREATED: Final = re.compile(rb'"created(?:_at)?"\s*:\s*([0-9]{9,11})\b')
-"""The time that an answer names, in s since 1970."""
-_FIRST: Final = 3
-"""Messages that are searched for it: the first of them name it where any does."""
-_INDEX: Final = "index"
-"""How the names of fields end that number the parts of an answer."""
+_SEQUENCE_NUMBER_FIELD: Final = "sequence_number"
+"""The field that numbers the messages of a stream (OpenAI's Responses API)."""
+_CREATED_PATTERN: Final = re.compile(rb'"created(?:_at)?"\s*:\s*([0-9]{9,11})\b')
+"""The creation time in a response, in s since 1970."""
+_MAX_SEARCHED_MESSAGES: Final = 3
+"""Messages that are searched for the creation time: the first ones contain it where any does."""
+_INDEX_SUFFIX: Final = "index"
+"""The suffix of fields that number the parts of a response, such as `output_index`."""
 
 
-def convert_for_response(position: StreamPosition, turn: Turn) -> Turn:
-    """The turn as this answer's dialect can tell it.
+def to_representable_turn(position: StreamPosition, turn: Turn) -> Turn:
+    """The turn, reduced to what the dialect of this response can represent.
 
-    Raises `FaultNotApplicable` for an answer that is an error, and for words that the dialect
-    lacks.
+    Raises `FaultNotApplicable` for an error response, and for a turn that the dialect cannot
+    represent.
     """
-    decoded_request = position.context.request
+    decoded_request = position.context.decoded_request
     if not json_api.succeeded(position.require_head()):
         raise FaultNotApplicable("the answer is an error already")
     try:
         return decoded_request.dialect.convert(
             decoded_request.request, (turn,), decoded_request.context
         ).turns[0]
-    except NotRepresentable as why:
-        raise FaultNotApplicable(str(why)) from None
+    except NotRepresentable as error:
+        raise FaultNotApplicable(str(error)) from None
 
 
 def decode_messages(position: StreamPosition, messages: Sequence[bytes]) -> tuple[Turn, ...]:
-    """What these messages of the answer say."""
+    """The turns that the dialect decodes from these messages of the response."""
     assert position.head is not None  # noqa: S101 # it is checked before
-    return position.context.request.dialect.decode(
+    return position.context.decoded_request.dialect.decode(
         DialectResponse(position.head, position.codec, messages)
     )
 
 
-def decode_whole(position: StreamPosition) -> tuple[Turn, ...]:
-    """What the answer says that was taken whole.
+def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
+    """The turns of a response whose messages were all taken.
 
-    Raises `FaultNotApplicable` where it says nothing.
+    Raises `FaultNotApplicable` where it contains no turn, or a failed one.
     """
-    turns = decode_messages(position, (*position.sent_before, *position.taken_messages))
+    turns = decode_messages(position, (*position.sent_messages, *position.taken_messages))
     if not turns:
         raise FaultNotApplicable("the answer says nothing that can be read")
     if any(turn.failure for turn in turns):
@@ -73,142 +73,172 @@ def decode_whole(position: StreamPosition) -> tuple[Turn, ...]:
 
 
 def encode_replacement(position: StreamPosition, turns: Sequence[Turn]) -> Burst:
-    """The answer that says this in place of what was taken.
+    """The actions that send these turns in place of the messages that were taken.
 
-    Message k goes out when the k-th that was taken was due, and what remains with the last.
+    Message k is sent when the k-th taken message was due; further ones when the last was due.
     """
     actions: list[Action] = []
-    due = -1.0
-    for number, message in enumerate(_encode_turns(position, turns).messages):
-        at = (
-            position.due_times[min(number, len(position.due_times) - 1)]
-            if position.due_times
-            else due
+    due_ms = -1.0
+    for index, message in enumerate(_encode_turns(position, turns).messages):
+        next_due_ms = (
+            position.due_times_ms[min(index, len(position.due_times_ms) - 1)]
+            if position.due_times_ms
+            else due_ms
         )
-        if at > due:
-            actions.append(Wait(at))
-            due = at
+        if next_due_ms > due_ms:
+            actions.append(Wait(next_due_ms))
+            due_ms = next_due_ms
         actions.append(Send(message))
     return tuple(actions)
 
 
-def encode_ending(position: StreamPosition, ends: Callable[[Turn], Turn]) -> Burst:
-    """What remains to be told of a stream that ends in another way.
+def encode_ending(position: StreamPosition, with_ending: Callable[[Turn], Turn]) -> Burst:
+    """The remaining messages of a stream that ends in another way.
 
-    `ends` gives each turn, as it was told so far, its end.  Raises `FaultNotApplicable` where the
-    answer has told why it ends, or its dialect has no words for that end.
+    `with_ending` adds the ending to each turn, given as far as it was sent.  Raises
+    `FaultNotApplicable` where the finish reason was sent already, where a message was sent in
+    part, or where the dialect cannot represent that ending.
     """
-    if position.partial_message:
+    if position.partial_message_sent:
         raise FaultNotApplicable("a message was under way")
-    so_far = decode_messages(position, position.sent_before) or _empty_stream_turns(position)
+    so_far = decode_messages(position, position.sent_messages) or _empty_stream_turns(position)
     if any(turn.finish or turn.failure for turn in so_far):
         raise FaultNotApplicable("the answer had told why it ends")
-    turns = tuple(map(ends, _with_response_identity(position, so_far)))
-    spoken = _encode_turns(position, turns)
-    if not position.sent_before:
-        return tuple(map(Send, spoken.messages))
-    tail = _final_messages(position, spoken)
-    if tail is None:  # the last words and the end are one message
-        tail = _final_messages(
+    turns = tuple(map(with_ending, _with_id_and_model(position, so_far)))
+    response = _encode_turns(position, turns)
+    if not position.sent_messages:
+        return tuple(map(Send, response.messages))
+    ending_messages = _ending_messages(position, response)
+    if ending_messages is None:  # the last text and the end share one message
+        ending_messages = _ending_messages(
             position, _encode_turns(position, [replace(turn, parts=()) for turn in turns])
         )
-    return tuple(map(Send, _renumber_messages(position, tail or ())))
+    return tuple(map(Send, _renumber_messages(position, ending_messages or ())))
 
 
-def _with_response_identity(position: StreamPosition, so_far: Sequence[Turn]) -> list[Turn]:
-    """The turns with the id and the model that the next messages tell, if those before don't."""
-    later = next(iter(decode_messages(position, position.taken_messages)), Turn(()))
+def _with_id_and_model(position: StreamPosition, so_far: Sequence[Turn]) -> list[Turn]:
+    """The turns with id and model, from the next messages where those before lack them."""
+    next_turn = next(iter(decode_messages(position, position.taken_messages)), Turn(()))
     return [
-        replace(turn, id=turn.id or later.id, model=turn.model or later.model) for turn in so_far
+        replace(turn, id=turn.id or next_turn.id, model=turn.model or next_turn.model)
+        for turn in so_far
     ]
 
 
 def _empty_stream_turns(position: StreamPosition) -> tuple[Turn, ...]:
-    decoded_request = position.context.request
+    decoded_request = position.context.decoded_request
     if decoded_request.dialect.decode_request(decoded_request.request) is None:
         raise FaultNotApplicable("the answer says nothing that can be read")
     return (Turn(()),)
 
 
-def _context(position: StreamPosition) -> EncodeContext:
-    """How the rest is told: with the time that the answer has named by now."""
-    delivery = position.context.request.context
-    for message in (*position.sent_before[:_FIRST], *position.taken_messages[:_FIRST]):
-        if (found := _CREATED.search(message)) is not None:
-            return replace(delivery, created=int(found[1]))
-    return delivery
+def _encode_context(position: StreamPosition) -> EncodeContext:
+    """The context to encode the rest with: with the creation time that the response declared."""
+    encode_context = position.context.decoded_request.context
+    for message in (
+        *position.sent_messages[:_MAX_SEARCHED_MESSAGES],
+        *position.taken_messages[:_MAX_SEARCHED_MESSAGES],
+    ):
+        if (created_match := _CREATED_PATTERN.search(message)) is not None:
+            return replace(encode_context, created=int(created_match[1]))
+    return encode_context
 
 
 def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectResponse:
-    decoded_request = position.context.request
+    decoded_request = position.context.decoded_request
     try:
         response = decoded_request.dialect.encode(
-            decoded_request.request, turns, _context(position)
+            decoded_request.request, turns, _encode_context(position)
         )
-    except NotRepresentable as why:
-        raise FaultNotApplicable(str(why)) from None
+    except NotRepresentable as error:
+        raise FaultNotApplicable(str(error)) from None
     if response.codec != position.codec:
         raise FaultNotApplicable("the answer does not come in the form that was asked for")
     return response
 
 
-def _final_messages(position: StreamPosition, spoken: DialectResponse) -> list[bytes] | None:
-    """The end of a telling: what comes behind its last words; an error alone, where it fails.
+def _ending_messages(position: StreamPosition, response: DialectResponse) -> list[bytes] | None:
+    """The messages after the last output of an encoded response; of a failure the error alone.
 
-    What closes a part that is closed already is left out.  None where nothing tells the end.
+    Messages that close a part which is closed already are left out.  None where no message
+    contains the end.
     """
-    dialect, codec, messages = position.context.request.dialect, position.codec, spoken.messages
-    silent = [at for at, content in enumerate(messages) if not dialect.output_chars(codec, content)]
-    alone = {
-        at: dialect.decode(DialectResponse(spoken.head, codec, (messages[at],))) for at in silent
+    dialect, codec, messages = (
+        position.context.decoded_request.dialect,
+        position.codec,
+        response.messages,
+    )
+    indexes_without_output = [
+        at for at, content in enumerate(messages) if not dialect.output_chars(codec, content)
+    ]
+    turns_by_index = {
+        at: dialect.decode(DialectResponse(response.head, codec, (messages[at],)))
+        for at in indexes_without_output
     }
-    end = next((at for at in silent if any(map(_is_end_turn, alone[at]))), None)
-    if end is None:
+    end_index = next(
+        (at for at in indexes_without_output if any(map(_is_ended, turns_by_index[at]))), None
+    )
+    if end_index is None:
         return None
-    begin = end
-    says = set(range(len(messages))) - set(silent)
-    if says and not any(turn.failure for turn in alone[end]):
-        begin = min(end, max(says) + 1)
-    closes = {at: _closing_key(codec, messages[at]) for at in silent if at >= begin}
-    before = position.sent_before if any(closes.values()) else ()
-    names = {_closing_key(codec, data) for data in before if not dialect.output_chars(codec, data)}
-    return [messages[at] for at, it in closes.items() if not it or it not in names]
+    begin_index = end_index
+    output_indexes = set(range(len(messages))) - set(indexes_without_output)
+    if output_indexes and not any(turn.failure for turn in turns_by_index[end_index]):
+        begin_index = min(end_index, max(output_indexes) + 1)
+    closing_keys = {
+        at: _closing_key(codec, messages[at]) for at in indexes_without_output if at >= begin_index
+    }
+    sent_messages = position.sent_messages if any(closing_keys.values()) else ()
+    sent_closing_keys = {
+        _closing_key(codec, data) for data in sent_messages if not dialect.output_chars(codec, data)
+    }
+    return [
+        messages[at]
+        for at, closing_key in closing_keys.items()
+        if not closing_key or closing_key not in sent_closing_keys
+    ]
 
 
-def _is_end_turn(turn: Turn) -> bool:
+def _is_ended(turn: Turn) -> bool:
     return turn.finish is not None or turn.failure is not None
 
 
 def _closing_key(codec: str, message: bytes) -> tuple[object, ...]:
-    """What a message says of which part of the answer; nothing where it is of none."""
-    fields = message_contents.message_object(codec, message).items()
-    parts = [(name, value) for name, value in fields if name.lower().endswith(_INDEX)]
+    """Identifies a message by its types and the part it belongs to; empty without a part."""
+    fields = message_contents.message_json_fields(codec, message).items()
+    index_fields = [(name, value) for name, value in fields if name.lower().endswith(_INDEX_SUFFIX)]
     return (
-        (message_contents.message_types(codec, message), *map(str, sorted(parts))) if parts else ()
+        (message_contents.message_types(codec, message), *map(str, sorted(index_fields)))
+        if index_fields
+        else ()
     )
 
 
 def _renumber_messages(position: StreamPosition, messages: Sequence[bytes]) -> list[bytes]:
-    """The messages as they stand behind those that have gone out: numbered on, in one array."""
+    """The messages, adapted to follow those that were sent: sequence numbers, one JSON array."""
     if position.codec == "json-array":
-        return [b"," + it.lstrip(b"[, \r\n") if n == 0 else it for n, it in enumerate(messages)]
+        return [
+            b"," + message.lstrip(b"[, \r\n") if n == 0 else message
+            for n, message in enumerate(messages)
+        ]
     if position.codec != "sse":
         return list(messages)
-    numbers = (
-        message_contents.message_object("sse", data).get(_NUMBER)
-        for data in reversed(position.sent_before)
+    sent_sequence_numbers = (
+        message_contents.message_json_fields("sse", data).get(_SEQUENCE_NUMBER_FIELD)
+        for data in reversed(position.sent_messages)
     )
-    last = next((value for value in numbers if isinstance(value, int)), None)
-    if last is None:
+    last_number = next((value for value in sent_sequence_numbers if isinstance(value, int)), None)
+    if last_number is None:
         return list(messages)
-    return [_renumber_event(content, number) for number, content in enumerate(messages, last + 1)]
+    return [
+        _renumber_event(content, number) for number, content in enumerate(messages, last_number + 1)
+    ]
 
 
 def _renumber_event(event: bytes, number: int) -> bytes:
-    fields = dict(message_contents.message_object("sse", event))
-    if _NUMBER not in fields:
+    fields = dict(message_contents.message_json_fields("sse", event))
+    if _SEQUENCE_NUMBER_FIELD not in fields:
         return event
     return sse.encode_event(
-        response_encoding.json_line({**fields, _NUMBER: number}),
-        sse.parse_event(event).encode_event,
+        response_encoding.json_line({**fields, _SEQUENCE_NUMBER_FIELD: number}),
+        sse.parse_event(event).event_type,
     )

@@ -8,46 +8,48 @@ from fnmatch import translate
 from typing import Literal
 
 from llm_proxy.faults.kind import Fault, FaultKind
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
-Per = Literal["run", "session", "request"]
-"""What requests are counted by: all of them, those of a session, or those that are the same in a
-session."""
+CountScope = Literal["run", "session", "request"]
+"""The scope in which requests are counted: the run, a session, or equal requests in a session."""
 
 
 def matches_pattern(name: str, pattern: str) -> bool:
-    """Whether a name is as a pattern says: `gpt-4*`, letter case and all.
+    """Whether a name matches a shell pattern such as `gpt-4*`, case-sensitively.
 
-    `fnmatch` itself keeps every pattern that it ever met, and clients may bring new ones along.
+    `fnmatch` itself caches every pattern, and clients may send new ones without end.
     """
     return re.match(translate(pattern), name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a rule strikes, among the requests that it is meant for; all that is given must hold."""
+    """When a rule applies, among the requests that its selector matches; all conditions must hold.
+
+    A condition that is None always holds.
+    """
 
     nth: int | None = None
-    """The one of this number alone, from 1."""
+    """Only the request with this number, from 1."""
     first: int | None = None
-    """So many of them, the first."""
+    """Only the first so many requests."""
     every: int | None = None
-    """Each of a number that this divides."""
+    """Only requests whose number is a multiple of this."""
     probability: float | None = None
-    """This share of them, by chance that repeats."""
+    """This fraction (0 to 1) of them, by seeded chance."""
     window: tuple[float, float] | None = None
-    """Those that come between these moments, in ms since the rule was given."""
+    """Only requests from the first time up to the second, in ms since the rule was set."""
     times: int | None = None
-    """At most so many in the whole run."""
-    per: Per = "session"
-    """What `nth`, `first` and `every` count."""
+    """At most this many injections in the whole run."""
+    per: CountScope = "session"
+    """The scope in which `nth`, `first` and `every` count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Whose requests a rule is meant for; all that is given must hold.
+    """Which requests a rule applies to; all conditions that are given must hold.
 
-    Names are patterns as a shell has them: `gpt-4*`.
+    Texts are shell patterns such as `gpt-4*`; empty matches everything.
     """
 
     dialect: str = ""
@@ -56,43 +58,43 @@ class Selector:
     path: str = ""
     session: str = ""
     streams: bool | None = None
-    """Whether a stream is asked for."""
+    """Whether the request is for a stream; None matches both."""
 
-    def matches(self, selector: Selector) -> bool:
-        """Whether a request of these names is meant."""
-        wanted = (self.dialect, self.provider, self.model, self.path, self.session)
-        values = (
-            selector.dialect,
-            selector.provider,
-            selector.model,
-            selector.path,
-            selector.session,
+    def matches(self, request_attributes: Selector) -> bool:
+        """Whether a request with these attributes is selected."""
+        patterns = (self.dialect, self.provider, self.model, self.path, self.session)
+        attributes = (
+            request_attributes.dialect,
+            request_attributes.provider,
+            request_attributes.model,
+            request_attributes.path,
+            request_attributes.session,
         )
-        named = all(
+        names_match = all(
             not pattern or matches_pattern(name, pattern)
-            for pattern, name in zip(wanted, values, strict=True)
+            for pattern, name in zip(patterns, attributes, strict=True)
         )
-        return named and self.streams in (None, selector.streams)
+        return names_match and self.streams in (None, request_attributes.streams)
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """One rule."""
+    """One fault rule: what goes wrong, where, when and for which requests."""
 
     text: str
-    """As its author spelled it; in the grammar's own spelling where it came as a mapping."""
+    """As its author wrote it; the normal form where it was given as a mapping."""
     kind: FaultKind
     fault: Fault
-    location: Place | None = None
-    """None where the fault has a place of its own."""
+    location: StreamLocation | None = None
+    """None uses the default location of the fault."""
     trigger: Trigger = Trigger()
     selector: Selector = Selector()
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRule:
-    """A rule that a scenario brings along."""
+    """A rule from a scenario."""
 
     rule: FaultRule
-    source_location: str
-    """What brings it, and has its answers counted: a scenario, or one of its turns."""
+    scenario_location: str
+    """The scenario, or the turn of it, that contains the rule; requests are counted for each."""

@@ -1,7 +1,7 @@
 """Remembers spoiled responses, to detect clients that continue from them.
 
-A client that takes half an answer for a whole one shows it by its next request, whose history
-holds that half as what the model said.
+A client that takes half a response for a complete one shows it in its next request, whose history
+contains that half as a message of the model.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.base import Dialect, DialectResponse
 from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
-from llm_proxy.framing import codec_of_bytes, split_messages
+from llm_proxy.framing import codec_name_for_body, split_messages
 from llm_proxy.turns import Text
 
-SPOILED: Final = frozenset(
+SPOILING_EFFECTS: Final = frozenset(
     (
         FaultEffect.CUT,
         FaultEffect.TRUNCATED,
@@ -25,62 +25,63 @@ SPOILED: Final = frozenset(
         FaultEffect.ALTERED,
     )
 )
-"""Effects after which an answer is not what the provider said."""
-_KEPT: Final = 1000
-"""Answers that are remembered, the latest."""
+"""The effects that leave the client with other contents than the provider sent."""
+_MAX_REMEMBERED: Final = 1000
+"""How many responses are remembered: the latest."""
 
 
-def is_spoiled_by(injected: tuple[FaultRecord, ...]) -> bool:
-    """Whether any of it has spoiled what was said."""
+def is_spoiled_by(fault_records: tuple[FaultRecord, ...]) -> bool:
+    """Whether any fault that was injected has spoiled the contents of the response."""
     return any(
-        not fault_record.skipped and fault_record.effect in SPOILED for fault_record in injected
+        not fault_record.skipped and fault_record.effect in SPOILING_EFFECTS
+        for fault_record in fault_records
     )
 
 
 def response_text(dialect: Dialect, request: Request, head: ResponseHead, body: bytes) -> str:
-    """The text of an answer, as far as it went."""
-    codec = codec_of_bytes(dialect.codec(request, head), body)
+    """The text of a response that may be incomplete, without surrounding white space."""
+    codec = codec_name_for_body(dialect.codec(request, head), body)
     turns = dialect.decode(DialectResponse(head, codec, split_messages(codec, body)))
     return turns[0].text.strip() if turns else ""
 
 
 class SpoiledResponses:
-    """The spoiled answers of a run, by their sessions."""
+    """The spoiled responses of a run, by session and text."""
 
     def __init__(self) -> None:
-        self._spoiled_by_session: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._request_numbers: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to watch for."""
-        return bool(self._spoiled_by_session)
+        """Whether any spoiled response is remembered."""
+        return bool(self._request_numbers)
 
     def has_spoiled(self, session: str) -> bool:
-        """Whether an answer of this session was spoiled."""
-        return any(text == session for text, _ in self._spoiled_by_session)
+        """Whether a spoiled response of this session is remembered."""
+        return any(spoiled_session == session for spoiled_session, _ in self._request_numbers)
 
-    def clear_by_text(self, session: str, text: str) -> None:
-        """An answer that was not spoiled said this, too: a history that holds it proves nothing."""
-        self._spoiled_by_session.pop((session, text), None)
+    def forget_text(self, session: str, text: str) -> None:
+        """Forgets a text that an intact response contains too: a history with it proves nothing."""
+        self._request_numbers.pop((session, text), None)
 
-    def remember_spoiled(self, session: str, text: str, number: int) -> None:
-        """The answer to request `number` was spoiled, and said this."""
+    def remember_spoiled(self, session: str, text: str, request_number: int) -> None:
+        """Remembers the text of the spoiled response to request `request_number`."""
         if not text:
             return
-        self._spoiled_by_session[session, text] = number
-        while len(self._spoiled_by_session) > _KEPT:
-            self._spoiled_by_session.popitem(last=False)
+        self._request_numbers[session, text] = request_number
+        while len(self._request_numbers) > _MAX_REMEMBERED:
+            self._request_numbers.popitem(last=False)
 
     def forget_session(self, session: str) -> None:
-        """Begin this session again."""
-        for values in [values for values in self._spoiled_by_session if values[0] == session]:
-            del self._spoiled_by_session[values]
+        """Forgets the spoiled responses of this session."""
+        for key in [key for key in self._request_numbers if key[0] == session]:
+            del self._request_numbers[key]
 
-    def continued_request(self, session: str, conversation: Conversation) -> int | None:
-        """The number of the request whose spoiled answer this conversation goes on from."""
+    def continued_request_number(self, session: str, conversation: Conversation) -> int | None:
+        """The number of the request whose spoiled response this conversation contains; or None."""
         for message in reversed(conversation.messages):
             if message.role != "assistant":
                 continue
             text = "".join(part.text for part in message.parts if isinstance(part, Text)).strip()
-            if (number := self._spoiled_by_session.get((session, text))) is not None:
-                return number
+            if (request_number := self._request_numbers.get((session, text))) is not None:
+                return request_number
         return None

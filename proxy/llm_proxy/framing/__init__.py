@@ -1,14 +1,14 @@
 """Splits bodies into messages without changing a byte.
 
-A *codec* cuts a stream into messages: SSE events (comments included), NDJSON lines, elements of
+A *codec* splits a stream into messages: SSE events (comments included), NDJSON lines, elements of
 a JSON array, frames of an AWS event stream, or one whole body.  Three rules hold for each of
 them, whatever the bytes:
 
 * Joined, the messages are the stream, byte for byte.
-* The cuts do not depend on how the stream was split into reads.
-* Time is linear, and memory bounded: a message longer than `MESSAGE_LIMIT` is cut there.
+* The message boundaries do not depend on how the stream was split into reads.
+* Time is linear, and memory bounded: a message longer than `MAX_MESSAGE_BYTES` is split there.
 
-Codecs know no provider.  What a message means is the dialects' business.
+Codecs know no provider.  Dialects interpret the messages.
 """
 
 from __future__ import annotations
@@ -25,84 +25,88 @@ from llm_proxy.framing.ndjson import NdjsonCodec
 from llm_proxy.framing.sse import SseCodec
 from llm_proxy.framing.whole import WholeCodec
 
-MESSAGE_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes: the longest message.  Real ones stay under 1 MiB (an image in one event)."""
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""The longest message.  Real ones stay under 1 MiB (an image in one event)."""
 
 
 class Codec(Protocol):
-    """An incremental cutter of one stream."""
+    """An incremental splitter of one stream into messages."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes as they arrive; give the messages that are complete."""
+        """Take bytes as they arrive; return the messages that are complete."""
 
     def close(self) -> list[bytes]:
-        """Say that nothing follows; give what is left."""
+        """End the stream; return the remaining messages."""
 
 
 CODECS: Final[Mapping[str, Callable[[int], Codec]]] = {
     "sse": SseCodec,
     "ndjson": NdjsonCodec,
-    eventstream.NAME: EventStreamCodec,
+    eventstream.CODEC_NAME: EventStreamCodec,
     "json-array": JsonArrayCodec,
     "whole": WholeCodec,
 }
-"""Each framing of messages under the name that a cassette stores."""
+"""The codec classes by the name that a cassette stores; called with the message limit in bytes."""
 
-_BY_CONTENT_TYPE: Final = {
+_CODEC_BY_CONTENT_TYPE: Final = {
     sse.CONTENT_TYPE: "sse",
     "application/x-ndjson": "ndjson",
     "application/ndjson": "ndjson",
     "application/jsonl": "ndjson",
     "application/stream+json": "ndjson",
-    eventstream.CONTENT_TYPE: eventstream.NAME,
+    eventstream.CONTENT_TYPE: eventstream.CODEC_NAME,
 }
 
-_WHOLE: Final = ("whole", "json-array")
-"""Codecs that a JSON document fits."""
+_JSON_DOCUMENT_CODECS: Final = ("whole", "json-array")
+"""Codecs for a body that is one JSON document."""
 
 
 def new_codec(name: str) -> Codec:
-    """A fresh codec of that name, with the package's message limit.
+    """A new codec by its name, with the package's message limit.
 
     Raises `KeyError` for a name that is not in `CODECS`.
     """
-    return CODECS[name](MESSAGE_LIMIT)
+    return CODECS[name](MAX_MESSAGE_BYTES)
 
 
-def codec_of_content_type(content_type: str | None) -> str:
-    """The name of the codec for a content type; `whole` where it is none of the streaming ones."""
+def codec_name_for_content_type(content_type: str | None) -> str:
+    """The name of the codec for a content type; `whole` if it is no streaming one."""
     essence = (content_type or "").partition(";")[0].strip().lower()
-    return _BY_CONTENT_TYPE.get(essence, "whole")
+    return _CODEC_BY_CONTENT_TYPE.get(essence, "whole")
 
 
-def codec_of_bytes(codec: str, body: bytes) -> str:
-    """The name of the codec that fits a body, or the beginning of one, whatever its label says.
+def codec_name_for_body(labelled_codec: str, body: bytes) -> str:
+    """The name of the codec that fits a body, or the beginning of one.
 
-    It is `codec`, the one of its label, unless the bytes are plainly of another framing.  One
-    line of JSON is whole and NDJSON at once, so there the label decides.
+    It is `labelled_codec`, that of the content type, unless the bytes clearly have another
+    framing.  One line of JSON fits both `whole` and `ndjson`: there the content type decides.
     """
     if sse.begins_sse(body):
         return "sse"
     if eventstream.begins_eventstream(body):
-        return eventstream.NAME
+        return eventstream.CODEC_NAME
     if ndjson.begins_ndjson(body):
         return "ndjson"
-    return codec if codec in _WHOLE else _codec_of_json_document(codec, body.strip())
+    return (
+        labelled_codec
+        if labelled_codec in _JSON_DOCUMENT_CODECS
+        else _codec_name_for_json_document(labelled_codec, body.strip())
+    )
 
 
-def _codec_of_json_document(codec: str, body: bytes) -> str:
-    """The codec of a body that one JSON document is all of; `codec` where it is none."""
-    is_line = codec == "ndjson" and b"\n" not in body
+def _codec_name_for_json_document(labelled_codec: str, body: bytes) -> str:
+    """The codec for a body that is one JSON document; `labelled_codec` if it is none."""
+    is_line = labelled_codec == "ndjson" and b"\n" not in body
     if is_line or not body.startswith((b"{", b"[")):
-        return codec
+        return labelled_codec
     try:
         orjson.loads(body)
     except ValueError:
-        return codec
+        return labelled_codec
     return "json-array" if body.startswith(b"[") else "whole"
 
 
-def split_messages(name: str, body: bytes) -> list[bytes]:
-    """All messages of a body that is there in full."""
-    cutter = new_codec(name)
-    return [*cutter.feed(body), *cutter.close()]
+def split_messages(codec_name: str, body: bytes) -> list[bytes]:
+    """All messages of a complete body."""
+    codec = new_codec(codec_name)
+    return [*codec.feed(body), *codec.close()]

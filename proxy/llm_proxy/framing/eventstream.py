@@ -6,9 +6,9 @@ Numbers are big-endian; each checksum is the CRC-32 of everything in the frame b
          4               4            4                         4
     └──────────── prelude ─────────────┘
 
-A prelude whose checksum fits says where its frame ends; the frame is a message.  Where a
-prelude does not fit (a gateway's page, say), nothing tells where frames begin again, and no
-client looks for it: the rest of the stream is one message.
+A prelude with a valid checksum gives the length of its frame; a frame is a message.  After an
+invalid prelude (such as a gateway's error page) no later frame start can be found, and no client
+looks for one: the rest of the stream is one message.
 """
 
 from __future__ import annotations
@@ -19,156 +19,159 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-NAME: Final = "eventstream"
-"""The name of the codec."""
+CODEC_NAME: Final = "eventstream"
+"""The name of this codec in `CODECS` and in cassettes."""
 
 CONTENT_TYPE: Final = "application/vnd.amazon.eventstream"
 
-_LENGTHS: Final = struct.Struct(">II")
-_PRELUDE: Final = struct.Struct(">III")
-_CRC: Final = struct.Struct(">I")
-_SHORT: Final = struct.Struct(">H")
-PRELUDE: Final = _PRELUDE.size
-"""Bytes of a prelude."""
-LONGEST_FRAME: Final = (24 * 1024 + 128) * 1024 + 16
-"""Bytes of the longest frame that clients accept; one that says it is longer is none."""
-_LEAST: Final = _PRELUDE.size + _CRC.size
-"""Bytes of a frame without headers and payload."""
-_ENDLESS: Final = 2**62
+_LENGTHS_STRUCT: Final = struct.Struct(">II")
+_PRELUDE_STRUCT: Final = struct.Struct(">III")
+_CRC_STRUCT: Final = struct.Struct(">I")
+_VALUE_LENGTH_STRUCT: Final = struct.Struct(">H")
+PRELUDE_BYTES: Final = _PRELUDE_STRUCT.size
+"""Size of a prelude."""
+MAX_FRAME_BYTES: Final = (24 * 1024 + 128) * 1024 + 16
+"""The longest frame that clients accept; a longer one is invalid."""
+_MIN_FRAME_BYTES: Final = _PRELUDE_STRUCT.size + _CRC_STRUCT.size
+"""Size of a frame without headers and payload."""
+_UNBOUNDED_BYTES: Final = 2**62
 """More bytes than any stream has."""
 
-_BYTES: Final = 6
-_TEXT: Final = 7
-_LONGEST: Final = 2**16 - 1
-"""Bytes of the longest value of a header."""
-_LONGEST_NAME: Final = 2**8 - 1
-_WIDTHS: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value, by its type: true, false, integers, a time, a UUID."""
+_BYTES_TYPE: Final = 6
+_STRING_TYPE: Final = 7
+_MAX_VALUE_BYTES: Final = 2**16 - 1
+"""The longest value of a header."""
+_MAX_NAME_BYTES: Final = 2**8 - 1
+_FIXED_VALUE_BYTES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""Sizes of header values with a fixed size, by type: true, false, integers, timestamp, UUID."""
 
 
 class EventStreamCodec:
-    """Cuts a stream into frames of at most `limit` bytes; a longer one is cut there."""
+    """Splits a stream into frames; one longer than `limit` bytes is split there."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pending = bytearray()
         self._prelude = bytearray()
-        """What has come of the open message's prelude."""
+        """The received part of the current frame's prelude."""
         self._in_prelude = True
-        self._missing_size = _PRELUDE.size
-        """Bytes that the prelude, or else the message, still lacks."""
+        self._missing_bytes = _PRELUDE_STRUCT.size
+        """Bytes that the prelude, or else the frame, still lacks."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes as they arrive; give the frames that are complete."""
-        done: list[bytes] = []
-        at = 0
-        while at < len(data):
-            piece = data[at : at + self._missing_size]
-            at += len(piece)
+        """Take bytes as they arrive; return the frames that are complete."""
+        messages: list[bytes] = []
+        offset = 0
+        while offset < len(data):
+            piece = data[offset : offset + self._missing_bytes]
+            offset += len(piece)
             self._pending += piece
-            self._missing_size -= len(piece)
+            self._missing_bytes -= len(piece)
             if self._in_prelude:
                 self._prelude += piece
-            has_ended = not self._missing_size and not self._in_prelude
-            if has_ended:
+            has_frame_ended = not self._missing_bytes and not self._in_prelude
+            if has_frame_ended:
                 self._begin_frame()
-            elif not self._missing_size:
-                self._in_prelude, self._missing_size = False, _remaining_size(self._prelude)
-            done += self._take_messages(1 if has_ended else self._limit)
-        return done
+            elif not self._missing_bytes:
+                self._in_prelude, self._missing_bytes = False, _bytes_after_prelude(self._prelude)
+            messages += self._take_messages(1 if has_frame_ended else self._limit)
+        return messages
 
     def close(self) -> list[bytes]:
-        """Say that nothing follows; give what is left."""
+        """End the stream; return the remaining messages."""
         self._begin_frame()
         return self._take_messages(1)
 
     def _begin_frame(self) -> None:
         self._prelude.clear()
-        self._in_prelude, self._missing_size = True, _PRELUDE.size
+        self._in_prelude, self._missing_bytes = True, _PRELUDE_STRUCT.size
 
     def _take_messages(self, at_least: int) -> list[bytes]:
-        """Messages off the front, as long as `at_least` bytes are there."""
-        done: list[bytes] = []
+        """Remove messages from the front while at least `min_bytes` are pending."""
+        messages: list[bytes] = []
         while len(self._pending) >= at_least:
-            done.append(bytes(self._pending[: self._limit]))
+            messages.append(bytes(self._pending[: self._limit]))
             del self._pending[: self._limit]
-        return done
+        return messages
 
 
 def frame_size(prelude: bytes | bytearray) -> int | None:
-    """Bytes of the frame that begins with this prelude; None where no frame does."""
-    total, headers, checksum = _PRELUDE.unpack(prelude)
-    fits = checksum == crc32(prelude[: _LENGTHS.size]) and total >= _LEAST + headers
-    return int(total) if fits else None
+    """The size in bytes of the frame that a prelude begins; None if the prelude is invalid."""
+    total, headers, checksum = _PRELUDE_STRUCT.unpack(prelude)
+    is_valid = (
+        checksum == crc32(prelude[: _LENGTHS_STRUCT.size]) and total >= _MIN_FRAME_BYTES + headers
+    )
+    return int(total) if is_valid else None
 
 
 def begins_eventstream(start: bytes) -> bool:
-    """Whether a stream of frames begins so: with a prelude whose checksum fits."""
-    return len(start) >= PRELUDE and frame_size(start[:PRELUDE]) is not None
+    """Whether a body begins with a valid prelude, and so is an event stream."""
+    return len(start) >= PRELUDE_BYTES and frame_size(start[:PRELUDE_BYTES]) is not None
 
 
 def may_begin_frame(data: bytes) -> bool:
-    """Whether a frame can begin with this, a byte or more: none is longer than clients accept."""
-    return data[0] <= LONGEST_FRAME >> 24
+    """Whether a frame may begin with these bytes (at least one), by the length limit of frames."""
+    return data[0] <= MAX_FRAME_BYTES >> 24
 
 
-def _remaining_size(prelude: bytes | bytearray) -> int:
-    """How many bytes follow this prelude in its message."""
-    return (frame_size(prelude) or _ENDLESS) - _PRELUDE.size
+def _bytes_after_prelude(prelude: bytes | bytearray) -> int:
+    """The number of bytes that follow a prelude in its message."""
+    return (frame_size(prelude) or _UNBOUNDED_BYTES) - _PRELUDE_STRUCT.size
 
 
 @dataclass(frozen=True, slots=True)
 class RawHeader:
-    """A header of a frame, and where it stands."""
+    """An undecoded header of a frame, with its start and end offsets in the frame."""
 
     name: bytes
     value_type: int
-    """The number of its value's type."""
+    """The type number of the value."""
     value: bytes
     start: int
     end: int
 
     @property
-    def has_length(self) -> bool:
-        """Whether its value may be longer or shorter: bytes or text."""
-        return self.value_type in (_BYTES, _TEXT)
+    def has_variable_length(self) -> bool:
+        """Whether the value has a variable length: bytes or text."""
+        return self.value_type in (_BYTES_TYPE, _STRING_TYPE)
 
-    def text(self) -> str | None:
-        """Its value, where that is text.  Raises `ValueError` for what is no UTF-8."""
-        return self.value.decode() if self.value_type == _TEXT else None
+    def text_value(self) -> str | None:
+        """The value if its type is text, else None.  Raises `ValueError` for invalid UTF-8."""
+        return self.value.decode() if self.value_type == _STRING_TYPE else None
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame, read."""
+    """One parsed frame."""
 
     headers: tuple[tuple[str, str], ...]
-    """Those that hold text, in their order; providers send no others."""
+    """The headers with text values, in order; providers send no others."""
     payload: bytes
 
     def header(self, name: str) -> str:
-        """The value of a header; empty where there is none."""
+        """The value of a header; empty if it is absent."""
         return next((value for key, value in self.headers if key == name), "")
 
 
 def parse_frame(message: bytes) -> Frame | None:
-    """Read one message of `EventStreamCodec`; None where it is no frame that a client accepts.
+    """Parse one message of `EventStreamCodec`; None if it is no frame that a client accepts.
 
-    Both checksums, the lengths, and the headers (UTF-8, each name once) are checked.
+    Both checksums, the lengths, and the headers (UTF-8, unique names) are checked.
     """
     if (
-        len(message) < _LEAST
-        or _remaining_size(message[: _PRELUDE.size]) != len(message) - _PRELUDE.size
+        len(message) < _MIN_FRAME_BYTES
+        or _bytes_after_prelude(message[: _PRELUDE_STRUCT.size])
+        != len(message) - _PRELUDE_STRUCT.size
     ):
         return None
-    body, checksum = message[: -_CRC.size], message[-_CRC.size :]
-    if _CRC.unpack(checksum) != (crc32(body),):
+    body, checksum = message[: -_CRC_STRUCT.size], message[-_CRC_STRUCT.size :]
+    if _CRC_STRUCT.unpack(checksum) != (crc32(body),):
         return None
-    payload_at = _PRELUDE.size + _LENGTHS.unpack_from(body)[1]
+    payload_at = _PRELUDE_STRUCT.size + _LENGTHS_STRUCT.unpack_from(body)[1]
     try:
         pairs = [
-            (parse_header.name.decode(), parse_header.text())
-            for parse_header in parse_headers(body[:payload_at], PRELUDE)
+            (header.name.decode(), header.text_value())
+            for header in parse_headers(body[:payload_at], PRELUDE_BYTES)
         ]
     except (ValueError, KeyError, IndexError, struct.error):
         return None
@@ -178,50 +181,54 @@ def parse_frame(message: bytes) -> Frame | None:
 
 
 def encode_frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
-    """One frame with these headers, all of them text.
+    """Encode one frame with text headers.
 
-    Raises `ValueError` for what no frame can hold.
+    Raises `ValueError` if headers or payload are too long for a frame.
     """
     try:
-        written = b"".join(
-            encode_header(name.encode(), _TEXT, value.encode()) for name, value in headers
+        encoded_headers = b"".join(
+            encode_header(name.encode(), _STRING_TYPE, value.encode()) for name, value in headers
         )
-        lengths = _LENGTHS.pack(_LEAST + len(written) + len(payload), len(written))
+        lengths = _LENGTHS_STRUCT.pack(
+            _MIN_FRAME_BYTES + len(encoded_headers) + len(payload), len(encoded_headers)
+        )
     except struct.error:
         raise ValueError("a frame cannot hold so much") from None
-    body = lengths + _CRC.pack(crc32(lengths)) + written + payload
-    return body + _CRC.pack(crc32(body))
+    body = lengths + _CRC_STRUCT.pack(crc32(lengths)) + encoded_headers + payload
+    return body + _CRC_STRUCT.pack(crc32(body))
 
 
-def parse_headers(data: bytes, at: int) -> Iterator[RawHeader]:
-    """The headers in `data` from `at` on.
+def parse_headers(data: bytes, offset: int) -> Iterator[RawHeader]:
+    """The headers in `data` from an offset on.
 
-    Raises `ValueError`, `KeyError`, `IndexError` or `struct.error` where they are malformed.
+    Raises `ValueError`, `KeyError`, `IndexError` or `struct.error` if they are malformed.
     """
-    while at < len(data):
-        begin = at
-        name, at = _slice_at(data, at + 1, data[at])
-        kind, at = data[at], at + 1
-        if kind in (_BYTES, _TEXT):
-            (width,) = _SHORT.unpack_from(data, at)
-            at += _SHORT.size
+    while offset < len(data):
+        start = offset
+        name, offset = _slice_at(data, offset + 1, data[offset])
+        value_type, offset = data[offset], offset + 1
+        if value_type in (_BYTES_TYPE, _STRING_TYPE):
+            (length,) = _VALUE_LENGTH_STRUCT.unpack_from(data, offset)
+            offset += _VALUE_LENGTH_STRUCT.size
         else:
-            width = _WIDTHS[kind]
-        value, at = _slice_at(data, at, width)
-        yield RawHeader(name, kind, value, begin, at)
+            length = _FIXED_VALUE_BYTES[value_type]
+        value, offset = _slice_at(data, offset, length)
+        yield RawHeader(name, value_type, value, start, offset)
 
 
-def _slice_at(data: bytes, at: int, width: int) -> tuple[bytes, int]:
-    """So many bytes, and where they end."""
-    end = at + width
+def _slice_at(data: bytes, offset: int, length: int) -> tuple[bytes, int]:
+    """`length` bytes from an offset, and their end offset."""
+    end = offset + length
     if end > len(data):
         raise ValueError("the header goes on behind the headers")
-    return data[at:end], end
+    return data[offset:end], end
 
 
-def encode_header(name: bytes, kind: int, value: bytes) -> bytes:
-    """A header as it stands in a frame.  Raises `ValueError` where it is too long for one."""
-    if len(name) > _LONGEST_NAME or len(value) > _LONGEST:
+def encode_header(name: bytes, value_type: int, value: bytes) -> bytes:
+    """Encode a header.  Raises `ValueError` if name or value is too long."""
+    if len(name) > _MAX_NAME_BYTES or len(value) > _MAX_VALUE_BYTES:
         raise ValueError("a frame cannot hold so much")
-    length = _SHORT.pack(len(value)) if kind in (_BYTES, _TEXT) else b""
-    return bytes((len(name),)) + name + bytes((kind,)) + length + value
+    length = (
+        _VALUE_LENGTH_STRUCT.pack(len(value)) if value_type in (_BYTES_TYPE, _STRING_TYPE) else b""
+    )
+    return bytes((len(name),)) + name + bytes((value_type,)) + length + value

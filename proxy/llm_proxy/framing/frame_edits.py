@@ -9,102 +9,106 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.framing import eventstream
-from llm_proxy.framing.eventstream import PRELUDE, RawHeader
+from llm_proxy.framing.eventstream import PRELUDE_BYTES, RawHeader
 
-_CHECKSUM: Final = 4
-"""Bytes of a checksum."""
+_CHECKSUM_BYTES: Final = 4
+"""Size of a checksum."""
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """`new` takes the place of the bytes from `begin` to `end`."""
+class ByteEdit:
+    """Replaces the bytes from `begin` to `end` by `replacement`."""
 
     begin: int
     end: int
-    new: bytes
+    replacement: bytes
 
     @property
-    def growth(self) -> int:
-        """Bytes by which what is edited becomes longer."""
-        return len(self.new) - (self.end - self.begin)
+    def growth_bytes(self) -> int:
+        """Bytes by which the data grows; negative if it shrinks."""
+        return len(self.replacement) - (self.end - self.begin)
 
 
-def is_intact(frame: bytes) -> bool:
-    """Whether a frame whose prelude fits, if it is there, is whole and its checksum is right."""
-    if len(frame) < PRELUDE + _CHECKSUM or len(frame) != int.from_bytes(frame[:4], "big"):
+def is_intact_frame(frame: bytes) -> bool:
+    """Whether a frame is complete and its checksum is right; its prelude must be valid."""
+    if len(frame) < PRELUDE_BYTES + _CHECKSUM_BYTES or len(frame) != int.from_bytes(
+        frame[:4], "big"
+    ):
         return False
-    return crc32(frame[:-_CHECKSUM]) == int.from_bytes(frame[-_CHECKSUM:], "big")
+    return crc32(frame[:-_CHECKSUM_BYTES]) == int.from_bytes(frame[-_CHECKSUM_BYTES:], "big")
 
 
 def payload_span(frame: bytes) -> tuple[int, int] | None:
-    """Where a frame's payload begins and ends, as far as it goes in one that was cut.
+    """The start and end offsets of a frame's payload; in a truncated frame it ends with the data.
 
-    None where not even its headers are whole.  Its prelude must fit if it is there.
+    None if the headers are incomplete.  A complete prelude must be valid.
     """
-    if len(frame) < PRELUDE:
+    if len(frame) < PRELUDE_BYTES:
         return None
     total, length = struct.unpack_from(">II", frame)
-    begin = PRELUDE + length
-    return None if len(frame) < begin else (begin, min(len(frame), total - _CHECKSUM))
+    begin = PRELUDE_BYTES + length
+    return None if len(frame) < begin else (begin, min(len(frame), total - _CHECKSUM_BYTES))
 
 
 def frame_headers(frame: bytes, end: int) -> tuple[RawHeader, ...]:
-    """The headers of a frame, which end there; none where they are malformed."""
+    """The headers of a frame, which end at offset `end`; empty if they are malformed."""
     try:
-        return tuple(eventstream.parse_headers(frame[:end], PRELUDE))
+        return tuple(eventstream.parse_headers(frame[:end], PRELUDE_BYTES))
     except (ValueError, KeyError, IndexError, struct.error):
         return ()
 
 
-def rename_header_edit(header: RawHeader, name: bytes, value: bytes) -> Edit | None:
-    """The edit that gives a header another name and value; None where they are too long for one."""
+def header_edit(header: RawHeader, name: bytes, value: bytes) -> ByteEdit | None:
+    """The edit that gives a header a new name and value; None if they are too long."""
     try:
         new = eventstream.encode_header(name, header.value_type, value)
     except ValueError:
         return None
-    return Edit(header.start, header.end, new)
+    return ByteEdit(header.start, header.end, new)
 
 
-def with_envelope_edits(frame: bytes, edits: Sequence[Edit]) -> list[Edit]:
-    """These edits of a frame's headers and payload, with those that its prelude and end need.
+def with_envelope_edits(frame: bytes, edits: Sequence[ByteEdit]) -> list[ByteEdit]:
+    """Edits of a frame's headers and payload, with the edits of lengths and checksums added.
 
-    A frame that was cut stays so, and one whose checksum was wrong gets a wrong one.
+    A truncated frame stays truncated, and a wrong checksum stays wrong.
     """
     total, length = struct.unpack_from(">II", frame)
-    within = sum(edit.growth for edit in edits if edit.end <= PRELUDE + length)
-    lengths = struct.pack(">II", total + sum(edit.growth for edit in edits), length + within)
-    prelude = Edit(0, PRELUDE, lengths + crc32(lengths).to_bytes(_CHECKSUM, "big"))
-    begun = [prelude, *edits]
+    headers_growth = sum(edit.growth_bytes for edit in edits if edit.end <= PRELUDE_BYTES + length)
+    lengths = struct.pack(
+        ">II", total + sum(edit.growth_bytes for edit in edits), length + headers_growth
+    )
+    prelude = ByteEdit(0, PRELUDE_BYTES, lengths + crc32(lengths).to_bytes(_CHECKSUM_BYTES, "big"))
+    edits_before_checksum = [prelude, *edits]
     if len(frame) < total:
-        return begun
-    end = total - _CHECKSUM
-    wrong = crc32(frame[:end]) ^ int.from_bytes(frame[end:], "big")
-    checksum = crc32(apply_edits(frame[:end], begun)) ^ wrong
-    return [*begun, Edit(end, total, checksum.to_bytes(_CHECKSUM, "big"))]
+        return edits_before_checksum
+    end = total - _CHECKSUM_BYTES
+    checksum_difference = crc32(frame[:end]) ^ int.from_bytes(frame[end:], "big")
+    checksum = crc32(apply_edits(frame[:end], edits_before_checksum)) ^ checksum_difference
+    return [*edits_before_checksum, ByteEdit(end, total, checksum.to_bytes(_CHECKSUM_BYTES, "big"))]
 
 
-def apply_edits(data: bytes, edits: Iterable[Edit]) -> bytes:
-    """`data` with these edits, which come from left to right."""
+def apply_edits(data: bytes, edits: Iterable[ByteEdit]) -> bytes:
+    """`data` with these edits, which must be ordered from left to right."""
     pieces: list[bytes] = []
-    at = 0
+    offset = 0
     for edit in edits:
-        pieces += [data[at : edit.begin], edit.new]
-        at = edit.end
-    return b"".join([*pieces, data[at:]])
+        pieces += [data[offset : edit.begin], edit.replacement]
+        offset = edit.end
+    return b"".join([*pieces, data[offset:]])
 
 
-def moved_positions(positions: Iterable[int], edits: Iterable[Edit]) -> Iterator[int]:
-    """Where these positions, which ascend, are once the edits have been applied.
+def moved_positions(positions: Iterable[int], edits: Iterable[ByteEdit]) -> Iterator[int]:
+    """The ascending positions as they are after the edits have been applied.
 
-    What takes the place of bytes keeps their beginning.
+    A replacement begins where the replaced bytes began.
     """
-    ahead = iter(edits)
-    edit, shift = next(ahead, None), 0
+    remaining_edits = iter(edits)
+    edit, shift = next(remaining_edits, None), 0
     for position in positions:
         while edit is not None and edit.end <= position:
-            shift += edit.growth
-            edit = next(ahead, None)
+            shift += edit.growth_bytes
+            edit = next(remaining_edits, None)
         if edit is not None and edit.begin < position:
-            yield edit.begin + shift + min(position - edit.begin, len(edit.new))
+            yield edit.begin + shift + min(position - edit.begin, len(edit.replacement))
         else:
             yield position + shift

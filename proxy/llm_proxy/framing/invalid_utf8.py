@@ -9,52 +9,56 @@ from typing import Final
 import orjson
 
 from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.framing.frame_edits import Edit
+from llm_proxy.framing.frame_edits import ByteEdit
 
-GARBLED: Final = b"\xff"
-"""A byte that stands nowhere in UTF-8."""
+INVALID_BYTE: Final = b"\xff"
+"""A byte that never occurs in UTF-8."""
 
-_STRING: Final = re.compile(
+_JSON_STRING: Final = re.compile(
     rb'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)(?P<end>"?)(?P<is_name>\s*:)?', re.DOTALL
 )
-"""A string of JSON, which may never end; with a colon behind it, the name of a field."""
+"""A JSON string, perhaps unterminated; followed by a colon it is the name of a member."""
 
 
-def insert_invalid_utf8(codec: str, message: bytes, texts: Collection[str] = ()) -> bytes | None:
-    """One message of this codec, such as this one, with a byte that is no UTF-8 in a text of it.
+def insert_invalid_utf8(
+    codec: str, message: bytes, preferred_texts: Collection[str] = ()
+) -> bytes | None:
+    """The message with a byte that is invalid UTF-8 at the end of one of its JSON strings.
 
-    It is the first that is one of `texts`, or else the last.  Lines, lengths and checksums are
-    right.  None where the message has no text.
+    It is the first string that equals one of `preferred_texts`, or else the last.  Lines, lengths
+    and checksums stay right.  None if the message has no such string.
     """
-    if codec != eventstream.NAME:
-        at = _insertion_offset(message, 0, len(message), texts)
-        return None if at is None else message[:at] + GARBLED + message[at:]
-    begins = message[: eventstream.PRELUDE]
-    is_frame = frame_edits.is_intact(message) and eventstream.frame_size(begins) is not None
+    if codec != eventstream.CODEC_NAME:
+        offset = _insertion_offset(message, 0, len(message), preferred_texts)
+        return None if offset is None else message[:offset] + INVALID_BYTE + message[offset:]
+    prelude = message[: eventstream.PRELUDE_BYTES]
+    is_frame = frame_edits.is_intact_frame(message) and eventstream.frame_size(prelude) is not None
     payload = frame_edits.payload_span(message) if is_frame else None
-    at = _insertion_offset(message, *payload, texts) if payload is not None else None
-    if at is None:
+    offset = _insertion_offset(message, *payload, preferred_texts) if payload is not None else None
+    if offset is None:
         return None
     return frame_edits.apply_edits(
-        message, frame_edits.with_envelope_edits(message, [Edit(at, at, GARBLED)])
+        message, frame_edits.with_envelope_edits(message, [ByteEdit(offset, offset, INVALID_BYTE)])
     )
 
 
-def _insertion_offset(data: bytes, begin: int, end: int, texts: Collection[str]) -> int | None:
-    """The end of the text: no escape begins or ends there that the byte could part."""
-    strings = _STRING.finditer(data, begin, end)
+def _insertion_offset(
+    data: bytes, begin: int, end: int, preferred_texts: Collection[str]
+) -> int | None:
+    """The offset of the end of the chosen string, where the byte splits no escape sequence."""
+    strings = _JSON_STRING.finditer(data, begin, end)
     values = [
         string for string in strings if string["text"] and string["end"] and not string["is_name"]
     ]
-    said = (value for value in values if _decode_json_string(value["text"]) in texts)
-    found = next(said, values[-1] if values else None)
-    return None if found is None else found.end("text")
+    preferred = (value for value in values if _decode_json_string(value["text"]) in preferred_texts)
+    chosen = next(preferred, values[-1] if values else None)
+    return None if chosen is None else chosen.end("text")
 
 
-def _decode_json_string(spelled: bytes) -> str | None:
-    """The text that is spelled so within quotes; None where it is none."""
+def _decode_json_string(source: bytes) -> str | None:
+    """Decode the content of a JSON string; None if it is invalid."""
     try:
-        text = orjson.loads(b'"' + spelled + b'"')
+        text = orjson.loads(b'"' + source + b'"')
     except orjson.JSONDecodeError:
         return None
     return text if isinstance(text, str) else None

@@ -1,4 +1,4 @@
-"""Newline-delimited JSON: one message a line, its LF included."""
+"""Newline-delimited JSON: one message per line, its LF included."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from typing import Final
 
 import orjson
 
-_BEGINNING: Final = re.compile(rb"\s*+(\{[^\n]*+)\n\s*+\{")
-"""The first of several lines."""
+_STREAM_START: Final = re.compile(rb"\s*+(\{[^\n]*+)\n\s*+\{")
+"""The first of several lines that begin with `{`."""
 
 
 class NdjsonCodec:
-    """Cuts a stream into lines of at most `limit` bytes; a longer line is cut there."""
+    """Splits a stream into lines; one longer than `limit` bytes is split there."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes as they arrive; give the lines that are complete."""
+        """Take bytes as they arrive; return the lines that are complete."""
         *ends, rest = data.split(b"\n")
-        done: list[bytes] = []
+        lines: list[bytes] = []
         for end in ends:
             self._pending += end + b"\n"
-            done += self._take_lines(1)
+            lines += self._take_lines(1)
         self._pending += rest
-        return done + self._take_lines(self._limit)
+        return lines + self._take_lines(self._limit)
 
     def close(self) -> list[bytes]:
-        """Say that nothing follows; give what is left."""
+        """End the stream; return the remaining messages."""
         return self._take_lines(1)
 
-    def _take_lines(self, at_least: int) -> list[bytes]:
-        """Messages off the front, as long as `at_least` bytes are there."""
+    def _take_lines(self, min_bytes: int) -> list[bytes]:
+        """Remove messages from the front while at least `min_bytes` are pending."""
         pending, limit = self._pending, self._limit
         start = 0
-        done: list[bytes] = []
-        while len(pending) - start >= at_least:
-            done.append(bytes(pending[start : start + limit]))
+        lines: list[bytes] = []
+        while len(pending) - start >= min_bytes:
+            lines.append(bytes(pending[start : start + limit]))
             start += limit
         del pending[:start]
-        return done
+        return lines
 
 
 def begins_ndjson(start: bytes) -> bool:
-    """Whether lines of JSON begin so: an object in the first line, and another behind it."""
-    lines = _BEGINNING.match(start)
-    if lines is None:
+    """Whether a body begins as NDJSON: an object in the first line, followed by another."""
+    match = _STREAM_START.match(start)
+    if match is None:
         return False
     try:
-        orjson.loads(lines[1])
+        orjson.loads(match[1])
     except ValueError:
         return False
     return True

@@ -12,19 +12,19 @@ _LINE_END: Final = re.compile(rb"(?:\r\n?|\n)\Z")
 
 
 def rearrange_messages(codec: str, messages: Sequence[bytes], order: Sequence[int]) -> list[bytes]:
-    """These messages, which follow each other in a body of this codec, in that order.
+    """Rearrange consecutive messages of a body with this codec.
 
-    `order` names them by their numbers from 0, some of them perhaps several times.  What parts a
-    message from the next one (a blank line, a line end, a comma) stands where it belongs.  Raises
-    `ValueError` where one of them has no place but its own: the end of an array.
+    `order` lists their indexes, some perhaps several times.  The separators between messages (a
+    blank line, a line end, a comma) are kept valid.  Raises `ValueError` if a message cannot be
+    moved: the end of an array.
     """
-    arranged = _ARRANGED.get(codec)
+    rearrange = _REARRANGERS.get(codec)
     reordered = [messages[number] for number in order]
-    return reordered if arranged is None else arranged(messages, reordered)
+    return reordered if rearrange is None else rearrange(messages, reordered)
 
 
 def _rearrange_events(_: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
-    """Each but the last with a blank line behind it, which the last one of a body may lack."""
+    """All but the last get a blank line at their end, which the last of a body may lack."""
     return [*map(_terminate_event, reordered[:-1]), *reordered[-1:]]
 
 
@@ -35,24 +35,24 @@ def _terminate_event(event: bytes) -> bytes:
 
 
 def _rearrange_lines(_: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
-    """Each but the last with a line end behind it."""
+    """All but the last get a line end."""
     ended = [data if _LINE_END.search(data) else data + b"\n" for data in reordered[:-1]]
     return [*ended, *reordered[-1:]]
 
 
 def _rearrange_elements(messages: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
-    """The bracket that opens the array stays in front, and commas stand between elements."""
-    bare = [_BEFORE_ELEMENT.sub(b"", data, count=1) for data in reordered]
-    if not all(data.endswith((b"}", b"]")) and data != b"]" for data in bare):
+    """The opening bracket stays in front, and commas stay between elements."""
+    elements = [_BEFORE_ELEMENT.sub(b"", data, count=1) for data in reordered]
+    if not all(data.endswith((b"}", b"]")) and data != b"]" for data in elements):
         raise ValueError("the end of the array has no other place")
     opening = messages[0].removesuffix(_BEFORE_ELEMENT.sub(b"", messages[0], count=1))
-    fronts = [opening, *[b","] * (len(bare) - 1)]
-    return [front + element for front, element in zip(fronts, bare, strict=True)]
+    fronts = [opening, *[b","] * (len(elements) - 1)]
+    return [front + element for front, element in zip(fronts, elements, strict=True)]
 
 
-_ARRANGED: Final[Mapping[str, Callable[[Sequence[bytes], list[bytes]], list[bytes]]]] = {
+_REARRANGERS: Final[Mapping[str, Callable[[Sequence[bytes], list[bytes]], list[bytes]]]] = {
     "sse": _rearrange_events,
     "ndjson": _rearrange_lines,
     "json-array": _rearrange_elements,
 }
-"""How the messages of a codec are parted, where they are not by themselves."""
+"""The function that repairs the separators, for codecs whose messages need them."""

@@ -1,9 +1,9 @@
 """Server-sent events: splitting at blank lines, parsing and encoding.
 
-The rules of the WHATWG HTML standard, section 9.2, over bytes: a line ends in CR, LF or CRLF,
+The rules of the WHATWG HTML standard, section 9.2, on bytes: a line ends in CR, LF or CRLF,
 and in nothing else (decoders built on `str.splitlines` split JSON at U+2028).  A message runs
-up to and including the blank line that ends it; further blank lines open the message that
-follows; what stands after the last blank line is a message of its own.
+up to and including the blank line that ends it; further blank lines begin the next message;
+bytes after the last blank line are a separate message.
 
     data: {"a":1}⏎⏎⏎data: [DONE]⏎⏎data: {"a"
     └── message 1 ─┘└─ message 2 ─┘└ message 3
@@ -16,87 +16,87 @@ from dataclasses import dataclass
 from typing import Final
 
 CONTENT_TYPE: Final = "text/event-stream"
-DONE: Final = b"[DONE]"
-"""What the last event of many streams says."""
+DONE_DATA: Final = b"[DONE]"
+"""The data of the last event of many streams."""
 KEEP_ALIVE: Final = b": keep-alive\n\n"
-"""A comment, which clients pass over: what servers send lest somebody take silence for the end."""
+"""A comment, which clients ignore: servers send it to prevent idle timeouts."""
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _BOM: Final = b"\xef\xbb\xbf"
-_BEGINNING: Final = re.compile(
+_STREAM_START: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:(?:|event|id|retry):[^\r\n]*+[\r\n]++)*data:"
 )
-"""Lines of a stream up to its first `data`; no stream takes long."""
+"""The lines of a stream up to its first `data`; matches in linear time."""
 
 
 class SseCodec:
-    """Cuts a stream of server-sent events into messages of at most `limit` bytes."""
+    """Splits a stream of server-sent events into messages of at most `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pending = bytearray()
-        self._scanned_size = 0
-        """Where the search for line ends goes on; everything before it was looked at."""
+        self._scan_offset = 0
+        """The offset in `_pending` up to which line ends were searched."""
         self._line_start = 0
-        """Where the open line began; negative when its beginning was cut off already."""
-        self._has_line = False
-        """Whether the open message holds a line that is not blank."""
+        """The start of the current line; negative if its beginning was returned already."""
+        self._has_nonblank_line = False
+        """Whether the current message has a line that is not blank."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes as they arrive; give the messages that are complete."""
+        """Take bytes as they arrive; return the messages that are complete."""
         self._pending += data
         pending = self._pending
-        done: list[bytes] = []
+        messages: list[bytes] = []
         start = 0
-        for match in _LINE_END.finditer(pending, self._scanned_size):
+        for match in _LINE_END.finditer(pending, self._scan_offset):
             end = match.end()
             if end == len(pending) and pending[-1:] == b"\r":
                 break  # The next byte may be the LF that belongs to it.
             if match.start() > self._line_start:
-                self._has_line = True
-            elif self._has_line:
-                done += [
+                self._has_nonblank_line = True
+            elif self._has_nonblank_line:
+                messages += [
                     bytes(pending[at : min(at + self._limit, end)])
                     for at in range(start, end, self._limit)
                 ]
-                start, self._has_line = end, False
+                start, self._has_nonblank_line = end, False
             self._line_start = end
-        return done + self._discard_before(start)
+        return messages + self._trim_pending(start)
 
     def close(self) -> list[bytes]:
-        """Say that nothing follows; give what is left."""
+        """End the stream; return the remaining messages."""
         rest = bytes(self._pending)
         self._pending.clear()
-        self._scanned_size = self._line_start = 0
-        self._has_line = False
+        self._scan_offset = self._line_start = 0
+        self._has_nonblank_line = False
         return [rest] if rest else []
 
-    def _discard_before(self, start: int) -> list[bytes]:
+    def _trim_pending(self, start: int) -> list[bytes]:
         pending = self._pending
-        settled = len(pending) - (1 if pending[-1:] == b"\r" else 0)
-        forced: list[bytes] = []
-        while settled - start >= self._limit:
-            forced.append(bytes(pending[start : start + self._limit]))
+        scannable_bytes = len(pending) - (1 if pending[-1:] == b"\r" else 0)
+        oversized_pieces: list[bytes] = []
+        while scannable_bytes - start >= self._limit:
+            oversized_pieces.append(bytes(pending[start : start + self._limit]))
             start += self._limit
         del pending[:start]
         self._line_start -= start
-        self._scanned_size = settled - start
-        return forced
+        self._scan_offset = scannable_bytes - start
+        return oversized_pieces
 
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One event, read as a browser would."""
+    """One event, parsed as a browser would."""
 
-    encode_event: str
-    """The event's type, empty where the stream names none."""
+    event_type: str
+    """The event's type; empty if there is no `event` line."""
     data: bytes | None
-    """The `data` lines joined by LF; None where there is no such line (a comment, say)."""
+    """The `data` lines joined by LF; None if there is no such line (in a comment, for example)."""
 
 
 def parse_event(message: bytes) -> SseEvent:
-    """Read one message of `SseCodec`; ids, retry times and comments are left aside."""
-    event = ""
+    """Parse one message of `SseCodec`; ids, retry times and comments are ignored."""
+    event_type = ""
     data: list[bytes] = []
     for line in _LINE_END.split(message.removeprefix(_BOM)):
         name, colon, value = line.partition(b":")
@@ -106,21 +106,21 @@ def parse_event(message: bytes) -> SseEvent:
         if name == b"data":
             data.append(value)
         elif name == b"event":
-            event = value.decode("utf-8", "replace")
-    return SseEvent(event, b"\n".join(data) if data else None)
+            event_type = value.decode("utf-8", "replace")
+    return SseEvent(event_type, b"\n".join(data) if data else None)
 
 
 def begins_sse(start: bytes) -> bool:
-    """Whether a stream of server-sent events begins so, up to the name of its first `data` line."""
-    return _BEGINNING.match(start) is not None
+    """Whether a body begins as a stream of server-sent events, up to its first `data:`."""
+    return _STREAM_START.match(start) is not None
 
 
-def is_done(message: bytes) -> bool:
+def is_done_message(message: bytes) -> bool:
     """Whether a message is the `[DONE]` that ends a stream."""
-    return DONE in message and (parse_event(message).data or b"").strip() == DONE
+    return DONE_DATA in message and (parse_event(message).data or b"").strip() == DONE_DATA
 
 
-def encode_event(data: bytes, name: str = "", line_end: bytes = b"\n") -> bytes:
-    """One event as a message: `data` is one line, `name` its type where the stream names any."""
-    named = b"event: " + name.encode() + line_end if name else b""
-    return named + b"data: " + data + line_end * 2
+def encode_event(data: bytes, event_type: str = "", line_end: bytes = b"\n") -> bytes:
+    """Encode one event; `data` must be one line, and an empty event type is left out."""
+    event_line = b"event: " + event_type.encode() + line_end if event_type else b""
+    return event_line + b"data: " + data + line_end * 2

@@ -8,22 +8,22 @@ from typing import Final
 import orjson
 
 from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.framing.frame_edits import Edit
+from llm_proxy.framing.frame_edits import ByteEdit
 
 _BOM: Final = b"\xef\xbb\xbf"
-_LINES: Final = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
-_DATA: Final = re.compile(rb"data(?::|\Z)")
-_VALUE: Final = re.compile(rb"data:? ?")
+_LINE: Final = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+_DATA_LINE: Final = re.compile(rb"data(?::|\Z)")
+_DATA_PREFIX: Final = re.compile(rb"data:? ?")
 _BEFORE_ELEMENT: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
-_CONTINUES: Final = range(0x80, 0xC0)
-"""Bytes of UTF-8 that begin no character."""
+_UTF8_CONTINUATION_BYTES: Final = range(0x80, 0xC0)
+"""UTF-8 continuation bytes."""
 
 
 def truncate_json(codec: str, message: bytes) -> bytes:
-    """One message of this codec, such as this one, whose content is no JSON.
+    """The message with the first half of its content, so that it is no longer JSON.
 
-    Its framing is kept: the lines and the name of an event, the line end, the lengths and
-    checksums of a frame.  Half of its content is kept, whole characters of it.
+    Its framing is kept valid: the lines and the name of an event, the line end, the lengths and
+    checksums of a frame.  Characters are not split.
     """
     match codec:
         case "sse":
@@ -31,7 +31,7 @@ def truncate_json(codec: str, message: bytes) -> bytes:
         case "ndjson":
             line, end = _split_line_end(message)
             return _half_of_json(line) + end
-        case eventstream.NAME:
+        case eventstream.CODEC_NAME:
             return _truncate_frame(message)
         case "json-array":
             element = _BEFORE_ELEMENT.sub(b"", message)
@@ -41,12 +41,12 @@ def truncate_json(codec: str, message: bytes) -> bytes:
 
 
 def _half_of_json(content: bytes) -> bytes:
-    """The first half, or an open bracket where half of it would be JSON, or nothing."""
+    """The first half; an opening bracket if the half would be valid JSON or empty."""
     content = content.strip()
-    cut = len(content) // 2
-    while cut > 0 and content[cut] in _CONTINUES:
-        cut -= 1
-    half = content[:cut]
+    cut_offset = len(content) // 2
+    while cut_offset > 0 and content[cut_offset] in _UTF8_CONTINUATION_BYTES:
+        cut_offset -= 1
+    half = content[:cut_offset]
     return half if half.strip() and not _is_json(half) else b"{"
 
 
@@ -64,27 +64,29 @@ def _split_line_end(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _truncate_event(message: bytes) -> bytes:
-    """The event with half of its data; all its other lines stay."""
-    mark = _BOM if message.startswith(_BOM) else b""
-    lines = [_split_line_end(value) for value in _LINES.findall(message.removeprefix(_BOM))]
-    data = [n for n, (line, _) in enumerate(lines) if _DATA.match(line)]
-    half = _half_of_json(b"\n".join(_VALUE.sub(b"", lines[n][0], count=1) for n in data))
-    line_end = (lines[data[0]][1] if data else b"") or b"\n"
+    """The event with half of its data; its other lines stay."""
+    bom = _BOM if message.startswith(_BOM) else b""
+    lines = [_split_line_end(value) for value in _LINE.findall(message.removeprefix(_BOM))]
+    data_rows = [n for n, (line, _) in enumerate(lines) if _DATA_LINE.match(line)]
+    half = _half_of_json(b"\n".join(_DATA_PREFIX.sub(b"", lines[n][0], count=1) for n in data_rows))
+    line_end = (lines[data_rows[0]][1] if data_rows else b"") or b"\n"
     content = b"".join(b"data: " + line + line_end for line in half.split(b"\n"))
-    begun = (n for n, (line, _) in enumerate(lines) if line)
-    at = next(iter(data), next(begun, 0))
-    before = b"".join(line + end for line, end in lines[:at])
-    after = b"".join(line + end for n, (line, end) in enumerate(lines) if n >= at and n not in data)
-    return mark + before + content + after
+    nonblank_rows = (n for n, (line, _) in enumerate(lines) if line)
+    first_row = next(iter(data_rows), next(nonblank_rows, 0))
+    before = b"".join(line + end for line, end in lines[:first_row])
+    after = b"".join(
+        line + end for n, (line, end) in enumerate(lines) if n >= first_row and n not in data_rows
+    )
+    return bom + before + content + after
 
 
 def _truncate_frame(message: bytes) -> bytes:
-    """The frame with half of its payload, lengths and checksums to fit; what is none, in half."""
-    begins = message[: eventstream.PRELUDE]
-    is_frame = frame_edits.is_intact(message) and eventstream.frame_size(begins) is not None
-    place = frame_edits.payload_span(message) if is_frame else None
-    if place is None:
+    """The frame with half of its payload and valid lengths and checksums; else half the message."""
+    prelude = message[: eventstream.PRELUDE_BYTES]
+    is_frame = frame_edits.is_intact_frame(message) and eventstream.frame_size(prelude) is not None
+    span = frame_edits.payload_span(message) if is_frame else None
+    if span is None:
         return _half_of_json(message)
-    begin, end = place
-    edit = Edit(begin, end, _half_of_json(message[begin:end]))
+    begin, end = span
+    edit = ByteEdit(begin, end, _half_of_json(message[begin:end]))
     return frame_edits.apply_edits(message, frame_edits.with_envelope_edits(message, [edit]))

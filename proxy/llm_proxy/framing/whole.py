@@ -1,25 +1,27 @@
-"""Framing of a body that is one message: a JSON document, a page, an image."""
+"""Codec for a body that is one message: a JSON document, a page, an image."""
 
 from __future__ import annotations
 
 
 class WholeCodec:
-    """Gives the whole body on `close`; one longer than `limit` bytes in pieces of that size."""
+    """Returns the whole body on `close`; one longer than `limit` bytes in pieces of that size."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes as they arrive; give the pieces that are full."""
+        """Take bytes as they arrive; return the pieces that are full."""
         self._pending += data
         pending, limit = self._pending, self._limit
-        full = [bytes(pending[at : at + limit]) for at in range(0, len(pending) - limit, limit)]
-        del pending[: len(full) * limit]
-        return full
+        full_pieces = [
+            bytes(pending[at : at + limit]) for at in range(0, len(pending) - limit, limit)
+        ]
+        del pending[: len(full_pieces) * limit]
+        return full_pieces
 
     def close(self) -> list[bytes]:
-        """Say that nothing follows; give what is left."""
+        """End the stream; return the remaining bytes."""
         rest = bytes(self._pending)
         self._pending.clear()
         return [rest] if rest else []

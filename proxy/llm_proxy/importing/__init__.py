@@ -1,18 +1,23 @@
 """Imports recordings of other tools as cassettes, fixtures as scenarios; see `docs/importing.md`.
 
-opening     bytes become a document: JSON, a line of JSON each, YAML; gzip is undone
-formats     each tool's files: what they claim, and the exchanges in them
-reading     a file's exchanges, each with its number, or with why it is none
-codings     bodies that are compressed, or whose heads only say so
-hosts       the provider that lives at a host
-times       when the pieces came, or could have come
-aimock      fixtures that script answers, and hold no exchange, as scenarios
-making      an exchange, routed, redacted, keyed and timed as if it had been recorded here
+source       the values of foreign files: exchanges, losses, errors
+documents    parses a file: JSON, JSON Lines, YAML; undoes gzip
+yaml_parser  YAML as recording libraries write it
+tnetstring   typed netstrings, as mitmproxy writes them
+http_text    HTTP/1.1 messages stored as text
+fields       checks and converts single fields
+formats      one module per tool: recognises its files and parses their exchanges
+recordings   a file's exchanges, each with its number, or the reason why it is refused
+codings      bodies that are compressed, or whose headers wrongly say so
+hosts        the provider of a host
+times        arrival times of the body's pieces: from the source, or simulated
+aimock       fixtures, which script responses and hold no exchange, as scenarios
+conversion   an exchange as a cassette: routed, redacted, keyed and timed as if recorded here
 
-Files come from anywhere: one can do nothing but be refused, with the place and the reason.
+Files are untrusted: a malformed one is refused, with the position and the reason.
 """
 
-from llm_proxy.importing.conversion import ImportedCassette, ImportSettings, make_cassette
+from llm_proxy.importing.conversion import ImportedCassette, ImportSettings, convert_to_cassette
 from llm_proxy.importing.recordings import ForeignRecording, NumberedExchange, parse_recording
 from llm_proxy.importing.source import RefusedItem
 
@@ -22,6 +27,6 @@ __all__ = [
     "ImportedCassette",
     "NumberedExchange",
     "RefusedItem",
-    "make_cassette",
+    "convert_to_cassette",
     "parse_recording",
 ]

@@ -8,32 +8,39 @@ from typing import Final
 
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields
-from llm_proxy.importing.source import DECODED, STILL_CODED, ImportLoss, SourceExchange
+from llm_proxy.importing.source import (
+    ALREADY_DECODED,
+    UNDECODABLE_CODING,
+    ImportLoss,
+    SourceExchange,
+)
 
-Undo = Callable[[str, bytes], bytes | None]
-"""A body without this coding; None where nobody here can undo it.  Raises `ValueError` for what is
-not coded so."""
+Decompress = Callable[[str, bytes], bytes | None]
+"""Decodes a body with a content coding; None for an unsupported coding.  Raises `ValueError` where
+the body does not have it."""
 
-_ENCODING: Final = "content-encoding"
+_CONTENT_ENCODING: Final = "content-encoding"
 
 
-def without_content_codings(source_exchange: SourceExchange, decompress: Undo) -> SourceExchange:
-    """The same with plain bodies, and heads that fit them."""
-    sent, data, undone, lost = _decode_message(
+def without_content_codings(
+    source_exchange: SourceExchange, decompress: Decompress
+) -> SourceExchange:
+    """The exchange with decoded bodies, and headers that fit them."""
+    request_headers, request_body, request_coding, message_losses = _decode_message(
         source_exchange.request.headers, source_exchange.request.body, decompress
     )
-    if undone:  # a length is of the bytes that were sent
-        sent = _without_coding_headers(sent, "content-length")
-    losses = lost
+    if request_coding:  # the length counts the encoded bytes
+        request_headers = _without_coding_headers(request_headers, "content-length")
+    losses = message_losses
     headers, body, coding = source_exchange.headers, source_exchange.body, ""
     if not source_exchange.reads:
-        headers, body, coding, lost = _decode_message(
+        headers, body, coding, message_losses = _decode_message(
             source_exchange.headers, source_exchange.body, decompress
         )
-        losses += lost
+        losses += message_losses
     return replace(
         source_exchange,
-        request=replace(source_exchange.request, headers=sent, body=data),
+        request=replace(source_exchange.request, headers=request_headers, body=request_body),
         headers=headers,
         body=body,
         decoded=coding,
@@ -42,22 +49,24 @@ def without_content_codings(source_exchange: SourceExchange, decompress: Undo) -
 
 
 def _decode_message(
-    headers: Headers, body: bytes, decompress: Undo
+    headers: Headers, body: bytes, decompress: Decompress
 ) -> tuple[Headers, bytes, str, tuple[ImportLoss, ...]]:
-    """Head and body without a coding, the coding that was undone, and what is to be said."""
-    coding = (header_value(headers, _ENCODING) or "").strip().lower()
+    """Headers and body without a coding, the removed coding, and the losses."""
+    coding = (header_value(headers, _CONTENT_ENCODING) or "").strip().lower()
     if not coding or not body:
         return headers, body, "", ()
     try:
         plain = decompress(coding, body)
-    except ValueError:  # many tools keep the head of a body that they have decoded
-        return _without_coding_headers(headers, "content-length"), body, "", (DECODED,)
+    except ValueError:  # many tools keep the headers of a body that they have decoded
+        return _without_coding_headers(headers, "content-length"), body, "", (ALREADY_DECODED,)
     if plain is not None:
         return _without_coding_headers(headers), plain, coding, ()
     if fields.is_utf8(body):
-        return _without_coding_headers(headers, "content-length"), body, "", (DECODED,)
-    return headers, body, "", (STILL_CODED,)
+        return _without_coding_headers(headers, "content-length"), body, "", (ALREADY_DECODED,)
+    return headers, body, "", (UNDECODABLE_CODING,)
 
 
-def _without_coding_headers(headers: Headers, *more: str) -> Headers:
-    return tuple(header for header in headers if header[0].lower() not in (_ENCODING, *more))
+def _without_coding_headers(headers: Headers, *other_names: str) -> Headers:
+    return tuple(
+        header for header in headers if header[0].lower() not in (_CONTENT_ENCODING, *other_names)
+    )

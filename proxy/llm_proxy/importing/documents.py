@@ -1,4 +1,4 @@
-"""Parses a file into a document, if it is one."""
+"""Parses a file, which may be gzipped, as JSON, JSON Lines or YAML."""
 
 from __future__ import annotations
 
@@ -9,101 +9,106 @@ from typing import Any, Final
 import orjson
 
 from llm_proxy.importing import yaml_parser
-from llm_proxy.importing.source import OpenedFile, UnreadableFile
+from llm_proxy.importing.source import ParsedFile, UnreadableFile
 
-MAX_FILE: Final = 128 * 1024 * 1024
-"""Bytes: a larger file is refused, also one that unpacks to more."""
+MAX_FILE_BYTES: Final = 128 * 1024 * 1024
+"""Larger files are refused, also those that decompress to more."""
 
 MAX_VALUES: Final = 8_000_000
-"""Commas of a JSON file: each may part two values, which take some 100 bytes of memory each."""
+"""Commas of a JSON file: each may separate two values of some 100 bytes of memory."""
 
-_GZIP: Final = b"\x1f\x8b"
-_MEMBERS: Final = 100
-"""Gzip files that may be joined to one."""
-_JSON: Final = (b"{", b"[")
-_YAML: Final = (
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_MAX_GZIP_MEMBERS: Final = 100
+"""Concatenated gzip members in one file."""
+_JSON_STARTS: Final = (b"{", b"[")
+_YAML_LINE_STARTS: Final = (
     b"interactions:",
     b"http_interactions:",
     b"version:",
     b"recorded_with:",
     b"request:",
 )
-"""How lines begin of YAML that could be a recording's."""
-_FIRST_LINE: Final = re.compile(rb"---|[%#]|(?:- +)*[^\r\n:]{1,200}:(?:[ \t\r\n]|$)")
-"""How YAML begins, and neither a trace nor a flow whose bodies may hold lines of YAML."""
+"""Starts of lines in YAML that may be a recording."""
+_YAML_START: Final = re.compile(rb"---|[%#]|(?:- +)*[^\r\n:]{1,200}:(?:[ \t\r\n]|$)")
+"""Starts of YAML, but not of a trace or a flow whose bodies may hold lines of YAML."""
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-def open_document(data: bytes) -> OpenedFile:
-    """What a file holds.  Raises `Unreadable`."""
+def parse_file(data: bytes) -> ParsedFile:
+    """Decompresses and parses a file.  Raises `UnreadableFile`."""
     data = gunzip(data)
     text = data.removeprefix(_BOM).lstrip()
-    if text.startswith(_JSON):
+    if text.startswith(_JSON_STARTS):
         if text.count(b",") > MAX_VALUES:
             raise UnreadableFile(f"it holds more than {MAX_VALUES:,} values: split it")
         return _parse_json(data, text)
-    if _FIRST_LINE.match(text) and is_yaml(text):
-        return OpenedFile(data, "yaml", yaml_parser.read_document(data))
-    return OpenedFile(data, "bytes")
+    if _YAML_START.match(text) and may_be_yaml_recording(text):
+        return ParsedFile(data, "yaml", yaml_parser.parse_yaml(data))
+    return ParsedFile(data, "bytes")
 
 
 def gunzip(data: bytes) -> bytes:
-    """A file without its gzip, where it has one.  Raises `Unreadable`."""
-    if len(data) > MAX_FILE:
-        raise UnreadableFile(f"it is larger than {MAX_FILE} bytes")
-    if not data.startswith(_GZIP):
+    """The bytes decompressed if they are gzip.  Raises `UnreadableFile`."""
+    if len(data) > MAX_FILE_BYTES:
+        raise UnreadableFile(f"it is larger than {MAX_FILE_BYTES} bytes")
+    if not data.startswith(_GZIP_MAGIC):
         return data
     members: list[bytes] = []
-    room = MAX_FILE
-    while data.startswith(_GZIP):  # files that were joined unpack to all of them
-        plain, data = _gunzip_member(data, room)
+    remaining_bytes = MAX_FILE_BYTES
+    while data.startswith(_GZIP_MAGIC):  # concatenated members are one file
+        plain, data = _gunzip_member(data, remaining_bytes)
         members.append(plain)
-        room -= len(plain)
-        if len(members) > _MEMBERS:
-            raise UnreadableFile(f"it is more than {_MEMBERS} gzip files in one")
+        remaining_bytes -= len(plain)
+        if len(members) > _MAX_GZIP_MEMBERS:
+            raise UnreadableFile(f"it is more than {_MAX_GZIP_MEMBERS} gzip files in one")
     if data.strip(b"\0"):
         raise UnreadableFile("behind its gzip stands something else")
     return b"".join(members)
 
 
-def _gunzip_member(data: bytes, room: int) -> tuple[bytes, bytes]:
-    """What the first gzip of a file holds, and what stands behind it.  Raises `Unreadable`."""
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+def _gunzip_member(data: bytes, max_bytes: int) -> tuple[bytes, bytes]:
+    """The content of the first gzip member, and the bytes after it.  Raises `UnreadableFile`."""
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
-        plain = inflate.decompress(data, room + 1)
+        plain = decompressor.decompress(data, max_bytes + 1)
     except zlib.error as error:
         raise UnreadableFile(f"its gzip is broken: {error}") from None
-    if len(plain) > room:
-        raise UnreadableFile(f"it unpacks to more than {MAX_FILE} bytes")
-    if not inflate.eof:
+    if len(plain) > max_bytes:
+        raise UnreadableFile(f"it unpacks to more than {MAX_FILE_BYTES} bytes")
+    if not decompressor.eof:
         raise UnreadableFile("its gzip is cut short")
-    return plain, inflate.unused_data
+    return plain, decompressor.unused_data
 
 
-def is_yaml(text: bytes) -> bool:
-    """Whether a text may be a recording in YAML: one of its first lines has such a name."""
-    return any(line.lstrip(b" -").startswith(_YAML) for line in text[:4096].splitlines())
+def may_be_yaml_recording(text: bytes) -> bool:
+    """Whether one of the first lines (in 4096 bytes) starts as in a YAML recording."""
+    return any(
+        line.lstrip(b" -").startswith(_YAML_LINE_STARTS) for line in text[:4096].splitlines()
+    )
 
 
-def _parse_json(data: bytes, text: bytes) -> OpenedFile:
+def _parse_json(data: bytes, text: bytes) -> ParsedFile:
     try:
-        return OpenedFile(data, "json", orjson.loads(text))
+        return ParsedFile(data, "json", orjson.loads(text))
     except ValueError as error:
         lines = _parse_json_lines(text)
         if lines is not None:
-            return OpenedFile(data, "jsonl", lines)
-        if is_yaml(text):
-            return OpenedFile(data, "yaml", yaml_parser.read_document(data))
+            return ParsedFile(data, "jsonl", lines)
+        if may_be_yaml_recording(text):
+            return ParsedFile(data, "yaml", yaml_parser.parse_yaml(data))
         raise UnreadableFile(f"it is no valid JSON: {error}") from None
 
 
 def _parse_json_lines(text: bytes) -> list[Any] | None:
-    """The documents of a text that has one a line; None where it has not."""
-    first, more, _ = text.partition(b"\n")
-    if not more:
+    """The documents of JSON Lines; None where the first line is no document.
+
+    Raises `UnreadableFile` where a later line is none.
+    """
+    first_line, line_end, _ = text.partition(b"\n")
+    if not line_end:
         return None
     try:
-        orjson.loads(first)
+        orjson.loads(first_line)
     except ValueError:
         return None
     documents: list[Any] = []

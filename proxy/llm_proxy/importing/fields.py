@@ -1,4 +1,4 @@
-"""Parses the fields of foreign files, whatever they contain."""
+"""Checks and converts the fields of untrusted foreign files."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.importing.source import NotImportable, UnsupportedObject
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
-_OUTSIDE: Final = re.compile(r"[^\x21-\x7e]+")
-"""What cannot stand in a request line as it is."""
-_PRIVATE: Final = re.compile(r"[^/@?#]*@|[?#].*", re.DOTALL)
-"""What may hold a secret in a URL: a password, and parameters."""
-_LEAST_STATUS, _MOST_STATUS = 200, 999
+_HTTP_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
+_NON_URL_CHARS: Final = re.compile(r"[^\x21-\x7e]+")
+"""Characters that a request line must percent-encode."""
+_SECRET_URL_PARTS: Final = re.compile(r"[^/@?#]*@|[?#].*", re.DOTALL)
+"""Parts of a URL that may hold a secret: user info, query and fragment."""
+_MIN_STATUS, _MAX_STATUS = 200, 999
 
 
-def parse_fields(value: Any, label: str) -> dict[str, Any]:
-    """An object.  Raises `NotImportable` for what is none; `what` names it."""
+def require_object(value: Any, label: str) -> dict[str, Any]:
+    """The value if it is an object.  Raises `NotImportable` otherwise; `label` names it."""
     if isinstance(value, UnsupportedObject):
         raise NotImportable(value.reason)
     if not isinstance(value, dict):
@@ -32,23 +32,23 @@ def parse_fields(value: Any, label: str) -> dict[str, Any]:
     return value
 
 
-def check_known_fields(message: dict[str, Any], known: Collection[str], label: str) -> None:
-    """Raises `NotImportable` where a message has a field beyond these that could be of its body.
+def reject_unknown_fields(message: dict[str, Any], known: Collection[str], label: str) -> None:
+    """Raises `NotImportable` for an unknown field, which may belong to a body.
 
-    Numbers and empty values are of none; what else is not understood must not be left out.
+    Numbers and empty values cannot; any other unknown field must not be dropped silently.
     """
     for name, value in message.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value and not is_number and name not in known:
-            named = printable(name, 80)
+            shown_name = printable_excerpt(name, 80)
             raise NotImportable(
-                f"its {label} has a field {named}, which is not known and may be of a body"
+                f"its {label} has a field {shown_name}, which is not known and may be of a body"
             )
 
 
-def parse_request(method: Any, url: Any, headers: Headers, body: bytes) -> tuple[Request, str]:
-    """A request, and the host that it went to.  Raises `NotImportable`."""
-    if not isinstance(method, str) or _TOKEN.fullmatch(method) is None:
+def build_request(method: Any, url: Any, headers: Headers, body: bytes) -> tuple[Request, str]:
+    """A request, and its host in lower case, or empty.  Raises `NotImportable`."""
+    if not isinstance(method, str) or _HTTP_TOKEN.fullmatch(method) is None:
         raise NotImportable("its request has no method")
     if method.upper() == "CONNECT":
         raise NotImportable("it opens a tunnel, which is no exchange of its own")
@@ -64,50 +64,51 @@ def _split_url(url: Any) -> tuple[str, str, str]:
         parts = urlsplit(text if "://" in text or text.startswith("/") else "//" + text)
         host = (parts.hostname or "").lower()
     except ValueError:
-        named = printable(_PRIVATE.sub("", url), 100)
-        raise NotImportable(f"{named} is no URL") from None
+        shown_url = printable_excerpt(_SECRET_URL_PARTS.sub("", url), 100)
+        raise NotImportable(f"{shown_url} is no URL") from None
     return host, _percent_encode(parts.path) or "/", _percent_encode(parts.query)
 
 
 def _percent_encode(text: str) -> str:
-    return _OUTSIDE.sub(lambda match: quote(match[0], errors="replace"), text)
+    return _NON_URL_CHARS.sub(lambda match: quote(match[0], errors="replace"), text)
 
 
 def parse_status(value: Any) -> int:
-    """The code of a status: 200, `200`, `200 OK`.
+    """The status code of 200, `200` or `200 OK`.
 
-    Raises `NotImportable` for none of a final answer.
+    Raises `NotImportable` for what is no status of a final response (200 to 999).
     """
     code = value.partition(" ")[0] if isinstance(value, str) else value
     try:
         number = int(code)
     except (TypeError, ValueError, OverflowError):
         raise NotImportable("its response has no status") from None
-    if not _LEAST_STATUS <= number <= _MOST_STATUS:
+    if not _MIN_STATUS <= number <= _MAX_STATUS:
         raise NotImportable(
-            f"its status is {printable(str(number), 20)}: no answer that is over with its body"
+            f"its status is {printable_excerpt(str(number), 20)}: no answer that is over with "
+            "its body"
         )
     return number
 
 
 def parse_headers(value: Any) -> Headers:
-    """Headers, as an object of values or lists, or a list of pairs or of names with values."""
+    """Headers from an object of values or lists, or a list of pairs or of name-value objects."""
     pairs = (
-        (parse_header_text(name), parse_header_text(content))
+        (clean_header_text(name), clean_header_text(content))
         for name, content in _header_pairs(value)
     )
-    return tuple((name, each) for name, each in pairs if _TOKEN.fullmatch(name))
+    return tuple((name, text) for name, text in pairs if _HTTP_TOKEN.fullmatch(name))
 
 
 def _header_pairs(value: Any) -> Iterator[tuple[Any, Any]]:
     match value:
         case dict():
-            for name, argument in value.items():
-                for item in argument if isinstance(argument, list) else [argument]:
+            for name, values in value.items():
+                for item in values if isinstance(values, list) else [values]:
                     yield name, item
         case list():
-            for content in value:
-                match content:
+            for pair in value:
+                match pair:
                     case [name, item]:
                         yield name, item
                     case {"name": name, "value": item}:
@@ -118,8 +119,8 @@ def _header_pairs(value: Any) -> Iterator[tuple[Any, Any]]:
             return
 
 
-def parse_header_text(value: Any) -> str:
-    """A name, a value or a reason as a head has it: Latin-1, without control characters."""
+def clean_header_text(value: Any) -> str:
+    """A header name, value or reason phrase: Latin-1 without control characters."""
     if isinstance(value, bytes):
         text = value.decode("latin-1")
     else:
@@ -128,11 +129,11 @@ def parse_header_text(value: Any) -> str:
         text.encode("latin-1")
     except UnicodeEncodeError:
         text = text.encode("utf-8", "replace").decode("latin-1")
-    return _CONTROLS.sub(" ", text).strip()
+    return _CONTROL_CHARS.sub(" ", text).strip()
 
 
-def parse_content(value: Any) -> bytes:
-    """A body that was kept as text or bytes.  Raises `NotImportable` for anything else."""
+def body_to_bytes(value: Any) -> bytes:
+    """The bytes of a body stored as text, bytes or None.  Raises `NotImportable` otherwise."""
     match value:
         case None:
             return b""
@@ -144,24 +145,24 @@ def parse_content(value: Any) -> bytes:
             raise NotImportable("a body is neither text nor bytes")
 
 
-def parse_text_body(value: Any, encoding: Any) -> bytes:
-    """A body that was kept as text, in base64 where its encoding says so.
+def decode_stored_body(value: Any, encoding: Any) -> bytes:
+    """The bytes of a body stored as text in UTF-8 or base64.
 
-    Raises `NotImportable`.
+    Raises `NotImportable` for another encoding.
     """
     match str(encoding or "").lower():
         case "base64":
-            return parse_base64(value)
+            return decode_base64_body(value)
         case "" | "utf-8" | "utf8":
-            return parse_content(value)
+            return body_to_bytes(value)
         case unknown:
             raise NotImportable(
-                f"a body has the encoding {printable(unknown, 80)}, which is not known"
+                f"a body has the encoding {printable_excerpt(unknown, 80)}, which is not known"
             )
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether bytes are UTF-8."""
+    """Whether the bytes are valid UTF-8."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
@@ -169,40 +170,40 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def parse_base64(value: Any) -> bytes:
-    """A body that was kept in base64.  Raises `NotImportable`."""
-    text = parse_content(value)
+def decode_base64_body(value: Any) -> bytes:
+    """The bytes of a body stored as base64.  Raises `NotImportable` for what is none."""
+    text = body_to_bytes(value)
     try:
         return b64decode(b"".join(text.split()), validate=True)
     except ValueError:
         raise NotImportable("a body is no base64, as it should be") from None
 
 
-def parse_number(value: Any) -> float | None:
+def nonnegative_number(value: Any) -> float | None:
     """A finite number that is not negative; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
         return None
-    return found if 0 <= found < float("inf") else None
+    return number if 0 <= number < float("inf") else None
 
 
-def parse_time(value: Any) -> str:
-    """A time as line 1 of a cassette has it; empty where it is none that can be read.
+def normalize_timestamp(value: Any) -> str:
+    """A time as ISO 8601 in UTC with milliseconds (`meta.recorded`); empty for no valid time.
 
-    ISO 8601, as HTTP has it, or in seconds since 1970; UTC where it does not say.
+    The value is ISO 8601, an HTTP date, or seconds since 1970; UTC without a time zone.
     """
     try:
         if isinstance(value, int | float):
-            found = datetime.fromtimestamp(value, UTC)
+            time = datetime.fromtimestamp(value, UTC)
         else:
-            found = _parse_time_text(str(value).strip())
-        found = found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+            time = _parse_time_text(str(value).strip())
+        time = time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError, OSError, TypeError):
         return ""
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _parse_time_text(text: str) -> datetime:
@@ -212,7 +213,7 @@ def _parse_time_text(text: str) -> datetime:
         return parsedate_to_datetime(text)
 
 
-def response_date(response: Headers) -> str:
-    """When a response says that it was made; empty where it does not."""
-    text = header_value(response, "date")
-    return parse_time(text) if text else ""
+def response_date(headers: Headers) -> str:
+    """The `date` of response headers, as `normalize_timestamp` returns it; empty without one."""
+    text = header_value(headers, "date")
+    return normalize_timestamp(text) if text else ""

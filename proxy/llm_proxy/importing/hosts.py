@@ -9,29 +9,31 @@ from urllib.parse import urlsplit
 from llm_proxy.exchange import Request
 from llm_proxy.providers import PROVIDERS
 
-_HERE: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
-_OLDER: Final = {"api.cohere.ai": "cohere", "api.fireworks.ai": "fireworks"}
-_AZURE: Final = ".azure.com"
-_OF_AZURE: Final = "openai/"
+_LOCAL_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
+_PROVIDER_BY_LEGACY_HOST: Final = {"api.cohere.ai": "cohere", "api.fireworks.ai": "fireworks"}
+_AZURE_HOST_SUFFIX: Final = ".azure.com"
+_AZURE_PATH_PREFIX: Final = "openai/"
 
 
 def provider_of_host(request: Request, host: str) -> str | None:
-    """The name of the provider that lives there; None where the path has to tell."""
-    if host in _HERE:
+    """The name of the host's provider; None where the path has to decide."""
+    if host in _LOCAL_HOSTS:
         return None
-    if host.endswith(_AZURE) and request.path.lstrip("/").startswith(_OF_AZURE):
+    if host.endswith(_AZURE_HOST_SUFFIX) and request.path.lstrip("/").startswith(
+        _AZURE_PATH_PREFIX
+    ):
         return "azure"
-    known = (
+    provider_names = (
         provider.name
         for provider in PROVIDERS
-        if provider.url and urlsplit(provider.url).hostname == host
+        if provider.base_url and urlsplit(provider.base_url).hostname == host
     )
-    return _OLDER.get(host) or next(known, None)
+    return _PROVIDER_BY_LEGACY_HOST.get(host) or next(provider_names, None)
 
 
 def relative_to_base_url(request: Request, provider: str) -> Request:
     """The request as a client sends it to the provider's base URL."""
-    url = next((item.url for item in PROVIDERS if item.name == provider), "")
+    url = next((item.base_url for item in PROVIDERS if item.name == provider), "")
     base = urlsplit(url).path.rstrip("/")
     if base and request.path.startswith(base + "/"):
         return replace(request, path=request.path.removeprefix(base))

@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.importing import aimock
 from llm_proxy.importing.formats import FORMATS
 from llm_proxy.importing.source import (
     ForeignFormat,
     NotImportable,
-    OpenedFile,
+    ParsedFile,
     RefusedItem,
     SourceExchange,
     UnreadableFile,
 )
 
 MAX_EXCHANGES: Final = 100_000
-"""Of one file: what is said of each is kept."""
-_LONGEST: Final = 500
-"""Characters of a reason, which may quote the file."""
+"""The limit for one file: a result is kept for each."""
+_MAX_REASON_CHARS: Final = 500
+"""Limit of a reason, which may quote the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedExchange:
-    """An exchange, and which of its file it is, from 1."""
+    """An exchange and its position in the file, from 1."""
 
     number: int
     exchange: SourceExchange
@@ -34,29 +34,31 @@ class NumberedExchange:
 
 @dataclass(frozen=True, slots=True)
 class ForeignRecording:
-    """A file whose format is known."""
+    """A file of a known format, and its exchanges."""
 
     format: ForeignFormat
     exchanges: Iterator[NumberedExchange | RefusedItem]
-    """Taking one raises `Unreadable` where the file breaks off."""
+    """Iterating raises `UnreadableFile` where the file breaks off."""
 
 
-def parse_recording(file: OpenedFile) -> ForeignRecording:
-    """What a file holds.  Raises `Unreadable` where it is no recording that is known here."""
-    for kind in FORMATS:
-        if kind.matches_format(file):
-            return ForeignRecording(kind, _parse_exchanges(kind, file))
-    names = ", ".join((*(foreign_format.title for foreign_format in FORMATS[:-1]), aimock.TITLE))
+def parse_recording(file: ParsedFile) -> ForeignRecording:
+    """Detects the format of a file.  Raises `UnreadableFile` for an unknown one."""
+    for candidate in FORMATS:
+        if candidate.matches_format(file):
+            return ForeignRecording(candidate, _parse_exchanges(candidate, file))
+    names = ", ".join(
+        (*(foreign_format.display_name for foreign_format in FORMATS[:-1]), aimock.TITLE)
+    )
     raise UnreadableFile(f"it is no recording of a kind that is known: {names}")
 
 
 def _parse_exchanges(
-    kind: ForeignFormat, file: OpenedFile
+    foreign_format: ForeignFormat, file: ParsedFile
 ) -> Iterator[NumberedExchange | RefusedItem]:
-    for number, item in enumerate(kind.items(file), 1):
+    for number, item in enumerate(foreign_format.list_items(file), 1):
         if number > MAX_EXCHANGES:
             raise UnreadableFile(f"it holds more than {MAX_EXCHANGES:,} exchanges: split it")
         try:
-            yield NumberedExchange(number, kind.exchange(item))
+            yield NumberedExchange(number, foreign_format.parse_exchange(item))
         except NotImportable as error:
-            yield RefusedItem(number, printable(str(error), _LONGEST))
+            yield RefusedItem(number, printable_excerpt(str(error), _MAX_REASON_CHARS))

@@ -11,33 +11,35 @@ from llm_proxy.exchange import Ending, Headers, Read, Request
 
 @dataclass(frozen=True, slots=True)
 class ImportLoss:
-    """Something that a file does not hold of an exchange."""
+    """A property of an exchange that its file does not hold."""
 
     name: str
-    """In a few words, for a table."""
+    """A few words, for a table."""
     text: str
-    """What became of it, in a sentence."""
+    """The effect on the import, as a sentence."""
 
 
 NO_TIMES: Final = ImportLoss(
     "times", "it keeps no times and no reads: one read a message, all at once"
 )
-NO_READS: Final = ImportLoss(
+NO_READ_TIMES: Final = ImportLoss(
     "times of pieces",
     "of its times it keeps those of the head or the end: one read a message, evenly between them",
 )
-NO_BYTES: Final = ImportLoss(
+NO_EVENT_BYTES: Final = ImportLoss(
     "bytes of events", "it keeps events, not bytes: they are written anew, without comments"
 )
 PARSED_BODY: Final = ImportLoss(
     "bytes of JSON", "it keeps bodies as parsed JSON: they are written anew"
 )
 FORM_PARAMETERS: Final = ImportLoss("bytes of forms", "it keeps a form's parameters: written anew")
-EDITED: Final = ImportLoss("length", "a body has not the length that its head says: it was edited")
-DECODED: Final = ImportLoss(
+LENGTH_MISMATCH: Final = ImportLoss(
+    "length", "a body has not the length that its head says: it was edited"
+)
+ALREADY_DECODED: Final = ImportLoss(
     "coding", "a head says that its body is compressed, which it is not: the header is left out"
 )
-STILL_CODED: Final = ImportLoss(
+UNDECODABLE_CODING: Final = ImportLoss(
     "decoding", "a body is compressed in a way that cannot be undone here: it is stored so"
 )
 NO_DATE: Final = ImportLoss(
@@ -49,91 +51,92 @@ INCOMPLETE: Final = ImportLoss(
 
 
 class UnreadableFile(Exception):
-    """A file that cannot be read, in a sentence."""
+    """A file cannot be parsed; the message is a sentence."""
 
 
 class NotImportable(Exception):
-    """Something that is no exchange a cassette could hold, in a sentence."""
+    """No cassette can hold this item of a file; the message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedObject:
-    """Stands for an item of a YAML file that holds an object of a program, and says so."""
+    """Replaces an item of a YAML file that holds a language object which is never built."""
 
     reason: str
-    """In a sentence."""
+    """A sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedItem:
-    """An exchange that no cassette could hold, or a fixture that is no scenario, and why."""
+    """An exchange that no cassette, or a fixture that no scenario can hold; number from 1."""
 
     number: int
     reason: str
-    """In a sentence."""
+    """A sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyImported:
-    """An exchange or a fixture that was imported before."""
+    """An exchange or a fixture that was imported before; number from 1."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedFile:
-    """A file, and what its text says where it is a document."""
+class ParsedFile:
+    """The bytes of a file, and the document in them if they are one."""
 
     data: bytes
-    kind: str
-    """`json`, `jsonl`, `yaml`, or `bytes` for what is no document."""
+    file_type: str
+    """`json`, `jsonl`, `yaml`, or `bytes` without a document."""
     document: Any = None
-    """Of a `jsonl`, the list of its lines."""
+    """The parsed document; for `jsonl` the list of its lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceExchange:
-    """One exchange as another tool kept it."""
+    """One exchange as another tool stored it."""
 
     request: Request
-    """Its path and query from the URL."""
+    """Path and query are those of the URL."""
     host: str
-    """Of the URL, in lower case; empty where it has none."""
+    """The host of the URL, in lower case; empty where it has none."""
     status: int
     reason: str
     headers: Headers
-    """Of the response, all that the file has."""
+    """The response headers, as far as the file has them."""
     body: bytes
+    """The response body."""
     reads: tuple[Read, ...] = ()
-    """The body with its times, where the file has those of its pieces."""
-    head_at: float | None = None
-    """ms, where the file says it."""
-    end_at: float | None = None
-    """ms, where the file says it."""
+    """The response body with arrival times, where the file has them; else empty."""
+    head_at_ms: float | None = None
+    """When the response head arrived, in ms after the request; None where unknown."""
+    end_at_ms: float | None = None
+    """When the response ended, in ms after the request; None where unknown."""
     ending: Ending = Ending.CLEAN
-    recorded: str = ""
-    """UTC, ISO 8601 with milliseconds; empty where the file does not say it."""
+    recorded_at: str = ""
+    """UTC, ISO 8601 with milliseconds; empty where unknown."""
     decoded: str = ""
-    """The content coding that was taken off its body."""
+    """The content coding that the import removed from the response body; else empty."""
     losses: tuple[ImportLoss, ...] = ()
-    """What the file does not hold of it."""
+    """The properties of the exchange that the file does not hold."""
 
 
-def first_readable(items: list[Any]) -> dict[str, Any]:
-    """The first of a file's items that can be read, by which its format is known; or none of it."""
+def first_object(items: list[Any]) -> dict[str, Any]:
+    """The first item that is an object, which identifies the file's format; empty without one."""
     return next((item for item in items if isinstance(item, dict)), {})
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignFormat:
-    """A kind of files, known by what they hold."""
+    """A file format of another tool, recognised by the content of its files."""
 
     name: str
-    title: str
-    """For people."""
-    matches_format: Callable[[OpenedFile], bool]
-    """Whether a file is of this kind."""
-    items: Callable[[OpenedFile], Iterable[Any]]
-    """What it holds, one an exchange.  Raises `Unreadable`."""
-    exchange: Callable[[Any], SourceExchange]
-    """The exchange of an item.  Raises `NotImportable`."""
+    display_name: str
+    """The name for messages."""
+    matches_format: Callable[[ParsedFile], bool]
+    """Whether a file has this format."""
+    list_items: Callable[[ParsedFile], Iterable[Any]]
+    """The items of a file, one per exchange.  Raises `UnreadableFile`."""
+    parse_exchange: Callable[[Any], SourceExchange]
+    """Parses the exchange of an item.  Raises `NotImportable`."""

@@ -1,4 +1,4 @@
-"""Times of imported responses: from the source, or from a pace."""
+"""Arrival times of imported responses: from the source, or from a pace."""
 
 from __future__ import annotations
 
@@ -7,58 +7,62 @@ from dataclasses import dataclass
 
 from llm_proxy.actions import Begin, Send, Wait
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette.schema import LONGEST_MS
+from llm_proxy.cassette.schema import MAX_OFFSET_MS
 from llm_proxy.exchange import Read
 from llm_proxy.importing.source import SourceExchange
 from llm_proxy.pacing import Pace
-from llm_proxy.pacing.cassette_player import play_cassette
-from llm_proxy.pacing.timing import seeded_chance
+from llm_proxy.pacing.cassette_player import replay_actions
+from llm_proxy.pacing.timing import seeded_draw
 
 
 @dataclass(frozen=True, slots=True)
 class TimedBody:
-    """A head, pieces and an end, with their times in ms."""
+    """A response body with the times, in ms after the request, of head, reads and end."""
 
-    head: float
+    head_at_ms: float
     reads: tuple[Read, ...]
-    end: float
+    end_at_ms: float
 
 
-def spread_evenly(source_exchange: SourceExchange, pieces: Iterable[bytes]) -> TimedBody:
-    """Pieces with the times of the head and the end that a source keeps, evenly between them."""
-    found = list(pieces)
-    head = min(source_exchange.head_at or 0.0, LONGEST_MS)
-    end = min(max(source_exchange.end_at or 0.0, head), LONGEST_MS)
-    step = (end - head) / len(found) if found else 0.0
-    reads = tuple(Read(head + step * number, data) for number, data in enumerate(found, 1))
-    return TimedBody(head, reads, max(end, reads[-1].at_ms if reads else end))
+def evenly_timed_body(source_exchange: SourceExchange, pieces: Iterable[bytes]) -> TimedBody:
+    """The pieces at equal intervals between the source's times of the head and the end."""
+    messages = list(pieces)
+    head_at_ms = min(source_exchange.head_at_ms or 0.0, MAX_OFFSET_MS)
+    end_at_ms = min(max(source_exchange.end_at_ms or 0.0, head_at_ms), MAX_OFFSET_MS)
+    step_ms = (end_at_ms - head_at_ms) / len(messages) if messages else 0.0
+    reads = tuple(
+        Read(head_at_ms + step_ms * number, data) for number, data in enumerate(messages, 1)
+    )
+    return TimedBody(head_at_ms, reads, max(end_at_ms, reads[-1].at_ms if reads else end_at_ms))
 
 
-def source_times(source_exchange: SourceExchange) -> TimedBody:
-    """The pieces and times that a source keeps, made fit: none before another, none absurd."""
-    at = head = min(source_exchange.head_at or 0.0, LONGEST_MS)
+def source_timed_body(source_exchange: SourceExchange) -> TimedBody:
+    """The source's reads, their times made monotonic and limited to `LONGEST_MS`."""
+    at_ms = head_at_ms = min(source_exchange.head_at_ms or 0.0, MAX_OFFSET_MS)
     reads: list[Read] = []
     for read in source_exchange.reads:
-        at = min(max(at, read.at_ms), LONGEST_MS)
+        at_ms = min(max(at_ms, read.at_ms), MAX_OFFSET_MS)
         if read.data:
-            reads.append(Read(at, read.data))
-    return TimedBody(head, tuple(reads), min(max(at, source_exchange.end_at or 0.0), LONGEST_MS))
+            reads.append(Read(at_ms, read.data))
+    return TimedBody(
+        head_at_ms, tuple(reads), min(max(at_ms, source_exchange.end_at_ms or 0.0), MAX_OFFSET_MS)
+    )
 
 
-def paced_times(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
-    """The times that a pace gives to a recording without any: the same for the same seed."""
-    it = cassette
-    rolled = seeded_chance(seed, it.meta.session, it.meta.key, it.end.sha256)
-    head = at = 0.0
+def paced_timed_body(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
+    """The reads of a cassette at the times of a pace: deterministic for a seed."""
+    recording = cassette
+    chance = seeded_draw(seed, recording.meta.session, recording.meta.key, recording.end.sha256)
+    head_at_ms = at_ms = 0.0
     reads: list[Read] = []
-    for action in play_cassette(cassette, pace, rolled):
+    for action in replay_actions(cassette, pace, chance):
         match action:
             case Wait(due):
-                at = min(max(at, due), LONGEST_MS)
+                at_ms = min(max(at_ms, due), MAX_OFFSET_MS)
             case Begin():
-                head = at
+                head_at_ms = at_ms
             case Send(data) if data:
-                reads.append(Read(at, data))
+                reads.append(Read(at_ms, data))
             case _:
                 continue
-    return TimedBody(head, tuple(reads), at)
+    return TimedBody(head_at_ms, tuple(reads), at_ms)

@@ -14,78 +14,78 @@ _SIZE: Final = re.compile(rb"(0|[1-9][0-9]{0,11}):")
 
 
 def parse_values(data: bytes) -> Iterator[Any]:
-    """The values of a file, one after the other.  Raises `Unreadable`."""
-    at = 0
-    while at < len(data):
-        value, at = _parse_value(data, at, len(data), 0)
+    """The values of a file in order.  Raises `UnreadableFile`."""
+    offset = 0
+    while offset < len(data):
+        value, offset = _parse_value(data, offset, len(data), 0)
         yield value
 
 
-def begins_tnetstring(data: bytes) -> bool:
-    """Whether a file begins with an object, whole or cut short: its size, and in it a name."""
+def starts_with_tnetstring(data: bytes) -> bool:
+    """Whether a file starts with an object, maybe cut short: its size, then a member name."""
     size = _SIZE.match(data)
     name = size and _SIZE.match(data, size.end())
     if size is None or name is None:
         return False
-    end, kind = size.end() + int(size[1]), data[name.end() + int(name[1]) :][:1]
-    return kind in (b";", b",") and data[end : end + 1] in (b"}", b"")
+    end, type_tag = size.end() + int(size[1]), data[name.end() + int(name[1]) :][:1]
+    return type_tag in (b";", b",") and data[end : end + 1] in (b"}", b"")
 
 
-def _parse_value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
-    """The value that begins here and ends before `end`, and where it ends."""
-    size = _SIZE.match(data, at, end)
+def _parse_value(data: bytes, offset: int, end: int, depth: int) -> tuple[Any, int]:
+    """The value at `offset`, which ends before `end`, and the offset after it."""
+    size = _SIZE.match(data, offset, end)
     if size is None:
-        raise UnreadableFile(f"byte {at}: a size is missing")
-    begin = size.end()
-    stop = begin + int(size[1])
-    if stop >= end:
-        raise UnreadableFile(f"byte {at}: it is cut short")
-    kind = data[stop : stop + 1]
-    if kind in b"}]" and depth == MAX_DEPTH:
+        raise UnreadableFile(f"byte {offset}: a size is missing")
+    payload_start = size.end()
+    payload_end = payload_start + int(size[1])
+    if payload_end >= end:
+        raise UnreadableFile(f"byte {offset}: it is cut short")
+    type_tag = data[payload_end : payload_end + 1]
+    if type_tag in b"}]" and depth == MAX_DEPTH:
         raise UnreadableFile(
-            f"byte {at}: values stand within each other more than {MAX_DEPTH} deep"
+            f"byte {offset}: values stand within each other more than {MAX_DEPTH} deep"
         )
-    if kind == b"}":
-        return _parse_object(data, begin, stop, depth + 1), stop + 1
-    if kind == b"]":
-        return _parse_list(data, begin, stop, depth + 1), stop + 1
-    return _parse_scalar(at, kind, data[begin:stop]), stop + 1
+    if type_tag == b"}":
+        return _parse_object(data, payload_start, payload_end, depth + 1), payload_end + 1
+    if type_tag == b"]":
+        return _parse_list(data, payload_start, payload_end, depth + 1), payload_end + 1
+    return _parse_scalar(offset, type_tag, data[payload_start:payload_end]), payload_end + 1
 
 
-def _parse_list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
+def _parse_list(data: bytes, offset: int, end: int, depth: int) -> list[Any]:
     items: list[Any] = []
-    while at < end:
-        item, at = _parse_value(data, at, end, depth)
+    while offset < end:
+        item, offset = _parse_value(data, offset, end, depth)
         items.append(item)
     return items
 
 
-def _parse_object(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    while at < end:
-        name, after = _parse_value(data, at, end, depth)
+def _parse_object(data: bytes, offset: int, end: int, depth: int) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    while offset < end:
+        name, value_offset = _parse_value(data, offset, end, depth)
         if not isinstance(name, str | bytes):
-            raise UnreadableFile(f"byte {at}: a name must be text")
+            raise UnreadableFile(f"byte {offset}: a name must be text")
         key = name if isinstance(name, str) else name.decode("utf-8", "replace")
-        found[key], at = _parse_value(data, after, end, depth)
-    return found
+        members[key], offset = _parse_value(data, value_offset, end, depth)
+    return members
 
 
-def _parse_scalar(at: int, kind: bytes, text: bytes) -> Any:
-    with suppress(ValueError):  # no text, or no number
-        match kind:
+def _parse_scalar(offset: int, type_tag: bytes, payload: bytes) -> Any:
+    with suppress(ValueError):  # invalid UTF-8 or number
+        match type_tag:
             case b",":
-                return text
+                return payload
             case b";":
-                return text.decode("utf-8")
+                return payload.decode("utf-8")
             case b"#":
-                return int(text[:30])
+                return int(payload[:30])
             case b"^":
-                return float(text[:60])
-            case b"!" if text in (b"true", b"false"):
-                return text == b"true"
-            case b"~" if not text:
+                return float(payload[:60])
+            case b"!" if payload in (b"true", b"false"):
+                return payload == b"true"
+            case b"~" if not payload:
                 return None
-            case _:  # of no kind, as below
+            case _:  # unknown type: raised below
                 pass
-    raise UnreadableFile(f"byte {at}: it holds no value of a kind that is known")
+    raise UnreadableFile(f"byte {offset}: it holds no value of a kind that is known")

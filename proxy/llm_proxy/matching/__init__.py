@@ -3,19 +3,24 @@
     request ──▶ document ──▶ rules ──▶ key
                                   └──▶ leaves ──▶ differences
 
-A `Document` is a request in the one form that all requests of its meaning share.  `RuleSet` are
-what an operator loosens keys by, in their order: normalisers, and presets of them for clients.
-The key is a hash of what is left; the leaves are what two requests are compared by.
+A `KeyDocument` is the canonical form of a request.  A `RuleSet` holds an operator's rules, in
+order: normalisers, and presets of them for clients, which remove differences that should not
+count.  The key is a hash of the result; its leaves are compared to explain a miss.
 """
 
 from llm_proxy.matching.document import KeyDocument, key_document
-from llm_proxy.matching.keys import KEY_RULES, document_key, normalized_document, request_key
-from llm_proxy.matching.rules import EXACT, PLAIN, MatchRule, NormalizedDocument, RuleSet
+from llm_proxy.matching.keys import (
+    KEY_RULES_VERSION,
+    document_key,
+    normalized_document,
+    request_key,
+)
+from llm_proxy.matching.rules import EXACT_MATCH, NO_RULES, MatchRule, NormalizedDocument, RuleSet
 
 __all__ = [
-    "EXACT",
-    "KEY_RULES",
-    "PLAIN",
+    "EXACT_MATCH",
+    "KEY_RULES_VERSION",
+    "NO_RULES",
     "KeyDocument",
     "MatchRule",
     "NormalizedDocument",

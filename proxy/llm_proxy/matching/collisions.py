@@ -12,18 +12,21 @@ from llm_proxy.matching.rules import MatchRule, RuleSet
 def colliding_rules(
     requests: Sequence[tuple[str, StoredRequest]], rules: RuleSet
 ) -> tuple[MatchRule, ...]:
-    """The rules without one of which these requests, each with its provider, would be told apart.
+    """The rules that make the keys of these (provider, request) pairs equal.
 
-    All of them where it takes more than one; none where they are the same without any.
+    A rule counts if the keys differ without it.  All rules if no single one is the cause; none if
+    the keys are equal without any rules.
     """
     if not _have_different_keys(requests, RuleSet()):
         return ()
-    without = (
+    rule_sets_without_one = (
         (match_rule, RuleSet(tuple(rule for rule in rules.rules if rule is not match_rule)))
         for match_rule in rules.rules
     )
-    found = tuple(rule for rule, others in without if _have_different_keys(requests, others))
-    return found or rules.rules
+    colliding = tuple(
+        rule for rule, others in rule_sets_without_one if _have_different_keys(requests, others)
+    )
+    return colliding or rules.rules
 
 
 def _have_different_keys(requests: Sequence[tuple[str, StoredRequest]], rules: RuleSet) -> bool:

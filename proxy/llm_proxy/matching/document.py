@@ -1,9 +1,9 @@
 """Normalizes a request into the document that its key is made from.
 
-Two requests that mean the same to a provider have one document, whatever SDK sent them: the order
-of keys, spaces and the spelling of numbers do not count, nor do the fields that a dialect calls
-volatile.  Everything else does: the order of messages, `stream`, tools.  Headers are out, but for
-the few that a dialect names; secret query parameters are out.
+Two requests with the same meaning to a provider have equal documents, whatever SDK sent them: the
+order of keys, spaces and the spelling of numbers do not count, nor do the fields that a dialect
+lists as volatile.  Everything else counts: the order of messages, `stream`, tools.  Headers are
+left out except the few that a dialect lists; credentials in the query are left out.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from llm_proxy.matching import forms
 from llm_proxy.secret_names import is_credential_parameter
 from llm_proxy.turns import Json
 
-Kind = Literal["json", "form", "text"]
-"""What a body is: a JSON value, the fields of a form, or anything else."""
+BodyKind = Literal["json", "form", "text"]
+"""The kind of a body: a JSON value, the fields of a form, or anything else."""
 
-_DEEPEST: Final = 100
-"""Levels of nesting that are canonicalised; a deeper document counts as text."""
-_SLASH: Final = re.compile("%2F", re.IGNORECASE)
-_SAFE: Final = "/~:@!$&'()*+,;="
+_MAX_DEPTH: Final = 100
+"""The deepest nesting that is normalised; a deeper document is treated as text."""
+_ENCODED_SLASH: Final = re.compile("%2F", re.IGNORECASE)
+_SAFE_PATH_CHARACTERS: Final = "/~:@!$&'()*+,;="
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./~:@!$&'()*+,;=-]*")
-"""What has but one spelling."""
+"""A path without characters that may be percent-encoded in several ways."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyDocument:
-    """What a key is made from."""
+    """The canonical form of a request, from which its key is computed."""
 
     method: str
     provider: str
     path: str
-    """Its percent-encoding in one spelling."""
+    """With normalised percent-encoding."""
     query: str
-    """Its parameters in one spelling, sorted by name, without credentials."""
+    """Normalised parameters, sorted by name, without credentials."""
     headers: Headers
-    """Those that the dialect has enter the key, sorted by name."""
-    kind: Kind
+    """The headers that the dialect includes in the key, sorted by name."""
+    body_kind: BodyKind
     body: Json
-    """A JSON value; a text, its invalid bytes as lone surrogates; the fields of a form as a list
-    of objects."""
+    """A JSON value; a text with invalid bytes as lone surrogates; or form fields as a list of
+    objects."""
     dialect: Dialect
 
-    def serialized_body(self) -> bytes:
-        """The body as the key has it."""
-        if self.kind == "text":
+    def canonical_body(self) -> bytes:
+        """The body in canonical bytes: JSON with sorted keys, or the text."""
+        if self.body_kind == "text":
             return str(self.body).encode("utf-8", "surrogateescape")
         return orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)
 
@@ -83,50 +83,54 @@ def key_document(provider: str, request: StoredRequest) -> KeyDocument:
         path=normalize_path(request.path),
         query=normalize_query(request.query),
         headers=_key_headers(dialect, request.headers),
-        kind=kind,
+        body_kind=kind,
         body=body,
         dialect=dialect,
     )
 
 
 def normalize_path(path: str) -> str:
-    """The path with its percent-encoding in one spelling; an encoded slash stays one."""
+    """The path with normalised percent-encoding; an encoded slash stays encoded."""
     if _PLAIN_PATH.fullmatch(path):
         return path
     return "%2F".join(
-        quote(unquote(part, errors="surrogateescape"), safe=_SAFE, errors="surrogateescape")
-        for part in _SLASH.split(path)
+        quote(
+            unquote(part, errors="surrogateescape"),
+            safe=_SAFE_PATH_CHARACTERS,
+            errors="surrogateescape",
+        )
+        for part in _ENCODED_SLASH.split(path)
     )
 
 
 def normalize_query(query: str) -> str:
-    """The query's parameters in one spelling, sorted by name; repeats keep their order.
+    """The query with normalised encoding, sorted by name; repeats keep their order.
 
-    Credentials are left out: a client may as well send its key in a header.  What else is called
-    like a secret counts by its name, its value being redacted.
+    Credentials are left out: a client may send its key in a header instead.  Other secret
+    parameters count by name only, because their values are redacted.
     """
     if not query:
         return ""
     pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
-    open_ = [pair for pair in pairs if not is_credential_parameter(pair[0])]
-    return urlencode(sorted(open_, key=itemgetter(0)), errors="surrogateescape")
+    public_pairs = [pair for pair in pairs if not is_credential_parameter(pair[0])]
+    return urlencode(sorted(public_pairs, key=itemgetter(0)), errors="surrogateescape")
 
 
 def _key_headers(dialect: Dialect, headers: Headers) -> Headers:
-    """The headers that enter the key, each once; the words of a list are sorted."""
+    """The headers of the key, each once; comma-separated lists are sorted."""
     kept: list[tuple[str, str]] = []
     for name in sorted(dialect.key_headers):
         values = [value for key, value in headers if key.lower() == name]
-        words = {word.strip() for value in values for word in value.split(",")} - {""}
-        if words:
-            kept.append((name, ",".join(sorted(words))))
+        list_items = {word.strip() for value in values for word in value.split(",")} - {""}
+        if list_items:
+            kept.append((name, ",".join(sorted(list_items))))
     return tuple(kept)
 
 
-def _key_body(request: StoredRequest) -> tuple[Kind, Json]:
+def _key_body(request: StoredRequest) -> tuple[BodyKind, Json]:
     if (parsed := exact_json.parse_exact(request.body)) is not None:
         with suppress(ValueError):  # nested too deep
-            return "json", _normalize_numbers(parsed[0], _DEEPEST)
+            return "json", _normalize_numbers(parsed[0], _MAX_DEPTH)
     content_type = header_value(request.headers, "content-type") or ""
     fields = forms.parse_form(content_type, request.body)
     if fields is not None:
@@ -135,7 +139,7 @@ def _key_body(request: StoredRequest) -> tuple[Kind, Json]:
 
 
 def _normalize_numbers(value: Json, depth: int) -> Json:
-    """`value` with every number in one spelling: 1.0 is 1."""
+    """`value` with integral floats as integers: 1.0 becomes 1."""
     if depth == 0:
         raise ValueError("nested too deep")
     match value:
@@ -150,9 +154,9 @@ def _normalize_numbers(value: Json, depth: int) -> Json:
 
 
 def _remove_at_path(value: Json, path: list[str]) -> None:
-    """Take what stands at this path out of a value; `name[*]` is each item of a list.
+    """Remove the value at a path in place; `name[*]` stands for each item of a list.
 
-    An item that says nothing beside it but its type is a reference, and keeps it.
+    An item that has only this member and a type is a reference, and keeps it.
     """
     name, *rest = path
     if not isinstance(value, dict):

@@ -7,37 +7,41 @@ from typing import Final
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching.document import KeyDocument, key_document
-from llm_proxy.matching.rules import PLAIN, NormalizedDocument, RuleSet
+from llm_proxy.matching.rules import NO_RULES, NormalizedDocument, RuleSet
 
-KEY_RULES: Final = 2
-"""The version of the rules that every key is made by, stored in every cassette: those of this
-module, of `document`, and the fields that dialects call volatile."""
+KEY_RULES_VERSION: Final = 2
+"""The version of the key computation, stored in every cassette: this module, `document`, and the
+fields that dialects list as volatile."""
 
 
 def normalized_document(
-    provider: str, request: StoredRequest, rules: RuleSet = PLAIN
+    provider: str, request: StoredRequest, rules: RuleSet = NO_RULES
 ) -> NormalizedDocument:
-    """The document of a redacted request, after an operator's rules."""
+    """The document of a redacted request after the operator's rules."""
     return rules.apply(key_document(provider, request))
 
 
-def request_key(provider: str, request: StoredRequest, rules: RuleSet = PLAIN) -> str:
-    """The key under which this request finds its takes: 64 hexadecimal digits."""
+def request_key(provider: str, request: StoredRequest, rules: RuleSet = NO_RULES) -> str:
+    """The key of a redacted request: 64 hexadecimal digits."""
     return document_key(normalized_document(provider, request, rules).document)
 
 
 def document_key(document: KeyDocument) -> str:
-    """The key of a document.
+    """The key of a document: the SHA-256 of its canonical form, in hexadecimal.
 
-    Rules that change nothing of it do not count: what they let through has the key that it has
-    without them.
+    Rules that do not change a document do not change its key: the rules' names are not hashed.
     """
-    it = document
-    headers = [f"{name}: {value}" for name, value in it.headers]
+    headers = [f"{name}: {value}" for name, value in document.headers]
     digest = hashlib.sha256()
     for part in (
-        f"llm-proxy key {KEY_RULES}", it.method, it.provider, it.path, it.query, *headers, it.kind
-    ):  # fmt: skip
+        f"llm-proxy key {KEY_RULES_VERSION}",
+        document.method,
+        document.provider,
+        document.path,
+        document.query,
+        *headers,
+        document.body_kind,
+    ):
         digest.update(part.encode("utf-8", "surrogateescape") + b"\n")
-    digest.update(document.serialized_body())
+    digest.update(document.canonical_body())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The rules that loosen keys."""
+"""Match rules: they remove differences between requests before the key is computed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from llm_proxy.matching.document import KeyDocument
 
 @dataclass(frozen=True, slots=True)
 class NormalizedDocument:
-    """A document to which rules were applied."""
+    """A document after rules were applied."""
 
     document: KeyDocument
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """What was replaced by names of ours, by these names: `<uuid-1>`.  Two requests of one key have
-    the same names, so what one calls its own is told from what the other does."""
+    value_by_alias: Mapping[str, str] = field(default_factory=dict)
+    """The replaced values by alias, such as `<uuid-1>`.  Two requests with the same key have the
+    same aliases, so their values can be mapped to each other."""
 
 
-Apply = Callable[[KeyDocument], NormalizedDocument]
-"""Gives the document without what the rule overlooks.  The same for every document that differs in
-that alone, and the same again when it is applied once more."""
+ApplyRule = Callable[[KeyDocument], NormalizedDocument]
+"""Returns the document without the differences that the rule ignores: equal for documents that
+differ only in them.  Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,47 +30,47 @@ class MatchRule:
 
     name: str
     version: int
-    """Another one whenever the same document would come out otherwise."""
-    apply: Apply
+    """Changes whenever the same document would be normalised differently."""
+    apply: ApplyRule
     argument: str = ""
-    steps: tuple[MatchRule, ...] = ()
-    """The rules that a preset stands for."""
+    preset_rules: tuple[MatchRule, ...] = ()
+    """The rules that a preset combines; empty for a normaliser."""
 
     def __str__(self) -> str:
-        """As it stands in cassettes: `uuids@1`, `ignore@1=$.metadata`."""
+        """The form stored in cassettes: `uuids@1`, `ignore@1=$.metadata`."""
         argument = f"={self.argument}" if self.argument else ""
         return f"{self.name}@{self.version}{argument}"
 
     @property
     def option_text(self) -> str:
-        """As an operator writes it: `uuids`, `ignore=$.metadata`."""
+        """The form of the command line: `uuids`, `ignore=$.metadata`."""
         return f"{self.name}={self.argument}" if self.argument else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """All of them, in the order in which they are applied."""
+    """The match rules of a run, in the order in which they are applied."""
 
     rules: tuple[MatchRule, ...] = ()
     is_exact: bool = False
-    """Whether there are none because of `--match exact`: whatever else is given, none counts."""
+    """Whether `--match exact` disables rules: then no other setting adds any."""
 
     @property
-    def serialized(self) -> tuple[str, ...]:
-        """As they stand in line 1 of a cassette."""
+    def rule_texts(self) -> tuple[str, ...]:
+        """The rules as stored in line 1 of a cassette."""
         return tuple(map(str, self.rules))
 
     def apply(self, document: KeyDocument) -> NormalizedDocument:
-        """The document after all of them."""
-        names: dict[str, str] = {}
+        """The document after all rules."""
+        value_by_alias: dict[str, str] = {}
         for rule in self.rules:
-            done = rule.apply(document)
-            document = done.document
-            names |= done.aliases
-        return NormalizedDocument(document, names)
+            normalized = rule.apply(document)
+            document = normalized.document
+            value_by_alias |= normalized.value_by_alias
+        return NormalizedDocument(document, value_by_alias)
 
 
-PLAIN: Final = RuleSet()
-"""None: keys are exact."""
-EXACT: Final = RuleSet(is_exact=True)
-"""None, and none that could be given would count."""
+NO_RULES: Final = RuleSet()
+"""No rules: keys are exact."""
+EXACT_MATCH: Final = RuleSet(is_exact=True)
+"""No rules, and `is_exact` keeps others from being added."""

@@ -1,4 +1,4 @@
-"""Finds recorded values within texts."""
+"""Finds known values, such as ids and paths, within texts."""
 
 from __future__ import annotations
 
@@ -8,121 +8,125 @@ from dataclasses import dataclass
 from typing import Final
 
 _ID_MEMBER: Final = re.compile(r"(?:.*_)?ids?|.*[a-z]I[dD]")
-_SHORTEST: Final = 8
-"""Characters of what stands in a text by no accident."""
+_MIN_CHARS: Final = 8
+"""The length from which a value does not occur in a text by accident."""
 _DIGIT: Final = re.compile("[0-9]")
-_SLUG: Final = re.compile(r"-\w+-")
-"""A path that is spelled as the name of a file begins so: `-home-ann-project`."""
-_PATH: Final = re.compile(r"[/\\]")
+_PATH_SLUG: Final = re.compile(r"-\w+-")
+"""The beginning of a path that is written as a file name: `-home-ann-project`."""
+_PATH_SEPARATOR: Final = re.compile(r"[/\\]")
 
 NO_PATH_BEFORE: Final = r"(?<![\w.~<-])(?<![0-9]>)"
-"""What follows is a path from the root: neither the rest of one, also behind a name of ours, nor
-the end of an element, such as `</root>`."""
+"""An absolute path follows: not the rest of a path, even one that begins with an alias, nor the
+end tag of an element, such as `</root>`."""
 
-_MANY: Final = 500
-"""Values that do not begin as words do, and sizes of those that do: the first."""
+_MAX_VALUES: Final = 500
+"""The most values that do not begin with a word character, and the most lengths of the others."""
 _IN_WORD: Final = re.compile(r"\w")
 _ANYWHERE: Final = re.compile("")
 _WORD_BEGINS: Final = re.compile(r"(?<!\w)\w")
 _WORD_ENDS: Final = re.compile(r"(?!\w)")
 _PATH_BEGINS: Final = re.compile(NO_PATH_BEFORE)
 _PATH_ENDS: Final = re.compile(r"(?![\w-]|\.\w)")
-"""`/srv/app` is no part of `/x/srv/app`, `/srv/app-2` or `/srv/app.old`."""
+"""`/srv/app` is not found in `/x/srv/app`, `/srv/app-2` or `/srv/app.old`."""
 _SLUG_BEGINS: Final = re.compile(r"(?<![\w-])")
 
 
 def is_id_member(member: str) -> bool:
-    """Whether a member of an object is called as ids are: `id`, `call_id`, `toolUseId`."""
+    """Whether a member of an object has the name of an id: `id`, `call_id`, `toolUseId`."""
     return _ID_MEMBER.fullmatch(member) is not None
 
 
-def is_folder_path(value: str) -> bool:
-    """Whether a value is a path of folders."""
-    return _PATH.search(value) is not None
+def looks_like_path(value: str) -> bool:
+    """Whether a value contains a path separator."""
+    return _PATH_SEPARATOR.search(value) is not None
 
 
-def is_long_enough(value: str) -> bool:
-    """Whether a value that is found within a text stands there by no accident.
+def is_distinctive(value: str) -> bool:
+    """Whether a value is long and unusual enough not to occur in a text by accident.
 
-    Without a digit it may be a word, such as the name of a tool.
+    A value without a digit may be a word, such as the name of a tool.
     """
-    is_sure = _DIGIT.search(value) is not None or _SLUG.match(value) is not None
-    return is_folder_path(value) or (len(value) >= _SHORTEST and is_sure)
+    is_no_plain_word = _DIGIT.search(value) is not None or _PATH_SLUG.match(value) is not None
+    return looks_like_path(value) or (len(value) >= _MIN_CHARS and is_no_plain_word)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class ValueFinder:
-    """Finds values in texts, where they are no part of a longer word or path.
+    """Finds values in texts, except as parts of longer words or paths.
 
-    A text is read once, however many values there are: nearly all begin as words do, and a word is
-    looked up.  Each of the others is looked for by itself.
+    A text is read once, however many values there are: nearly all begin with a word character, and
+    words are looked up.  Each of the other values is searched separately.
     """
 
     _words: frozenset[str]
+    """The values that begin with a word character."""
     _sizes: tuple[int, ...]
-    """Theirs, in characters."""
+    """The distinct lengths of `_words` in characters, longest first."""
     _others: tuple[str, ...]
+    """The other values."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        """The order of the values does not matter, but where there are very many odd ones."""
+        """The order of `values` only matters beyond `_MAX_VALUES`: the first ones are kept."""
         words: list[str] = []
         others: list[str] = []
         for value in values:
             (words if _WORD_BEGINS.match(value) else others).append(value)
-        sizes = sorted({len(word) for word in words}, reverse=True)[:_MANY]
+        sizes = sorted({len(word) for word in words}, reverse=True)[:_MAX_VALUES]
         object.__setattr__(self, "_words", frozenset(words))
         object.__setattr__(self, "_sizes", tuple(sizes))
-        object.__setattr__(self, "_others", tuple(others[:_MANY]))
+        object.__setattr__(self, "_others", tuple(others[:_MAX_VALUES]))
 
     def find_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where they begin and end in a text, from left to right.
+        """The start and end offsets of the values in a text, from left to right.
 
-        None is part of another; of two that begin at one place it is the longer.
+        They do not overlap; of two values at the same offset the longer one counts.
         """
-        places: list[tuple[int, int]] = []
-        at = 0
-        for begin, size in sorted([*self._find_word_spans(text), *self._find_other_spans(text)]):
-            if begin >= at:
-                at = begin - size
-                places.append((begin, at))
-        return places
+        spans: list[tuple[int, int]] = []
+        offset = 0
+        for begin, size in sorted([*self._find_words(text), *self._find_others(text)]):
+            if begin >= offset:
+                offset = begin - size
+                spans.append((begin, offset))
+        return spans
 
     def replace_all(self, text: str, change: Callable[[str], str]) -> str:
-        """A text in which each of them is changed."""
+        """The text with every value replaced by the result of `change`."""
         pieces: list[str] = []
-        at = 0
+        offset = 0
         for begin, end in self.find_spans(text):
-            pieces += [text[at:begin], change(text[begin:end])]
-            at = end
-        return "".join([*pieces, text[at:]])
+            pieces += [text[offset:begin], change(text[begin:end])]
+            offset = end
+        return "".join([*pieces, text[offset:]])
 
-    def _find_word_spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def _find_words(self, text: str) -> Iterator[tuple[int, int]]:
         for found in _WORD_BEGINS.finditer(text) if self._words else ():
             begin = found.start()
             for size in self._sizes:
                 value = text[begin : begin + size]
-                if value in self._words and _end_pattern(value, text, begin + len(value)):
+                if value in self._words and _ends_at_boundary(value, text, begin + len(value)):
                     yield begin, -size
                     break
 
-    def _find_other_spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def _find_others(self, text: str) -> Iterator[tuple[int, int]]:
         for value in self._others:
             begins = _begin_pattern(value)
-            place = text.find(value)
-            while place >= 0:
-                if begins.match(text, place) and _end_pattern(value, text, place + len(value)):
-                    yield place, -len(value)
-                place = text.find(value, place + 1)
+            offset = text.find(value)
+            while offset >= 0:
+                if begins.match(text, offset) and _ends_at_boundary(
+                    value, text, offset + len(value)
+                ):
+                    yield offset, -len(value)
+                offset = text.find(value, offset + 1)
 
 
 def _begin_pattern(value: str) -> re.Pattern[str]:
-    """What must match where a value begins that does not begin as words do."""
-    if is_folder_path(value):
+    """The pattern that must match at the start of a value without a leading word character."""
+    if looks_like_path(value):
         return _PATH_BEGINS
-    return _SLUG_BEGINS if _SLUG.match(value) else _ANYWHERE
+    return _SLUG_BEGINS if _PATH_SLUG.match(value) else _ANYWHERE
 
 
-def _end_pattern(value: str, text: str, place: int) -> bool:
-    if is_folder_path(value):
-        return _PATH_ENDS.match(text, place) is not None
-    return _WORD_ENDS.match(text, place) is not None or not _IN_WORD.match(value[-1])
+def _ends_at_boundary(value: str, text: str, end: int) -> bool:
+    if looks_like_path(value):
+        return _PATH_ENDS.match(text, end) is not None
+    return _WORD_ENDS.match(text, end) is not None or not _IN_WORD.match(value[-1])

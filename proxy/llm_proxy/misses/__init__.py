@@ -1,28 +1,34 @@
 """Explains why no cassette answers a request.
 
-    call, candidates ──▶ nearest ──▶ differences ──▶ advice ──▶ words
+    request, candidates ──▶ nearest ──▶ differences ──▶ advice ──▶ report, messages
 
-`index` finds the candidates among very many; `finding` the one that comes nearest, by the
-`likeness` of all it says and of what is `asked`; `differing` where it differs, `advice` the rules
-by which it would answer.  `telling` makes values of that, for pages and journals, `wording`
-sentences, for exceptions and logs; `summing_up` tells those of a run.
+`word_index` preselects candidates among very many cassettes; `nearest` finds the most similar one,
+by the `similarity` of all values and of the `prompt_fields`; `document_diff` lists its differences,
+`advice` the rules with which it would match.  `report` builds values for error pages and journals,
+`messages` text for exceptions and logs; `grouping` groups the misses of a run, `step_summary`
+renders them for CI; `key_explanation` explains how a key is derived.
 """
 
 from llm_proxy.misses.messages import (
-    miss_unusable,
-    miss_used_up,
-    miss_without_cassette,
+    no_cassette_miss,
     request_summary,
+    unusable_cassette_report,
+    used_up_takes_miss,
 )
-from llm_proxy.misses.nearest import CassetteCandidate, NearestMatch, NearestSearch, find_nearest
+from llm_proxy.misses.nearest import (
+    CassetteCandidate,
+    NearestSearchResult,
+    RankedCandidate,
+    find_nearest,
+)
 
 __all__ = [
     "CassetteCandidate",
-    "NearestMatch",
-    "NearestSearch",
+    "NearestSearchResult",
+    "RankedCandidate",
     "find_nearest",
-    "miss_unusable",
-    "miss_used_up",
-    "miss_without_cassette",
+    "no_cassette_miss",
     "request_summary",
+    "unusable_cassette_report",
+    "used_up_takes_miss",
 ]

@@ -1,4 +1,4 @@
-"""Finds the rules by which a cassette would answer a request that it narrowly misses."""
+"""Finds the match rules with which a near miss would match."""
 
 from __future__ import annotations
 
@@ -10,115 +10,117 @@ from typing import Final
 from llm_proxy.diff.json_leaves import RequestDifference
 from llm_proxy.matching import KeyDocument, MatchRule, NormalizedDocument, RuleSet, document_key
 from llm_proxy.matching.normalisers import NORMALISERS
-from llm_proxy.matching.normalisers.ignore import Gone, mark_ignored, without_ignored
-from llm_proxy.matching.rules import Apply
+from llm_proxy.matching.normalisers.ignore import RemovalTree, mark_ignored, without_ignored
+from llm_proxy.matching.rules import ApplyRule
 from llm_proxy.misses.document_diff import list_differences
-from llm_proxy.misses.prompt_fields import CONVERSATION
+from llm_proxy.misses.prompt_fields import PROMPT_FIELDS
 
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUOTABLE: Final = re.compile(r"""[^"'\\]+""")
-"""What can stand in a path between quotes as it is."""
-_LONGEST: Final = 200
-"""Characters of a path that somebody would paste."""
-MOST: Final = 8
-"""Differences from which on it is another request, whatever could be overlooked."""
-_TRIED: Final = 200
-"""Differences up to which rules are tried."""
-_LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of a body on which rules are tried."""
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTABLE_NAME: Final = re.compile(r"""[^"'\\]+""")
+"""Member names that a quoted JSONPath step can hold without escapes."""
+_MAX_PATH_CHARS: Final = 200
+"""Of a JSONPath in a suggested rule."""
+MAX_ADVISED_DIFFERENCES: Final = 8
+"""With more differences it is a different request, whatever rules could ignore."""
+_MAX_TRIED_DIFFERENCES: Final = 200
+"""With more differences no normalisers are tried."""
+_MAX_TRIED_BODY_BYTES: Final = 4 * 1024 * 1024
+"""With a larger body no normalisers are tried."""
 
-_RECORD: Final = "record it instead"
-_MODEL: Final = f"another model gives other answers: {_RECORD}"
-_STREAM: Final = f"a stream would answer what asked for none, or the other way round: {_RECORD}"
-_ASKED: Final = f"what is asked would not count: {_RECORD}"
+_RECORD_INSTEAD: Final = "record it instead"
+_MODEL_WARNING: Final = f"another model gives other answers: {_RECORD_INSTEAD}"
+_STREAM_WARNING: Final = (
+    f"a stream would answer what asked for none, or the other way round: {_RECORD_INSTEAD}"
+)
+_PROMPT_WARNING: Final = f"what is asked would not count: {_RECORD_INSTEAD}"
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRemedy:
-    """What would make one difference not count."""
+    """A rule that ignores one difference."""
 
     rule: str = ""
-    """As `--normalise` takes it; empty where no rule does."""
+    """A `--normalise` argument; empty if no rule ignores the difference."""
     warning: str = ""
-    """Why that is hardly what is wanted."""
+    """Why the rule is probably wrong; empty if it may be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissAdvice:
-    """What would make a cassette answer."""
+    """The rules that would make a cassette match a request."""
 
     remedies: tuple[DifferenceRemedy, ...]
-    """One for each difference, in their order."""
+    """One per difference, in the same order."""
     rules: tuple[str, ...]
-    """By all of these it would answer, which was tried; none where recording is right.
+    """With all of these the cassette matches (verified); empty if recording is the right remedy.
 
-    First come those of the run: what is given on the command line takes their place.
+    The rules of the run come first, because rules on the command line replace them.
     """
 
 
 def miss_advice(
-    key_document: KeyDocument,
+    requested: KeyDocument,
     stored: KeyDocument,
-    found: Sequence[RequestDifference],
+    differences: Sequence[RequestDifference],
     rules: RuleSet,
 ) -> MissAdvice:
-    """What helps against these differences of two documents, to which `rules` were applied."""
+    """Remedies for the differences of two documents to which `rules` are already applied."""
     if rules.is_exact:
-        return MissAdvice((DifferenceRemedy(),) * len(found), ())
-    overlooked = _remedies_by_normaliser(key_document, stored, found, rules)
+        return MissAdvice((DifferenceRemedy(),) * len(differences), ())
+    rule_by_path = _remedies_by_normaliser(requested, stored, differences, rules)
     remedies = tuple(
-        DifferenceRemedy(overlooked[request_difference.path])
-        if request_difference.path in overlooked
-        else _ignore_remedy(request_difference)
-        for request_difference in found
+        DifferenceRemedy(rule_by_path[difference.path])
+        if difference.path in rule_by_path
+        else _ignore_remedy(difference)
+        for difference in differences
     )
     if any(remedy.warning or not remedy.rule for remedy in remedies):
         return MissAdvice(remedies, ())
-    if len(found) > MOST:
+    if len(differences) > MAX_ADVISED_DIFFERENCES:
         return MissAdvice(remedies, ())
-    wanted = tuple(dict.fromkeys(remedy.rule for remedy in remedies))
-    plain = {
-        argumentless_normaliser.name: argumentless_normaliser.apply
-        for argumentless_normaliser in _argumentless_normalisers(rules)
+    suggested = tuple(dict.fromkeys(remedy.rule for remedy in remedies))
+    normaliser_steps = {
+        normaliser.name: normaliser.apply for normaliser in _argumentless_normalisers(rules)
     }
-    ignored = {
-        f"ignore={_jsonpath_of(request_difference.parts)}": _ignore_steps(request_difference.parts)
-        for request_difference in found
+    ignore_steps = {
+        f"ignore={_jsonpath_of(difference.path_steps)}": _ignore_step(difference.path_steps)
+        for difference in differences
     }
-    steps = [plain.get(text) or ignored[text] for text in wanted]
-    helps = _key_after_steps(key_document, steps) == _key_after_steps(stored, steps)
-    held = tuple(rule.option_text for rule in rules.rules)
-    return MissAdvice(remedies, (*held, *wanted) if helps else ())
+    steps = [normaliser_steps.get(rule) or ignore_steps[rule] for rule in suggested]
+    keys_match = _key_after_steps(requested, steps) == _key_after_steps(stored, steps)
+    run_rules = tuple(rule.option_text for rule in rules.rules)
+    return MissAdvice(remedies, (*run_rules, *suggested) if keys_match else ())
 
 
 def _remedies_by_normaliser(
-    key_document: KeyDocument,
+    requested: KeyDocument,
     stored: KeyDocument,
-    found: Sequence[RequestDifference],
+    differences: Sequence[RequestDifference],
     rules: RuleSet,
 ) -> dict[str, str]:
-    """The differences by path that a normaliser without an argument overlooks, and its name."""
-    helped: dict[str, str] = {}
+    """By path of a difference, the name of the first argumentless normaliser that removes it."""
+    rule_by_path: dict[str, str] = {}
     if (
-        len(found) > _TRIED
-        or max(len(key_document.serialized_body()), len(stored.serialized_body())) > _LARGEST
+        len(differences) > _MAX_TRIED_DIFFERENCES
+        or max(len(requested.canonical_body()), len(stored.canonical_body()))
+        > _MAX_TRIED_BODY_BYTES
     ):
-        return helped
+        return rule_by_path
     for rule in _argumentless_normalisers(rules):
-        left = list_differences(rule.apply(key_document).document, rule.apply(stored).document)
-        still = tuple(request_difference.path for request_difference in left)
-        for request_difference in found:
-            if not any(_paths_overlap(request_difference.path, path) for path in still):
-                helped.setdefault(request_difference.path, rule.name)
-    return helped
+        remaining = list_differences(rule.apply(requested).document, rule.apply(stored).document)
+        remaining_paths = tuple(difference.path for difference in remaining)
+        for difference in differences:
+            if not any(_paths_overlap(difference.path, path) for path in remaining_paths):
+                rule_by_path.setdefault(difference.path, rule.name)
+    return rule_by_path
 
 
 def _argumentless_normalisers(rules: RuleSet) -> Iterator[MatchRule]:
-    held = {step.name for rule in rules.rules for step in (rule, *rule.steps)}
+    names_in_use = {step.name for rule in rules.rules for step in (rule, *rule.preset_rules)}
     return (
         normaliser.make_rule()
         for normaliser in NORMALISERS.values()
-        if not normaliser.argument_name and normaliser.name not in held
+        if not normaliser.argument_description and normaliser.name not in names_in_use
     )
 
 
@@ -127,50 +129,52 @@ def _paths_overlap(one: str, other: str) -> bool:
     return long.startswith(short) and long[len(short) :][:1] in {"", ".", "["}
 
 
-def _ignore_remedy(request_difference: RequestDifference) -> DifferenceRemedy:
-    path = _jsonpath_of(request_difference.parts)
+def _ignore_remedy(difference: RequestDifference) -> DifferenceRemedy:
+    path = _jsonpath_of(difference.path_steps)
     if not path:
         return DifferenceRemedy()
-    match request_difference.parts[0]:
+    match difference.path_steps[0]:
         case "model":
-            caution = _MODEL
+            warning = _MODEL_WARNING
         case "stream":
-            caution = _STREAM
-        case name if name in CONVERSATION:
-            caution = _ASKED
+            warning = _STREAM_WARNING
+        case name if name in PROMPT_FIELDS:
+            warning = _PROMPT_WARNING
         case _:
-            caution = ""
-    return DifferenceRemedy(f"ignore={path}", caution)
+            warning = ""
+    return DifferenceRemedy(f"ignore={path}", warning)
 
 
 def _jsonpath_of(parts: Sequence[str | int]) -> str:
-    """Steps as a JSONPath; empty where a name has what would have to be escaped."""
+    """The JSONPath of some steps; empty if too long or if a name needs escapes."""
     path = "$"
     for part in parts:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif _PLAIN.fullmatch(part):
+        elif _PLAIN_NAME.fullmatch(part):
             path += f".{part}"
-        elif _QUOTABLE.fullmatch(part) and part.isprintable():
+        elif _QUOTABLE_NAME.fullmatch(part) and part.isprintable():
             path += f'["{part}"]'
         else:
             return ""
-    return path if parts and len(path) <= _LONGEST else ""
+    return path if parts and len(path) <= _MAX_PATH_CHARS else ""
 
 
-def _ignore_steps(parts: tuple[str | int, ...]) -> Apply:
-    """What `ignore` does with this path."""
-    gone: Gone = {}
-    mark_ignored(gone, parts)
+def _ignore_step(parts: tuple[str | int, ...]) -> ApplyRule:
+    """The document transformation of an `ignore` rule with this path."""
+    ignored_paths: RemovalTree = {}
+    mark_ignored(ignored_paths, parts)
 
     def apply(document: KeyDocument) -> NormalizedDocument:
-        return NormalizedDocument(replace(document, body=without_ignored(document.body, gone)))
+        return NormalizedDocument(
+            replace(document, body=without_ignored(document.body, ignored_paths))
+        )
 
     return apply
 
 
-def _key_after_steps(document: KeyDocument, steps: Sequence[Apply]) -> str:
-    """The key of a document after these, in the order in which they would be given."""
+def _key_after_steps(document: KeyDocument, steps: Sequence[ApplyRule]) -> str:
+    """The key of a document after these rules, applied in order."""
     for apply in steps:
         document = apply(document).document
     return document_key(document)

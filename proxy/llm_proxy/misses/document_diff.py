@@ -12,45 +12,45 @@ from typing import Final
 import orjson
 
 from llm_proxy.diff import json_leaves
-from llm_proxy.diff.json_leaves import RequestDifference, json_value_text, path_step
+from llm_proxy.diff.json_leaves import RequestDifference, json_path_step, json_value_text
 from llm_proxy.matching import KeyDocument
 from llm_proxy.redaction import PLACEHOLDER
 from llm_proxy.secret_names import is_secret_field
 from llm_proxy.turns import Json
 
-_Parts = tuple[str | int, ...]
+_PathParts = tuple[str | int, ...]
 
-_SECRET: Final = f'"{PLACEHOLDER}"'
-"""What is shown of a field that is called like a secret, as JSON."""
-_DEEPEST: Final = 100
-"""Levels of a value that are shown."""
-_ALIGNED: Final = 500
-"""Items of a list, beside those that both begin and end with, that are held against each other."""
-_STEPS: Final = 5_000_000
-"""Steps that may go into aligning the lists of a whole document: a fraction of a second."""
-_LIST: Final = 200
-"""Steps that a list takes in any case."""
-_MOST: Final = 10_000
-"""Differences that are told of."""
+_MASKED_JSON: Final = f'"{PLACEHOLDER}"'
+"""JSON shown instead of the value of a field with a secret's name."""
+_MAX_DEPTH: Final = 100
+"""Levels of nesting that are shown; deeper values are masked."""
+_MAX_ALIGNED_ITEMS: Final = 500
+"""Longer lists, without their common prefix and suffix, are compared index by index."""
+_ALIGNMENT_STEPS: Final = 5_000_000
+"""Budget for aligning all the lists of a document: a fraction of a second."""
+_MIN_STEPS_PER_LIST: Final = 200
+"""Minimum cost of aligning a list."""
+_MAX_DIFFERENCES: Final = 10_000
+"""Further differences are only counted."""
 
 
 @dataclass(slots=True)
 class _AlignmentBudget:
-    """What aligning may still cost."""
+    """The steps left for aligning lists."""
 
-    steps: int = _STEPS
+    steps_left: int = _ALIGNMENT_STEPS
 
-    def spend_alignment(self, ours: list[bytes], theirs: list[bytes]) -> bool:
-        """Whether these are aligned, which is paid for then."""
-        shorter, longer = sorted((len(ours), len(theirs)))
-        if longer > _ALIGNED:
+    def try_spend(self, requested: list[bytes], stored: list[bytes]) -> bool:
+        """Deducts the cost of aligning two lists; False, deducting nothing, if it is too high."""
+        shorter, longer = sorted((len(requested), len(stored)))
+        if longer > _MAX_ALIGNED_ITEMS:
             return False
-        counts = Counter(theirs)
-        # Each stretch that is found may be looked for among all pairs of equal items.
-        cost = _LIST + shorter * sum(counts[our] for our in ours)
-        if cost > self.steps:
+        counts = Counter(stored)
+        # The search for each matching block may visit all pairs of equal items.
+        cost = _MIN_STEPS_PER_LIST + shorter * sum(counts[item] for item in requested)
+        if cost > self.steps_left:
             return False
-        self.steps -= cost
+        self.steps_left -= cost
         return True
 
 
@@ -59,120 +59,120 @@ class DocumentDifferences:
     """Where two documents differ."""
 
     differences: tuple[RequestDifference, ...]
-    """In the order of the request, the first 10,000."""
+    """The first 10,000, in the order of the request."""
     further_count: int = 0
-    """How many there are beside those."""
+    """Number of differences beyond those."""
 
 
 class _Absent:
-    """Stands where one of the two has no value."""
+    """Marks a value that only the other document has."""
 
 
-_NOTHING: Final = _Absent()
+_ABSENT: Final = _Absent()
 
 
-def find_differences(key_document: KeyDocument, stored: KeyDocument) -> DocumentDifferences:
-    """Where two documents differ; nowhere where their keys are equal.
+def find_differences(requested: KeyDocument, stored: KeyDocument) -> DocumentDifferences:
+    """Where two documents differ; no differences if their keys are equal.
 
-    Of fields that are called like a secret the places are told, and no values.
-    A member or an item that only one of them has is one difference, however much it holds.  Items
-    of lists are aligned, so that one that came in between is told as that; where that would take
-    long, in very long or very many lists, items are held against those at their own places.
+    Fields with a secret's name are reported without their values.
+    A member or an item that only one document has is one difference, whatever its size.  List
+    items are aligned, so that an inserted item is one difference; very long or very many lists,
+    where that would be slow, are compared index by index.
     """
-    item = _iterate_differences(key_document, stored)
-    told_of = tuple(islice(item, _MOST))
-    return DocumentDifferences(told_of, sum(1 for _ in item))
+    all_differences = _iterate_differences(requested, stored)
+    kept = tuple(islice(all_differences, _MAX_DIFFERENCES))
+    return DocumentDifferences(kept, sum(1 for _ in all_differences))
 
 
-def list_differences(
-    key_document: KeyDocument, stored: KeyDocument
-) -> tuple[RequestDifference, ...]:
-    """The first 10,000 places in which two documents differ."""
-    return find_differences(key_document, stored).differences
+def list_differences(requested: KeyDocument, stored: KeyDocument) -> tuple[RequestDifference, ...]:
+    """The first 10,000 differences of two documents."""
+    return find_differences(requested, stored).differences
 
 
 def _iterate_differences(
-    key_document: KeyDocument, stored: KeyDocument
+    requested: KeyDocument, stored: KeyDocument
 ) -> Iterator[RequestDifference]:
-    flat = json_leaves.compare_documents(
-        json_leaves.json_leaves(key_document), json_leaves.json_leaves(stored)
+    leaf_differences = json_leaves.compare_leaves(
+        json_leaves.json_leaves(requested), json_leaves.json_leaves(stored)
     )
-    if key_document.kind != "json" or stored.kind != "json":
-        ours, theirs = displayable_leaves(key_document), displayable_leaves(stored)
+    if requested.body_kind != "json" or stored.body_kind != "json":
+        requested_leaves, stored_leaves = displayable_leaves(requested), displayable_leaves(stored)
         yield from (
             replace(
-                request_difference,
+                difference,
                 requested=_displayable_value(
-                    request_difference.path, request_difference.requested, ours
+                    difference.path, difference.requested, requested_leaves
                 ),
-                stored=_displayable_value(
-                    request_difference.path, request_difference.stored, theirs
-                ),
+                stored=_displayable_value(difference.path, difference.stored, stored_leaves),
             )
-            for request_difference in flat
+            for difference in leaf_differences
         )
         return
     yield from (
-        request_difference
-        for request_difference in flat
-        if not request_difference.path.startswith("$")
+        difference for difference in leaf_differences if not difference.path.startswith("$")
     )
-    yield from _compare_values((), key_document.body, stored.body, _AlignmentBudget())
+    yield from _compare_values((), requested.body, stored.body, _AlignmentBudget())
 
 
 def displayable_leaves(document: KeyDocument) -> dict[str, str]:
-    """Every value of a document under its path, but those of fields called like a secret."""
+    """The values of a document by path, masked in fields with a secret's name."""
     return json_leaves.json_leaves(replace(document, body=_mask_secrets(document.body)))
 
 
 def _displayable_value(path: str, value: str, leaves: Mapping[str, str]) -> str:
-    """A value as it may be shown, which is none where it is none."""
-    return leaves.get(path, _SECRET) if value else ""
+    """The masked value of this path; empty if the document has none."""
+    return leaves.get(path, _MASKED_JSON) if value else ""
 
 
-def path_text(parts: _Parts) -> str:
-    """Steps as a path: `$.messages[1].content`."""
+def path_text(parts: _PathParts) -> str:
+    """A path as text: `$.messages[1].content`."""
     return "$" + "".join(
-        f"[{part}]" if isinstance(part, int) else path_step(part) for part in parts
+        f"[{part}]" if isinstance(part, int) else json_path_step(part) for part in parts
     )
 
 
 def _compare_values(
-    parts: _Parts, value: Json | _Absent, stored: Json | _Absent, budget: _AlignmentBudget
+    parts: _PathParts, requested: Json | _Absent, stored: Json | _Absent, budget: _AlignmentBudget
 ) -> Iterator[RequestDifference]:
-    match value, stored:
+    match requested, stored:
         case dict(), dict():
-            for name in dict.fromkeys([*value, *stored]):
-                pair = value.get(name, _NOTHING), stored.get(name, _NOTHING)
-                if _is_secret_value_member(name, value) or _is_secret_value_member(name, stored):
-                    yield from _hidden_difference((*parts, name), *pair)
+            for name in dict.fromkeys([*requested, *stored]):
+                values = requested.get(name, _ABSENT), stored.get(name, _ABSENT)
+                if _is_secret_value_member(name, requested) or _is_secret_value_member(
+                    name, stored
+                ):
+                    yield from _masked_difference((*parts, name), *values)
                 else:
-                    yield from _compare_values((*parts, name), *pair, budget)
+                    yield from _compare_values((*parts, name), *values, budget)
         case list(), list():
-            yield from _compare_items(parts, value, stored, budget)
-        case _ if _comparison_key(value) != _comparison_key(stored):
+            yield from _compare_items(parts, requested, stored, budget)
+        case _ if _canonical_json(requested) != _canonical_json(stored):
             if any(isinstance(part, str) and is_secret_field(part) for part in parts):
-                yield from _hidden_difference(parts, value, stored)
+                yield from _masked_difference(parts, requested, stored)
             else:
-                yield RequestDifference(path_text(parts), _json_of(value), _json_of(stored), parts)
+                yield RequestDifference(
+                    path_text(parts), _displayable_json(requested), _displayable_json(stored), parts
+                )
 
 
-def _hidden_difference(
-    parts: _Parts, value: Json | _Absent, stored: Json | _Absent
+def _masked_difference(
+    parts: _PathParts, requested: Json | _Absent, stored: Json | _Absent
 ) -> Iterator[RequestDifference]:
-    if _comparison_key(value) != _comparison_key(stored):
-        ours, theirs = ("" if isinstance(value, _Absent) else _SECRET for value in (value, stored))
-        yield RequestDifference(path_text(parts), ours, theirs, parts)
+    if _canonical_json(requested) != _canonical_json(stored):
+        requested_mask, stored_mask = (
+            "" if isinstance(value, _Absent) else _MASKED_JSON for value in (requested, stored)
+        )
+        yield RequestDifference(path_text(parts), requested_mask, stored_mask, parts)
 
 
-def _is_secret_value_member(name: str, holder: Mapping[str, Json]) -> bool:
-    """Whether a member is the `value` of what is called like a secret beside it."""
-    called = holder.get("name", holder.get("key"))
-    return name == "value" and isinstance(called, str) and is_secret_field(called)
+def _is_secret_value_member(name: str, fields: Mapping[str, Json]) -> bool:
+    """Whether this is the `value` of an object whose `name` or `key` is a secret's name."""
+    field_name = fields.get("name", fields.get("key"))
+    return name == "value" and isinstance(field_name, str) and is_secret_field(field_name)
 
 
-def _mask_secrets(value: Json, depth: int = _DEEPEST) -> Json:
-    """A value as it may be shown; a text that is JSON is looked into."""
+def _mask_secrets(value: Json, depth: int = _MAX_DEPTH) -> Json:
+    """A value with its secrets masked, also within strings that hold JSON."""
     match value:
         case dict() | list() if depth == 0:
             return PLACEHOLDER
@@ -180,19 +180,19 @@ def _mask_secrets(value: Json, depth: int = _DEEPEST) -> Json:
             return {
                 name: PLACEHOLDER
                 if is_secret_field(name) or _is_secret_value_member(name, value)
-                else _mask_secrets(argument, depth - 1)
-                for name, argument in value.items()
+                else _mask_secrets(member, depth - 1)
+                for name, member in value.items()
             }
         case list():
-            return [_mask_secrets(content, depth - 1) for content in value]
-        case str() if value[:1] in ("{", "[") and (inner := _parsed(value)) is not None:
-            clean = _mask_secrets(inner, depth - 1)
-            return value if clean == inner else orjson.dumps(clean).decode()
+            return [_mask_secrets(item, depth - 1) for item in value]
+        case str() if value[:1] in ("{", "[") and (parsed := _parse_json(value)) is not None:
+            masked = _mask_secrets(parsed, depth - 1)
+            return value if masked == parsed else orjson.dumps(masked).decode()
         case _:
             return value
 
 
-def _parsed(text: str) -> Json:
+def _parse_json(text: str) -> Json:
     try:
         parsed: Json = orjson.loads(text)
     except ValueError:
@@ -201,46 +201,69 @@ def _parsed(text: str) -> Json:
 
 
 def _compare_items(
-    parts: _Parts, items: list[Json], stored: list[Json], budget: _AlignmentBudget
+    parts: _PathParts, requested: list[Json], stored: list[Json], budget: _AlignmentBudget
 ) -> Iterator[RequestDifference]:
-    ours, theirs = list(map(_comparison_key, items)), list(map(_comparison_key, stored))
-    for begin, end, start, stop in _changed_stretches(ours, theirs, budget):
-        for one, other in zip_longest(range(begin, end), range(start, stop)):
-            place = one if one is not None else other
-            assert place is not None  # noqa: S101 # the longer of the two has one
+    requested_keys, stored_keys = (
+        list(map(_canonical_json, requested)),
+        list(map(_canonical_json, stored)),
+    )
+    for requested_start, requested_end, stored_start, stored_end in _changed_ranges(
+        requested_keys, stored_keys, budget
+    ):
+        for requested_index, stored_index in zip_longest(
+            range(requested_start, requested_end), range(stored_start, stored_end)
+        ):
+            index = requested_index if requested_index is not None else stored_index
+            assert index is not None  # noqa: S101 # the longer range has an index
             yield from _compare_values(
-                (*parts, place),
-                _NOTHING if one is None else items[one],
-                _NOTHING if other is None else stored[other],
+                (*parts, index),
+                _ABSENT if requested_index is None else requested[requested_index],
+                _ABSENT if stored_index is None else stored[stored_index],
                 budget,
             )
 
 
-def _changed_stretches(
-    ours: list[bytes], theirs: list[bytes], budget: _AlignmentBudget
+def _changed_ranges(
+    requested: list[bytes], stored: list[bytes], budget: _AlignmentBudget
 ) -> Iterator[tuple[int, int, int, int]]:
-    """The stretches that differ: from, to in one list, and from, to in the other."""
-    first = 0
-    while first < min(len(ours), len(theirs)) and ours[first] == theirs[first]:
-        first += 1
-    last = 0
-    most = min(len(ours), len(theirs)) - first
-    while last < most and ours[-1 - last] == theirs[-1 - last]:
-        last += 1
-    mine, other = ours[first : len(ours) - last], theirs[first : len(theirs) - last]
-    if not budget.spend_alignment(mine, other):
-        yield first, len(ours) - last, first, len(theirs) - last
+    """Ranges that differ: start and end in `requested`, start and end in `stored`."""
+    prefix_length = 0
+    while (
+        prefix_length < min(len(requested), len(stored))
+        and requested[prefix_length] == stored[prefix_length]
+    ):
+        prefix_length += 1
+    suffix_length = 0
+    max_suffix_length = min(len(requested), len(stored)) - prefix_length
+    while (
+        suffix_length < max_suffix_length
+        and requested[-1 - suffix_length] == stored[-1 - suffix_length]
+    ):
+        suffix_length += 1
+    requested_middle, stored_middle = (
+        requested[prefix_length : len(requested) - suffix_length],
+        stored[prefix_length : len(stored) - suffix_length],
+    )
+    if not budget.try_spend(requested_middle, stored_middle):
+        yield (
+            prefix_length,
+            len(requested) - suffix_length,
+            prefix_length,
+            len(stored) - suffix_length,
+        )
         return
-    matcher = SequenceMatcher(None, mine, other, autojunk=False)
-    for tag, *ends in matcher.get_opcodes():
+    matcher = SequenceMatcher(None, requested_middle, stored_middle, autojunk=False)
+    for tag, *bounds in matcher.get_opcodes():
         if tag != "equal":
-            begin, end, start, stop = (first + number for number in ends)
-            yield begin, end, start, stop
+            requested_start, requested_end, stored_start, stored_end = (
+                prefix_length + bound for bound in bounds
+            )
+            yield requested_start, requested_end, stored_start, stored_end
 
 
-def _comparison_key(value: Json | _Absent) -> bytes:
+def _canonical_json(value: Json | _Absent) -> bytes:
     return b"" if isinstance(value, _Absent) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
-def _json_of(value: Json | _Absent) -> str:
+def _displayable_json(value: Json | _Absent) -> str:
     return "" if isinstance(value, _Absent) else json_value_text(_mask_secrets(value))

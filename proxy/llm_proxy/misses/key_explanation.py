@@ -1,4 +1,4 @@
-"""Explains step by step what the key of a request is made from."""
+"""Explains step by step how the key of a request is derived."""
 
 from __future__ import annotations
 
@@ -13,39 +13,44 @@ from llm_proxy.routing import RoutedRequest
 
 @dataclass(frozen=True, slots=True)
 class AppliedRule:
-    """What one rule did to a document."""
+    """The effect of one match rule on a key document."""
 
     rule: str
-    """With its version: `uuids@1`; a preset's as `claude-code@2: uuids@1`."""
-    changed: tuple[RequestDifference, ...]
-    """`stored` is what was there before, `asked` what is there now."""
-    names: Mapping[str, str]
-    """What it replaced by names of ours, by these."""
+    """With its version: `uuids@1`; a step of a preset: `claude-code@2: uuids@1`."""
+    changes: tuple[RequestDifference, ...]
+    """In each, `stored` is the value before the rule and `requested` the value after it."""
+    aliases: Mapping[str, str]
+    """The values that the rule replaced, by their replacement, such as `<uuid-1>`."""
     further_count: int = 0
-    """How many changes there are beside those."""
+    """Number of changes that `changes` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyExplanation:
-    """From a request to what its key is made of."""
+    """A request's key document before and after each rule; the key is the hash of the last."""
 
-    before: KeyDocument
-    """The document before any rule."""
-    applied: tuple[AppliedRule, ...]
-    after: KeyDocument
+    initial_document: KeyDocument
+    """Before any rule."""
+    applied_rules: tuple[AppliedRule, ...]
+    final_document: KeyDocument
 
 
 def explain_key(routed: RoutedRequest) -> KeyExplanation:
-    """What the rules of a call make of its request."""
+    """Applies the rules of a request to its key document, one by one."""
     document = before = key_document(routed.provider, routed.stored_request)
     applied: list[AppliedRule] = []
     for rule in routed.rules.rules:
-        for step in rule.steps or (rule,):
-            done = step.apply(document)
-            name = f"{rule}: {step}" if rule.steps else str(rule)
-            changes = find_differences(done.document, document)
+        for step in rule.preset_rules or (rule,):
+            normalized = step.apply(document)
+            rule_name = f"{rule}: {step}" if rule.preset_rules else str(rule)
+            document_differences = find_differences(normalized.document, document)
             applied.append(
-                AppliedRule(name, changes.differences, done.aliases, changes.further_count)
+                AppliedRule(
+                    rule_name,
+                    document_differences.differences,
+                    normalized.value_by_alias,
+                    document_differences.further_count,
+                )
             )
-            document = done.document
+            document = normalized.document
     return KeyExplanation(before, tuple(applied), document)

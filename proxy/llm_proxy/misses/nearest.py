@@ -7,152 +7,169 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import matching
-from llm_proxy.cassette import Meta, StoredRequest
+from llm_proxy.cassette import CassetteMeta, StoredRequest
 from llm_proxy.diff import json_leaves
 from llm_proxy.diff.json_leaves import RequestDifference
 from llm_proxy.exchange import Request
 from llm_proxy.matching import KeyDocument
 from llm_proxy.misses.document_diff import DocumentDifferences, find_differences
-from llm_proxy.misses.similarity import RequestSimilarity, least_similarity
+from llm_proxy.misses.similarity import RequestSimilarity, min_prompt_similarity
 from llm_proxy.routing import RoutedRequest
 
-_HEAD: Final = frozenset(("method", "provider", "path", "query"))
-"""What `json_leaves.leaves` has of a request beside its body."""
-_EMPTY: Final = ("", "{}", "[]", "null")
-"""Bodies, and values in them, that say nothing."""
+_REQUEST_LINE_PATHS: Final = frozenset(("method", "provider", "path", "query"))
+"""Paths in `json_leaves.json_leaves` that belong to the request line, not to the body."""
+_EMPTY_VALUES: Final = ("", "{}", "[]", "null")
+"""Bodies, and values in them, without content."""
 
 
 @dataclass(frozen=True, slots=True)
 class CassetteCandidate:
-    """A cassette that a request could have meant."""
+    """A cassette that may match a request."""
 
     file: str
-    meta: Meta
+    meta: CassetteMeta
     request: StoredRequest
 
 
 @dataclass(frozen=True, slots=True)
-class NearestMatch:
-    """The cassette that is most like a request, and how it differs."""
+class RankedCandidate:
+    """A cassette with its similarity to a request, and both key documents."""
 
-    candidate: CassetteCandidate
+    cassette: CassetteCandidate
     similarity: float
-    """From 0 to 1: how alike the two read."""
+    """From 0 to 1."""
     requested_document: KeyDocument
-    """The request's document, by the rules of the run."""
-    stored: KeyDocument
-    """The cassette's, by the same rules."""
+    """The request's, normalised by the rules of the run."""
+    stored_document: KeyDocument
+    """The cassette's, normalised by the same rules."""
 
     @property
-    def find_differences(self) -> DocumentDifferences:
-        """Where they differ; computed each time."""
-        return find_differences(self.requested_document, self.stored)
+    def document_differences(self) -> DocumentDifferences:
+        """Where the documents differ; computed at each access."""
+        return find_differences(self.requested_document, self.stored_document)
 
     @property
-    def list_differences(self) -> tuple[RequestDifference, ...]:
-        """The first of those; computed each time."""
-        return self.find_differences.differences
+    def differences(self) -> tuple[RequestDifference, ...]:
+        """The first 10,000 differences; computed at each access."""
+        return self.document_differences.differences
 
 
 @dataclass(frozen=True, slots=True)
-class NearestSearch:
-    """What a look through the library for something like a request gave."""
+class NearestSearchResult:
+    """The nearest cassette of a library, and the number of candidates."""
 
-    candidates_seen: int
-    """How many cassettes there are."""
-    match: NearestMatch | None
-    """None where nothing is like it."""
+    candidate_count: int
+    """Cassettes in the library."""
+    nearest: RankedCandidate | None
+    """None if no candidate is comparable."""
 
 
 def find_nearest(
-    routed: RoutedRequest, candidates: Iterable[CassetteCandidate], looked_at: int | None = None
-) -> NearestSearch | None:
-    """The candidate that reads most like this call; None where there is none at all.
+    routed: RoutedRequest,
+    candidates: Iterable[CassetteCandidate],
+    candidate_count: int | None = None,
+) -> NearestSearchResult | None:
+    """The candidate most similar to a request; None if there are no candidates.
 
-    Near is a request of the same method and path, whatever its body says, or one that says the
-    very same in its body to another path (a model that stands in the path, another version of an
-    API).  Anything else is another kind of request, and its name would mislead.  `looked_at` is
-    how many there are where `candidates` are chosen from more.
+    Comparable are requests with the same method and path, whatever their bodies, or with the same
+    method and an equal body to another path (a path with a model, another version of an API).
+    Anything else is another kind of request, and naming it would mislead.  `candidate_count` is
+    the total where `candidates` are a preselection.
     """
-    ordered, count = rank_candidates(routed, candidates)
-    looked_at = count if looked_at is None else looked_at
-    if not ordered:
-        return NearestSearch(looked_at, None) if looked_at else None
-    return NearestSearch(looked_at, ordered[0])
+    ranked, ranked_count = rank_candidates(routed, candidates)
+    candidate_count = ranked_count if candidate_count is None else candidate_count
+    if not ranked:
+        return NearestSearchResult(candidate_count, None) if candidate_count else None
+    return NearestSearchResult(candidate_count, ranked[0])
 
 
 def rank_candidates(
     routed: RoutedRequest, candidates: Iterable[CassetteCandidate]
-) -> tuple[list[NearestMatch], int]:
-    """The candidates that are like this call, the nearest first, and how many there were."""
-    ours = routed.normalized_document.document
-    fields = json_leaves.json_leaves(ours)
-    likeness = RequestSimilarity(fields)
-    found: list[NearestMatch] = []
-    count = 0
+) -> tuple[list[RankedCandidate], int]:
+    """The comparable candidates, nearest first, and the number of all candidates."""
+    requested_document = routed.normalized_document.document
+    leaves = json_leaves.json_leaves(requested_document)
+    request_similarity = RequestSimilarity(leaves)
+    ranked: list[RankedCandidate] = []
+    candidate_count = 0
     for candidate in candidates:
-        count += 1
-        theirs = matching.normalized_document(
+        candidate_count += 1
+        normalized = matching.normalized_document(
             candidate.meta.provider, candidate.request, routed.rules
         )
-        stored = json_leaves.json_leaves(theirs.document)
-        if _is_comparable(fields, stored):
-            score = likeness.similarity_to(stored)
-            found.append(NearestMatch(candidate, score, ours, theirs.document))
-    found.sort(
-        key=lambda nearest_match: -nearest_match.similarity
-    )  # of two that are as near, the first stays first
-    return found, count
+        stored_leaves = json_leaves.json_leaves(normalized.document)
+        if _is_comparable(leaves, stored_leaves):
+            score = request_similarity.similarity_to(stored_leaves)
+            ranked.append(
+                RankedCandidate(candidate, score, requested_document, normalized.document)
+            )
+    ranked.sort(
+        key=lambda ranked_candidate: -ranked_candidate.similarity
+    )  # stable: ties keep their order
+    return ranked, candidate_count
 
 
-def may_respond(near: NearestMatch, routed: RoutedRequest, share: float) -> bool:
-    """Whether a near cassette may answer where `share` must be alike, from 0 to 1.
+def is_similar_enough(
+    candidate: RankedCandidate, routed: RoutedRequest, min_similarity: float
+) -> bool:
+    """Whether a cassette may answer a request that it only resembles.
 
-    However alike it is: never for another model, never a stream for what asked for none, and never
-    where within what is asked a text is less alike than that, or is missing.
+    Never for another model, target or dialect, never a stream for a request without streaming or
+    the reverse, and never if a value of the prompt is missing or its similarity is below
+    `min_similarity` (from 0 to 1).
     """
-    same = (
-        _model_of_document(near.requested_document) == _model_of_document(near.stored)
-        and near.requested_document.dialect == near.stored.dialect
+    same_model_and_dialect = (
+        _model_in_body(candidate.requested_document) == _model_in_body(candidate.stored_document)
+        and candidate.requested_document.dialect == candidate.stored_document.dialect
     )
-    items = [
+    targets = [
         (key_document.method, key_document.provider, key_document.path)
-        for key_document in (near.requested_document, near.stored)
+        for key_document in (candidate.requested_document, candidate.stored_document)
     ]
     if (
-        not same
-        or items[0] != items[1]
-        or routed.dialect.streams(routed.decompressed) != _requests_stream(near)
+        not same_model_and_dialect
+        or targets[0] != targets[1]
+        or routed.dialect.streams(routed.decompressed) != _stored_request_streams(candidate)
     ):
         return False
-    return least_similarity(near.requested_document, near.stored) >= share
+    return (
+        min_prompt_similarity(candidate.requested_document, candidate.stored_document)
+        >= min_similarity
+    )
 
 
-def _model_of_document(document: KeyDocument) -> object:
-    """The model that a body names; the fields that do so in a form."""
-    match document.kind, document.body:
+def _model_in_body(document: KeyDocument) -> object:
+    """The `model` of a JSON body; the `model` fields of a form."""
+    match document.body_kind, document.body:
         case "json", dict() as body:
             return body.get("model")
         case "form", list() as body:
             return [
-                value for value in body if isinstance(value, dict) and value.get("name") == "model"
+                field for field in body if isinstance(field, dict) and field.get("name") == "model"
             ]
         case _:
             return None
 
 
-def _requests_stream(near: NearestMatch) -> bool:
-    stored = near.candidate.request
-    from_line = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
-    return near.stored.dialect.streams(from_line)
+def _stored_request_streams(candidate: RankedCandidate) -> bool:
+    stored = candidate.cassette.request
+    request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
+    return candidate.stored_document.dialect.streams(request)
 
 
-def _is_comparable(fields: Mapping[str, str], stored: Mapping[str, str]) -> bool:
-    if fields["method"] != stored["method"]:
+def _is_comparable(leaves: Mapping[str, str], stored_leaves: Mapping[str, str]) -> bool:
+    if leaves["method"] != stored_leaves["method"]:
         return False
-    return fields["path"] == stored["path"] or _body_leaves(fields) == _body_leaves(stored) != {}
+    return (
+        leaves["path"] == stored_leaves["path"]
+        or _body_leaves(leaves) == _body_leaves(stored_leaves) != {}
+    )
 
 
 def _body_leaves(leaves: Mapping[str, str]) -> dict[str, str]:
-    """What a request says in its body; nothing where that is empty."""
-    return {path: text for path, text in leaves.items() if path not in _HEAD and text not in _EMPTY}
+    """The non-empty leaves beside the request line."""
+    return {
+        path: value
+        for path, value in leaves.items()
+        if path not in _REQUEST_LINE_PATHS and value not in _EMPTY_VALUES
+    }

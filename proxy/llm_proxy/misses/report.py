@@ -1,4 +1,4 @@
-"""Builds miss reports for pages, journals and CI."""
+"""Builds miss reports for error pages, journals and CI."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ import orjson
 
 from llm_proxy.diff.json_leaves import RequestDifference
 from llm_proxy.diff.word_diff import word_diff
-from llm_proxy.errors import printable
-from llm_proxy.matching import PLAIN, RuleSet
+from llm_proxy.errors import printable_excerpt
+from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.miss_report import MissDifference, MissedRequest, NearestCassette
 from llm_proxy.misses.advice import DifferenceRemedy, miss_advice
-from llm_proxy.misses.nearest import NearestMatch
+from llm_proxy.misses.nearest import RankedCandidate
 from llm_proxy.routing import RoutedRequest
 
-_PATH: Final = 200
-"""Characters of a path, a model or a file that are told."""
-_LONG: Final = 60
-"""Characters from which texts are told by their words."""
-_LEAD: Final = 3
-"""The part of the room for a value that stands before the first difference."""
+_MAX_PATH_CHARS: Final = 200
+"""Maximum length of a path or a model name."""
+_SHORT_VALUE_MAX_CHARS: Final = 60
+"""Up to this length both values are shown in full, without a word diff."""
+_LEADING_CONTEXT_DIVISOR: Final = 3
+"""A truncated value keeps `max_chars` divided by this before the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLimits:
-    """How much is told."""
+    """Size limits of a miss report."""
 
-    differences: int = 20
-    value_chars: int = 300
-    """Characters of a value."""
-    diff_chars: int = 600
-    """Characters of a word diff, about."""
+    max_differences: int = 20
+    max_value_chars: int = 300
+    """Of one value."""
+    max_diff_chars: int = 600
+    """Of one word diff; approximate."""
 
 
-KEPT: Final = ReportLimits()
-"""What pages and journals tell: a thousand misses are kept."""
-FULL: Final = ReportLimits(10_000, 100_000, 100_000)
-"""All of it, for one who asks for one."""
+STORED_LIMITS: Final = ReportLimits()
+"""For error pages and journals, which keep a thousand misses."""
+FULL_LIMITS: Final = ReportLimits(10_000, 100_000, 100_000)
+"""For a single miss, shown in full on demand."""
 
 
 def missed_request(routed: RoutedRequest) -> MissedRequest:
-    """What a call asks."""
+    """The request fields of a miss report."""
     return MissedRequest(
         method=routed.request.method,
-        path=printable(routed.stored_request.path, _PATH),
-        model=printable(routed.model, _PATH),
+        path=printable_excerpt(routed.stored_request.path, _MAX_PATH_CHARS),
+        model=printable_excerpt(routed.model, _MAX_PATH_CHARS),
         provider=routed.provider,
         dialect=routed.dialect.name,
         session=routed.session,
@@ -55,69 +55,92 @@ def missed_request(routed: RoutedRequest) -> MissedRequest:
 
 
 def nearest_report(
-    near: NearestMatch, rules: RuleSet = PLAIN, limits: ReportLimits = KEPT
+    candidate: RankedCandidate, rules: RuleSet = NO_RULES, limits: ReportLimits = STORED_LIMITS
 ) -> tuple[NearestCassette, tuple[str, ...]]:
-    """The nearest cassette with its differences, and the rules by which it would answer."""
-    found = near.find_differences
-    helps = miss_advice(near.requested_document, near.stored, found.differences, rules)
-    told_of = tuple(
-        _miss_difference(it, remedy, limits)
-        for it, remedy in zip(found.differences[: limits.differences], helps.remedies, strict=False)
+    """The nearest cassette with its differences, and the rules that would make it match."""
+    document_differences = candidate.document_differences
+    advice = miss_advice(
+        candidate.requested_document,
+        candidate.stored_document,
+        document_differences.differences,
+        rules,
     )
-    more = len(found.differences) + found.further_count - len(told_of)
-    cassette_candidate = near.candidate
+    shown_differences = tuple(
+        _miss_difference(difference, remedy, limits)
+        for difference, remedy in zip(
+            document_differences.differences[: limits.max_differences],
+            advice.remedies,
+            strict=False,
+        )
+    )
+    omitted_count = (
+        len(document_differences.differences)
+        + document_differences.further_count
+        - len(shown_differences)
+    )
+    cassette = candidate.cassette
     nearest = NearestCassette(
-        cassette_candidate.file, cassette_candidate.meta.session, near.similarity, told_of, more
+        cassette.file, cassette.meta.session, candidate.similarity, shown_differences, omitted_count
     )
-    return nearest, helps.rules
+    return nearest, advice.rules
 
 
-def truncate_differing(one: str, other: str, limit: int) -> tuple[str, str]:
-    """Two values of at most `limit` characters, cut so that where they first differ is in view."""
-    same = 0
-    for a, b in zip(one, other, strict=False):
+def truncate_differing(left: str, right: str, max_chars: int) -> tuple[str, str]:
+    """Both values cut to `max_chars`, keeping their first difference visible."""
+    common_length = 0
+    for a, b in zip(left, right, strict=False):
         if a != b:
             break
-        same += 1
-    begin = max(0, same - limit // _LEAD) if max(len(one), len(other)) > limit else 0
-    return _truncate(one, begin, limit), _truncate(other, begin, limit)
+        common_length += 1
+    start = (
+        max(0, common_length - max_chars // _LEADING_CONTEXT_DIVISOR)
+        if max(len(left), len(right)) > max_chars
+        else 0
+    )
+    return _truncate(left, start, max_chars), _truncate(right, start, max_chars)
 
 
-def _truncate(value: str, begin: int, limit: int) -> str:
-    return ("…" if begin else "") + printable(value[begin : begin + limit + 1], limit)
+def _truncate(value: str, start: int, max_chars: int) -> str:
+    return ("…" if start else "") + printable_excerpt(
+        value[start : start + max_chars + 1], max_chars
+    )
 
 
 def _miss_difference(
     request_difference: RequestDifference, remedy: DifferenceRemedy, limits: ReportLimits
 ) -> MissDifference:
-    text, stored = truncate_differing(
-        request_difference.requested, request_difference.stored, limits.value_chars
+    requested, stored = truncate_differing(
+        request_difference.requested, request_difference.stored, limits.max_value_chars
     )
     return MissDifference(
-        path=printable(request_difference.path, _PATH),
-        asked=text,
+        path=printable_excerpt(request_difference.path, _MAX_PATH_CHARS),
+        asked=requested,
         stored=stored,
-        diff=_word_diff_of(request_difference, limits.diff_chars),
+        diff=_diff_long_texts(request_difference, limits.max_diff_chars),
         rule=remedy.rule,
         caution=remedy.warning,
     )
 
 
-def _word_diff_of(request_difference: RequestDifference, room: int) -> str:
-    """The words that differ; empty where one of the values is none, or both are short."""
+def _diff_long_texts(request_difference: RequestDifference, max_chars: int) -> str:
+    """The word diff; empty if one of the values is missing or both are short."""
     if (
         not (request_difference.requested and request_difference.stored)
-        or max(len(request_difference.requested), len(request_difference.stored)) <= _LONG
+        or max(len(request_difference.requested), len(request_difference.stored))
+        <= _SHORT_VALUE_MAX_CHARS
     ):
         return ""
-    texts = _text_of_value(request_difference.stored), _text_of_value(request_difference.requested)
-    return word_diff(*texts, room)
+    texts = (
+        _decode_json_string(request_difference.stored),
+        _decode_json_string(request_difference.requested),
+    )
+    return word_diff(*texts, max_chars)
 
 
-def _text_of_value(value: str) -> str:
-    """The text that a JSON value is, else the value."""
+def _decode_json_string(value: str) -> str:
+    """The content of a JSON string; any other value unchanged."""
     try:
         text = orjson.loads(value)
-    except ValueError:  # what stands beside the body is no JSON
+    except ValueError:  # leaves outside of the body are not JSON
         return value
     return text if isinstance(text, str) else value

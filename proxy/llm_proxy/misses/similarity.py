@@ -1,8 +1,7 @@
 """Measures how similar two requests are.
 
-Texts are alike by the pieces that both have (Dice's coefficient, each piece as often as it
-stands there): three characters in a row, or whole words where a text is long.  That takes time in
-proportion to their length, and depends on nothing else.
+The similarity of two texts is the Dice coefficient of their pieces, counted with multiplicity:
+three consecutive characters, or whole words in long texts.  It takes linear time.
 """
 
 from __future__ import annotations
@@ -14,87 +13,91 @@ from typing import Final
 from llm_proxy.diff.word_diff import split_words
 from llm_proxy.matching import KeyDocument
 from llm_proxy.matching.large_base64 import contains_base64_hash
-from llm_proxy.misses.prompt_fields import question_leaves
+from llm_proxy.misses.prompt_fields import prompt_leaves
 
-_LONG: Final = 500
-"""Characters of a text from which on its words count."""
-_MOST: Final = 0.999
-"""What two texts are alike at most that are not the same: the same pieces in another order."""
-_NOTHING: Final = frozenset(('""', "{}", "[]", "null"))
-"""Values that ask nothing."""
+_LONG_TEXT_MIN_CHARS: Final = 500
+"""Longer texts are compared by words."""
+_MAX_UNEQUAL_SIMILARITY: Final = 0.999
+"""Upper bound for unequal texts: these may have the same pieces in another order."""
+_EMPTY_VALUES: Final = frozenset(('""', "{}", "[]", "null"))
+"""JSON values without content."""
 
-_Pieces = Counter[str]
+_PieceCounts = Counter[str]
 
 
 class RequestSimilarity:
-    """How alike others are to one request; its own texts are cut into pieces once."""
+    """Compares one request with many others; caches the pieces of its own texts."""
 
-    def __init__(self, fields: Mapping[str, str]) -> None:
-        """`asked` are its values under their paths, as `json_leaves.leaves` gives them."""
-        self._asked = fields
-        self._pieces: dict[tuple[str, bool], _Pieces] = {}
+    def __init__(self, leaves: Mapping[str, str]) -> None:
+        """`leaves` are the request's values by path, from `json_leaves.json_leaves`."""
+        self._leaves = leaves
+        self._pieces: dict[tuple[str, bool], _PieceCounts] = {}
 
     def similarity_to(self, stored: Mapping[str, str]) -> float:
-        """From 0 to 1: the share of (path, value) pairs that both have.
+        """From 0 to 1: the Jaccard similarity of the (path, value) pairs.
 
-        Of two texts that differ in the same place only as much counts as they are alike.
+        Unequal texts with the same path count with their similarity.
         """
-        fields = self._asked
-        same = fields.items() & stored.items()
-        shared = float(len(same))
-        for path, value in fields.items() - same:
+        leaves = self._leaves
+        equal_items = leaves.items() & stored.items()
+        shared_weight = float(len(equal_items))
+        for path, value in leaves.items() - equal_items:
             if path in stored:
-                shared += self._value_similarity(path, value, stored[path])
-        return shared / (len(fields) + len(stored) - shared)
+                shared_weight += self._value_similarity(path, value, stored[path])
+        return shared_weight / (len(leaves) + len(stored) - shared_weight)
 
-    def least_similarity_to(self, stored: Mapping[str, str]) -> float:
-        """From 0 to 1: how alike the two values are that are least so, place by place.
+    def min_similarity_to(self, stored: Mapping[str, str]) -> float:
+        """From 0 to 1: the lowest similarity of two values with the same path.
 
-        What only one of them has is not alike at all, unless it says nothing.
+        A value that only one of them has counts as 0, unless it is empty.
         """
-        fields = self._asked
-        least = 1.0
-        for path in fields.keys() | stored.keys():
-            one, other = fields.get(path, "null"), stored.get(path, "null")
-            if one != other and not {one, other} <= _NOTHING:
-                least = min(least, self._value_similarity(path, one, other))
-        return least
+        leaves = self._leaves
+        minimum = 1.0
+        for path in leaves.keys() | stored.keys():
+            requested_value, stored_value = leaves.get(path, "null"), stored.get(path, "null")
+            if (
+                requested_value != stored_value
+                and not {requested_value, stored_value} <= _EMPTY_VALUES
+            ):
+                minimum = min(minimum, self._value_similarity(path, requested_value, stored_value))
+        return minimum
 
     def _value_similarity(self, path: str, one: str, other: str) -> float:
-        """How alike two values are that are not the same: 0 where they are no texts."""
+        """The similarity of two unequal values; 0 if they are not texts."""
         if not (_is_text_value(path, one) and _is_text_value(path, other)):
             return 0.0
         if contains_base64_hash(one) or contains_base64_hash(
             other
-        ):  # of two hashes none is nearer than another
+        ):  # a hash is never more or less similar to another
             return 0.0
-        is_long = max(len(one), len(other)) > _LONG
-        mine = self._pieces.get((one, is_long))
-        if mine is None:
-            mine = self._pieces[one, is_long] = _text_pieces(one, is_long=is_long)
-        return min(_dice_coefficient(mine, _text_pieces(other, is_long=is_long)), _MOST)
+        is_long = max(len(one), len(other)) > _LONG_TEXT_MIN_CHARS
+        pieces = self._pieces.get((one, is_long))
+        if pieces is None:
+            pieces = self._pieces[one, is_long] = _count_pieces(one, is_long=is_long)
+        return min(
+            _dice_coefficient(pieces, _count_pieces(other, is_long=is_long)),
+            _MAX_UNEQUAL_SIMILARITY,
+        )
 
 
-def least_similarity(key_document: KeyDocument, stored: KeyDocument) -> float:
-    """From 0 to 1: how alike the texts are that are least so within what is asked."""
-    return RequestSimilarity(question_leaves(key_document)).least_similarity_to(
-        question_leaves(stored)
-    )
+def min_prompt_similarity(requested: KeyDocument, stored: KeyDocument) -> float:
+    """From 0 to 1: the lowest similarity of two prompt values with the same path."""
+    return RequestSimilarity(prompt_leaves(requested)).min_similarity_to(prompt_leaves(stored))
 
 
 def _is_text_value(path: str, value: str) -> bool:
-    """Whether a value of a body is a text; one as JSON has its quotes."""
+    """Whether this is a text of the body; in JSON, one with quotes."""
     return path == "body" or (path[:1] == "$" and value[:1] == '"')
 
 
-def _text_pieces(text: str, *, is_long: bool) -> _Pieces:
-    """The pieces of a text; its quotes are the ends that tell its first word and its last."""
+def _count_pieces(text: str, *, is_long: bool) -> _PieceCounts:
+    """The pieces of a text with their counts; its quotes mark the first and the last piece."""
     if is_long:
         return Counter(split_words(text))
-    return Counter([text[place : place + 3] for place in range(len(text) - 2)])
+    return Counter([text[start : start + 3] for start in range(len(text) - 2)])
 
 
-def _dice_coefficient(one: _Pieces, other: _Pieces) -> float:
+def _dice_coefficient(one: _PieceCounts, other: _PieceCounts) -> float:
     common = one.keys() & other.keys()
-    both = sum(map(min, map(one.__getitem__, common), map(other.__getitem__, common)))
-    return 2 * both / max(one.total() + other.total(), 1)
+    shared_count = sum(map(min, map(one.__getitem__, common), map(other.__getitem__, common)))
+    return 2 * shared_count / max(one.total() + other.total(), 1)

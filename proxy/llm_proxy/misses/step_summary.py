@@ -1,7 +1,6 @@
 """Renders a run for the summary page of a CI job, in GitHub's Markdown.
 
-Whatever came from requests and files stands in it as text: nothing of it is a link, an image, or
-HTML.
+Text from requests and files is escaped: it never becomes a link, an image, or HTML.
 """
 
 from __future__ import annotations
@@ -13,42 +12,42 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.display import count_noun
-from llm_proxy.errors import printable
+from llm_proxy.display import format_count
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.miss_report import MissDifference
 from llm_proxy.misses.grouping import MissGroup
-from llm_proxy.misses.messages import difference_line, nearest_summary, rule_options
+from llm_proxy.misses.messages import difference_line, nearest_summary, normalise_options
 
-_SHOWN: Final = 50
-"""Rows of a table."""
-_CELL: Final = 200
-"""Characters of a cell."""
-_VALUE: Final = 300
-"""Characters of a value in the details."""
-_LINE: Final = 1000
-"""Characters of a line in the details."""
-_LARGEST: Final = 200_000
-"""Characters of a summary: GitHub takes a megabyte of a whole step."""
-_MARKS: Final = re.compile(r"[\\`*_{}\[\]()#+.!|~:@/$-]")
-"""What Markdown gives a meaning, or makes a link or a formula of."""
+_MAX_ROWS: Final = 50
+"""Of a table; also the maximum number of `<details>` blocks."""
+_MAX_CELL_CHARS: Final = 200
+"""Of a table cell."""
+_MAX_VALUE_CHARS: Final = 300
+"""Of a value in the details."""
+_MAX_LINE_CHARS: Final = 1000
+"""Of a line in the details."""
+_MAX_SUMMARY_CHARS: Final = 200_000
+"""Of a summary; GitHub accepts one megabyte per step."""
+_MARKDOWN_SPECIALS: Final = re.compile(r"[\\`*_{}\[\]()#+.!|~:@/$-]")
+"""Characters that Markdown interprets, or that start a link or a formula."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummarySection:
-    """A table of a summary."""
+    """A titled table of a summary."""
 
     title: str
-    """What it tells, with a number where there is one."""
-    heads: tuple[str, ...]
+    """With the count, if there is one: `3 requests without a cassette`."""
+    column_names: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     advice: str = ""
-    """What to do about it; a command in it stands between backticks."""
+    """What to do about it, as Markdown, with commands in backticks; not escaped."""
 
 
 def render_summary(
     title: str, groups: Sequence[MissGroup], sections: Sequence[SummarySection] = ()
 ) -> str:
-    """The Markdown of a run; empty where there is nothing to tell."""
+    """The Markdown summary of a run; empty if there are no misses and no rows."""
     parts = [
         *_render_misses(groups),
         *(part for section in sections if section.rows for part in _render_section(section)),
@@ -56,7 +55,11 @@ def render_summary(
     if not parts:
         return ""
     text = "\n".join([f"### {_escape_markdown(title)}", "", *parts, ""])
-    return text if len(text) <= _LARGEST else text[:_LARGEST].rpartition("\n\n")[0] + "\n\n…\n"
+    return (
+        text
+        if len(text) <= _MAX_SUMMARY_CHARS
+        else text[:_MAX_SUMMARY_CHARS].rpartition("\n\n")[0] + "\n\n…\n"
+    )
 
 
 def _render_misses(groups: Sequence[MissGroup]) -> Iterator[str]:
@@ -66,48 +69,46 @@ def _render_misses(groups: Sequence[MissGroup]) -> Iterator[str]:
     rows = [_miss_row(group) for group in groups]
     yield from _render_section(
         SummarySection(
-            f"{count_noun(times, 'request')} without a cassette",
+            f"{format_count(times, 'request')} without a cassette",
             ("request", "times", "nearest cassette", "differs at"),
             rows,
         )
     )
-    for group in groups[:_SHOWN]:
-        yield from _difference_details(group)
+    for group in groups[:_MAX_ROWS]:
+        yield from _render_details(group)
 
 
 def _miss_row(group: MissGroup) -> tuple[str, ...]:
-    missed_request, nearest = group.missed.asked, group.missed.nearest
-    session = (
-        f", session {missed_request.session}"
-        if missed_request.session not in {"", DEFAULT_SESSION}
-        else ""
-    )
+    request, nearest = group.missed.asked, group.missed.nearest
+    session = f", session {request.session}" if request.session not in {"", DEFAULT_SESSION} else ""
     if nearest is None:
-        return (f"{missed_request}{session}", f"{group.times:,}", "", "")
+        return (f"{request}{session}", f"{group.times:,}", "", "")
     paths = [difference.path for difference in nearest.differences]
     more = f", and {nearest.more} more" if nearest.more else ""
     return (
-        f"{missed_request}{session}",
+        f"{request}{session}",
         f"{group.times:,}",
         nearest_summary(nearest),
         ", ".join(paths) + more,
     )
 
 
-def _difference_details(group: MissGroup) -> Iterator[str]:
-    missed = group.missed
-    body = (
-        [missed.text]
-        if missed.nearest is None
-        else list(_render_differences(missed.nearest.differences))
+def _render_details(group: MissGroup) -> Iterator[str]:
+    report = group.missed
+    lines = (
+        [report.text]
+        if report.nearest is None
+        else list(_render_differences(report.nearest.differences))
     )
-    if missed.rules:
-        body += ["", f"answers with: {rule_options(missed.rules)}"]
-    yield f"<details><summary>{_escape_markdown(str(missed.asked), _CELL)}</summary>"
+    if report.rules:
+        lines += ["", f"answers with: {normalise_options(report.rules)}"]
+    yield f"<details><summary>{_escape_markdown(str(report.asked), _MAX_CELL_CHARS)}</summary>"
     yield ""
-    # A block of HTML ends with an empty line, so there is none in it.
-    shown = "&#10;".join(_escape_markdown(line, _LINE) or "&#32;" for line in body)
-    yield f"<pre>{shown}</pre>"
+    # In Markdown an empty line ends an HTML block, so the block must not contain one.
+    escaped_text = "&#10;".join(
+        _escape_markdown(line, _MAX_LINE_CHARS) or "&#32;" for line in lines
+    )
+    yield f"<pre>{escaped_text}</pre>"
     yield ""
     yield "</details>"
     yield ""
@@ -115,31 +116,31 @@ def _difference_details(group: MissGroup) -> Iterator[str]:
 
 def _render_differences(differences: Sequence[MissDifference]) -> Iterator[str]:
     for difference in differences:
-        yield difference_line(difference, _VALUE, 800)
+        yield difference_line(difference, _MAX_VALUE_CHARS, 800)
         if difference.rule:
             caution = f" ({difference.caution})" if difference.caution else ""
-            yield f"  would not count with {rule_options([difference.rule])}{caution}"
+            yield f"  would not count with {normalise_options([difference.rule])}{caution}"
 
 
-def _render_section(summary_section: SummarySection) -> Iterator[str]:
-    yield f"**{_escape_markdown(summary_section.title)}**"
+def _render_section(section: SummarySection) -> Iterator[str]:
+    yield f"**{_escape_markdown(section.title)}**"
     yield ""
-    yield _table_cells(summary_section.heads)
-    yield "|" + " --- |" * len(summary_section.heads)
-    yield from (_table_cells(row) for row in summary_section.rows[:_SHOWN])
+    yield _table_row(section.column_names)
+    yield "|" + " --- |" * len(section.column_names)
+    yield from (_table_row(row) for row in section.rows[:_MAX_ROWS])
     yield ""
-    if len(summary_section.rows) > _SHOWN:
-        yield f"and {len(summary_section.rows) - _SHOWN:,} more"
+    if len(section.rows) > _MAX_ROWS:
+        yield f"and {len(section.rows) - _MAX_ROWS:,} more"
         yield ""
-    if summary_section.advice:
-        yield summary_section.advice
+    if section.advice:
+        yield section.advice
         yield ""
 
 
-def _table_cells(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(_escape_markdown(text, _CELL) for text in texts) + " |"
+def _table_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_escape_markdown(text, _MAX_CELL_CHARS) for text in cells) + " |"
 
 
-def _escape_markdown(text: str, limit: int = _CELL) -> str:
-    escaped = html.escape(printable(text, limit), quote=False)
-    return _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", escaped)
+def _escape_markdown(text: str, max_chars: int = _MAX_CELL_CHARS) -> str:
+    escaped = html.escape(printable_excerpt(text, max_chars), quote=False)
+    return _MARKDOWN_SPECIALS.sub(lambda match: f"&#{ord(match[0])};", escaped)

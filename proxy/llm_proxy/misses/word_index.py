@@ -1,9 +1,9 @@
-"""An index of the words of requests, which finds the nearest of very many cassettes.
+"""An index of word hashes that preselects the nearest of very many cassettes.
 
-Of each request line the words are known: what stands between its quotation marks, names and texts
-alike, and how often each does, as numbers of 64 bits.  Requests that share most words share most
-values, or nearly: the few that do are read again and compared value by value.  Where more share
-as many, as chats of one message do, those are the few that have most words of the last message.
+A word is what stands between two quotation marks of a request line (line 2 of a cassette): names
+and texts alike.  The index holds the 64-bit hashes of the words and of their counts.  Requests that
+share most words share (nearly) most values: these few are read again and compared value by value.
+Ties, which are frequent in chats of one message, are broken by the words of the last message.
 In memory a cassette is some hundred numbers, about a kilobyte.
 """
 
@@ -20,134 +20,147 @@ from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.schema import RequestLine, encode_line
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.word_diff import split_words
-from llm_proxy.last_message import last_message_of
+from llm_proxy.last_message import last_message_in_fields
 
-FEW: Final = 16
-"""Cassettes of the same path that are compared value by value."""
-_OTHERS: Final = 4
-"""Those of other paths, of which only what says the very same is near."""
-_TARGET: Final = re.compile(rb'\{"request":\{"method":"([^"\\]+)","path":"([^"\\]+)"')
-_MOST: Final = 2_000
-"""Words of a request that count: the first."""
-_ENDS: Final = 16
-"""Words of the last message that count: so many that it begins with, and that it ends with."""
-_END: Final = 100
-"""Characters at either end in which they are looked for."""
-_LARGEST: Final = 1024 * 1024
-"""Bytes of a line whose last message is looked at."""
+_MAX_SAME_TARGET: Final = 16
+"""Preselected cassettes with the method and path of the request."""
+_MAX_OTHER_TARGET: Final = 4
+"""Preselected cassettes per other target: these are near only with an equal body."""
+_REQUEST_TARGET: Final = re.compile(rb'\{"request":\{"method":"([^"\\]+)","path":"([^"\\]+)"')
+_MAX_WORDS: Final = 2_000
+"""Of a request; further words are left out."""
+_MAX_END_WORDS: Final = 16
+"""Words indexed at each end of the last message."""
+_MAX_END_CHARS: Final = 100
+"""Characters at each end of the last message that are split into words."""
+_MAX_LINE_BYTES: Final = 1024 * 1024
+"""Of larger lines the last message is not indexed."""
 
-Words = frozenset[int]
+WordHashes = frozenset[int]
 
 
-def word_counts(line: bytes) -> array[int]:
-    """The words of line 2 of a cassette, each with how often it stands there.
+def word_hashes(line: bytes) -> array[int]:
+    """The hashes of the words of line 2 of a cassette, and of the counts of repeated words.
 
-    A word counts once for itself, and once more with its number where it stands there again: so
-    two requests are alike that have as many messages, whatever these say.
+    A repeated word adds a second hash, of the word and its count: so requests with the same number
+    of messages are similar, whatever their contents.
     """
-    counts = Counter(line.split(b'"', _MOST)[:_MOST])
-    again = (values for values in counts.items() if values[1] > 1)
-    return array("q", [*map(hash, counts), *map(hash, again)])
+    counts = Counter(line.split(b'"', _MAX_WORDS)[:_MAX_WORDS])
+    repeated = (word_and_count for word_and_count in counts.items() if word_and_count[1] > 1)
+    return array("q", [*map(hash, counts), *map(hash, repeated)])
 
 
-def last_message_words(line: bytes) -> array[int]:
-    """The words of the last message of line 2, each once; none where nothing is asked in words."""
-    if len(line) > _LARGEST:
+def last_message_word_hashes(line: bytes) -> array[int]:
+    """The distinct word hashes of the last message of line 2; empty if that has no text."""
+    if len(line) > _MAX_LINE_BYTES:
         return array("q")
     request = lenient_json.object_fields(lenient_json.parse_object(line).get("request"))
-    last_message = last_message_of(lenient_json.object_fields(request.get("json")))
+    last_message = last_message_in_fields(lenient_json.object_fields(request.get("json")))
     if last_message is None:
         return array("q")
     text = last_message.text.casefold()
-    if len(text) > 2 * _END:
-        text = f"{text[:_END]} {text[-_END:]}"
-    items = split_words(text)
-    if len(items) > 2 * _ENDS:
-        items = items[:_ENDS] + items[-_ENDS:]
-    return array("q", set(map(hash, items)))
+    if len(text) > 2 * _MAX_END_CHARS:
+        text = f"{text[:_MAX_END_CHARS]} {text[-_MAX_END_CHARS:]}"
+    message_words = split_words(text)
+    if len(message_words) > 2 * _MAX_END_WORDS:
+        message_words = message_words[:_MAX_END_WORDS] + message_words[-_MAX_END_WORDS:]
+    return array("q", set(map(hash, message_words)))
 
 
-def request_line(request: StoredRequest) -> bytes:
-    """Line 2, as the cassette of this request would have it."""
+def encode_request_line(request: StoredRequest) -> bytes:
+    """Line 2 of a cassette with this request."""
     return encode_line(RequestLine.from_value(request))
 
 
-def request_target_of(line: bytes) -> bytes:
-    """Method and path of line 2; empty where it is spelled otherwise than we write it."""
-    match = _TARGET.match(line)
+def request_target(line: bytes) -> bytes:
+    """`METHOD path` of line 2; empty if the line is not formatted as the recorder writes it."""
+    match = _REQUEST_TARGET.match(line)
     return b"" if match is None else match[1] + b" " + match[2]
 
 
 @dataclass(slots=True)
-class _TargetIndex:
-    """The cassettes of one method and path: their numbers, and the words of each."""
+class _TargetEntries:
+    """The cassettes of one method and path; the three sequences are parallel."""
 
     numbers: array[int] = field(default_factory=lambda: array("l"))
-    words: list[array[int]] = field(default_factory=list)
-    last_words: list[array[int]] = field(default_factory=list)
-    """Those of the last message."""
+    word_hashes: list[array[int]] = field(default_factory=list)
+    last_message_hashes: list[array[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class CassetteIndex:
-    """The words of many cassettes, which are numbered in the order of their coming."""
+class CassetteWordIndex:
+    """Word hashes of many cassettes, each with a number that the caller assigns."""
 
-    size: int = 0
-    """How many there are."""
-    _by_target: dict[bytes, _TargetIndex] = field(default_factory=dict)
-    """By method and path."""
+    cassette_count: int = 0
+    _by_target: dict[bytes, _TargetEntries] = field(default_factory=dict)
 
     def add(self, number: int, line: bytes) -> None:
-        """Know of the cassette of that number by its line 2."""
-        shelf = self._by_target.setdefault(request_target_of(line), _TargetIndex())
-        shelf.numbers.append(number)
-        shelf.words.append(word_counts(line))
-        shelf.last_words.append(last_message_words(line))
-        self.size += 1
+        """Add the cassette with this number; `line` is its line 2."""
+        entries = self._by_target.setdefault(request_target(line), _TargetEntries())
+        entries.numbers.append(number)
+        entries.word_hashes.append(word_hashes(line))
+        entries.last_message_hashes.append(last_message_word_hashes(line))
+        self.cassette_count += 1
 
     def nearest_numbers(self, request: StoredRequest) -> list[int]:
-        """The numbers of those that are likely nearest, in the order of their coming."""
-        line = request_line(request)
-        asked, last = frozenset(word_counts(line)), frozenset(last_message_words(line))
-        target = request_target_of(line)
-        found: list[int] = []
-        for other, shelf in self._by_target.items():
-            limit = FEW if other == target else _OTHERS
-            found += [
-                shelf.numbers[place] for place in _best_by_shared_words(asked, last, shelf, limit)
+        """The numbers of the cassettes that are probably nearest, ascending."""
+        line = encode_request_line(request)
+        words, last_message = (
+            frozenset(word_hashes(line)),
+            frozenset(last_message_word_hashes(line)),
+        )
+        target = request_target(line)
+        numbers: list[int] = []
+        for indexed_target, entries in self._by_target.items():
+            limit = _MAX_SAME_TARGET if indexed_target == target else _MAX_OTHER_TARGET
+            numbers += [
+                entries.numbers[position]
+                for position in _most_similar_positions(words, last_message, entries, limit)
             ]
-        return sorted(found)
+        return sorted(numbers)
 
 
-def _best_by_shared_words(words: Words, last: Words, shelf: _TargetIndex, limit: int) -> list[int]:
-    """The places of those that share most words, by the share of all that they have together.
+def _most_similar_positions(
+    request_hashes: WordHashes, last_message_hashes: WordHashes, entries: _TargetEntries, limit: int
+) -> list[int]:
+    """The positions in `entries` with the highest Jaccard similarity, at most `limit`.
 
-    Among those that share as many, where not all can be had, the last message decides.
+    Ties at the threshold are broken by the last message.
     """
-    shared_with = words.intersection  # twice as fast as asking word by word
-    size = len(words)
-    shares: list[float] = []
-    for word in shelf.words:
-        shared = len(shared_with(word))
-        shares.append(shared / (size + len(word) - shared))
-    if len(shares) <= limit:
-        return list(range(len(shares)))
-    least = nlargest(limit, shares)[-1]
-    found = [place for place, share in enumerate(shares) if share > least]
-    tied = [place for place, share in enumerate(shares) if share == least]
-    return found + _break_ties_by_last_message(last, tied, shelf, limit - len(found))
+    intersection = request_hashes.intersection  # twice as fast as a test per word
+    request_hash_count = len(request_hashes)
+    similarities: list[float] = []
+    for cassette_hashes in entries.word_hashes:
+        shared_count = len(intersection(cassette_hashes))
+        similarities.append(
+            shared_count / (request_hash_count + len(cassette_hashes) - shared_count)
+        )
+    if len(similarities) <= limit:
+        return list(range(len(similarities)))
+    threshold = nlargest(limit, similarities)[-1]
+    above_threshold = [
+        position for position, similarity in enumerate(similarities) if similarity > threshold
+    ]
+    tied_positions = [
+        position for position, similarity in enumerate(similarities) if similarity == threshold
+    ]
+    return above_threshold + _break_ties_by_last_message(
+        last_message_hashes, tied_positions, entries, limit - len(above_threshold)
+    )
 
 
 def _break_ties_by_last_message(
-    last: Words, tied: list[int], shelf: _TargetIndex, limit: int
+    last_message_hashes: WordHashes, tied_positions: list[int], entries: _TargetEntries, limit: int
 ) -> list[int]:
-    """Those of these places whose last messages share most words with this one."""
-    if len(tied) <= limit:
-        return tied
-    shared_with = last.intersection
-    size = len(last) or 1
+    """The tied positions whose last messages share most words with this one."""
+    if len(tied_positions) <= limit:
+        return tied_positions
+    intersection = last_message_hashes.intersection
+    hash_count = len(last_message_hashes) or 1
     scored: list[tuple[float, int]] = []
-    for place in tied:
-        theirs = shelf.last_words[place]
-        scored.append((-len(shared_with(theirs)) / (size + len(theirs)), place))
-    return [place for _, place in nsmallest(limit, scored)]
+    for position in tied_positions:
+        cassette_hashes = entries.last_message_hashes[position]
+        scored.append(
+            (-len(intersection(cassette_hashes)) / (hash_count + len(cassette_hashes)), position)
+        )
+    return [position for _, position in nsmallest(limit, scored)]

@@ -1,7 +1,7 @@
-"""The modes, one per file: where a response comes from.
+"""The modes, one per module: where a response comes from.
 
-A mode is asked once per call, in the order of arrival, and gives an `Answer`: a source of
-actions, and where it came from.
+A mode is called once per request, in the order of arrival, and returns a `ModeResponse`: a source
+of actions and its origin.
 """
 
 from llm_proxy.modes.auto import AutoMode

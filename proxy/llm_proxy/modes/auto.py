@@ -1,6 +1,6 @@
-"""`auto`: plays what is on disk, records what is not.
+"""`auto`: replays what is on disk, records what is not.
 
-The nth request of a key in a session plays take n if it was on disk when the run started, and
+The nth request of a key in a session replays take n if it was on disk when the run started, and
 becomes take n otherwise.
 """
 
@@ -18,7 +18,7 @@ from llm_proxy.take_numbers import OnMiss, RequestCounter
 
 
 class AutoMode:
-    """Plays and records, whichever is called for."""
+    """Replays requests that have a take; records the others, or handles them by `on_miss`."""
 
     name = "auto"
 
@@ -30,7 +30,7 @@ class AutoMode:
         player: TakePlayer,
         on_miss: OnMiss | Mode,
     ) -> None:
-        """A mode in the place of `on_miss` answers what is not on disk."""
+        """A mode as `on_miss` responds to requests without a take."""
         self._takes = takes
         self._upstream = upstream
         self._recorder = recorder
@@ -39,41 +39,51 @@ class AutoMode:
         self._request_counter = RequestCounter()
 
     async def respond(self, routed: RoutedRequest) -> ModeResponse:
-        """Take n, or the provider's answer, which comes as it comes."""
+        """Replays take n, or streams the provider's response as it arrives."""
         pace = self._player.pace_of(routed)
-        ordinal = self._request_counter.next_ordinal(
+        request_ordinal = self._request_counter.next_ordinal(
             routed.session, routed.key, routed.logical_request
         )
         takes = await self._takes.takes_of(routed.session, routed.key)
-        if ordinal <= len(takes):
-            return await self._player.play(takes[ordinal - 1], routed, ordinal, pace)
+        if request_ordinal <= len(takes):
+            return await self._player.replay_take(
+                takes[request_ordinal - 1], routed, request_ordinal, pace
+            )
         match self._on_miss:
             case "record":
                 source = self._upstream.stream(
-                    routed, lambda: self._recorder.start(routed, ordinal)
+                    routed, lambda: self._recorder.start(routed, request_ordinal)
                 )
                 return ModeResponse(source, LIVE)
             case "passthrough":
                 return ModeResponse(self._upstream.stream(routed, None), UNRECORDED)
             case "fail":
-                near = None if takes else await self._respond_nearest(routed, ordinal)
-                answer = near or probe_response(routed)
-                if answer is None:
-                    raise await self._takes.miss(routed, ordinal)
-                return answer
+                nearest_response = (
+                    None if takes else await self._respond_nearest(routed, request_ordinal)
+                )
+                response = nearest_response or probe_response(routed)
+                if response is None:
+                    raise await self._takes.miss(routed, request_ordinal)
+                return response
             case other:
-                if not takes and (near := await self._respond_nearest(routed, ordinal)) is not None:
-                    return near
+                if (
+                    not takes
+                    and (nearest_response := await self._respond_nearest(routed, request_ordinal))
+                    is not None
+                ):
+                    return nearest_response
                 with suppress(NotSimulated):
                     return await other.respond(routed)
-                raise await self._takes.miss(routed, ordinal)
+                raise await self._takes.miss(routed, request_ordinal)
 
-    async def _respond_nearest(self, routed: RoutedRequest, ordinal: int) -> ModeResponse | None:
-        """What is only alike answers where nothing goes live."""
-        return await respond_nearest(self._takes, self._player, routed, ordinal, "repeat")
+    async def _respond_nearest(
+        self, routed: RoutedRequest, request_ordinal: int
+    ) -> ModeResponse | None:
+        """Replays the most similar cassette; called only where no request goes to the provider."""
+        return await respond_nearest(self._takes, self._player, routed, request_ordinal, "repeat")
 
     def reset(self, session: str) -> None:
-        """Begin with the session's first takes again."""
+        """Starts again with the session's first takes."""
         self._request_counter.reset_session(session)
         if not isinstance(self._on_miss, str):
             self._on_miss.reset(session)

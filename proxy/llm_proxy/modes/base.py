@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from llm_proxy.actions import Begin, Source
+from llm_proxy.actions import ActionSource, Begin
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.providers import is_probe_request
 from llm_proxy.routing import RoutedRequest
@@ -18,49 +18,50 @@ PROBE: Final = "answer to a probe"
 
 @dataclass(frozen=True, slots=True)
 class ModeResponse:
-    """The answer to one call."""
+    """The response to one request, and where it came from."""
 
-    source: Source
+    source: ActionSource
     origin: str
-    """`LIVE`, `UNRECORDED`, `PROBE`, the file of the cassette played, or what directed it."""
+    """`LIVE`, `UNRECORDED`, `PROBE`, the file of the replayed cassette, or the origin of the
+    scripted response (scenario, mock or synthesis)."""
     scripted_response: ScriptedResponse | None = None
-    """What a simulated answer follows."""
+    """The script of a simulated response; None for others."""
     is_simulated: bool = False
     similarity: float | None = None
-    """How alike, from 0 to 1, the request of the cassette is, where it is not the same."""
+    """The similarity, from 0 to 1, of the cassette's request, where it is not equal; else None."""
     renamed_count: int = 0
-    """How many values of the recording were replaced by those that this client has for them."""
+    """How many values of the recording were replaced by those of the requesting client."""
     recorded_at: str = ""
-    """When the cassette was recorded, as its line 1 says; empty where none is played."""
+    """When the cassette was recorded, from its line 1; empty where none is replayed."""
     pace: str = ""
-    """How it goes out, as the grammar of paces spells it; empty where no pace holds."""
+    """The pace in the syntax of the pace grammar; empty where none applies."""
 
     @property
     def is_live(self) -> bool:
-        """Whether the provider gives it."""
+        """Whether it comes from the provider."""
         return self.origin in {LIVE, UNRECORDED}
 
 
 def probe_response(routed: RoutedRequest) -> ModeResponse | None:
-    """A bare 200 for a client that only asks whether anybody is there; None for other calls."""
+    """An empty 200 for a client that only checks that the server is up; None for other requests."""
     if not is_probe_request(routed.decompressed):
         return None
     return ModeResponse((Begin(ResponseHead(200, "OK", (), "none")),), PROBE, is_simulated=True)
 
 
 class Mode(Protocol):
-    """One way to answer."""
+    """A source of responses: `record`, `replay`, `auto` or `simulate`."""
 
     @property
     def name(self) -> str:
-        """As it is called on the command line."""
+        """Its name on the command line."""
 
     async def respond(self, routed: RoutedRequest) -> ModeResponse:
-        """The answer to this call.
+        """Responds to this request.
 
         Raises `Miss`, `CassetteError`, `UpstreamFailed` or `RequestRefused`; the last two also
         from the source.
         """
 
     def reset(self, session: str) -> None:
-        """Begin this session again: its next request of any key is the first."""
+        """Resets this session: its next request of any key counts as the first."""

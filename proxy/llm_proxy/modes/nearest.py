@@ -1,4 +1,4 @@
-"""`--match nearest`: plays the most similar cassette where none is equal, and marks it."""
+"""`--match nearest`: replays the most similar cassette where none is equal, and marks it."""
 
 from __future__ import annotations
 
@@ -14,43 +14,50 @@ from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import AfterLast, pick_take
 
 NEAREST_HEADER: Final = "x-llm-proxy-nearest"
-"""On such an answer: how alike its request is, and the cassette's file."""
-_SAFE: Final = "/ !#$&'()*+,:;=?@[]~"
+"""The header of such a response: the similarity of its request, and the cassette's file."""
+_UNQUOTED_CHARS: Final = "/ !#$&'()*+,:;=?@[]~"
 
 
 async def respond_nearest(
     takes: TakeSource,
     player: TakePlayer,
     routed: RoutedRequest,
-    ordinal: int,
+    request_ordinal: int,
     after_last: AfterLast,
 ) -> ModeResponse | None:
-    """The answer of the cassette that is most alike, if it is enough so.
+    """Replays the most similar cassette, if it is similar enough.
 
-    None where none is, or nobody wants that.  Raises `CassetteError` as `TakeSource` does.
+    None where none is, or where the option is off.  Raises `CassetteError` as `TakeSource` does.
     """
-    if player.nearest is None:
+    if player.min_similarity is None:
         return None
-    alike = await takes.nearest(routed, player.nearest)
-    take = None if alike is None else pick_take(alike.takes, ordinal, after_last)
-    if alike is None or take is None:
+    similar_takes = await takes.nearest(routed, player.min_similarity)
+    take = (
+        None
+        if similar_takes is None
+        else pick_take(similar_takes.takes, request_ordinal, after_last)
+    )
+    if similar_takes is None or take is None:
         return None
-    answer = await player.play(take, routed, ordinal, player.pace_of(routed))
-    return mark_as_nearest(answer, alike.similarity)
+    response = await player.replay_take(take, routed, request_ordinal, player.pace_of(routed))
+    return mark_nearest_response(response, similar_takes.similarity)
 
 
-def mark_as_nearest(answer: ModeResponse, likeness: float) -> ModeResponse:
-    """The answer, with a head and a note that say how alike its request is."""
-    if not isinstance(answer.source, tuple):
+def mark_nearest_response(response: ModeResponse, similarity: float) -> ModeResponse:
+    """The response, with its similarity, and with a header that declares it."""
+    if not isinstance(response.source, tuple):
         raise TypeError("a cassette is played in one burst")
-    value = f"{int(likeness * 100) / 100:.2f} {quote(answer.origin, safe=_SAFE, errors='replace')}"
-    source = tuple(_add_header(action, value) for action in answer.source)
-    return replace(answer, source=source, similarity=likeness)
+    header_value = (
+        f"{int(similarity * 100) / 100:.2f} "
+        f"{quote(response.origin, safe=_UNQUOTED_CHARS, errors='replace')}"
+    )
+    source = tuple(_add_nearest_header(action, header_value) for action in response.source)
+    return replace(response, source=source, similarity=similarity)
 
 
-def _add_header(action: Action, value: str) -> Action:
+def _add_nearest_header(action: Action, header_value: str) -> Action:
     match action:
         case Begin(head):
-            return Begin(replace(head, headers=(*head.headers, (NEAREST_HEADER, value))))
+            return Begin(replace(head, headers=(*head.headers, (NEAREST_HEADER, header_value))))
         case _:
             return action

@@ -8,7 +8,7 @@ from llm_proxy.routing import RoutedRequest
 
 
 class RecordMode:
-    """Passes calls on and keeps what comes back."""
+    """Forwards requests to the provider and records the exchanges."""
 
     name = "record"
 
@@ -17,11 +17,11 @@ class RecordMode:
         self._recorder = recorder
 
     async def respond(self, routed: RoutedRequest) -> ModeResponse:
-        """The provider's answer."""
+        """Streams the provider's response as it arrives."""
         return ModeResponse(
             self._upstream.stream(routed, lambda: self._recorder.start(routed)), LIVE
         )
 
     def reset(self, session: str) -> None:
-        """Number the session's takes from 1 again."""
+        """Numbers the session's takes from 1 again."""
         self._recorder.reset(session)

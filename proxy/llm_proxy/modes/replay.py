@@ -14,7 +14,7 @@ from llm_proxy.take_numbers import AfterLast, RequestCounter, pick_take
 
 
 class ReplayMode:
-    """Plays the takes of a key one after another, each session on its own."""
+    """Replays the takes of a key one after another, separately for each session."""
 
     name = "replay"
 
@@ -23,42 +23,42 @@ class ReplayMode:
         takes: TakeSource,
         player: TakePlayer,
         after_last: AfterLast,
-        simulate: Mode | None = None,
+        fallback: Mode | None = None,
     ) -> None:
-        """`simulate` answers what is not on disk; without it, that is a miss."""
-        self._simulate = simulate
+        """`fallback` responds to requests without a take; without it, they are misses."""
+        self._fallback = fallback
         self._takes = takes
         self._player = player
         self._after_last: AfterLast = after_last
         self._request_counter = RequestCounter()
 
     async def respond(self, routed: RoutedRequest) -> ModeResponse:
-        """The next take of this call's key."""
+        """Replays the next take of this request's key."""
         pace = self._player.pace_of(routed)
-        ordinal = self._request_counter.next_ordinal(
+        request_ordinal = self._request_counter.next_ordinal(
             routed.session, routed.key, routed.logical_request
         )
         takes = await self._takes.takes_of(routed.session, routed.key)
-        take = pick_take(takes, ordinal, self._after_last)
+        take = pick_take(takes, request_ordinal, self._after_last)
         if take is None:
-            near = None
+            nearest_response = None
             if not takes:
-                near = await respond_nearest(
-                    self._takes, self._player, routed, ordinal, self._after_last
+                nearest_response = await respond_nearest(
+                    self._takes, self._player, routed, request_ordinal, self._after_last
                 )
-            return near or await self._respond_to_miss(routed, ordinal)
-        return await self._player.play(take, routed, ordinal, pace)
+            return nearest_response or await self._respond_to_miss(routed, request_ordinal)
+        return await self._player.replay_take(take, routed, request_ordinal, pace)
 
-    async def _respond_to_miss(self, routed: RoutedRequest, ordinal: int) -> ModeResponse:
-        if (answer := probe_response(routed)) is not None:
-            return answer
-        if self._simulate is not None:
+    async def _respond_to_miss(self, routed: RoutedRequest, request_ordinal: int) -> ModeResponse:
+        if (response := probe_response(routed)) is not None:
+            return response
+        if self._fallback is not None:
             with suppress(NotSimulated):
-                return await self._simulate.respond(routed)
-        raise await self._takes.miss(routed, ordinal)
+                return await self._fallback.respond(routed)
+        raise await self._takes.miss(routed, request_ordinal)
 
     def reset(self, session: str) -> None:
-        """Play the session's takes from the first again."""
+        """Starts again with the session's first takes."""
         self._request_counter.reset_session(session)
-        if self._simulate is not None:
-            self._simulate.reset(session)
+        if self._fallback is not None:
+            self._fallback.reset(session)

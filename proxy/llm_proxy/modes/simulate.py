@@ -1,7 +1,7 @@
 """`simulate`: responds from scenarios, a mock or synthesis only.
 
-What a request is answered with is decided by the `scenario` package; this mode knows what came
-before it: the answer that it continues, how often it failed, how many replies a mock has given.
+The `scenario` package decides the response; this mode keeps the state between requests: stored
+responses that a request continues, failures of each step, replies of each mock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import orjson
 from llm_proxy import dialects
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.openai.provider_variants import FAMILY
-from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable
+from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
+from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
 from llm_proxy.modes.base import ModeResponse, probe_response
 from llm_proxy.pacing.requested_pace import requested_pace
 from llm_proxy.ports import Offload, PaceSource, ScenarioSource
@@ -30,7 +30,7 @@ from llm_proxy.scenario.engine import choosing, mock, scripting
 from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
-from llm_proxy.scenario.engine.mock import MockRequest
+from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.scenario.engine.scripting import CheckedRequest
@@ -43,54 +43,54 @@ from llm_proxy.take_numbers import RequestCounter
 
 T = TypeVar("T")
 
-Respond = Callable[[MatchContext], object]
-"""The operator's function.  It gives a text, a partial answer as of document 004, or an awaitable
-of one of them."""
+RespondFunction = Callable[[MatchContext], object]
+"""The operator's function.  It returns a text, a partial response as defined in document 004, or an
+awaitable of one of them."""
 
 
-_LARGE: Final = 16 * 1024
-"""Bytes of a request that takes a while."""
-_LOST: Final = (
+_SLOW_BODY_BYTES: Final = 16 * 1024
+"""The size of a request that takes a while."""
+_PREVIOUS_MISSING_MESSAGE: Final = (
     "The request continues the answer {}, which was not given in this session and run, or is "
     "forgotten."
 )
-_SPEAKER: Final = "test-llm"
-"""The member of OpenAI's family that spells answers as document 001 does."""
-_SHOWN: Final = 200
-"""Characters of a path in a message."""
+_TEST_PROVIDER: Final = "test-llm"
+"""The member of OpenAI's family whose responses have the format of document 001."""
+_MAX_SHOWN_CHARS: Final = 200
+"""The most characters of a path in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """What an operator decides about it."""
+    """The operator's settings and the shell's functions for `SimulateMode`."""
 
     seed: int
-    created_at: Callable[[], int]
-    """The time that answers name, in s since 1970."""
-    cpu_time: Callable[[], float]
-    """Of the thread that calls it, in s."""
+    get_unix_time: Callable[[], int]
+    """Returns the creation time that responses declare, in s since 1970."""
+    get_cpu_time_s: Callable[[], float]
+    """Returns the CPU time of the calling thread, in s."""
     paces: PaceSource
     limits: FailureLimits
     offload: Offload
-    """Runs a function that may take its time, while others are answered."""
-    synthesises: bool = False
-    """Whether synthesis answers what no scenario does, though there are some."""
-    respond: Respond | None = None
+    """Runs a slow function without blocking other requests."""
+    synthesizes_unmatched: bool = False
+    """Whether synthesis responds where scenarios exist but none matches."""
+    respond_function: RespondFunction | None = None
     is_fallback: bool = False
-    """Whether another mode answers first, and says best why a request is answered by nobody."""
+    """Whether another mode responds first, and reports best why a request has no response."""
 
 
-_Choice = CheckedRequest | ScriptedResponse | MockSpec | NoScenario | None
-"""What answers: a step, what is decided already, a mock, that nothing does; None is synthesis."""
+_ResponseChoice = CheckedRequest | ScriptedResponse | MockSpec | NoScenario | None
+"""What responds: a step of a scenario, a finished response, a mock, nothing; None is synthesis."""
 
 
 @dataclass(frozen=True, slots=True)
-class _TurnRequest:
-    """A request for a turn, and what answers it."""
+class _PreparedTurn:
+    """A request for a turn, and what responds to it."""
 
     match_context: MatchContext
-    context: EncodeContext
-    chosen: _Choice
+    encode_context: EncodeContext
+    choice: _ResponseChoice
 
 
 async def _run_inline(function: Callable[[], T]) -> T:
@@ -98,227 +98,272 @@ async def _run_inline(function: Callable[[], T]) -> T:
 
 
 class SimulateMode:
-    """Plays scenarios, each session on its own."""
+    """Responds from scenarios, a mock or synthesis, separately for each session."""
 
     name = "simulate"
 
-    def __init__(self, scripts: ScenarioSource, simulation: SimulationSettings) -> None:
-        self._scripts = scripts
-        self._simulation = simulation
-        self._attempts = FailureCounter()
-        self._request_counts = RequestCounter()
-        self._mock_reply_counts = RequestCounter()
+    def __init__(self, scenarios: ScenarioSource, settings: SimulationSettings) -> None:
+        self._scenarios = scenarios
+        self._settings = settings
+        self._failure_counter = FailureCounter()
+        self._request_counter = RequestCounter()
+        self._mock_reply_counter = RequestCounter()
         self._response_store = ResponseStore()
-        self._chosen_scenarios: dict[str, str] = {}
-        """The scenario that was chosen for a session."""
+        self._scenario_by_session: dict[str, str] = {}
+        """The id of the scenario that was chosen for a session."""
 
     async def respond(self, routed: RoutedRequest) -> ModeResponse:
-        """The scripted answer, or a made-up one.
+        """The scripted, mocked or synthesized response.
 
-        Raises `NotSimulated` for what nobody could answer, `NotRepresentable` for what the dialect
-        has no words for, `ScriptExhausted` and `RespondFunctionFailed`.
+        Raises `NotSimulated` for a request that has no simulated response, `NotRepresentable` for a
+        turn that the dialect cannot represent, `ScriptExhausted` and `RespondFunctionFailed`.
         """
-        requested_pace(routed)  # before anything counts
-        script = await self._scripts.current()
-        takes_time = len(routed.decompressed.body) > _LARGE or script.has_slow_patterns
-        run = self._simulation.offload if takes_time else _run_inline
-        await run(lambda: routed.key)
-        delivery = self._encode_context(routed)
-        stage = await run(partial(self._stage_turn, routed, script, delivery))
-        if isinstance(stage, ModeResponse):
-            return stage
-        turn: MockRequest | int | None = None
-        if isinstance(stage.chosen, MockSpec):
-            turn = await self._call_mock(stage.chosen, stage.match_context)
+        requested_pace(routed)  # refuses an invalid pace before anything is counted
+        scenario_set = await self._scenarios.current()
+        is_slow = len(routed.decompressed.body) > _SLOW_BODY_BYTES or scenario_set.may_match_slowly
+        run_function = self._settings.offload if is_slow else _run_inline
+        await run_function(lambda: routed.key)
+        encode_context = self._encode_context(routed)
+        prepared = await run_function(
+            partial(self._prepare_turn, routed, scenario_set, encode_context)
+        )
+        if isinstance(prepared, ModeResponse):
+            return prepared
+        mock_or_failure: MockInvocation | int | None = None
+        if isinstance(prepared.choice, MockSpec):
+            mock_or_failure = await self._call_mock(prepared.choice, prepared.match_context)
         elif isinstance(
-            stage.chosen, CheckedRequest
-        ):  # what is counted or kept is so in one thread
-            turn = scripting.take_failure(stage.chosen, self._attempts)
-        answer, stored_response = await run(
-            partial(self._respond_with, routed, script, stage, turn)
+            prepared.choice, CheckedRequest
+        ):  # counts and stored responses are changed only in this thread
+            mock_or_failure = scripting.next_failure_number(prepared.choice, self._failure_counter)
+        response, stored_response = await run_function(
+            partial(self._encode_response, routed, scenario_set, prepared, mock_or_failure)
         )
         if stored_response is not None:
             self._response_store.store(routed.session, stored_response)
-        return answer
+        return response
 
-    def _stage_turn(
-        self, routed: RoutedRequest, script: ScenarioSet, delivery: EncodeContext
-    ) -> _TurnRequest | ModeResponse:
-        """What a request for a turn is answered by; or the answer to what is asked beside turns."""
+    def _prepare_turn(
+        self, routed: RoutedRequest, scenario_set: ScenarioSet, encode_context: EncodeContext
+    ) -> _PreparedTurn | ModeResponse:
+        """Chooses what responds to a request for a turn; responds to other requests directly."""
         conversation = routed.conversation
         if conversation is None:
-            return self._auxiliary_response(routed, script, delivery)
-        is_lost = self._response_store.is_missing_previous(routed.session, conversation)
-        lost = _LOST.format(conversation.previous_response_id)
+            return self._auxiliary_response(routed, scenario_set, encode_context)
+        is_previous_missing = self._response_store.is_previous_missing(routed.session, conversation)
+        missing_message = _PREVIOUS_MISSING_MESSAGE.format(conversation.previous_response_id)
         conversation = self._response_store.with_previous_messages(routed.session, conversation)
-        chosen = self._chosen_scenarios.get(routed.session, "")
-        cue = match_context_of(routed, conversation, delivery.seed, chosen)
-        wrong = scripting.error_turn_response(lost, cue) if is_lost else None
-        return _TurnRequest(cue, delivery, self._choose_script(script, cue, wrong))
+        chosen_scenario = self._scenario_by_session.get(routed.session, "")
+        match_context = match_context_of(routed, conversation, encode_context.seed, chosen_scenario)
+        error_response = (
+            scripting.error_turn_response(missing_message, match_context)
+            if is_previous_missing
+            else None
+        )
+        return _PreparedTurn(
+            match_context,
+            encode_context,
+            self._choose_response(scenario_set, match_context, error_response),
+        )
 
-    def _choose_script(
-        self, script: ScenarioSet, cue: MatchContext, wrong: ScriptedResponse | None
-    ) -> _Choice:
-        """The step of a scenario; else the mock; else None where the answer is made up.
+    def _choose_response(
+        self,
+        scenario_set: ScenarioSet,
+        match_context: MatchContext,
+        error_response: ScriptedResponse | None,
+    ) -> _ResponseChoice:
+        """The step of a scenario; else the mock; else None for synthesis.
 
-        `wrong` is what a scenario answers in any case.
+        `error_response` replaces the response of any scenario.
         """
         try:
-            chosen = choosing.choose_scenario(script, cue, self._simulation.cpu_time)
+            scenario_choice = choosing.choose_scenario(
+                scenario_set, match_context, self._settings.get_cpu_time_s
+            )
         except PatternsTooSlow as error:
-            return wrong or scripting.error_turn_response(str(error), cue)
-        if isinstance(chosen, ChosenScenario):
-            return wrong or scripting.check_request(chosen, cue)
-        if chosen.was_named:
-            return chosen
-        if script.mock is not None or self._simulation.respond is not None:
-            return script.mock or MockSpec()
-        return chosen if script.scenarios and not self._simulation.synthesises else None
+            return error_response or scripting.error_turn_response(str(error), match_context)
+        if isinstance(scenario_choice, ChosenScenario):
+            return error_response or scripting.check_request(scenario_choice, match_context)
+        if scenario_choice.is_explicit:
+            return scenario_choice
+        if scenario_set.mock is not None or self._settings.respond_function is not None:
+            return scenario_set.mock or MockSpec()
+        return (
+            scenario_choice
+            if scenario_set.scenarios and not self._settings.synthesizes_unmatched
+            else None
+        )
 
-    def _respond_with(
+    def _encode_response(
         self,
         routed: RoutedRequest,
-        script: ScenarioSet,
-        stage: _TurnRequest,
-        turn: MockRequest | int | None,
+        scenario_set: ScenarioSet,
+        prepared: _PreparedTurn,
+        mock_or_failure: MockInvocation | int | None,
     ) -> tuple[ModeResponse, StoredResponse | None]:
-        direction = self._scripted_response(routed, script, stage, turn)
-        delivery, send_turns = stage.context, direction.action
-        if direction.is_synthesized and routed.provider not in FAMILY:
-            delivery = replace(delivery, provider=_SPEAKER)
-        given: StoredResponse | None = None
+        scripted_response = self._scripted_response(routed, scenario_set, prepared, mock_or_failure)
+        encode_context, action = prepared.encode_context, scripted_response.action
+        if scripted_response.is_synthesized and routed.provider not in VARIANT_BY_PROVIDER:
+            encode_context = replace(encode_context, provider=_TEST_PROVIDER)
+        stored_response: StoredResponse | None = None
         if (
-            isinstance(send_turns, SendTurns)
-            and stage.match_context.conversation.is_stored_by_provider
+            isinstance(action, SendTurns)
+            and prepared.match_context.conversation.is_stored_by_provider
         ):
-            encode_context = actions.encode_context_for(send_turns, delivery)
-            turns = routed.dialect.convert(
-                routed.decompressed, send_turns.turns, encode_context
-            ).turns
+            turn_context = actions.encode_context_for(action, encode_context)
+            turns = routed.dialect.convert(routed.decompressed, action.turns, turn_context).turns
             body, dialect = routed.decompressed.body, routed.dialect.name
-            given = StoredResponse(
-                stage.match_context.conversation, turns, encode_context, body, dialect
+            stored_response = StoredResponse(
+                prepared.match_context.conversation, turns, turn_context, body, dialect
             )
-        decoded_request = DecodedRequest(routed.dialect, routed.decompressed, delivery)
-        said = send_turns.pace if isinstance(send_turns, SendTurns) else None
-        pace = requested_pace(routed) or said or self._simulation.paces.pace_of(routed.session)
-        burst = actions.response_actions(
-            send_turns, decoded_request, routed.dialect.output_chars, pace, self._simulation.limits
+        decoded_request = DecodedRequest(routed.dialect, routed.decompressed, encode_context)
+        scenario_pace = action.pace if isinstance(action, SendTurns) else None
+        pace = (
+            requested_pace(routed) or scenario_pace or self._settings.paces.pace_of(routed.session)
         )
-        spelled = str(pace) if isinstance(send_turns, SendTurns) else ""
+        burst = actions.response_actions(
+            action, decoded_request, routed.dialect.output_chars, pace, self._settings.limits
+        )
+        pace_text = str(pace) if isinstance(action, SendTurns) else ""
         return ModeResponse(
-            burst, direction.origin, direction, is_simulated=True, pace=spelled
-        ), given
+            burst, scripted_response.origin, scripted_response, is_simulated=True, pace=pace_text
+        ), stored_response
 
     def _scripted_response(
         self,
         routed: RoutedRequest,
-        script: ScenarioSet,
-        stage: _TurnRequest,
-        turn: MockRequest | int | None,
+        scenario_set: ScenarioSet,
+        prepared: _PreparedTurn,
+        mock_or_failure: MockInvocation | int | None,
     ) -> ScriptedResponse:
-        """What to answer.  Raises `NotSimulated` where another mode knows better."""
-        cue = stage.match_context
-        match stage.chosen:
-            case ScriptedResponse() as decided:
-                return decided
-            case CheckedRequest() as checked:
+        """The scripted response.  Raises `NotSimulated` to leave the error to the other mode."""
+        match_context = prepared.match_context
+        match prepared.choice:
+            case ScriptedResponse() as scripted_response:
+                return scripted_response
+            case CheckedRequest() as checked_request:
                 return scripting.response_or_failure(
-                    checked, turn if isinstance(turn, int) else None
+                    checked_request, mock_or_failure if isinstance(mock_or_failure, int) else None
                 )
-            case NoScenario() as unknown:
-                why = choosing.no_scenario_message(script, unknown)
-                if self._simulation.is_fallback and not unknown.was_named:
-                    raise NotSimulated(why)
-                return scripting.error_turn_response(why, cue)
+            case NoScenario() as no_scenario:
+                reason = choosing.no_scenario_message(scenario_set, no_scenario)
+                if self._settings.is_fallback and not no_scenario.is_explicit:
+                    raise NotSimulated(reason)
+                return scripting.error_turn_response(reason, match_context)
             case None:
-                telling = message_layout_of(routed.dialect, routed.decompressed, stage.context)
-                made = synthesize_response(cue.conversation, stage.context, telling, cue.model)
-                source = f"synthesis: {made.mode}"
-                return ScriptedResponse(
-                    made.say, source, warnings=made.warnings, is_synthesized=True
+                message_layout = message_layout_of(
+                    routed.dialect, routed.decompressed, prepared.encode_context
                 )
-            case MockSpec() as it:
-                called = turn if isinstance(turn, MockRequest) else MockRequest(it, 1)
-                return mock.mock_response(called, cue)
+                synthesized = synthesize_response(
+                    match_context.conversation,
+                    prepared.encode_context,
+                    message_layout,
+                    match_context.model,
+                )
+                origin = f"synthesis: {synthesized.mode}"
+                return ScriptedResponse(
+                    synthesized.send_turns,
+                    origin,
+                    warnings=synthesized.warnings,
+                    is_synthesized=True,
+                )
+            case MockSpec() as mock_spec:
+                mock_request = (
+                    mock_or_failure
+                    if isinstance(mock_or_failure, MockInvocation)
+                    else MockInvocation(mock_spec, 1)
+                )
+                return mock.mock_response(mock_request, match_context)
 
     def reset(self, session: str) -> None:
-        """Begin this session again: nothing failed, nothing said, no scenario chosen for it."""
-        for failure_counter in (
-            self._attempts,
-            self._request_counts,
-            self._mock_reply_counts,
+        """Resets the counts, stored responses and chosen scenario of this session."""
+        for per_session_state in (
+            self._failure_counter,
+            self._request_counter,
+            self._mock_reply_counter,
             self._response_store,
         ):
-            failure_counter.reset_session(session)
-        self._chosen_scenarios.pop(session, None)
+            per_session_state.reset_session(session)
+        self._scenario_by_session.pop(session, None)
 
     async def choose_scenario(self, session: str, scenario: str) -> bool:
-        """Have this session's requests answered by that scenario, whatever they say.
+        """Makes that scenario respond to all requests of this session, whatever their contents.
 
-        An empty id takes that back.  Gives whether there is such a scenario now.
+        An empty id undoes that.  Returns whether such a scenario exists now.
         """
         if not scenario:
-            self._chosen_scenarios.pop(session, None)
+            self._scenario_by_session.pop(session, None)
             return True
-        self._chosen_scenarios[session] = scenario
-        return scenario in (await self._scripts.current()).by_id
+        self._scenario_by_session[session] = scenario
+        return scenario in (await self._scenarios.current()).scenarios_by_id
 
     def _encode_context(self, routed: RoutedRequest) -> EncodeContext:
-        """What ids and rolls of chance are made of: the same for the same request, in its order."""
-        scenario = routed.scenario or self._chosen_scenarios.get(routed.session, "")
-        label = f"{routed.key} {scenario}"  # which the key does not tell
-        ordinal = self._request_counts.next_ordinal(routed.session, label)
-        seed = "\0".join((str(self._simulation.seed), routed.session, label, str(ordinal)))
-        return EncodeContext(seed, self._simulation.created_at(), provider=routed.provider)
+        """The context whose seed depends on the request and on how often it was sent."""
+        scenario = routed.requested_scenario or self._scenario_by_session.get(routed.session, "")
+        request_label = f"{routed.key} {scenario}"  # the key does not contain the scenario
+        ordinal = self._request_counter.next_ordinal(routed.session, request_label)
+        seed = "\0".join((str(self._settings.seed), routed.session, request_label, str(ordinal)))
+        return EncodeContext(seed, self._settings.get_unix_time(), provider=routed.provider)
 
-    async def _call_mock(self, mock_spec: MockSpec, cue: MatchContext) -> MockRequest:
-        """The call of a mock, with what the operator's function says.
+    async def _call_mock(self, mock_spec: MockSpec, match_context: MatchContext) -> MockInvocation:
+        """The request to a mock, with the reply of the operator's function.
 
         Raises `RespondFunctionFailed`.
         """
-        number = self._mock_reply_counts.next_ordinal(cue.session, mock_spec.name)
-        respond = self._simulation.respond
-        if respond is None or mock.is_self_contained(mock_spec):
-            return MockRequest(mock_spec, number)
+        reply_number = self._mock_reply_counter.next_ordinal(match_context.session, mock_spec.name)
+        respond_function = self._settings.respond_function
+        if respond_function is None or mock.has_scripted_replies(mock_spec):
+            return MockInvocation(mock_spec, reply_number)
         try:
-            if inspect.iscoroutinefunction(respond):
-                value = await respond(cue)
-            else:  # it may take its time
-                value = await self._simulation.offload(partial(respond, cue))
-            if inspect.isawaitable(value):
-                value = await value
-            return MockRequest(mock_spec, number, _parse_reply(value))
+            if inspect.iscoroutinefunction(respond_function):
+                returned = await respond_function(match_context)
+            else:  # it may block
+                returned = await self._settings.offload(partial(respond_function, match_context))
+            if inspect.isawaitable(returned):
+                returned = await returned
+            return MockInvocation(mock_spec, reply_number, _parse_reply(returned))
         except (Exception, SystemExit) as error:  # whatever the operator's own code raises
             raise RespondFunctionFailed(
                 f"respond failed: {type(error).__name__}: {error}"
             ) from error
 
     def _auxiliary_response(
-        self, routed: RoutedRequest, script: ScenarioSet, delivery: EncodeContext
+        self, routed: RoutedRequest, scenario_set: ScenarioSet, encode_context: EncodeContext
     ) -> ModeResponse:
         request = routed.decompressed
-        answer = unquote(request.path.rpartition("/")[2])
+        response_id = unquote(request.path.rpartition("/")[2])
         stored_response = (
-            self._response_store.find(routed.session, answer) if request.method == "GET" else None
+            self._response_store.find(routed.session, response_id)
+            if request.method == "GET"
+            else None
         )
-        is_its = stored_response is not None and stored_response.dialect == routed.dialect.name
-        if stored_response is not None and is_its and stored_response.turns[0].id == answer:
-            again = replace(request, body=stored_response.body)
-            response = routed.dialect.encode(again, stored_response.turns, stored_response.delivery)
+        is_same_dialect = (
+            stored_response is not None and stored_response.dialect_name == routed.dialect.name
+        )
+        if (
+            stored_response is not None
+            and is_same_dialect
+            and stored_response.turns[0].id == response_id
+        ):
+            original_request = replace(request, body=stored_response.request_body)
+            response = routed.dialect.encode(
+                original_request, stored_response.turns, stored_response.encode_context
+            )
         else:
-            delivery = replace(delivery, models=script.named_models)
-            if (to_probe := probe_response(routed)) is not None:
-                return to_probe
-            side = routed.dialect.auxiliary_response(request, delivery)
-            response = side if side is not None else _refuse_unknown(routed)
+            encode_context = replace(encode_context, models=scenario_set.named_models)
+            if (probe := probe_response(routed)) is not None:
+                return probe
+            auxiliary = routed.dialect.auxiliary_response(request, encode_context)
+            response = auxiliary if auxiliary is not None else _raise_not_simulated(routed)
         return ModeResponse(
-            actions.immediate_actions(response), f"{_SPEAKER}: beside turns", is_simulated=True
+            actions.immediate_actions(response),
+            f"{_TEST_PROVIDER}: beside turns",
+            is_simulated=True,
         )
 
 
 def _parse_reply(value: object) -> MockReply:
-    """What a function says as a reply.  Raises `UsageError` and `TypeError` for what is none."""
+    """Converts the result of the operator's function.  Raises `UsageError` and `TypeError`."""
     if isinstance(value, str):
         return MockReply(content=value)
     if not isinstance(value, Mapping):
@@ -328,14 +373,20 @@ def _parse_reply(value: object) -> MockReply:
     )
 
 
-def _refuse_unknown(routed: RoutedRequest) -> NoReturn:
-    known = dict.fromkeys(
+def _raise_not_simulated(routed: RoutedRequest) -> NoReturn:
+    known_paths = dict.fromkeys(
         chat_dialect.sample_request("MODEL", stream=True).path
         for chat_dialect in dialects.chat_dialects().values()
     )
-    text = f"{routed.decompressed.method} {printable(routed.stored_request.path, _SHOWN)}"
-    if routed.decompressed.method == "POST" and routed.decompressed.path in known:
-        raise NotSimulated(f"{text} asks for no turn: its body is no JSON that says what", 400)
+    request_line = (
+        f"{routed.decompressed.method} "
+        f"{printable_excerpt(routed.stored_request.path, _MAX_SHOWN_CHARS)}"
+    )
+    if routed.decompressed.method == "POST" and routed.decompressed.path in known_paths:
+        raise NotSimulated(
+            f"{request_line} asks for no turn: its body is no JSON that says what", 400
+        )
     raise NotSimulated(
-        f"nothing is simulated for {text}; turns are, at {', '.join(known)} and the like"
+        f"nothing is simulated for {request_line}; turns are, at {', '.join(known_paths)} and "
+        "the like"
     )

@@ -1,4 +1,4 @@
-"""Plays takes; shared by `replay` and `auto`."""
+"""Replays takes; shared by `replay` and `auto`."""
 
 from __future__ import annotations
 
@@ -9,92 +9,103 @@ from typing import Final
 from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
 from llm_proxy.modes.base import ModeResponse
-from llm_proxy.modes.value_replacement import ResponseRenamer
+from llm_proxy.modes.value_replacement import CassetteValueReplacer
 from llm_proxy.pacing import ModelledPace, Pace, TokenRatePace
-from llm_proxy.pacing.cassette_player import is_slow_to_plan, play_cassette
-from llm_proxy.pacing.pace_input import paced_response
+from llm_proxy.pacing.cassette_player import is_slow_to_plan, replay_actions
+from llm_proxy.pacing.pace_input import read_pace_input
 from llm_proxy.pacing.requested_pace import requested_pace
-from llm_proxy.pacing.timing import Chance, PacedResponse, seeded_chance
+from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, seeded_draw
 from llm_proxy.ports import Offload, PaceSource, Take
 from llm_proxy.routing import RoutedRequest
 
-_KEPT: Final = 64 * 1024 * 1024
-"""Bytes of all recordings, requests too, of which it is kept what was read to pace them."""
+_CACHE_BYTES: Final = 64 * 1024 * 1024
+"""The limit of the cache: bytes of the recordings, with requests, whose `PaceInput` it keeps."""
 
 
 class TakePlayer:
-    """Plays takes, each at the pace that holds for its request."""
+    """Replays takes, each at the pace of its request."""
 
-    def __init__(self, paces: PaceSource, aside: Offload, nearest: float | None = None) -> None:
-        """`aside` runs a function that may take its time, while others are answered.
+    def __init__(
+        self, paces: PaceSource, offload: Offload, min_similarity: float | None = None
+    ) -> None:
+        """`offload` runs a slow function without blocking other requests.
 
-        `nearest` is how alike, from 0 to 1, a cassette must be that answers where none is the same;
-        None where none may.
+        `min_similarity`, from 0 to 1, is required of a cassette that is replayed where none is
+        equal; None allows equal ones only.
         """
-        self.nearest = nearest
+        self.min_similarity = min_similarity
         self._paces = paces
-        self._offload = aside
-        self._renamer = ResponseRenamer(aside)
-        self._cached_readings: OrderedDict[tuple[str, bool], tuple[Cassette, PacedResponse]] = (
+        self._offload = offload
+        self._renamer = CassetteValueReplacer(offload)
+        self._cached_inputs: OrderedDict[tuple[str, bool], tuple[Cassette, PaceInput]] = (
             OrderedDict()
         )
-        """By file, and whether it is played in the pieces in which it was recorded."""
-        self._cassette_size = 0
-        """Bytes of the recordings that are kept."""
+        """The input of pacing, by cassette file and whether the recorded reads are its pieces."""
+        self._cached_bytes = 0
+        """Bytes of the recordings whose input is cached."""
 
     def pace_of(self, routed: RoutedRequest) -> Pace:
         """The request's own pace, else its session's.  Raises `RequestRefused`."""
         return requested_pace(routed) or self._paces.pace_of(routed.session)
 
-    async def play(
-        self, take: Take, routed: RoutedRequest, ordinal: int, pace: Pace
+    async def replay_take(
+        self, take: Take, routed: RoutedRequest, request_ordinal: int, pace: Pace
     ) -> ModeResponse:
-        """The answer that plays a take; `ordinal` is the request's, of its session and key.
+        """The response that replays a take.
 
-        Raises `CassetteError` when the take cannot be trusted.
+        `request_ordinal` counts the requests of a session and key, from 1.  Raises `CassetteError`
+        when the take cannot be trusted.
         """
         recorded = await take.cassette()
-        cassette, renamed = await self._renamer.rename_for(recorded, routed)
-        rolls = seeded_chance(self._paces.seed, routed.session, routed.key, ordinal)
-        read = self._cached_reading(cassette, pace)
-        made = partial(_play_actions, cassette, pace, rolls, read)
-        burst, read = await self._offload(made) if is_slow_to_plan(cassette, pace, read) else made()
-        if cassette is recorded:  # another client has another one
-            self._cache_reading(cassette, pace, read)
-        at = cassette.meta.recorded
-        return ModeResponse(burst, take.file, recorded_at=at, renamed_count=renamed, pace=str(pace))
+        cassette, renamed_count = await self._renamer.replace_values_for_request(recorded, routed)
+        draw_uniform = seeded_draw(self._paces.seed, routed.session, routed.key, request_ordinal)
+        pace_input = self._cached_input(cassette, pace)
+        plan_actions = partial(_plan_actions, cassette, pace, draw_uniform, pace_input)
+        burst, pace_input = (
+            await self._offload(plan_actions)
+            if is_slow_to_plan(cassette, pace, pace_input)
+            else plan_actions()
+        )
+        if cassette is recorded:  # a renamed cassette is specific to one client
+            self._cache_input(cassette, pace, pace_input)
+        recorded_at = cassette.meta.recorded
+        return ModeResponse(
+            burst, take.file, recorded_at=recorded_at, renamed_count=renamed_count, pace=str(pace)
+        )
 
-    def _cached_reading(self, cassette: Cassette, pace: Pace) -> PacedResponse | None:
-        of, read = self._cached_readings.get(_cache_key(cassette, pace), (None, None))
-        return read if of is cassette else None
+    def _cached_input(self, cassette: Cassette, pace: Pace) -> PaceInput | None:
+        cached_cassette, pace_input = self._cached_inputs.get(
+            _cache_key(cassette, pace), (None, None)
+        )
+        return pace_input if cached_cassette is cassette else None
 
-    def _cache_reading(self, cassette: Cassette, pace: Pace, read: PacedResponse | None) -> None:
-        if read is None:
+    def _cache_input(self, cassette: Cassette, pace: Pace, pace_input: PaceInput | None) -> None:
+        if pace_input is None:
             return
         key = _cache_key(cassette, pace)
-        before, _ = self._cached_readings.pop(key, (None, None))
-        self._cassette_size += _cassette_size(cassette) - (
-            _cassette_size(before) if before is not None else 0
+        replaced, _ = self._cached_inputs.pop(key, (None, None))
+        self._cached_bytes += _cassette_bytes(cassette) - (
+            _cassette_bytes(replaced) if replaced is not None else 0
         )
-        self._cached_readings[key] = cassette, read
-        while self._cassette_size > _KEPT:
-            _, (oldest, _) = self._cached_readings.popitem(last=False)
-            self._cassette_size -= _cassette_size(oldest)
+        self._cached_inputs[key] = cassette, pace_input
+        while self._cached_bytes > _CACHE_BYTES:
+            _, (oldest_cassette, _) = self._cached_inputs.popitem(last=False)
+            self._cached_bytes -= _cassette_bytes(oldest_cassette)
 
 
-def _cassette_size(cassette: Cassette) -> int:
-    return cassette.end.size + len(cassette.request.body)
+def _cassette_bytes(cassette: Cassette) -> int:
+    return cassette.end.size_bytes + len(cassette.request.body)
 
 
 def _cache_key(cassette: Cassette, pace: Pace) -> tuple[str, bool]:
     return cassette.file, pace.chunks == "recorded"
 
 
-def _play_actions(
-    cassette: Cassette, pace: Pace, rolls: Chance, read: PacedResponse | None
-) -> tuple[Burst, PacedResponse | None]:
-    """The actions, and what was read to make them; None where nothing had to be."""
+def _plan_actions(
+    cassette: Cassette, pace: Pace, draw_uniform: IndexedUniformDraw, pace_input: PaceInput | None
+) -> tuple[Burst, PaceInput | None]:
+    """The actions, and the input of pacing; None where the pace does not need it."""
     if isinstance(pace, TokenRatePace | ModelledPace):
-        read = read or paced_response(cassette, pace.chunks)
-        return play_cassette(cassette, pace, rolls, read), read
-    return play_cassette(cassette, pace, rolls), None
+        pace_input = pace_input or read_pace_input(cassette, pace.chunks)
+        return replay_actions(cassette, pace, draw_uniform, pace_input), pace_input
+    return replay_actions(cassette, pace, draw_uniform), None

@@ -1,4 +1,4 @@
-"""Plays recordings with the ids and paths of the requesting client."""
+"""Replaces ids and paths in recordings by those of the requesting client."""
 
 from __future__ import annotations
 
@@ -11,77 +11,89 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.matching import NormalizedDocument, RuleSet
 from llm_proxy.ports import Offload
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.value_replacement import rename_values, value_replacements
+from llm_proxy.value_replacement import replace_recorded_values, value_replacements
 
-_KEPT: Final = 32 * 1024 * 1024
-"""Bytes of all recordings, requests too, of which it is kept which names the rules gave."""
-_LARGE: Final = 16 * 1024
-"""Bytes of a request or an answer that takes a few ms."""
-_MANY: Final = 50
-"""Values that take a few ms."""
+_CACHE_BYTES: Final = 32 * 1024 * 1024
+"""The limit of the cache: bytes of the recordings, with requests, whose documents it keeps."""
+_SLOW_BODY_BYTES: Final = 16 * 1024
+"""The size of a request or a response that takes a few ms."""
+_SLOW_ALIAS_COUNT: Final = 50
+"""The number of aliases that takes a few ms."""
 
 
-class ResponseRenamer:
-    """Renames what the operator's rules named, where a client calls it otherwise."""
+class CassetteValueReplacer:
+    """Replaces the values that the operator's rules name by those of the requesting client."""
 
-    def __init__(self, aside: Offload) -> None:
-        """`aside` runs a function that may take its time, while others are answered."""
-        self._offload = aside
+    def __init__(self, offload: Offload) -> None:
+        """`offload` runs a slow function without blocking other requests."""
+        self._offload = offload
         self._cached_documents: OrderedDict[str, tuple[Cassette, RuleSet, NormalizedDocument]] = (
             OrderedDict()
         )
-        """By file."""
-        self._cassette_size = 0
-        """Bytes of the recordings that are kept."""
+        """The documents of recorded requests, by cassette file, with the rules they result from."""
+        self._cached_bytes = 0
+        """Bytes of the recordings whose documents are cached."""
 
-    async def rename_for(self, cassette: Cassette, routed: RoutedRequest) -> tuple[Cassette, int]:
-        """The recording as this client would have had it, and how many values it took.
+    async def replace_values_for_request(
+        self, cassette: Cassette, routed: RoutedRequest
+    ) -> tuple[Cassette, int]:
+        """The recording with the values of this client, and how many values were replaced.
 
-        The same one where no rule named anything, or nothing is called otherwise; and where the
-        requests differ by more than names, for then a name may stand for one thing in the one and
-        for another thing in the other.
+        The recording is unchanged where the rules name nothing or no value differs; and where the
+        requests differ by more than named values, since then a name may stand for different things
+        in the two requests.
         """
         if not routed.rules.rules or cassette.request.body == routed.stored_request.body:
             return cassette, 0
-        fields = routed.normalized_document.aliases
-        if not fields:
+        aliases = routed.normalized_document.value_by_alias
+        if not aliases:
             return cassette, 0
-        stored = await self._cached_document(cassette, routed.rules)
-        is_large = max(cassette.end.size, len(cassette.request.body)) > _LARGE
-        made = partial(_rename_values, cassette, stored, routed)
-        return await self._offload(made) if is_large or len(fields) > _MANY else made()
-
-    async def _cached_document(self, cassette: Cassette, rules: RuleSet) -> NormalizedDocument:
-        kept = self._cached_documents.get(cassette.file)
-        if kept is not None and kept[0] is cassette and kept[1] is rules:
-            self._cached_documents.move_to_end(cassette.file)
-            return kept[2]
-        request = cassette.request
-        made = partial(matching.normalized_document, cassette.meta.provider, request, rules)
-        done = await self._offload(made) if len(request.body) > _LARGE else made()
-        self._cache_document(cassette, rules, done)
-        return done
-
-    def _cache_document(self, cassette: Cassette, rules: RuleSet, done: NormalizedDocument) -> None:
-        before = self._cached_documents.pop(cassette.file, None)
-        self._cassette_size += _cassette_size(cassette) - (
-            _cassette_size(before[0]) if before is not None else 0
+        cassette_document = await self._document_of(cassette, routed.rules)
+        is_large = max(cassette.end.size_bytes, len(cassette.request.body)) > _SLOW_BODY_BYTES
+        rename = partial(_replace_values, cassette, cassette_document, routed)
+        return (
+            await self._offload(rename)
+            if is_large or len(aliases) > _SLOW_ALIAS_COUNT
+            else rename()
         )
-        self._cached_documents[cassette.file] = cassette, rules, done
-        while self._cassette_size > _KEPT:
-            _, (oldest, *_) = self._cached_documents.popitem(last=False)
-            self._cassette_size -= _cassette_size(oldest)
+
+    async def _document_of(self, cassette: Cassette, rules: RuleSet) -> NormalizedDocument:
+        cached = self._cached_documents.get(cassette.file)
+        if cached is not None and cached[0] is cassette and cached[1] is rules:
+            self._cached_documents.move_to_end(cassette.file)
+            return cached[2]
+        request = cassette.request
+        normalize = partial(matching.normalized_document, cassette.meta.provider, request, rules)
+        document = (
+            await self._offload(normalize) if len(request.body) > _SLOW_BODY_BYTES else normalize()
+        )
+        self._cache_document(cassette, rules, document)
+        return document
+
+    def _cache_document(
+        self, cassette: Cassette, rules: RuleSet, document: NormalizedDocument
+    ) -> None:
+        replaced = self._cached_documents.pop(cassette.file, None)
+        self._cached_bytes += _cassette_bytes(cassette) - (
+            _cassette_bytes(replaced[0]) if replaced is not None else 0
+        )
+        self._cached_documents[cassette.file] = cassette, rules, document
+        while self._cached_bytes > _CACHE_BYTES:
+            _, (oldest_cassette, *_) = self._cached_documents.popitem(last=False)
+            self._cached_bytes -= _cassette_bytes(oldest_cassette)
 
 
-def _rename_values(
-    cassette: Cassette, stored: NormalizedDocument, routed: RoutedRequest
+def _replace_values(
+    cassette: Cassette, cassette_document: NormalizedDocument, routed: RoutedRequest
 ) -> tuple[Cassette, int]:
-    normalized_document = routed.normalized_document
-    if stored.document != normalized_document.document:
+    request_document = routed.normalized_document
+    if cassette_document.document != request_document.document:
         return cassette, 0
-    values = value_replacements(stored.aliases, normalized_document.aliases)
-    return rename_values(cassette, values) if values else (cassette, 0)
+    replacements = value_replacements(
+        cassette_document.value_by_alias, request_document.value_by_alias
+    )
+    return replace_recorded_values(cassette, replacements) if replacements else (cassette, 0)
 
 
-def _cassette_size(cassette: Cassette) -> int:
-    return cassette.end.size + 2 * len(cassette.request.body)
+def _cassette_bytes(cassette: Cassette) -> int:
+    return cassette.end.size_bytes + 2 * len(cassette.request.body)

@@ -13,56 +13,61 @@ from llm_proxy.pacing import timing
 from llm_proxy.pacing.endings import abort_of_ending
 from llm_proxy.pacing.pace import InstantPace, ModelledPace, Pace, RecordedPace, TokenRatePace
 from llm_proxy.pacing.pace_actions import pace_actions
-from llm_proxy.pacing.pace_input import paced_response
-from llm_proxy.pacing.timing import Chance, PacedResponse, ResponseTimes
+from llm_proxy.pacing.pace_input import read_pace_input
+from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, ResponseTimes
 from llm_proxy.timeline import message_arrivals
 
-_SECONDS: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
-_COUNTDOWNS: Final = frozenset(("retry-after", "retry-after-ms"))
-_LARGE: Final = 2 * 1024
-"""Bytes of a body that is read in a ms."""
-_MANY: Final = 500
-"""Pieces whose times are made in a few ms."""
-_AS_READ: Final = (None, "recorded")
-"""Chunks that leave a recording the pieces in which it arrived."""
+_NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_RETRY_DELAY_HEADERS: Final = frozenset(("retry-after", "retry-after-ms"))
+_FAST_BODY_BYTES: Final = 2 * 1024
+"""The size of a body that is decoded within a ms."""
+_FAST_PIECE_COUNT: Final = 500
+"""The number of pieces whose times are computed within a few ms."""
+_RECORDED_CHUNKS: Final = (None, "recorded")
+"""The values of `Pace.chunks` that keep the reads of a recording as its pieces."""
 
 
-def play_cassette(
-    cassette: Cassette, pace: Pace, chance: Chance, read: PacedResponse | None = None
+def replay_actions(
+    cassette: Cassette,
+    pace: Pace,
+    draw_uniform: IndexedUniformDraw,
+    cached_input: PaceInput | None = None,
 ) -> Burst:
-    """The actions that play a recording at this pace.
+    """The actions that replay a recording at this pace.
 
-    Headers that say how long to wait are scaled with a speed, never beyond what was recorded.
-    `read` is what `told` reads of the recording, where somebody has kept it.
+    A `Retry-After` header is scaled with the speed, never beyond the recorded delay.
+    `cached_input` is the result of `read_pace_input`, where the caller has it.
     """
     head = _replayed_head(cassette, pace)
     abort = abort_of_ending(cassette.end.ending)
-    last: Burst = () if abort is None else (abort,)
-    if isinstance(pace, InstantPace) and pace.chunks in _AS_READ:  # thousands a second
-        return (Begin(head), *[Send(read.data) for read in cassette.reads], *last)
+    ending_actions: Burst = () if abort is None else (abort,)
+    if isinstance(pace, InstantPace) and pace.chunks in _RECORDED_CHUNKS:  # thousands per second
+        return (Begin(head), *[Send(read.data) for read in cassette.reads], *ending_actions)
     if isinstance(pace, TokenRatePace | ModelledPace):
-        it = read or paced_response(cassette, pace.chunks)
-        pieces, times = it.pieces, timing.response_times(pace, it, chance)
+        pace_input = cached_input or read_pace_input(cassette, pace.chunks)
+        pieces, times = pace_input.pieces, timing.response_times(pace, pace_input, draw_uniform)
     else:
         pieces, times = _recorded_pieces(cassette, pace)
-    return (*pace_actions(head, pieces, times, pace), *last)
+    return (*pace_actions(head, pieces, times, pace), *ending_actions)
 
 
-def is_slow_to_plan(cassette: Cassette, pace: Pace, read: PacedResponse | None = None) -> bool:
-    """Whether making its actions may take longer than others should wait."""
-    if isinstance(pace, InstantPace) and pace.chunks in _AS_READ:
+def is_slow_to_plan(cassette: Cassette, pace: Pace, cached_input: PaceInput | None = None) -> bool:
+    """Whether computing the actions may take so long that it must not block other requests."""
+    if isinstance(pace, InstantPace) and pace.chunks in _RECORDED_CHUNKS:
         return False
-    must_read = isinstance(pace, TokenRatePace | ModelledPace) and read is None
-    if (must_read or pace.chunks not in _AS_READ) and cassette.end.size > _LARGE:
+    must_decode = isinstance(pace, TokenRatePace | ModelledPace) and cached_input is None
+    if (
+        must_decode or pace.chunks not in _RECORDED_CHUNKS
+    ) and cassette.end.size_bytes > _FAST_BODY_BYTES:
         return True
-    return len(cassette.reads if read is None else read.pieces) > _MANY
+    return len(cassette.reads if cached_input is None else cached_input.pieces) > _FAST_PIECE_COUNT
 
 
-def due_ms(pace: RecordedPace | InstantPace, at: float) -> float:
-    """When something recorded at `at` goes out, in ms."""
+def replay_due_ms(pace: RecordedPace | InstantPace, recorded_ms: float) -> float:
+    """When something recorded at `recorded_ms` is due in the replay, in ms."""
     match pace:
         case RecordedPace(speed):
-            return at / speed
+            return recorded_ms / speed
         case InstantPace():
             return 0.0
 
@@ -71,24 +76,26 @@ def _recorded_pieces(
     cassette: Cassette, pace: RecordedPace | InstantPace
 ) -> tuple[tuple[bytes, ...], ResponseTimes]:
     if pace.chunks in ("event", "token"):
-        found = message_arrivals(cassette.messages, cassette.reads)
-        arrived = [(message_arrival.at_ms, message_arrival.message) for message_arrival in found]
+        arrivals = message_arrivals(cassette.messages, cassette.reads)
+        timed_pieces = [(arrival.at_ms, arrival.message) for arrival in arrivals]
     else:
-        arrived = [(read.at_ms, read.data) for read in cassette.reads]
-    moments = tuple(due_ms(pace, at) for at, _ in arrived)
+        timed_pieces = [(read.at_ms, read.data) for read in cassette.reads]
+    due_times_ms = tuple(replay_due_ms(pace, at) for at, _ in timed_pieces)
     times = ResponseTimes(
-        due_ms(pace, cassette.head_at_ms), moments, due_ms(pace, cassette.end.at_ms)
+        replay_due_ms(pace, cassette.head_at_ms),
+        due_times_ms,
+        replay_due_ms(pace, cassette.end.at_ms),
     )
-    return tuple(data for _, data in arrived), times
+    return tuple(data for _, data in timed_pieces), times
 
 
 def _replayed_head(cassette: Cassette, pace: Pace) -> ResponseHead:
-    head, size = cassette.head, cassette.end.size
-    length = head.length
+    head, size = cassette.head, cassette.end.size_bytes
+    length = head.content_length
     if head.framing == "length":
-        # A body that was cut must stay shorter than what is declared.
-        cut = cassette.end.ending is not Ending.CLEAN
-        length = max(head.length or 0, size + 1) if cut else size
+        # A body that was cut must stay shorter than the declared length.
+        is_cut = cassette.end.ending is not Ending.CLEAN
+        length = max(head.content_length or 0, size + 1) if is_cut else size
     headers = head.headers
     if isinstance(pace, RecordedPace | InstantPace):
         headers = tuple((name, _scale_retry_after(name, value, pace)) for name, value in headers)
@@ -96,9 +103,10 @@ def _replayed_head(cassette: Cassette, pace: Pace) -> ResponseHead:
 
 
 def _scale_retry_after(name: str, value: str, pace: RecordedPace | InstantPace) -> str:
-    """`Retry-After` in s or ms, divided by the pace's speed; HTTP dates and all else stay."""
-    if name.lower() not in _COUNTDOWNS or _SECONDS.fullmatch(value) is None:
+    """`Retry-After` in s or ms, divided by the pace's speed; HTTP dates and other headers stay."""
+    if name.lower() not in _RETRY_DELAY_HEADERS or _NUMBER_PATTERN.fullmatch(value) is None:
         return value
-    recorded = float(value)
-    scaled = math.ceil(min(recorded, due_ms(pace, recorded)))  # whole, as RFC 9110 has it
-    return str(scaled) if scaled < recorded else value
+    recorded_delay = float(value)
+    # RFC 9110 allows integers only.
+    scaled_delay = math.ceil(min(recorded_delay, replay_due_ms(pace, recorded_delay)))
+    return str(scaled_delay) if scaled_delay < recorded_delay else value

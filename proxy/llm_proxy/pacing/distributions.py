@@ -1,7 +1,7 @@
 """Distributions of durations, drawn by seeded chance.
 
-A distribution is asked for the time below which a share of all draws lies.  A roll of chance, a
-number from 0 up to 1, is such a share, so each draw takes one roll, and no draw needs another.
+A draw is the quantile of a distribution at a uniform random number from 0 up to 1 (inverse
+transform sampling), so each draw takes exactly one random number.
 """
 
 from __future__ import annotations
@@ -10,123 +10,129 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-LONGEST: Final = 86_400_000.0
-"""ms: no span is longer than a day, and none that is drawn either."""
-_LEAST: Final = 2.0**-54
-"""Of the shares for which the normal distributions have a time: less than any roll but 0, and
-half of what the largest roll lacks of 1."""
+MAX_DURATION_MS: Final = 86_400_000.0
+"""No duration is longer than a day, neither configured nor drawn."""
+_MIN_PROBABILITY: Final = 2.0**-54
+"""The least probability for which the normal distributions are evaluated: less than any uniform
+draw but 0, and half of the distance of the largest draw to 1."""
 _DECIMALS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class FixedSpan:
-    """Always the same."""
+class FixedDistribution:
+    """Always the same duration."""
 
     ms: float
 
     def __str__(self) -> str:
-        return format_span(self.ms)
+        return format_duration(self.ms)
 
 
 @dataclass(frozen=True, slots=True)
-class UniformSpan:
-    """Any time between two, each as likely."""
+class UniformDistribution:
+    """A uniform distribution between two durations."""
 
-    least: float
-    most: float
+    min_ms: float
+    max_ms: float
 
     def __str__(self) -> str:
-        return f"{format_number(self.least)}..{format_number(self.most)}ms"
+        return f"{format_number(self.min_ms)}..{format_number(self.max_ms)}ms"
 
 
 @dataclass(frozen=True, slots=True)
-class NormalSpan:
-    """The bell curve; what would be below 0 is 0."""
+class NormalDistribution:
+    """A normal distribution; draws below 0 become 0."""
 
-    mean: float
-    deviation: float
+    mean_ms: float
+    deviation_ms: float
 
     def __str__(self) -> str:
-        return f"normal({format_span(self.mean)},{format_span(self.deviation)})"
+        return f"normal({format_duration(self.mean_ms)},{format_duration(self.deviation_ms)})"
 
 
 @dataclass(frozen=True, slots=True)
-class LognormalSpan:
-    """Its logarithm is normal: half of the draws are below the median, and a few far above it."""
+class LognormalDistribution:
+    """A lognormal distribution: half of the draws are below the median, a few far above it."""
 
-    median: float
+    median_ms: float
     sigma: float
-    """The deviation of the logarithm."""
+    """The standard deviation of the natural logarithm."""
 
     def __str__(self) -> str:
-        return f"lognormal({format_span(self.median)},{format_number(self.sigma)})"
+        return f"lognormal({format_duration(self.median_ms)},{format_number(self.sigma)})"
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredSpan:
-    """What was measured: times at equal shares from 0 to 1, straight lines between them."""
+class MeasuredDistribution:
+    """A measured distribution: quantiles at equal steps from 0 to 1, linearly interpolated."""
 
-    quantiles: tuple[float, ...]
-    """At least two, in order."""
+    quantiles_ms: tuple[float, ...]
+    """At least two, ascending."""
 
     def __str__(self) -> str:
         return "as measured"
 
 
-Distribution = FixedSpan | UniformSpan | NormalSpan | LognormalSpan | MeasuredSpan
+DurationDistribution = (
+    FixedDistribution
+    | UniformDistribution
+    | NormalDistribution
+    | LognormalDistribution
+    | MeasuredDistribution
+)
 
-NONE: Final = FixedSpan(0.0)
-"""No time at all."""
+ZERO_DURATION: Final = FixedDistribution(0.0)
+"""Always 0."""
 
 
-def draw_ms(distribution: Distribution, share: float) -> float:
-    """The time in ms below which this share of all draws lies: from 0 up to a day."""
-    return min(max(_quantile_ms(distribution, share), 0.0), LONGEST)
+def draw_ms(distribution: DurationDistribution, probability: float) -> float:
+    """The quantile in ms at this probability (0 up to 1), limited to 0 up to a day."""
+    return min(max(_quantile_ms(distribution, probability), 0.0), MAX_DURATION_MS)
 
 
-def _quantile_ms(distribution: Distribution, share: float) -> float:
+def _quantile_ms(distribution: DurationDistribution, probability: float) -> float:
     match distribution:
-        case FixedSpan(ms):
+        case FixedDistribution(ms):
             return ms
-        case UniformSpan(least, most):
-            return min(least + (most - least) * share, most)
-        case NormalSpan(mean, deviation):
-            return mean + deviation * _standard_normal_quantile(share)
-        case LognormalSpan(median, sigma):
-            return median * math.exp(sigma * _standard_normal_quantile(share))
-        case MeasuredSpan(quantiles):
-            place = share * (len(quantiles) - 1)
-            below = min(int(place), len(quantiles) - 2)
-            least, most = quantiles[below], quantiles[below + 1]
-            return least + (most - least) * (place - below)
+        case UniformDistribution(least, most):
+            return min(least + (most - least) * probability, most)
+        case NormalDistribution(mean, deviation):
+            return mean + deviation * _standard_normal_quantile(probability)
+        case LognormalDistribution(median, sigma):
+            return median * math.exp(sigma * _standard_normal_quantile(probability))
+        case MeasuredDistribution(quantiles):
+            position = probability * (len(quantiles) - 1)
+            lower_index = min(int(position), len(quantiles) - 2)
+            least, most = quantiles[lower_index], quantiles[lower_index + 1]
+            return least + (most - least) * (position - lower_index)
 
 
-def _standard_normal_quantile(share: float) -> float:
-    """The quantile of the normal distribution around 0 with deviation 1."""
-    from statistics import NormalDist  # noqa: PLC0415 # few paces need it, and it takes 10 ms
+def _standard_normal_quantile(probability: float) -> float:
+    """The quantile of the normal distribution with mean 0 and deviation 1."""
+    from statistics import NormalDist  # noqa: PLC0415 # few paces need it; the import takes 10 ms
 
-    return NormalDist().inv_cdf(min(max(share, _LEAST), 1 - 2 * _LEAST))
+    return NormalDist().inv_cdf(min(max(probability, _MIN_PROBABILITY), 1 - 2 * _MIN_PROBABILITY))
 
 
-def is_random(distribution: Distribution) -> bool:
+def is_random(distribution: DurationDistribution) -> bool:
     """Whether draws may differ."""
     match distribution:
-        case FixedSpan():
+        case FixedDistribution():
             return False
-        case UniformSpan(least, most):
+        case UniformDistribution(least, most):
             return least != most
-        case NormalSpan(_, spread) | LognormalSpan(_, spread):
+        case NormalDistribution(_, spread) | LognormalDistribution(_, spread):
             return spread > 0
-        case MeasuredSpan(quantiles):
+        case MeasuredDistribution(quantiles):
             return quantiles[0] != quantiles[-1]
 
 
 def format_number(value: float) -> str:
-    """A number in digits, with at most six decimals, as the grammar reads it back."""
+    """A number with at most six decimals and no exponent, which the grammar can parse."""
     return f"{value:.{_DECIMALS}f}".rstrip("0").rstrip(".")
 
 
-def format_span(ms: float) -> str:
-    """A time as the grammar spells it."""
+def format_duration(ms: float) -> str:
+    """A duration in the grammar's syntax, such as `300ms` or `2s`."""
     is_seconds = ms >= 1000 and ms % 1000 == 0
     return f"{format_number(ms / 1000)}s" if is_seconds else f"{format_number(ms)}ms"

@@ -7,7 +7,7 @@ from llm_proxy.exchange import Ending
 
 
 def abort_of_ending(ending: Ending) -> Abort | None:
-    """What ends an answer as it was recorded; None for the clean end."""
+    """The abort that reproduces a recorded ending; None for a clean end."""
     match ending:
         case Ending.CLEAN:
             return None

@@ -1,6 +1,6 @@
 """The paces that can be configured.
 
-`str` of a pace spells it as `grammar` reads it.
+`str` of a pace is its text in the syntax of `grammar`.
 """
 
 from __future__ import annotations
@@ -9,27 +9,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_proxy.pacing.distributions import NONE, Distribution, format_number, format_span, is_random
+from llm_proxy.pacing.distributions import (
+    ZERO_DURATION,
+    DurationDistribution,
+    format_duration,
+    format_number,
+    is_random,
+)
 from llm_proxy.pacing.profiles import LatencyModel, LatencyProfile
 
 Chunks = Literal["recorded", "event", "token", "coalesced"] | int
-"""The pieces of a body: as they were recorded, one a message, one a token, all in one, or so many
-bytes each."""
+"""The pieces in which a body is sent: the recorded reads, one per message, one per token, one for
+the whole body, or this many bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PaceBase:
-    """What every pace may say."""
+    """The settings that all paces have."""
 
     max_gap: float | None = None
-    """ms: the longest silence; None where none is too long."""
+    """The longest pause between two sends, in ms; None is unlimited."""
     chunks: Chunks | None = None
-    """None is what fits the times: recorded pieces at recorded times, else one a message."""
+    """None selects the recorded reads at recorded times, else one piece per message."""
 
     def __str__(self) -> str:
         terms = list(self._term_texts())
         if self.max_gap is not None:
-            terms.append(f"max-gap={format_span(self.max_gap)}")
+            terms.append(f"max-gap={format_duration(self.max_gap)}")
         if self.chunks is not None:
             terms.append(f"chunks={self.chunks}")
         return ",".join(terms)
@@ -39,7 +45,7 @@ class _PaceBase:
 
     @property
     def is_random(self) -> bool:
-        """Whether times are drawn, so that the seed counts."""
+        """Whether any time is drawn, so that it depends on the seed."""
         return False
 
 
@@ -55,7 +61,7 @@ class RecordedPace(_PaceBase):
 
 @dataclass(frozen=True, slots=True)
 class InstantPace(_PaceBase):
-    """No waiting at all: everything in one write."""
+    """No waiting: everything is sent in one write."""
 
     def _term_texts(self) -> Iterator[str]:
         yield "instant"
@@ -63,42 +69,44 @@ class InstantPace(_PaceBase):
 
 @dataclass(frozen=True, slots=True)
 class TokenRatePace(_PaceBase):
-    """So many tokens a second, the first one as soon as the model has begun."""
+    """A fixed rate of tokens per second, after the time to the first token."""
 
     tokens_per_second: float
-    ttft: Distribution = NONE
+    ttft: DurationDistribution = ZERO_DURATION
     """Time to the first token."""
-    prefill: Distribution = NONE
-    """More of it for each token of the request."""
+    prefill: DurationDistribution = ZERO_DURATION
+    """Additional time to the first token, per token of the prompt."""
 
     def _term_texts(self) -> Iterator[str]:
         yield f"{format_number(self.tokens_per_second)}tps"
-        spans = {"ttft": self.ttft, "prefill": self.prefill}
+        distributions = {"ttft": self.ttft, "prefill": self.prefill}
         yield from (
-            f"{name}={distribution}" for name, distribution in spans.items() if distribution != NONE
+            f"{name}={distribution}"
+            for name, distribution in distributions.items()
+            if distribution != ZERO_DURATION
         )
 
     @property
     def is_random(self) -> bool:
-        """Whether times are drawn, so that the seed counts."""
+        """Whether any time is drawn, so that it depends on the seed."""
         return is_random(self.ttft) or is_random(self.prefill)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelledPace(_PaceBase):
-    """The times of a model of latency; what is None is the profile's, else no time at all."""
+    """A latency model; a distribution that is None is the profile's, or 0 without a profile."""
 
-    ttft: Distribution | None = None
+    ttft: DurationDistribution | None = None
     """Time to the first token."""
-    prefill: Distribution | None = None
-    """More of it for each token of the request."""
-    gap: Distribution | None = None
-    """Between one piece of what is said and the next."""
+    prefill: DurationDistribution | None = None
+    """Additional time to the first token, per token of the prompt."""
+    gap: DurationDistribution | None = None
+    """Time between two pieces with output."""
     profile: LatencyProfile | None = None
 
     @property
     def resolved_latency(self) -> LatencyModel:
-        """All of its times."""
+        """The latency model, with the defaults of the profile."""
         base = LatencyModel() if self.profile is None else self.profile.latency
         ttft = base.ttft if self.ttft is None else self.ttft
         prefill = base.prefill if self.prefill is None else self.prefill
@@ -107,16 +115,16 @@ class ModelledPace(_PaceBase):
     def _term_texts(self) -> Iterator[str]:
         if self.profile is not None:
             yield f"profile:{self.profile.name}"
-        spans = {"ttft": self.ttft, "prefill": self.prefill, "gap": self.gap}
+        distributions = {"ttft": self.ttft, "prefill": self.prefill, "gap": self.gap}
         yield from (
             f"{name}={distribution}"
-            for name, distribution in spans.items()
+            for name, distribution in distributions.items()
             if distribution is not None
         )
 
     @property
     def is_random(self) -> bool:
-        """Whether times are drawn, so that the seed counts."""
+        """Whether any time is drawn, so that it depends on the seed."""
         latency_model = self.resolved_latency
         return any(map(is_random, (latency_model.ttft, latency_model.prefill, latency_model.gap)))
 

@@ -14,22 +14,23 @@ from llm_proxy.pacing.timing import ResponseTimes, cap_gaps
 def pace_actions(
     head: ResponseHead, pieces: Sequence[bytes], times: ResponseTimes, pace: Pace
 ) -> Burst:
-    """The actions that send these pieces at these times, as far as `pace` leaves them so."""
-    placed = rechunk(zip(times.pieces, pieces, strict=True), pace.chunks)
-    if pace.max_gap is not None:  # of the pieces as they go out: a longer one comes later
-        placed = tuple(placed)
+    """The actions that send these pieces at these times, by the chunks and gap limit of `pace`."""
+    timed_pieces = rechunk(zip(times.pieces_ms, pieces, strict=True), pace.chunks)
+    if pace.max_gap is not None:  # the limit holds for the pieces that are sent, after rechunking
+        timed_pieces = tuple(timed_pieces)
         times = cap_gaps(
-            ResponseTimes(times.head, tuple(at for at, _ in placed), times.end), pace.max_gap
+            ResponseTimes(times.head_ms, tuple(due_ms for due_ms, _ in timed_pieces), times.end_ms),
+            pace.max_gap,
         )
-        placed = zip(times.pieces, (data for _, data in placed), strict=True)
-    waited = max(times.head, 0.0)
-    actions: list[Action] = [Wait(waited)] if waited else []
+        timed_pieces = zip(times.pieces_ms, (piece for _, piece in timed_pieces), strict=True)
+    last_due_ms = max(times.head_ms, 0.0)
+    actions: list[Action] = [Wait(last_due_ms)] if last_due_ms else []
     actions.append(Begin(head))
-    for at, data in placed:
-        if at > waited:
-            actions.append(Wait(at))
-            waited = at
-        actions.append(Send(data))
-    if times.end > waited:
-        actions.append(Wait(times.end))
+    for due_ms, piece in timed_pieces:
+        if due_ms > last_due_ms:
+            actions.append(Wait(due_ms))
+            last_due_ms = due_ms
+        actions.append(Send(piece))
+    if times.end_ms > last_due_ms:
+        actions.append(Wait(times.end_ms))
     return tuple(actions)

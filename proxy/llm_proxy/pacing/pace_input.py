@@ -1,4 +1,4 @@
-"""Reads from a recording what pacing needs: its pieces, and the output characters of each."""
+"""Reads the input of pacing from a recording: its pieces, and the output characters of each."""
 
 from __future__ import annotations
 
@@ -12,62 +12,65 @@ from llm_proxy.cassette_views import cassette_dialect, dialect_response, stored_
 from llm_proxy.dialects import OPAQUE, Dialect
 from llm_proxy.pacing import tokens
 from llm_proxy.pacing.pace import Chunks
-from llm_proxy.pacing.timing import PacedResponse
+from llm_proxy.pacing.timing import PaceInput
 
 
-def paced_response(cassette: Cassette, chunks: Chunks | None) -> PacedResponse:
-    """The answer of a recording: a piece for each message, or for each recorded read."""
+def read_pace_input(cassette: Cassette, chunks: Chunks | None) -> PaceInput:
+    """The response of a recording: one piece per message, or per read for recorded chunks."""
     dialect = cassette_dialect(cassette)
     return (
-        _opaque_response(cassette, chunks)
+        _opaque_input(cassette, chunks)
         if dialect.name == OPAQUE.name
-        else _decoded_response(cassette, dialect, chunks)
+        else _decoded_input(cassette, dialect, chunks)
     )
 
 
-def _opaque_response(cassette: Cassette, chunks: Chunks | None) -> PacedResponse:
-    """Nobody knows what says something: each message of a stream, and else each read, may."""
+def _opaque_input(cassette: Cassette, chunks: Chunks | None) -> PaceInput:
+    """Counts each message, or each read of a whole body, as output: its contents are unknown."""
     reads = tuple(read.data for read in cassette.reads)
     pieces = reads if cassette.codec == "whole" else cassette.messages
-    says: Sequence[int] = (1,) * len(pieces)
-    count = len(pieces)
+    output_chars: Sequence[int] = (1,) * len(pieces)
+    token_count = len(pieces)
     if chunks == "recorded":
-        pieces, says = reads, tuple(_output_chars_by_read(reads, pieces, says))
-    return PacedResponse(pieces, tuple(says), lambda: count, lambda: 0)
+        pieces, output_chars = reads, tuple(_output_chars_by_read(reads, pieces, output_chars))
+    return PaceInput(pieces, tuple(output_chars), lambda: token_count, lambda: 0)
 
 
-def _decoded_response(cassette: Cassette, dialect: Dialect, chunks: Chunks | None) -> PacedResponse:
+def _decoded_input(cassette: Cassette, dialect: Dialect, chunks: Chunks | None) -> PaceInput:
     response = dialect_response(cassette)
     pieces = tuple(response.messages)
-    says = tuple(dialect.output_chars(response.codec, piece) for piece in pieces)
+    output_chars = tuple(dialect.output_chars(response.codec, piece) for piece in pieces)
     is_document = response.codec == "whole"
-    number = None if is_document else sum(says)
+    streamed_chars = None if is_document else sum(output_chars)
 
     @cache
-    def count() -> int:
+    def count_output_tokens() -> int:
         turns = dialect.decode(response)
-        characters = tokens.output_characters(turns) if number is None else number
-        return tokens.output_tokens(turns, dialect.token_counting, characters)
+        characters = tokens.count_output_chars(turns) if streamed_chars is None else streamed_chars
+        return tokens.count_output_tokens(turns, dialect.token_counting, characters)
 
     @cache
-    def prompt() -> int:
-        return tokens.prompt_tokens(
+    def count_prompt_tokens() -> int:
+        return tokens.count_prompt_tokens(
             dialect.decode(response), dialect.decode_request(stored_http_request(cassette))
         )
 
     if chunks == "recorded":
         reads = tuple(read.data for read in cassette.reads)
-        pieces, says = reads, tuple(_output_chars_by_read(reads, pieces, says))
-    return PacedResponse(pieces, says, count, prompt, is_document)
+        pieces, output_chars = reads, tuple(_output_chars_by_read(reads, pieces, output_chars))
+    return PaceInput(pieces, output_chars, count_output_tokens, count_prompt_tokens, is_document)
 
 
 def _output_chars_by_read(
-    reads: Iterable[bytes], messages: Sequence[bytes], says: Sequence[int]
+    reads: Iterable[bytes], messages: Sequence[bytes], output_chars: Sequence[int]
 ) -> Iterator[int]:
-    """How much each read says: what the messages say that end in it."""
-    ends = tuple(accumulate(map(len, messages)))
-    position = message = 0
+    """The output characters of each read: those of the messages that end in it."""
+    message_ends = tuple(accumulate(map(len, messages)))
+    offset = message_index = 0
     for read in reads:
-        position += len(read)
-        first, message = message, bisect_right(ends, position, message)
-        yield sum(says[first:message])
+        offset += len(read)
+        first_index, message_index = (
+            message_index,
+            bisect_right(message_ends, offset, message_index),
+        )
+        yield sum(output_chars[first_index:message_index])

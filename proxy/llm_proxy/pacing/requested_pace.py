@@ -1,4 +1,4 @@
-"""Selects the pace of a request: its own, else its scenario's, else the configured one."""
+"""Parses the pace that a request asks for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from llm_proxy.routing import PACE_HEADER, RoutedRequest
 
 
 def requested_pace(routed: RoutedRequest) -> Pace | None:
-    """The pace that a request asks for in its header; None where it asks for none.
+    """The pace in the request's header; None without one.
 
-    Raises `RequestRefused` for what is no pace.
+    Raises `RequestRefused` (status 400) for an invalid pace.
     """
     if not routed.requested_pace:
         return None

@@ -1,9 +1,9 @@
 """Scripted conversations; see `docs/scenarios.md`.
 
-documents   files: read with the place of everything in them, checked, and what they may say
-playing     which scenario a request is answered by, whether it is as expected, and what is said
-directions  what a request is answered with, before any dialect speaks
-performing  directions as actions: what goes out, and when; failures as a client meets them
-making      what is made to fit a request: values of a JSON Schema, templates, ReAct
-recorded    recorded exchanges as a scenario
+documents          scenario files: schema, parsing with source positions, validation
+engine             chooses the scenario for a request, checks the request, scripts the response
+scripted_response  the scripted response, before a dialect encodes it
+render             scripted responses as timed actions; simulated failures
+generation         generated content: JSON Schema values, templates, ReAct text
+recorded           recorded exchanges as a scenario
 """

@@ -1,6 +1,6 @@
 """The scripted response to a request, before a dialect encodes it.
 
-Scenarios, mocks and synthesis all give directions; `performing` makes actions of them.
+Scenarios, mocks and synthesis create scripted responses; `render` turns them into actions.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import Pace
 from llm_proxy.turns import Json, Turn
 
-Cut = Callable[[str], Iterable[str]]
-"""How a text becomes the pieces of a stream: none is empty, and joined they are the text."""
+TextSplitter = Callable[[str], Iterable[str]]
+"""Splits a text into the pieces of a stream: none is empty, and joined they are the text."""
 
 FailureStatus = Literal[
     "thrown", "timeout", "invalid_response", "network_error", "rate_limit", "model_error"
 ]
 
-SIMULATED: Final = "Simulated failure"
-"""What a failure says that has no message of its own."""
+DEFAULT_FAILURE_MESSAGE: Final = "Simulated failure"
+"""The message of a failure without one."""
 
 
-def uncut(text: str) -> tuple[str, ...]:
-    """A text in one piece."""
+def unsplit(text: str) -> tuple[str, ...]:
+    """A text as one piece; no piece if it is empty."""
     return (text,) if text else ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseTiming:
-    """When an answer goes out, in ms since the request was read in full, at its own pace."""
+    """When a response is sent at its own pace, from the moment the request is read in full."""
 
     thinking_ms: float = 0.0
-    """Before the status line."""
+    """Delay before the status line."""
     gap_ms: Callable[[int], float] | None = None
-    """The time between piece k and the one before it, from k = 1 on; None is none at all."""
+    """From k to the gap in ms before piece k, for k >= 1; None for no gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTurns:
-    """Answer with these turns."""
+    """Respond with these turns."""
 
     turns: tuple[Turn, ...]
-    split_text: Cut = uncut
+    split_text: TextSplitter = unsplit
     timing: ResponseTiming = ResponseTiming()
     pace: Pace | None = None
-    """The pace that its author wants; None where any will do."""
+    """The pace that the scenario sets; None for the pace of the run."""
     turns_are_successive: bool = False
-    """Whether several turns are told one after the other and finish once, as choices of one
-    answer; a dialect without choices tells them as one."""
+    """Whether several turns are streamed one after another and finish once, as choices of one
+    response; a dialect without choices encodes them as one."""
     signs_reasoning: bool = True
-    """Whether reasoning without a seal is given a made one, where clients hand seals back."""
+    """Whether unsigned reasoning gets a made-up signature where clients send signatures back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class FailResponse:
     """Fail as a provider does."""
 
     status: FailureStatus
-    message: str = SIMULATED
+    message: str = DEFAULT_FAILURE_MESSAGE
     retryable: bool = True
     retry_after_ms: float | None = None
     error: Mapping[str, Json] | None = None
@@ -70,27 +70,27 @@ class FailResponse:
 
 @dataclass(frozen=True, slots=True)
 class ReportExhausted:
-    """A script has no more answers: its author should hear of it, loudly (document 004)."""
+    """Fail with an error because a script has no more responses (document 004)."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedResponse:
-    """What to do for a request, and why."""
+    """The action for a request, and where it comes from."""
 
     action: SendTurns | FailResponse | ReportExhausted
     origin: str
-    """What decided: `scenario refund, turn 2`, `mock helper`, `synthesis`."""
-    unsuccessful: str = ""
-    """Why the session has failed, as its author would want to know; empty where it has not."""
+    """For the journal: `test-llm: refund, turn 2`, `mock helper`, `synthesis`."""
+    session_failure: str = ""
+    """Why the session has failed its scenario; empty if it has not."""
     warnings: tuple[str, ...] = ()
     """For the log."""
     notes: tuple[str, ...] = ()
     """For the journal."""
-    reported: Mapping[str, Mapping[str, Json]] | None = None
-    """Metadata of the provider's that is reported with the turn."""
+    reported_metadata: Mapping[str, Mapping[str, Json]] | None = None
+    """Provider metadata, by provider, that is reported with the turn."""
     is_synthesized: bool = False
-    """Whether nobody scripted it."""
+    """Whether it comes from synthesis, not from a scenario or a mock."""
     faults: tuple[ScenarioRule, ...] = ()
-    """What its author lets go wrong on the way."""
+    """Fault rules of the scenario for this response."""

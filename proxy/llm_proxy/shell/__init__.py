@@ -3,45 +3,74 @@
 Nothing outside this folder and the entry points touches them.
 
     running      a server from start to stop
-        proxy        its parts put together, up and listening
-        serving      at the command line: child process, signals, last word, exit code
-        settings     flags, environment and file, as one frozen value
-        paces        the pace of the run, and those that were set since
-        advice       what an operator is told at the start
-        environment  what a child process needs to find us
-        journal_file the file that a run leaves its journal in
-        step_summary  the summary page of a CI job
-        logs         the log on stderr
+        proxy             starts and stops a proxy server
+        serving           the server at the command line: child process, signals, summary, exit code
+        settings          flags, environment and file, as one frozen value
+        settings_checks   errors and warnings about settings at start
+        sources           what a mode responds from: library, upstream, recorder, scenarios
+        simulation        the simulate mode with its files, function and clock
+        pace_registry     the paces of the run and of its sessions
+        fault_rules       files of fault rules, and the conditions of the run's faults
+        listening         binds the server's port
+        listener_gate     closes and reopens the listening sockets for the fault `refuse`
+        environment       environment variables of a child process
+        library_checks    unused and too old cassettes at the end of a run
+        journal_file      writes the journal at the end of a run
+        step_summary      the summary page of a CI job
+        chaos             runs a command once per fault
+        command_output    the output of that command
+        logs              the log on stderr
     server       requests in, responses out
-        server       guards, routing, the mode, the journal
-        intake       a request on its way in: connection, expectation, body
-        guards       requests that are refused before anything else
-        failing      answers that say what went wrong
-        perform      actions on a wire, each at its time
-        wire         one response on a socket, byte for byte
-        control      our own pages
-        journal      what was asked and answered in this run
+        server            guards, routing, the mode, the journal
+        intake            reads a request: connection, expectation, body
+        guards            refuses requests by host and origin
+        request_decompression  decompresses request bodies
+        retries           recognises which request an SDK retries
+        error_responses   errors in the dialect's shape
+        fault_middleware  injects faults into responses
+        perform           performs actions on the socket, each at its due time
+        response_writer   one response on a socket, byte for byte
+        control           the pages below `/_proxy/`
+        journal           the requests and responses of this run
+        entry_fields      fills a journal entry
+        library_usage     which cassettes a run used
+    reissuing    sends stored requests again
+        reissuer          sends one request and records the response
+        rerecording       replaces all takes of a request
     upstream     the live providers
-        live         one request out, its answer as it arrives, and why there is none
-        pump         one response read without losing a byte, and how it ended
-        connection   aiohttp's connection, with a memory for how it failed
+        live              sends one request and streams its response
+        pump              reads one response without losing a byte
+        connector         selects the connection for a request
+        connection        aiohttp's connection, extended to remember failures and surplus bytes
+        failures          why an upstream gave no response
+        signing           SigV4 signatures for Bedrock
+    importing    recordings and fixtures of other tools, from files into a library
     recording    from a running stream to a cassette
-        recorder     recordings while they run: who writes them down, and when
-        spooled_recording  one of them on the event loop: what came, until it is written
-        backlog      what waits for the disk, and how long one waits for that
-        spool_writer one of them on the disk: its key, its spool, decoded and redacted as it comes
-        decoding     content codings that arrive although identity was asked for
-        spooling     spool files: locks, appends, leftovers
-        filing       from a spool to a cassette in the library
-        recovering   what a crash left behind, made good
-    scenarios    files of scenarios
-        library      what is to be played, read again when a file changes
-        files        which files there are, and what they hold
+        recorder          schedules the writes of recordings, and files them
+        spooled_recording  one recording on the event loop: items until they are written
+        backlog           limits the bytes that wait for the disk
+        spool_writer      writes one recording to its spool: keyed, decoded, redacted
+        spooling          spool files: creation, locks, leftovers
+        cassette_filer    files a spool as a cassette in the library
+        stored_attempts   the cassettes of retried requests
+        recovery          recovers what a crash left behind
+    scenarios    scenario files
+        library           the scenarios of a server, reloaded when a file changes
+        files             finds and reads scenario files
     library      a folder of cassettes
-        library      what is there, by file names; one file, checked
-        takes_on_disk  its takes, as modes ask for them
-        indexing     what its cassettes answer, read in the background, for misses
-    demo         the demo: play it, and the provider in it
+        library           the index by file names; reads single cassettes
+        scanning          lists the cassettes of a folder by their file names
+        library_takes     the take source for modes
+        library_keys      keys of files that were keyed by other rules
+        indexer           indexes the requests of a library, for misses
+        last_played       when cassettes were last played on this machine
+        rekeying          renames cassettes after the matching rules changed
+        replacing         replaces the takes of a request
+        folders           durable creation of folders
+        folder_lock       locks a folder for one process
+    demo         the demo and its provider
+
+    content_decoders  decodes content codings as the bytes arrive
 
 Imports between these folders run from the top of this list to the bottom, apart from `demo`.
 """

@@ -1,8 +1,8 @@
 """Decodes content codings as the reads arrive.
 
-The client gets a coded response as it came; the cassette keeps it decoded, so that it can be
-read and reviewed.  `br` and `zstd` need the extra `speedups`; what cannot be decoded here is
-stored coded, with its header.
+The client gets a compressed response unchanged; the cassette stores it decoded, so that it can be
+read and reviewed.  `br` and `zstd` need the extra `speedups`; a body that cannot be decoded here
+is stored compressed, with its `Content-Encoding`.
 """
 
 from __future__ import annotations
@@ -15,130 +15,130 @@ from typing import Any, Final, Protocol
 
 from llm_proxy.exchange import Headers, ResponseHead, header_value
 
-LARGEST: Final = 256 * 1024 * 1024
-"""Bytes: a body that decodes to more than this is a bomb."""
-_STEP: Final = 1024 * 1024
-_ZLIB_HEADER: Final = 2
-_CUT: Final = "the coded body is cut short"
+MAX_DECODED_BYTES: Final = 256 * 1024 * 1024
+"""Maximum decoded size of a body; a larger one is treated as a decompression bomb."""
+_MAX_PIECE_BYTES: Final = 1024 * 1024
+_ZLIB_HEADER_BYTES: Final = 2
+_TRUNCATED_ERROR: Final = "the coded body is cut short"
 
 
 class InvalidContentCoding(Exception):
-    """The body is not what its `Content-Encoding` says, or it is a bomb."""
+    """The body does not match its `Content-Encoding`, or is a decompression bomb."""
 
 
 class ContentDecoder(Protocol):
-    """Undoes one coding."""
+    """Incremental decoder of one content coding."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what `data` makes available, in pieces of a MiB or little more.
+        """Yield the decoded bytes that `data` makes available, in pieces of about a MiB at most.
 
-        Each piece is decoded when it is requested.  Take them all before the next `data`, or
+        Each piece is decoded when it is requested: exhaust the iterator before the next call, or
         give up on the body.  Raises `InvalidContentCoding`.
         """
 
     def close(self) -> None:
-        """Say that nothing follows; raises `InvalidContentCoding` when something had to."""
+        """End the body.  Raises `InvalidContentCoding` if it is truncated."""
 
 
-class _SizeCounter:
-    """Counts what was given out."""
+class _DecodedSizeLimit:
+    """Raises `InvalidContentCoding` once a body decodes to more than `MAX_DECODED_BYTES`."""
 
     def __init__(self) -> None:
-        self._size = 0
+        self._decoded_bytes = 0
 
     def add(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size > LARGEST:
-            raise InvalidContentCoding(f"it decodes to more than {LARGEST} bytes")
+        self._decoded_bytes += len(piece)
+        if self._decoded_bytes > MAX_DECODED_BYTES:
+            raise InvalidContentCoding(f"it decodes to more than {MAX_DECODED_BYTES} bytes")
 
 
 class _ZlibDecoder:
     def __init__(self, wbits: int) -> None:
         self._wbits = wbits
-        self._inflate = zlib.decompressobj(wbits)
-        self._size_counter = _SizeCounter()
+        self._inflater = zlib.decompressobj(wbits)
+        self._size_limit = _DecodedSizeLimit()
         self._is_started = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        more = False
-        while data or more:
+        has_more = False
+        while data or has_more:
             self._is_started = True
-            if self._inflate.eof:  # a further gzip member
-                self._inflate = zlib.decompressobj(self._wbits)
+            if self._inflater.eof:  # a further gzip member
+                self._inflater = zlib.decompressobj(self._wbits)
             try:
-                piece = self._inflate.decompress(data, _STEP)
+                piece = self._inflater.decompress(data, _MAX_PIECE_BYTES)
             except zlib.error as error:
                 raise InvalidContentCoding(str(error)) from None
-            self._size_counter.add(piece)
-            data = self._inflate.unconsumed_tail or self._inflate.unused_data
-            more = len(piece) == _STEP and not self._inflate.eof
+            self._size_limit.add(piece)
+            data = self._inflater.unconsumed_tail or self._inflater.unused_data
+            has_more = len(piece) == _MAX_PIECE_BYTES and not self._inflater.eof
             yield piece
 
     def close(self) -> None:
-        if self._is_started and not self._inflate.eof:
-            raise InvalidContentCoding(_CUT)
+        if self._is_started and not self._inflater.eof:
+            raise InvalidContentCoding(_TRUNCATED_ERROR)
 
 
 class _DeflateDecoder:
-    """What servers mean by `deflate`: zlib as the RFC says, or bare deflate against it."""
+    """Decodes `deflate`: zlib as in the RFC, or raw deflate, which some servers send against it."""
 
     def __init__(self) -> None:
-        self._start = b""
-        self._zlib: _ZlibDecoder | None = None
+        self._header_bytes = b""
+        self._zlib_decoder: _ZlibDecoder | None = None
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        if self._zlib is None:
-            self._start = data = self._start + data
-            if len(data) < _ZLIB_HEADER:
+        if self._zlib_decoder is None:
+            self._header_bytes = data = self._header_bytes + data
+            if len(data) < _ZLIB_HEADER_BYTES:
                 return
             is_zlib = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
-            self._zlib = _ZlibDecoder(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
-        yield from self._zlib.decode(data)
+            self._zlib_decoder = _ZlibDecoder(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+        yield from self._zlib_decoder.decode(data)
 
     def close(self) -> None:
-        if self._zlib is not None:
-            self._zlib.close()
-        elif self._start:
-            raise InvalidContentCoding(_CUT)
+        if self._zlib_decoder is not None:
+            self._zlib_decoder.close()
+        elif self._header_bytes:
+            raise InvalidContentCoding(_TRUNCATED_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decompressor:
-    """A decompressor of an optional package, as `_Foreign` needs it."""
+    """A decompressor of an optional package, adapted for `_OptionalPackageDecoder`."""
 
     decompress_step: Callable[[bytes], bytes]
-    """Decompresses to `_STEP` bytes or little more, and keeps what it did not use."""
+    """Decompresses to about `_MAX_PIECE_BYTES` at most, and buffers the unused input."""
     has_more: Callable[[bytes], bool]
-    """Whether it may give more after this piece without more data."""
-    finished: Callable[[], bool]
+    """Whether more output may follow this piece without more input."""
+    is_finished: Callable[[], bool]
     errors: type[Exception]
 
 
-class _LibraryDecoder:
-    def __init__(self, unpacker: _Decompressor) -> None:
-        self._unpacker = unpacker
-        self._size_counter = _SizeCounter()
+class _OptionalPackageDecoder:
+    def __init__(self, decompressor: _Decompressor) -> None:
+        self._decompressor = decompressor
+        self._size_limit = _DecodedSizeLimit()
         self._is_started = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        more = False
-        while data or more:
+        has_more = False
+        while data or has_more:
             self._is_started = True
             try:
-                piece = self._unpacker.decompress_step(data)
-            except (self._unpacker.errors, EOFError) as error:
+                piece = self._decompressor.decompress_step(data)
+            except (self._decompressor.errors, EOFError) as error:
                 raise InvalidContentCoding(str(error)) from None
-            self._size_counter.add(piece)
-            data, more = b"", self._unpacker.has_more(piece)
+            self._size_limit.add(piece)
+            data, has_more = b"", self._decompressor.has_more(piece)
             yield piece
 
     def close(self) -> None:
-        if self._is_started and not self._unpacker.finished():
-            raise InvalidContentCoding(_CUT)
+        if self._is_started and not self._decompressor.is_finished():
+            raise InvalidContentCoding(_TRUNCATED_ERROR)
 
 
 def new_decoder(coding: str) -> ContentDecoder | None:
-    """A fresh decoder for a `Content-Encoding`, or None where there is none to be had."""
+    """A new decoder for a `Content-Encoding`; None if it is unknown or its package is missing."""
     match coding:
         case "gzip" | "x-gzip":
             return _ZlibDecoder(zlib.MAX_WBITS | 16)
@@ -146,31 +146,33 @@ def new_decoder(coding: str) -> ContentDecoder | None:
             return _DeflateDecoder()
         case "br":
             brotli = _import_optional("brotli")
-            return brotli and _LibraryDecoder(_brotli_decompressor(brotli))
+            return brotli and _OptionalPackageDecoder(_brotli_decompressor(brotli))
         case "zstd":
             zstd = _import_optional("compression.zstd") or _import_optional("backports.zstd")
-            return zstd and _LibraryDecoder(_zstd_decompressor(zstd))
+            return zstd and _OptionalPackageDecoder(_zstd_decompressor(zstd))
         case _:
             return None
 
 
 def _brotli_decompressor(package: Any) -> _Decompressor:
-    unpack = package.Decompressor()
+    decompressor = package.Decompressor()
     return _Decompressor(
-        decompress_step=lambda data: unpack.process(data, output_buffer_limit=_STEP),
-        # It says that it accepts more data while it has pieces to give.
-        has_more=lambda piece: bool(piece) or not unpack.can_accept_more_data(),
-        finished=unpack.is_finished,
+        decompress_step=lambda data: decompressor.process(
+            data, output_buffer_limit=_MAX_PIECE_BYTES
+        ),
+        # `can_accept_more_data` may be true although there is more output.
+        has_more=lambda piece: bool(piece) or not decompressor.can_accept_more_data(),
+        is_finished=decompressor.is_finished,
         errors=package.error,
     )
 
 
 def _zstd_decompressor(package: Any) -> _Decompressor:
-    unpack = package.ZstdDecompressor()
+    decompressor = package.ZstdDecompressor()
     return _Decompressor(
-        decompress_step=lambda data: unpack.decompress(data, max_length=_STEP),
-        has_more=lambda _: not (unpack.eof or unpack.needs_input),
-        finished=lambda: unpack.eof,
+        decompress_step=lambda data: decompressor.decompress(data, max_length=_MAX_PIECE_BYTES),
+        has_more=lambda _: not (decompressor.eof or decompressor.needs_input),
+        is_finished=lambda: decompressor.eof,
         errors=package.ZstdError,
     )
 
@@ -183,10 +185,14 @@ def _import_optional(module: str) -> Any:
 
 
 def decode_head(head: ResponseHead) -> tuple[ResponseHead, str, ContentDecoder | None]:
-    """The head as it is stored, the coding that was taken off, and what takes it off the body."""
+    """The head to store, the coding removed from it ("" for none), and the body's decoder."""
     coding = (header_value(head.headers, "content-encoding") or "").strip().lower()
-    undo = new_decoder(coding) if coding and head.framing != "none" else None
-    if undo is None:
+    decoder = new_decoder(coding) if coding and head.framing != "none" else None
+    if decoder is None:
         return head, "", None
     headers: Headers = tuple(pair for pair in head.headers if pair[0].lower() != "content-encoding")
-    return ResponseHead(head.status, head.reason, headers, head.framing, head.length), coding, undo
+    return (
+        ResponseHead(head.status, head.reason, headers, head.framing, head.content_length),
+        coding,
+        decoder,
+    )

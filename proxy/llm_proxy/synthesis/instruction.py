@@ -9,102 +9,104 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-START: Final = "<|instruction_start|>"
-END: Final = "<|instruction_end|>"
+INSTRUCTION_START: Final = "<|instruction_start|>"
+INSTRUCTION_END: Final = "<|instruction_end|>"
 
-_MOST_WORDS: Final = 200_000
-"""Of lorem in an answer: a short request must not fill the memory."""
-_LARGEST: Final = 1024 * 1024
-"""Characters of a block."""
-_MOST_MESSAGES: Final = 1_000
-_LONGEST_ID: Final = 1_000
-"""Characters: each stands in the answer up to four times a message."""
+_MAX_WORDS: Final = 200_000
+"""Of lorem in a response: a short request must not exhaust memory."""
+_MAX_BLOCK_CHARS: Final = 1024 * 1024
+"""Of an instruction block."""
+_MAX_MESSAGES: Final = 1_000
+_MAX_ID_CHARS: Final = 1_000
+"""The id is repeated up to four times per message."""
 
 
 class WordCount(Struct, frozen=True, kw_only=True):
-    """How long a stream of words is."""
+    """The length of a run of words."""
 
-    length: Annotated[int, Meta(ge=0, le=_MOST_WORDS)]
+    length: Annotated[int, Meta(ge=0, le=_MAX_WORDS)]
 
 
-class InstructedCall(Struct, frozen=True, kw_only=True):
-    """A call of a tool."""
+class InstructedToolCall(Struct, frozen=True, kw_only=True):
+    """A tool call of an instruction."""
 
     name: Annotated[str, Meta(min_length=1)]
     args: Mapping[str, Any] = {}
 
 
 class InstructedMessage(Struct, frozen=True, kw_only=True):
-    """A message of the answer: words, or calls; just one of them is set."""
+    """A message of the response: words or tool calls; exactly one is set."""
 
     text_message: WordCount | UnsetType = UNSET
-    tool_call: Annotated[tuple[InstructedCall, ...], Meta(min_length=1)] | UnsetType = UNSET
+    tool_call: Annotated[tuple[InstructedToolCall, ...], Meta(min_length=1)] | UnsetType = UNSET
 
 
 class Instruction(Struct, frozen=True, kw_only=True):
-    """What the answer is to be."""
+    """What the response must contain."""
 
-    messages: Annotated[
-        tuple[InstructedMessage, ...], Meta(min_length=1, max_length=_MOST_MESSAGES)
-    ]
-    id_message: Annotated[str, Meta(max_length=_LONGEST_ID)] = ""
-    """What stands around each stream of words, and is not counted as one of them."""
+    messages: Annotated[tuple[InstructedMessage, ...], Meta(min_length=1, max_length=_MAX_MESSAGES)]
+    id_message: Annotated[str, Meta(max_length=_MAX_ID_CHARS)] = ""
+    """Put before and after each run of words; not counted as a word."""
     reasoning: WordCount | None = None
-    """How much is thought before each message of words."""
+    """Words of reasoning before each message of words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedInstruction:
-    """An instruction, and the names in it that mean nothing."""
+    """An instruction, and its unknown names."""
 
     instruction: Instruction
     ignored_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableInstruction:
-    """An instruction that cannot be followed."""
+class InvalidInstruction:
+    """An instruction that is malformed or exceeds a limit."""
 
     reason: str
 
 
-def parse_instruction(message: str) -> ParsedInstruction | UnreadableInstruction | None:
-    """The instruction in a message: of several blocks the first; None where there is no block."""
-    _, start, rest = message.partition(START)
-    block, end, _ = rest.partition(END)
+def parse_instruction(message: str) -> ParsedInstruction | InvalidInstruction | None:
+    """The instruction in the first block of a message; None if there is no block."""
+    _, start, after_start = message.partition(INSTRUCTION_START)
+    block, end, _ = after_start.partition(INSTRUCTION_END)
     if not start:
         return None
     if not end:
-        return UnreadableInstruction(f"{END} is missing")
-    if len(block) > _LARGEST:
-        return UnreadableInstruction(f"it has {len(block)} characters, and {_LARGEST} are the most")
-    data = block.encode("utf-8", "replace")
+        return InvalidInstruction(f"{INSTRUCTION_END} is missing")
+    if len(block) > _MAX_BLOCK_CHARS:
+        return InvalidInstruction(
+            f"it has {len(block)} characters, and {_MAX_BLOCK_CHARS} are the most"
+        )
+    block_bytes = block.encode("utf-8", "replace")
     try:
-        instruction = msgspec.json.decode(data, type=Instruction)
-        names = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        instruction = msgspec.json.decode(block_bytes, type=Instruction)
+        names = msgspec.json.decode(block_bytes, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError as error:
-        return UnreadableInstruction(str(error))
+        return InvalidInstruction(str(error))
     except RecursionError:
-        return UnreadableInstruction("it is nested too deeply")
-    ignored = (name for name in names if name not in Instruction.__struct_fields__)
-    return _semantic_mistake(instruction) or ParsedInstruction(instruction, tuple(ignored))
+        return InvalidInstruction("it is nested too deeply")
+    ignored_names = (name for name in names if name not in Instruction.__struct_fields__)
+    return _check_semantics(instruction) or ParsedInstruction(instruction, tuple(ignored_names))
 
 
-def _semantic_mistake(instruction: Instruction) -> UnreadableInstruction | None:
-    for at, entry in enumerate(instruction.messages):
-        if (entry.text_message is UNSET) == (entry.tool_call is UNSET):
-            return UnreadableInstruction(
-                f"`$.messages[{at}]` needs one of text_message and tool_call"
+def _check_semantics(instruction: Instruction) -> InvalidInstruction | None:
+    for index, message in enumerate(instruction.messages):
+        if (message.text_message is UNSET) == (message.tool_call is UNSET):
+            return InvalidInstruction(
+                f"`$.messages[{index}]` needs one of text_message and tool_call"
             )
-    thought = instruction.reasoning.length if instruction.reasoning else 0
+    reasoning_words = instruction.reasoning.length if instruction.reasoning else 0
     texts = (message.text_message for message in instruction.messages)
-    spoken = [text.length for text in texts if isinstance(text, WordCount)]
-    number = sum(spoken) + thought * len(spoken)
-    if number > _MOST_WORDS:
-        return UnreadableInstruction(f"it asks for {number} words, and {_MOST_WORDS} are the most")
-    calls = sum(len(message.tool_call) for message in instruction.messages if message.tool_call)
-    if calls > _MOST_MESSAGES:
-        return UnreadableInstruction(
-            f"it asks for {calls} calls, and {_MOST_MESSAGES} are the most"
+    text_lengths = [text.length for text in texts if isinstance(text, WordCount)]
+    total_words = sum(text_lengths) + reasoning_words * len(text_lengths)
+    if total_words > _MAX_WORDS:
+        return InvalidInstruction(f"it asks for {total_words} words, and {_MAX_WORDS} are the most")
+    call_count = sum(
+        len(message.tool_call) for message in instruction.messages if message.tool_call
+    )
+    if call_count > _MAX_MESSAGES:
+        return InvalidInstruction(
+            f"it asks for {call_count} calls, and {_MAX_MESSAGES} are the most"
         )
     return None

@@ -15,21 +15,21 @@ _WORDS: Final = tuple(
     proident sunt in culpa qui officia deserunt mollit anim id est laborum
     """.split()  # noqa: SIM905 # a text of words, one a line would hide it
 )
-_LEAST: Final = 5
-_COUNTS: Final = 496
-"""How many different counts there are: 5 to 500."""
+_MIN_WORDS: Final = 5
+_DISTINCT_COUNTS: Final = 496
+"""Number of possible word counts: 5 to 500."""
 
 
-def word_count(message: str) -> int:
-    """How many words the answer to a message has: 5, and the message's hash modulo 496.
+def response_word_count(message: str) -> int:
+    """The number of words in the response to a message: 5 plus the message's hash modulo 496.
 
-    The hash is the same everywhere: the first 8 bytes of the SHA-256 of the message in UTF-8, as
-    an unsigned number, the most significant byte first.
+    The hash is the same on every platform: the first 8 bytes of the SHA-256 of the message in
+    UTF-8, as an unsigned big-endian number.
     """
     digest = sha256(message.encode("utf-8", "surrogatepass")).digest()
-    return _LEAST + int.from_bytes(digest[:8], "big") % _COUNTS
+    return _MIN_WORDS + int.from_bytes(digest[:8], "big") % _DISTINCT_COUNTS
 
 
-def lorem_words(number: int) -> str:
-    """So many words with single spaces, from the first on, repeated as needed."""
-    return " ".join(islice(cycle(_WORDS), number))
+def lorem_words(count: int) -> str:
+    """The first `count` words, separated by single spaces; repeats the list as needed."""
+    return " ".join(islice(cycle(_WORDS), count))

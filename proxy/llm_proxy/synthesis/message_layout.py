@@ -9,16 +9,18 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Text, Turn
 
-Telling = Literal["choices", "parts", "text"]
-"""As choices of one answer; as parts of one turn; or as parts that become one text there."""
+MessageLayout = Literal["choices", "parts", "text"]
+"""Choices of one response; parts of one turn; or parts of one turn joined to one text."""
 
-_IN_CHOICES: Final = ("openai-chat", "openai-completions")
-_TWO: Final = Turn((Text("a"), Text("b")))
+_CHOICES_DIALECTS: Final = ("openai-chat", "openai-completions")
+_TWO_PART_TURN: Final = Turn((Text("a"), Text("b")))
 
 
-def message_layout_of(dialect: Dialect, request: Request, delivery: EncodeContext) -> Telling:
-    """How this dialect tells several messages in answer to this request."""
-    if dialect.name in _IN_CHOICES:
+def message_layout_of(
+    dialect: Dialect, request: Request, encode_context: EncodeContext
+) -> MessageLayout:
+    """How this dialect represents several messages in a response to this request."""
+    if dialect.name in _CHOICES_DIALECTS:
         return "choices"
-    [turn] = dialect.convert(request, (_TWO,), delivery).turns
+    [turn] = dialect.convert(request, (_TWO_PART_TURN,), encode_context).turns
     return "parts" if len(turn.parts) > 1 else "text"

@@ -1,8 +1,8 @@
-r"""Synthesizes a response that is the same for the same conversation, everywhere.
+r"""Synthesizes a response that depends only on the conversation, on every platform.
 
-It is lorem ipsum, as many words as a hash of the latest user message says, and then that message.
-`"\nReason:"` in the message asks for reasoning, of the same words, before the text.  A block of
-instructions in it decides everything else.
+It is lorem ipsum, with a word count from the hash of the latest user message, followed by that
+message.  `"\nReason:"` in the message requests reasoning, of the same words, before the text.  An
+instruction block in it overrides all that.
 """
 
 from __future__ import annotations
@@ -18,70 +18,76 @@ from llm_proxy.scenario.render import text_splitting
 from llm_proxy.scenario.scripted_response import ResponseTiming, SendTurns
 from llm_proxy.synthesis import instruction, lorem
 from llm_proxy.synthesis.instruction import (
-    END,
-    START,
-    InstructedCall,
+    INSTRUCTION_END,
+    INSTRUCTION_START,
+    InstructedToolCall,
     Instruction,
     ParsedInstruction,
     WordCount,
 )
-from llm_proxy.synthesis.message_layout import Telling
-from llm_proxy.turns import Finish, Part, Reasoning, Text, ToolCall, Turn, Usage
+from llm_proxy.synthesis.message_layout import MessageLayout
+from llm_proxy.turns import FinishReason, Part, Reasoning, Text, ToolCall, Turn, Usage
 
-MODEL: Final = "synthesis"
-"""The model that answers where the request names none."""
+DEFAULT_MODEL: Final = "synthesis"
+"""The model of the response if the request names none."""
 
-_REASON: Final = "\nReason:"
-_CHUNK: Final = 5
-"""Words a piece."""
-_GAP: Final = 100.0
-"""Milliseconds from a piece to the next: about 50 words a second."""
+_REASONING_MARKER: Final = "\nReason:"
+_WORDS_PER_PIECE: Final = 5
+"""Words per piece of a stream."""
+_PIECE_GAP_MS: Final = 100.0
+"""About 50 words per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class SynthesizedResponse:
-    """An answer that was made up."""
+    """A synthesized response, and what determined it."""
 
-    say: SendTurns
+    send_turns: SendTurns
     mode: Literal["text", "reasoning", "instruction"]
-    """What decided what it holds."""
+    """What determined its content."""
     warnings: tuple[str, ...] = ()
-    """What was asked for in vain."""
+    """About unknown or invalid parts of an instruction."""
 
 
 def synthesize_response(
-    conversation: Conversation, delivery: EncodeContext, message_layout: Telling, model: str = ""
+    conversation: Conversation,
+    encode_context: EncodeContext,
+    message_layout: MessageLayout,
+    model: str = "",
 ) -> SynthesizedResponse:
-    """The answer of this model to a conversation; `delivery` gives its identifiers."""
+    """Synthesize the response to a conversation; `encode_context` generates its ids."""
     message = conversation.last_user_text
     parsed_instruction = instruction.parse_instruction(message)
-    writing = _ResponseWriter(delivery, spaced=message_layout == "text")
+    writer = _ResponseWriter(encode_context, needs_space=message_layout == "text")
     if isinstance(parsed_instruction, ParsedInstruction):
-        messages = [*writing.write_instructed(parsed_instruction.instruction)]
+        messages = [*writer.write_instructed(parsed_instruction.instruction)]
     else:
-        messages = [writing.write_plain(message)]
+        messages = [writer.write_plain(message)]
     if message_layout != "choices":
         messages = [tuple(part for parts in messages for part in parts)]
     usage = _estimate_usage(conversation, [part for parts in messages for part in parts])
     turns = tuple(
-        _make_turn(parts, usage, delivery, message_layout, model or MODEL) for parts in messages
+        _make_turn(parts, usage, encode_context, message_layout, model or DEFAULT_MODEL)
+        for parts in messages
     )
-    say = SendTurns(
+    send_turns = SendTurns(
         turns,
-        _PieceSplitter(writing.pieces),
-        ResponseTiming(gap_ms=_no_gap),
+        _PieceSplitter(writer.pieces_by_text),
+        ResponseTiming(gap_ms=_piece_gap_ms),
         turns_are_successive=len(turns) > 1,
     )
     match parsed_instruction:
         case ParsedInstruction(ignored_names=ignored):
             return SynthesizedResponse(
-                say, "instruction", tuple(map(_ignored_name_warning, ignored))
+                send_turns, "instruction", tuple(map(_ignored_name_warning, ignored))
             )
         case _:
             warnings = (
                 (_unreadable_warning(parsed_instruction.reason),) if parsed_instruction else ()
             )
-            return SynthesizedResponse(say, "reasoning" if _REASON in message else "text", warnings)
+            return SynthesizedResponse(
+                send_turns, "reasoning" if _REASONING_MARKER in message else "text", warnings
+            )
 
 
 def _ignored_name_warning(name: str) -> str:
@@ -91,105 +97,109 @@ def _ignored_name_warning(name: str) -> str:
     )
 
 
-def _unreadable_warning(why: str) -> str:
+def _unreadable_warning(reason: str) -> str:
     return (
         "The instruction in the user's message cannot be followed, so the message is answered "
-        f"like one without: {why}. Mend the JSON between {START} and {END}."
+        f"like one without: {reason}. Mend the JSON between {INSTRUCTION_START} and "
+        f"{INSTRUCTION_END}."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _PieceSplitter:
-    """Cuts what was written where it was put together; anything else by words."""
+    """Splits a known text into the pieces it was written in; any other text by words."""
 
-    known: Mapping[str, tuple[str, ...]]
+    pieces_by_text: Mapping[str, tuple[str, ...]]
 
     def __call__(self, text: str) -> Iterable[str]:
-        return self.known.get(text) or text_splitting.split_words(text, _CHUNK)
+        return self.pieces_by_text.get(text) or text_splitting.split_words(text, _WORDS_PER_PIECE)
 
 
-def _no_gap(_piece: int) -> float:
-    return _GAP
+def _piece_gap_ms(_piece: int) -> float:
+    return _PIECE_GAP_MS
 
 
 class _ResponseWriter:
-    """The parts of an answer as they are written, and where each is to be cut."""
+    """Writes the parts of a response, and records the pieces of each text."""
 
-    def __init__(self, delivery: EncodeContext, *, spaced: bool) -> None:
-        self._delivery = delivery
-        self._needs_space = spaced
-        """Whether messages become one text, so that a space must part them."""
+    def __init__(self, encode_context: EncodeContext, *, needs_space: bool) -> None:
+        self._delivery = encode_context
+        self._needs_space = needs_space
+        """Whether messages become one text, so that a space must separate them."""
         self._is_started: set[type[Part]] = set()
-        self._calls = 0
-        self.pieces: dict[str, tuple[str, ...]] = {}
+        self._call_count = 0
+        self.pieces_by_text: dict[str, tuple[str, ...]] = {}
 
     def write_plain(self, message: str) -> tuple[Part, ...]:
-        """Lorem and the echo of the message: as reasoning, if it asks for it, and as text."""
-        values = (lorem.lorem_words(lorem.word_count(message)), message)
-        reasoning = [self._write_segments(Reasoning, values)] if _REASON in message else []
-        return (*reasoning, self._write_segments(Text, values))
+        """Lorem and the echo of the message: as reasoning, if requested, and as text."""
+        segments = (lorem.lorem_words(lorem.response_word_count(message)), message)
+        reasoning = (
+            [self._write_segments(Reasoning, segments)] if _REASONING_MARKER in message else []
+        )
+        return (*reasoning, self._write_segments(Text, segments))
 
-    def write_instructed(self, asked: Instruction) -> Iterable[tuple[Part, ...]]:
-        """The parts of each message that an instruction asks for."""
-        mark = asked.id_message
-        for entry in asked.messages:
-            if isinstance(entry.text_message, WordCount):
-                wanted = ((Reasoning, asked.reasoning), (Text, entry.text_message))
+    def write_instructed(self, instructed: Instruction) -> Iterable[tuple[Part, ...]]:
+        """The parts of each message of an instruction."""
+        id_message = instructed.id_message
+        for message in instructed.messages:
+            if isinstance(message.text_message, WordCount):
+                word_counts = ((Reasoning, instructed.reasoning), (Text, message.text_message))
                 streams = (
                     (kind, lorem.lorem_words(word_count.length))
-                    for kind, word_count in wanted
+                    for kind, word_count in word_counts
                     if word_count
                 )
                 yield tuple(
-                    self._write_segments(kind, (mark, text, mark)) for kind, text in streams
+                    self._write_segments(kind, (id_message, text, id_message))
+                    for kind, text in streams
                 )
             else:
-                yield tuple(map(self._make_tool_call, entry.tool_call or ()))
+                yield tuple(map(self._make_tool_call, message.tool_call or ()))
 
     def _write_segments(self, kind: type[Text | Reasoning], segments: Iterable[str]) -> Part:
         space = " " if self._needs_space and kind in self._is_started else ""
-        cut: list[str] = []
+        pieces: list[str] = []
         for segment in filter(None, segments):
-            cut += text_splitting.split_words(space + segment, _CHUNK)
+            pieces += text_splitting.split_words(space + segment, _WORDS_PER_PIECE)
             space = " "
         self._is_started.add(kind)
-        text = "".join(cut)
-        self.pieces[text] = tuple(cut)
+        text = "".join(pieces)
+        self.pieces_by_text[text] = tuple(pieces)
         return kind(text)
 
-    def _make_tool_call(self, call: InstructedCall) -> ToolCall:
-        call_id = self._delivery.identifier("call_", self._calls)
-        self._calls += 1
+    def _make_tool_call(self, call: InstructedToolCall) -> ToolCall:
+        call_id = self._delivery.identifier("call_", self._call_count)
+        self._call_count += 1
         arguments = lenient_json.compact_json(dict(call.args))
-        self.pieces[arguments] = tuple(token_pieces(arguments))
+        self.pieces_by_text[arguments] = tuple(token_pieces(arguments))
         return ToolCall(call_id, call.name, arguments)
 
 
 def _make_turn(
     parts: tuple[Part, ...],
     usage: Usage,
-    delivery: EncodeContext,
-    message_layout: Telling,
+    encode_context: EncodeContext,
+    message_layout: MessageLayout,
     model: str,
 ) -> Turn:
-    """One message; in choices it has the id of document 001, and stops even after calls."""
+    """One message; as a choice it has the id of document 001 and stops even after calls."""
     if message_layout != "choices":
         return Turn(parts, usage=usage, model=model)
-    answer = delivery.identifier(f"gen-{delivery.created}-", length=16)
-    return Turn(parts, Finish.STOP, usage=usage, id=answer, model=model)
+    response_id = encode_context.identifier(f"gen-{encode_context.created}-", length=16)
+    return Turn(parts, FinishReason.STOP, usage=usage, id=response_id, model=model)
 
 
 def _estimate_usage(conversation: Conversation, parts: Iterable[Part]) -> Usage:
-    """Tokens, as a rule of thumb counts them: of all that was said to the model, and by it."""
-    items = [message.text for message in conversation.messages]
+    """Estimated tokens of all messages and the system prompt, and of the response."""
+    texts = [message.text for message in conversation.messages]
     if not any(
         message.role == "system" and message.text == conversation.system
         for message in conversation.messages
     ):
-        items.append(conversation.system)
+        texts.append(conversation.system)
     return Usage(
-        fakes.estimated_tokens("".join(items)),
-        fakes.estimated_tokens("".join(map(_part_text, parts))),
+        fakes.estimated_token_count("".join(texts)),
+        fakes.estimated_token_count("".join(map(_part_text, parts))),
     )
 
 

@@ -1,4 +1,4 @@
-"""Replaces values in a recording."""
+"""Replaces recorded values in the response of a cassette."""
 
 from __future__ import annotations
 
@@ -8,41 +8,48 @@ from dataclasses import replace
 from itertools import accumulate
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette.model import sha256
+from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.exchange import Read
 from llm_proxy.framing import frame_edits
-from llm_proxy.framing.frame_edits import Edit
+from llm_proxy.framing.frame_edits import ByteEdit
 from llm_proxy.value_replacement import json_text, streamed_fields
 from llm_proxy.value_replacement.editable_text import EditableText, editable_text
-from llm_proxy.value_replacement.streamed_fields import FieldPiece, Key
+from llm_proxy.value_replacement.streamed_fields import FieldKey, FieldPiece
 from llm_proxy.value_replacement.text_change import TextChange
 from llm_proxy.value_replacement.values import ValueReplacements
 
 
-def rename_values(cassette: Cassette, values: ValueReplacements) -> tuple[Cassette, int]:
-    """The recording with the new values, and how many it took.  The same one if it took none."""
-    if not values:
+def replace_recorded_values(
+    cassette: Cassette, replacements: ValueReplacements
+) -> tuple[Cassette, int]:
+    """The cassette with its values replaced, and their number; the same object if 0."""
+    if not replacements:
         return cassette, 0
     texts = [editable_text(cassette.codec, message) for message in cassette.messages]
-    changes, count = _changes_by_message(texts, values)
+    changes, count = _changes_by_message(texts, replacements)
     edits = list(_body_edits(cassette.messages, texts, changes))
     if not edits:
         return cassette, 0
     body = cassette.body
-    new = frame_edits.apply_edits(body, edits)
-    reads = _split_to_sizes(new, [len(read.data) for read in cassette.reads], edits)
-    length = cassette.head.length
-    made = replace(
+    new_body = frame_edits.apply_edits(body, edits)
+    read_data = _split_edited_body(new_body, [len(read.data) for read in cassette.reads], edits)
+    content_length = cassette.head.content_length
+    replaced = replace(
         cassette,
-        head=replace(cassette.head, length=length and length + len(new) - len(body)),
-        messages=tuple(_split_to_sizes(new, list(map(len, cassette.messages)), edits)),
-        reads=tuple(Read(it.at_ms, data) for it, data in zip(cassette.reads, reads, strict=True)),
-        end=replace(cassette.end, size=len(new), sha256=sha256(new)),
+        head=replace(
+            cassette.head,
+            content_length=content_length and content_length + len(new_body) - len(body),
+        ),
+        messages=tuple(_split_edited_body(new_body, list(map(len, cassette.messages)), edits)),
+        reads=tuple(
+            Read(read.at_ms, data) for read, data in zip(cassette.reads, read_data, strict=True)
+        ),
+        end=replace(cassette.end, size_bytes=len(new_body), sha256=sha256_hex(new_body)),
     )
-    return made, count
+    return replaced, count
 
 
-def _split_to_sizes(body: bytes, sizes: Sequence[int], edits: Sequence[Edit]) -> list[bytes]:
+def _split_edited_body(body: bytes, sizes: Sequence[int], edits: Sequence[ByteEdit]) -> list[bytes]:
     ends = list(frame_edits.moved_positions(accumulate(sizes), edits))
     return [body[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
@@ -51,59 +58,59 @@ def _body_edits(
     messages: Sequence[bytes],
     texts: Sequence[EditableText | None],
     changes: Mapping[int, list[TextChange]],
-) -> Iterator[Edit]:
-    at = 0
+) -> Iterator[ByteEdit]:
+    offset = 0
     for number, (message, text) in enumerate(zip(messages, texts, strict=True)):
-        if text is not None and (found := changes.get(number)):
-            for to_byte_edit in text.to_byte_edits(
-                sorted(found, key=lambda to_byte_edit: to_byte_edit.begin)
-            ):
-                yield Edit(at + to_byte_edit.begin, at + to_byte_edit.end, to_byte_edit.new)
-        at += len(message)
+        if text is not None and (message_changes := changes.get(number)):
+            for edit in text.to_byte_edits(sorted(message_changes, key=lambda edit: edit.begin)):
+                yield ByteEdit(offset + edit.begin, offset + edit.end, edit.replacement)
+        offset += len(message)
 
 
 def _changes_by_message(
-    texts: Sequence[EditableText | None], values: ValueReplacements
+    texts: Sequence[EditableText | None], replacements: ValueReplacements
 ) -> tuple[dict[int, list[TextChange]], int]:
-    """What changes in each message's text, by its number; how many values were found."""
-    found: dict[int, list[TextChange]] = defaultdict(list)
-    pieces: dict[Key, list[FieldPiece]] = defaultdict(list)
+    """The changes of each message's text, by the message's index; and the number of values."""
+    changes_by_message: dict[int, list[TextChange]] = defaultdict(list)
+    pieces: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
     count = 0
-    for number, it in enumerate(texts):
-        if it is None:
+    for number, editable in enumerate(texts):
+        if editable is None:
             continue
-        text = it.text
+        text = editable.text
         try:
             body = json_text.parse_document(text)
         except ValueError:
             plain = [
-                find_change
-                for find_change in values.find_changes(text)
-                if _stays_in_line(text, find_change)
+                change
+                for change in replacements.find_changes(text)
+                if _has_no_line_end(text, change)
             ]
-            found[number] += plain
+            changes_by_message[number] += plain
             count += len(plain)
             continue
-        for place, (key, leaf) in enumerate(streamed_fields.field_pieces(body)):
-            pieces[key].append(FieldPiece(number, place, leaf))
+        for place, (key, piece_text) in enumerate(streamed_fields.field_pieces(body)):
+            pieces[key].append(FieldPiece(number, place, piece_text))
     within: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(lambda: defaultdict(list))
     for key, items in pieces.items():
-        for piece, change in streamed_fields.piece_changes(key, items, values):
-            within[piece.message][piece].append(change)
+        for piece, change in streamed_fields.piece_changes(key, items, replacements):
+            within[piece.message_number][piece].append(change)
     for number, by_piece in within.items():
-        raw = _source_changes(texts[number], by_piece)
-        found[number] += raw
-        count += sum(bool(text_change.new) for text_change in raw)  # where each begins
-    return found, count
+        source_changes = _source_changes(texts[number], by_piece)
+        changes_by_message[number] += source_changes
+        count += sum(
+            bool(text_change.replacement) for text_change in source_changes
+        )  # a value's first piece only
+    return changes_by_message, count
 
 
 def _source_changes(
-    text: EditableText | None, by_piece: Mapping[FieldPiece, list[TextChange]]
+    text: EditableText | None, changes_by_piece: Mapping[FieldPiece, list[TextChange]]
 ) -> list[TextChange]:
-    """Changes of a document's texts as changes of the document.
+    """Translate changes of a document's strings to changes of its text.
 
-    None at all where its texts are not those that were read: of two members of one name only the
-    last is.
+    Empty if its strings are not those that were parsed: a parser keeps only the last of two members
+    with the same name.
     """
     if text is None:
         return []
@@ -112,19 +119,22 @@ def _source_changes(
         for json_string in json_text.json_strings(text.text)
         if not json_string.is_member_name
     ]
-    if any(tokens[field_piece.text_number].value != field_piece.text for field_piece in by_piece):
+    if any(
+        tokens[field_piece.text_number].value != field_piece.text
+        for field_piece in changes_by_piece
+    ):
         return []
     return [
         change
-        for piece in sorted(by_piece, key=lambda field_piece: field_piece.text_number)
-        for change in tokens[piece.text_number].source_changes(by_piece[piece])
+        for piece in sorted(changes_by_piece, key=lambda field_piece: field_piece.text_number)
+        for change in tokens[piece.text_number].to_source_changes(changes_by_piece[piece])
     ]
 
 
-def _stays_in_line(text: str, change: TextChange) -> bool:
-    """Whether neither what goes nor what comes ends a line, which may be the framing's."""
+def _has_no_line_end(text: str, change: TextChange) -> bool:
+    """Whether neither the old nor the new text has a line end, which may belong to the framing."""
     return not any(
         end in content
-        for content in (text[change.begin : change.end], change.new)
+        for content in (text[change.begin : change.end], change.replacement)
         for end in "\r\n"
     )

@@ -1,4 +1,4 @@
-"""The editable text of a message, and how text changes become byte edits."""
+"""The text of a message, and the translation of text changes to byte edits."""
 
 from __future__ import annotations
 
@@ -12,103 +12,105 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.framing.frame_edits import Edit
+from llm_proxy.framing.frame_edits import ByteEdit
 from llm_proxy.value_replacement import json_text
 from llm_proxy.value_replacement.text_change import TextChange
 
-_DATA: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
-_BEFORE: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
-_PACKED: Final = "bytes"
-"""The member of a frame's payload that holds a model's own event, in base64."""
+_SSE_DATA_LINE: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
+_BEFORE_ELEMENT: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
+_BASE64_MEMBER: Final = "bytes"
+"""The member of a frame's payload that holds the model's own event in base64."""
 
 
 class EditableText(Protocol):
-    """A text as it is spelled in a message."""
+    """The text in a message, which can be changed."""
 
     @property
     def text(self) -> str:
         """The text: mostly a JSON document."""
 
-    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[Edit]:
-        """What these changes, which come from left to right, make of the message."""
+    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """The byte edits of the message for text changes, which are ordered from left to right."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineText:
-    """A text that stands in a message as it is, on one line or several."""
+    """A text that a message contains unencoded, on one line or several."""
 
-    lines: tuple[tuple[int, str], ...]
-    """Each with the place where it begins in the message."""
+    lines_with_offsets: tuple[tuple[int, str], ...]
+    """Each line with its byte offset in the message."""
 
     @property
     def text(self) -> str:
-        """The lines, joined as the framing has it."""
-        return "\n".join(line for _, line in self.lines)
+        """The lines, joined with LF."""
+        return "\n".join(line for _, line in self.lines_with_offsets)
 
-    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[Edit]:
-        """One for each change: none goes beyond its line, for no JSON text does."""
-        starts = [0, *accumulate(len(line) + 1 for _, line in self.lines)]
-        made: list[Edit] = []
+    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """One edit per change: a change never spans lines, because no JSON string does."""
+        starts = [0, *accumulate(len(line) + 1 for _, line in self.lines_with_offsets)]
+        edits: list[ByteEdit] = []
         for change in changes:
-            row = bisect_right(starts, change.begin) - 1
-            at, line = self.lines[row]
-            begin, end = change.begin - starts[row], change.end - starts[row]
-            made.append(
-                Edit(
+            line_index = bisect_right(starts, change.begin) - 1
+            at, line = self.lines_with_offsets[line_index]
+            begin, end = change.begin - starts[line_index], change.end - starts[line_index]
+            edits.append(
+                ByteEdit(
                     at + _utf8_size(line[:begin]),
                     at + _utf8_size(line[:end]),
-                    _encode_utf8(change.new),
+                    _encode_utf8(change.replacement),
                 )
             )
-        return made
+        return edits
 
 
 @dataclass(frozen=True, slots=True)
 class FramePayload:
-    """The payload of a frame that knows its length."""
+    """The text payload of an event stream frame."""
 
     frame: bytes
-    begin: int
+    payload_offset: int
     text: str
 
-    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[Edit]:
-        """Those of the payload, with the lengths and checksums that they need."""
-        inner = LineText(((self.begin, self.text),)).to_byte_edits(changes)
-        return frame_edits.with_envelope_edits(self.frame, inner)
+    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """The edits of the payload, with those of lengths and checksums."""
+        payload_edits = LineText(((self.payload_offset, self.text),)).to_byte_edits(changes)
+        return frame_edits.with_envelope_edits(self.frame, payload_edits)
 
 
 @dataclass(frozen=True, slots=True)
 class Base64Text:
-    """What a frame's payload holds in base64."""
+    """The text that a frame's payload contains in base64."""
 
-    outer: FramePayload
-    field: json_text.JsonString
+    frame_payload: FramePayload
+    json_string: json_text.JsonString
     text: str
 
-    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[Edit]:
-        """One edit of all of the base64."""
-        packed = b64encode(_encode_utf8(apply_changes(self.text, changes))).decode()
-        whole = TextChange(0, len(self.field.value), packed)
-        return self.outer.to_byte_edits(self.field.source_changes([whole]))
+    def to_byte_edits(self, changes: Sequence[TextChange]) -> list[ByteEdit]:
+        """One edit that replaces all of the base64, with those of lengths and checksums."""
+        encoded = b64encode(_encode_utf8(apply_changes(self.text, changes))).decode()
+        full_change = TextChange(0, len(self.json_string.value), encoded)
+        return self.frame_payload.to_byte_edits(self.json_string.to_source_changes([full_change]))
 
 
 def apply_changes(text: str, changes: Iterable[TextChange]) -> str:
-    """A text with these changes, which come from left to right."""
+    """Apply changes, which are ordered from left to right, to a text."""
     pieces: list[str] = []
-    at = 0
+    offset = 0
     for change in changes:
-        pieces += [text[at : change.begin], change.new]
-        at = change.end
-    return "".join([*pieces, text[at:]])
+        pieces += [text[offset : change.begin], change.replacement]
+        offset = change.end
+    return "".join([*pieces, text[offset:]])
 
 
 def editable_text(codec: str, message: bytes) -> EditableText | None:
-    """The text of a message; None where it has none that could be changed."""
-    return _SPELLED[codec](message)
+    """The editable text of a message; None if it has none."""
+    return _EDITABLE_BY_CODEC[codec](message)
 
 
 def _editable_event(message: bytes) -> EditableText | None:
-    lines = tuple((match.start(1), _decode_utf8(match[1])) for match in _DATA.finditer(message))
+    lines = tuple(
+        (match.start(1), _decode_utf8(match[1])) for match in _SSE_DATA_LINE.finditer(message)
+    )
     return LineText(lines) if lines else None
 
 
@@ -116,11 +118,11 @@ def _editable_document(message: bytes) -> EditableText | None:
     try:
         return LineText(((0, message.decode()),))
     except UnicodeDecodeError:
-        return None  # a sound, or a picture
+        return None  # audio or an image
 
 
 def _editable_element(message: bytes) -> EditableText:
-    found = _BEFORE.match(message)
+    found = _BEFORE_ELEMENT.match(message)
     begin = found.end() if found is not None else 0
     return LineText(((begin, _decode_utf8(message[begin:])),))
 
@@ -131,34 +133,34 @@ def _editable_line(message: bytes) -> EditableText:
 
 def _editable_frame(frame: bytes) -> EditableText | None:
     if (
-        len(frame) < eventstream.PRELUDE
-        or eventstream.frame_size(frame[: eventstream.PRELUDE]) is None
+        len(frame) < eventstream.PRELUDE_BYTES
+        or eventstream.frame_size(frame[: eventstream.PRELUDE_BYTES]) is None
     ):
         return None
-    place = frame_edits.payload_span(frame)
-    if place is None:
+    span = frame_edits.payload_span(frame)
+    if span is None:
         return None
-    framed = FramePayload(frame, place[0], _decode_utf8(frame[place[0] : place[1]]))
-    if f'"{_PACKED}"' not in framed.text:
-        return framed
-    for token in json_text.json_strings(framed.text):
-        if token.member == _PACKED:
+    payload = FramePayload(frame, span[0], _decode_utf8(frame[span[0] : span[1]]))
+    if f'"{_BASE64_MEMBER}"' not in payload.text:
+        return payload
+    for token in json_text.json_strings(payload.text):
+        if token.member == _BASE64_MEMBER:
             try:
                 return Base64Text(
-                    framed, token, _decode_utf8(b64decode(token.value, validate=True))
+                    payload, token, _decode_utf8(b64decode(token.value, validate=True))
                 )
             except ValueError:
                 break
-    return framed
+    return payload
 
 
-_SPELLED: Final[Mapping[str, Callable[[bytes], EditableText | None]]] = MappingProxyType(
+_EDITABLE_BY_CODEC: Final[Mapping[str, Callable[[bytes], EditableText | None]]] = MappingProxyType(
     {
         "sse": _editable_event,
         "ndjson": _editable_line,
         "json-array": _editable_element,
         "whole": _editable_document,
-        eventstream.NAME: _editable_frame,
+        eventstream.CODEC_NAME: _editable_frame,
     }
 )
 

@@ -13,58 +13,60 @@ import orjson
 
 from llm_proxy.value_replacement.text_change import TextChange
 
-_TOKEN: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
-_UNIT: Final = re.compile(
+_JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
+_SPELLED_CHARACTER: Final = re.compile(
     r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
     re.DOTALL,
 )
-"""What stands for one character."""
+"""The JSON spelling of one character."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonString:
-    """One text of a document."""
+    """One string of a JSON document."""
 
     begin: int
-    """Where it begins in the document, behind its quote."""
+    """Its offset in the document, after the opening quote."""
     source: str
+    """The string as written in the document, without quotes."""
     value: str
+    """The decoded string."""
     member: str
-    """What it is called where it stands; empty in a list."""
+    """The name of the member whose value it is; empty in a list."""
     is_member_name: bool
     """Whether it is the name of a member."""
 
-    def source_changes(self, changes: Iterable[TextChange]) -> list[TextChange]:
-        """Changes of its value as changes of the document."""
+    def to_source_changes(self, changes: Iterable[TextChange]) -> list[TextChange]:
+        """Translate changes of the value to changes of the document's text."""
         if not (changes := list(changes)):
             return []
         starts: list[int] | range = range(len(self.source) + 1)
         if "\\" in self.source:
-            starts = [0, *accumulate(map(len, _UNIT.findall(self.source)))]
+            starts = [0, *accumulate(map(len, _SPELLED_CHARACTER.findall(self.source)))]
         return [
             TextChange(
                 self.begin + starts[change.begin],
                 self.begin + starts[change.end],
-                escape_json_text(change.new),
+                escape_json_text(change.replacement),
             )
             for change in changes
         ]
 
 
 def json_strings(text: str) -> Iterator[JsonString]:
-    """All of them, in their order."""
-    member, behind = "", -1
-    for found in _TOKEN.finditer(text):
-        value = _decode_string(found[1])
+    """All strings of a JSON document, in order, including the names of members."""
+    member, value_offset = "", -1
+    for found in _JSON_STRING.finditer(text):
+        value = _decode_json_string(found[1])
         begin, is_name = found.start(1), found[2] is not None
-        called = member if found.start() == behind and not is_name else ""
-        yield JsonString(begin, found[1], value, called, is_name)
+        member_of_value = member if found.start() == value_offset and not is_name else ""
+        yield JsonString(begin, found[1], value, member_of_value, is_name)
         if is_name:
-            member, behind = value, found.end()
+            member, value_offset = value, found.end()
 
 
 def is_json_container(text: str) -> bool:
-    """Whether a text is an object or a list as JSON."""
+    """Whether a text is a JSON object or array."""
     if not text.lstrip(" \t\r\n").startswith(("{", "[")):
         return False
     try:
@@ -75,27 +77,27 @@ def is_json_container(text: str) -> bool:
 
 
 def parse_document(text: str) -> object:
-    """What a document says.  Raises `ValueError` where it is none."""
+    """Parse a JSON document, with lone surrogates allowed.  Raises `ValueError` if invalid."""
     try:
         return orjson.loads(text.encode("utf-8", "surrogatepass"))
     except ValueError:
         if "\\ud" not in text.lower():
             raise
     try:
-        return json.loads(text)  # which lets half of a pair pass
+        return json.loads(text)  # accepts lone surrogates
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 
 
 def escape_json_text(value: str) -> str:
-    """A value as JSON spells it, without quotes."""
+    """A text as a JSON string without its quotes."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-def _decode_string(spelled: str) -> str:
-    if "\\" not in spelled:
-        return spelled
+def _decode_json_string(source: str) -> str:
+    if "\\" not in source:
+        return source
     try:
-        return str(json.loads(f'"{spelled}"', strict=False))
+        return str(json.loads(f'"{source}"', strict=False))
     except ValueError:
-        return spelled
+        return source

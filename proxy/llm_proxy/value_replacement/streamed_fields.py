@@ -1,4 +1,4 @@
-"""Joins the pieces of a streamed field, so that values across messages are found."""
+"""Joins the pieces of a streamed field, so that values that span messages are found."""
 
 from __future__ import annotations
 
@@ -13,48 +13,53 @@ from llm_proxy.matching import value_finder as standing
 from llm_proxy.value_replacement.text_change import TextChange
 from llm_proxy.value_replacement.values import ValueReplacements
 
-_WHOSE: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
-"""Members that say what the message goes on with: of several that take turns."""
-_BLOCK: Final = "contentBlockIndex"
-"""Of blocks that follow each other; Nova counts every piece of a text as one."""
+_STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
+"""Members that identify which of several interleaved fields a message continues."""
+_CONTENT_BLOCK_INDEX: Final = "contentBlockIndex"
+"""The index of consecutive blocks; ignored for text, as Nova counts each piece as a block."""
 
-Key = tuple[str | int | tuple[str, int | str], ...]
-"""What tells a field: its path, and what it is of."""
+FieldKey = tuple[str | int | tuple[str, int | str], ...]
+"""Identifies a streamed field: its path, and the (member, value) pairs of ids on the way."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPiece:
-    """What one message says in a field."""
+    """The piece of a streamed field in one message."""
 
-    message: int
+    message_number: int
+    """The index of the message, from 0."""
     text_number: int
-    """Which of the message's texts it is, from 0."""
+    """The index of the text within the message, from 0."""
     text: str
 
 
-def field_pieces(body: object) -> Iterator[tuple[Key, str]]:
-    """Every text of a message in its order, with the field that it is a piece of."""
+def field_pieces(body: object) -> Iterator[tuple[FieldKey, str]]:
+    """Every text of a message in order, with the key of the field that it is a piece of."""
     kind = body.get("type") if isinstance(body, dict) else ""
     yield from _collect_pieces(body, (kind if isinstance(kind, str) else "",))
 
 
-def _collect_pieces(value: object, key: Key) -> Iterator[tuple[Key, str]]:
+def _collect_pieces(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, str]]:
     match value:
         case str() if key[-1] == "text":
             yield (
-                tuple(text for text in key if not (isinstance(text, tuple) and text[0] == _BLOCK)),
+                tuple(
+                    text
+                    for text in key
+                    if not (isinstance(text, tuple) and text[0] == _CONTENT_BLOCK_INDEX)
+                ),
                 value,
             )
         case str():
             yield key, value
         case dict():
-            whose = [
+            stream_ids = [
                 (name, item)
                 for name, item in value.items()
-                if isinstance(item, int | str) and _WHOSE.fullmatch(name)
+                if isinstance(item, int | str) and _STREAM_ID_MEMBER.fullmatch(name)
             ]
             for name, item in value.items():
-                yield from _collect_pieces(item, (*key, *whose, name))
+                yield from _collect_pieces(item, (*key, *stream_ids, name))
         case list():
             for number, item in enumerate(value):
                 yield from _collect_pieces(item, (*key, number))
@@ -63,12 +68,12 @@ def _collect_pieces(value: object, key: Key) -> Iterator[tuple[Key, str]]:
 
 
 def piece_changes(
-    key: Key, pieces: Sequence[FieldPiece], values: ValueReplacements
+    key: FieldKey, pieces: Sequence[FieldPiece], replacements: ValueReplacements
 ) -> list[tuple[FieldPiece, TextChange]]:
-    """What changes in the pieces of a field, also where a value goes on in the next one.
+    """The changes of a field's pieces, including those of values that span pieces.
 
-    The new value stands where the recorded one begins.  A field that says the same again and again,
-    as ids do, is no text in pieces.
+    The new value goes to the piece in which the recorded one begins.  A field with the same value
+    in every message, such as an id, is not joined.
     """
     member = next((text for text in reversed(key) if isinstance(text, str)), "")
     if (
@@ -79,17 +84,17 @@ def piece_changes(
         return [
             (piece, change)
             for piece in pieces
-            for change in values.find_changes(piece.text, member)
+            for change in replacements.find_changes(piece.text, member)
         ]
     starts = [0, *accumulate(len(piece.text) for piece in pieces)]
-    found: list[tuple[FieldPiece, TextChange]] = []
-    for change in values.find_changes("".join(piece.text for piece in pieces), member):
-        number, new = bisect_right(starts, change.begin) - 1, change.new
+    changes: list[tuple[FieldPiece, TextChange]] = []
+    for change in replacements.find_changes("".join(piece.text for piece in pieces), member):
+        number, replacement = bisect_right(starts, change.begin) - 1, change.replacement
         while number < len(pieces) and starts[number] < change.end:
             start, size = starts[number], len(pieces[number].text)
             begin, end = max(0, change.begin - start), min(size, change.end - start)
             if begin < end:
-                found.append((pieces[number], TextChange(begin, end, new)))
-                new = ""
+                changes.append((pieces[number], TextChange(begin, end, replacement)))
+                replacement = ""
             number += 1
-    return found
+    return changes

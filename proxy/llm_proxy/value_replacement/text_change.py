@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TextChange:
-    """`new` takes the place of the characters from `begin` to `end`."""
+    """Replaces the characters from `begin` to `end` by `replacement`."""
 
     begin: int
     end: int
-    new: str
+    replacement: str

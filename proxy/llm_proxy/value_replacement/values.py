@@ -8,27 +8,29 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.matching import value_finder as standing
-from llm_proxy.redaction import AFTER_KEY, PLACEHOLDER
+from llm_proxy.redaction import PLACEHOLDER, POST_KEY_PLACEHOLDERS
 from llm_proxy.value_replacement import json_text
 from llm_proxy.value_replacement.text_change import TextChange
 
-_NAME: Final = re.compile(r"<[a-z-]+-[0-9]+>")
-_DEEPEST: Final = 3
-"""Levels of JSON texts within JSON texts that are read."""
-_SECRETS: Final = (PLACEHOLDER, *AFTER_KEY)
+_ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
+_MAX_JSON_DEPTH: Final = 3
+"""The deepest nesting of JSON within JSON strings that is parsed."""
+_SECRET_PLACEHOLDERS: Final = (PLACEHOLDER, *POST_KEY_PLACEHOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
 class ValueReplacements:
-    """What takes the place of what: new values by the recorded ones."""
+    """Maps recorded values to the new values that replace them."""
 
-    replacements: Mapping[str, str]
+    new_by_recorded: Mapping[str, str]
     _long: Mapping[str, str] = field(init=False, repr=False)
-    """Those that may stand in a text, also as JSON within it spells them."""
+    """The distinctive values, which are replaced within texts, raw and JSON-escaped."""
     _value_finder: standing.ValueFinder = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        long = {old: new for old, new in self.replacements.items() if standing.is_long_enough(old)}
+        long = {
+            old: new for old, new in self.new_by_recorded.items() if standing.is_distinctive(old)
+        }
         within = {
             json_text.escape_json_text(old): json_text.escape_json_text(new)
             for old, new in long.items()
@@ -37,48 +39,55 @@ class ValueReplacements:
         object.__setattr__(self, "_value_finder", standing.ValueFinder(self._long))
 
     def __bool__(self) -> bool:
-        return bool(self.replacements)
+        return bool(self.new_by_recorded)
 
     def find_changes(self, text: str, member: str = "", depth: int = 0) -> list[TextChange]:
-        """Where in a text recorded values stand, from left to right.
+        """The changes that replace recorded values in a text, from left to right.
 
-        `member` is what the text is called where it stands: a short value is one only as an id.
-        A text that is JSON itself is changed as JSON.
+        `member` is the name of the member that contains the text: a short value only counts as an
+        id.  A text that is itself JSON is parsed, down to a limit of `depth`.
         """
-        if (new := self.replacements.get(text)) is not None and standing.is_id_member(member):
+        if (new := self.new_by_recorded.get(text)) is not None and standing.is_id_member(member):
             return [TextChange(0, len(text), new)]
-        if depth < _DEEPEST and json_text.is_json_container(text):
+        if depth < _MAX_JSON_DEPTH and json_text.is_json_container(text):
             return [
                 change
                 for token in json_text.json_strings(text)
-                for change in token.source_changes(
+                for change in token.to_source_changes(
                     self.find_changes(token.value, token.member, depth + 1)
                 )
             ]
         return self._find_within_text(text)
 
     def _find_within_text(self, text: str) -> list[TextChange]:
-        places = self._value_finder.find_spans(text)
-        return [TextChange(begin, end, self._long[text[begin:end]]) for begin, end in places]
+        spans = self._value_finder.find_spans(text)
+        return [TextChange(begin, end, self._long[text[begin:end]]) for begin, end in spans]
 
 
-def value_replacements(stored: Mapping[str, str], fields: Mapping[str, str]) -> ValueReplacements:
-    """What differs between the values that two requests have under the same names.
+def value_replacements(
+    stored_values: Mapping[str, str], request_values: Mapping[str, str]
+) -> ValueReplacements:
+    """The replacements for values that differ between two requests under the same alias.
 
-    Nothing takes the place of a secret, nor a secret the place of anything.
+    Both mappings are values by alias, of the stored and of the current request.  Redacted values
+    are never replaced and never used as replacements.
     """
-    found: dict[str, str] = {}
-    for name, old in stored.items():
-        if name not in fields:
+    new_by_recorded: dict[str, str] = {}
+    for name, old in stored_values.items():
+        if name not in request_values:
             continue
-        was, now = (
-            _without_nested_aliases(old, stored),
-            _without_nested_aliases(fields[name], fields),
+        recorded_value, new_value = (
+            _expand_nested_aliases(old, stored_values),
+            _expand_nested_aliases(request_values[name], request_values),
         )
-        if was != now and not any(mark in text for mark in _SECRETS for text in (was, now)):
-            found.setdefault(was, now)
-    return ValueReplacements(found)
+        if recorded_value != new_value and not any(
+            placeholder in text
+            for placeholder in _SECRET_PLACEHOLDERS
+            for text in (recorded_value, new_value)
+        ):
+            new_by_recorded.setdefault(recorded_value, new_value)
+    return ValueReplacements(new_by_recorded)
 
 
-def _without_nested_aliases(value: str, names: Mapping[str, str]) -> str:
-    return _NAME.sub(lambda found: names.get(found[0], found[0]), value)
+def _expand_nested_aliases(value: str, value_by_alias: Mapping[str, str]) -> str:
+    return _ALIAS.sub(lambda found: value_by_alias.get(found[0], found[0]), value)

@@ -1,6 +1,6 @@
 """Parses the requests of a run from its journal document.
 
-Fields that are unknown here are passed over, so that a journal of a later version can be judged.
+Unknown fields are ignored, so that a journal of a later version can be judged.
 """
 
 from __future__ import annotations
@@ -11,59 +11,59 @@ from typing import Annotated, Final
 
 import msgspec
 
-from llm_proxy.errors import UsageError, printable
+from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.miss_report import MissReport
 
-Ms = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+BoundedMs = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 """Milliseconds, within limits that sums and differences keep finite."""
-Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""A whole number within the limits that JSON has everywhere."""
+BoundedInt = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""An integer that every JSON implementation represents exactly."""
 
-SENT: Final = "sent"
-CUT: Final = "cut"
-GONE: Final = "client_gone"
-"""How answers end, as the journal spells it; one that is under way has no ending."""
+ENDING_SENT: Final = "sent"
+ENDING_CUT: Final = "cut"
+ENDING_CLIENT_GONE: Final = "client_gone"
+"""The endings of responses in the journal; a response that is not over has an empty one."""
 
-_HARMLESS: Final = frozenset((FaultEffect.ALTERED, FaultEffect.SLOWED))
-"""After these an answer can be used as it is: nobody has to ask again."""
-_SCRIPTED: Final = {
+_HARMLESS_EFFECTS: Final = frozenset((FaultEffect.ALTERED, FaultEffect.SLOWED))
+"""The effects after which a response is usable, so that no retry is needed."""
+_SCRIPTED_FAILURE_EFFECTS: Final = {
     "timeout": FaultEffect.UNANSWERED,
     "invalid_response": FaultEffect.MALFORMED,
 }
-"""What the failures of scenarios mean to a client, where the status does not tell."""
-_LONGEST: Final = 300
-"""Characters of a parser's complaint."""
+"""The effects of scripted failures, where the status does not show them."""
+_MAX_ERROR_CHARS: Final = 300
+"""The most characters of a parser's error in a message."""
 
 
 class InjectedFault(msgspec.Struct, frozen=True):
-    """What was injected into an answer, or meant to be."""
+    """A fault that was injected into a response, or skipped."""
 
     rule: str = ""
-    """As its author spelled it."""
+    """The text of the rule, as its author wrote it."""
     fault: str = ""
     effect: str = ""
-    """One of `FaultEffect`, or a word of a later version, which no rule judges."""
-    at_ms: Ms = 0.0
+    """A value of `FaultEffect`, or one of a later version, which no rule judges."""
+    at_ms: BoundedMs = 0.0
     """Since the request was read in full."""
-    event: Whole | None = None
-    byte: Whole | None = None
+    event: BoundedInt | None = None
+    byte: BoundedInt | None = None
     skipped: str = ""
-    """Why nothing was injected after all."""
+    """Why the fault was not injected; empty where it was."""
 
 
 class SimulatedResponse(msgspec.Struct, frozen=True):
-    """What a simulated answer follows."""
+    """The origin of a simulated response."""
 
     source: str = ""
     failure: str = ""
-    """The status of a failure that was scripted."""
+    """The status, or the name, of a scripted failure; empty without one."""
 
 
 class JournalAttempt(msgspec.Struct, frozen=True):
-    """One request and its answer."""
+    """One request and its response, as an entry of the journal."""
 
-    number: Whole
+    number: BoundedInt
     session: str = ""
     method: str = ""
     path: str = ""
@@ -72,63 +72,69 @@ class JournalAttempt(msgspec.Struct, frozen=True):
     model: str = ""
     key: str = ""
     origin: str = ""
-    status: Whole = 0
+    status: BoundedInt = 0
     """0 where no head was sent."""
-    bytes: Whole = 0
-    ms: Ms = 0.0
-    late_mean_ms: Ms = 0.0
-    late_worst_ms: Ms = 0.0
-    timed_writes: Whole = 0
-    """How many writes had a time of their own; 0 also where the journal does not say."""
+    bytes: BoundedInt = 0
+    ms: BoundedMs = 0.0
+    late_mean_ms: BoundedMs = 0.0
+    late_worst_ms: BoundedMs = 0.0
+    timed_writes: BoundedInt = 0
+    """How many writes had a due time; 0 also where the journal does not contain it."""
     pace: str = ""
-    """The pace of the answer; empty where it had none."""
+    """The pace of the response; empty where it had none."""
     ending: str = ""
     note: str = ""
     simulated: SimulatedResponse | None = None
-    at_ms: Ms = 0.0
+    at_ms: BoundedMs = 0.0
     streams: bool = False
-    retry_count: Whole | None = None
-    retry_after_ms: Ms | None = None
+    retry_count: BoundedInt | None = None
+    retry_after_ms: BoundedMs | None = None
     should_retry: bool | None = None
     faults: tuple[InjectedFault, ...] = ()
-    likeness: Ms | None = None
-    """How alike the request of the cassette is that answered as the nearest."""
-    continues: Whole | None = None
+    likeness: BoundedMs | None = None
+    """The similarity of the request in the nearest cassette, if that was replayed."""
+    continues: BoundedInt | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether its answer has ended, in whatever way."""
+        """Whether its response has ended, in any way."""
         return bool(self.ending) or self.status >= HTTPStatus.BAD_REQUEST
 
     @property
     def ended_at_ms(self) -> float:
-        """When its answer was over, since the run began."""
+        """When its response ended, in ms since the run began."""
         return self.at_ms + self.ms
 
     @property
     def injected_faults(self) -> tuple[InjectedFault, ...]:
-        """The faults that its client met: of scenarios too, and none that it left before."""
+        """The faults that the client received, scripted failures included.
+
+        Without skipped faults, and without those after which the client had disconnected.
+        """
         return tuple(
-            all_fault
-            for all_fault in self._all_faults()
-            if not all_fault.skipped and not self._client_left_before(all_fault)
+            fault
+            for fault in self._all_faults()
+            if not fault.skipped and not self._client_left_before(fault)
         )
 
     @property
     def skipped_faults(self) -> tuple[InjectedFault, ...]:
-        """The faults that had no meaning for this answer."""
+        """The faults that were not applicable to this response."""
         return tuple(fault for fault in self.faults if fault.skipped)
 
     @property
-    def is_spoiled(self) -> bool:
-        """Whether a client that wants the answer has to ask again."""
-        broken = any(
-            injected_fault.effect not in _HARMLESS for injected_fault in self.injected_faults
+    def needs_retry(self) -> bool:
+        """Whether a client has to retry to get a usable response."""
+        has_breaking_fault = any(
+            injected_fault.effect not in _HARMLESS_EFFECTS
+            for injected_fault in self.injected_faults
         )
-        return broken or self.status >= HTTPStatus.BAD_REQUEST or self.ending == CUT
+        return (
+            has_breaking_fault or self.status >= HTTPStatus.BAD_REQUEST or self.ending == ENDING_CUT
+        )
 
     def first_fault_with_effect(self, *effects: FaultEffect) -> InjectedFault | None:
-        """The first fault of one of these effects that its client met."""
+        """The first fault with one of these effects that the client received."""
         return next(
             (
                 injected_fault
@@ -141,48 +147,49 @@ class JournalAttempt(msgspec.Struct, frozen=True):
     def _all_faults(self) -> Iterator[InjectedFault]:
         yield from self.faults
         if self.simulated is not None and (failure := self.simulated.failure):
-            effect = _SCRIPTED.get(failure) or self._scripted_failure_fault()
+            effect = _SCRIPTED_FAILURE_EFFECTS.get(failure) or self._scripted_failure_effect()
             yield InjectedFault(f"{self.simulated.source}: {failure}", failure, effect)
 
-    def _scripted_failure_fault(self) -> FaultEffect:
+    def _scripted_failure_effect(self) -> FaultEffect:
         if self.status >= HTTPStatus.BAD_REQUEST:
             return FaultEffect.REFUSED
         return FaultEffect.CUT if self.status else FaultEffect.DISCONNECTED
 
     def _client_left_before(self, fault: InjectedFault) -> bool:
-        return self.ending == GONE and self.ms < fault.at_ms
+        return self.ending == ENDING_CLIENT_GONE and self.ms < fault.at_ms
 
 
 class FaultRuleCount(msgspec.Struct, frozen=True):
-    """How often a fault rule of the run met a request, and struck."""
+    """How often a fault rule of the run matched a request, and injected its fault."""
 
     rule: str
-    seen: Whole = 0
-    struck: Whole = 0
+    seen: BoundedInt = 0
+    struck: BoundedInt = 0
 
 
-class JournalRun(msgspec.Struct, frozen=True):
+class JournalDocument(msgspec.Struct, frozen=True):
     """A journal document."""
 
     entries: tuple[JournalAttempt, ...]
     """The latest requests."""
-    requests: Whole = 0
-    """All of them, also those that are kept no longer."""
+    requests: BoundedInt = 0
+    """The number of all requests, including those that the journal no longer contains."""
     faults: tuple[FaultRuleCount, ...] = ()
     misses: tuple[MissReport, ...] = ()
-    """The latest requests that no cassette answered."""
+    """The latest requests without a matching cassette."""
 
 
-def parse_run(document: bytes, place: str) -> JournalRun:
-    """The run that a journal document tells.
+def parse_journal(document: bytes, source_name: str) -> JournalDocument:
+    """Parses a journal document.
 
-    Raises `UsageError` for what is none; `place` names the file or the address in it.
+    Raises `UsageError` for invalid documents; `source_name` is the file or URL for its message.
     """
     try:
-        return msgspec.json.decode(document, type=JournalRun)
+        return msgspec.json.decode(document, type=JournalDocument)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        why = printable(str(error), _LONGEST)
+        reason = printable_excerpt(str(error), _MAX_ERROR_CHARS)
         raise UsageError(
-            f"{place} is no journal ({why}): give a file that --journal wrote, or the URL of a "
+            f"{source_name} is no journal ({reason}): give a file that --journal wrote, or the "
+            "URL of a "
             "running proxy"
         ) from None

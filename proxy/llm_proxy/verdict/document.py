@@ -8,24 +8,24 @@ from typing import Any, Final
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
 from llm_proxy.verdict.judging import RunVerdict
 
-VERSION: Final = 1
-"""Of the document: a field may be added, and none changes its meaning, while it stays the same."""
+DOCUMENT_VERSION: Final = 1
+"""The version of the document: fields may be added to it, but none changes its meaning."""
 DEFAULT_LEVEL: Final = FindingLevel.WARNING
-"""The findings that a run fails for, where nobody chooses."""
+"""The level from which findings make a run fail by default."""
 
 
 def verdict_document(
     run_verdict: RunVerdict, level: FindingLevel = DEFAULT_LEVEL
 ) -> dict[str, Any]:
-    """The document; `ok` is whether there is no finding of this level or above."""
+    """The JSON document; `ok` is whether there is no finding of this level or above."""
     return {
-        "verdict": VERSION,
+        "verdict": DOCUMENT_VERSION,
         "ok": not run_verdict.findings_at_least(level),
         "level": level.value,
-        "faults": run_verdict.faults,
-        "skipped": run_verdict.skipped,
-        "requests": run_verdict.requests,
-        "sessions": run_verdict.sessions,
+        "faults": run_verdict.fault_count,
+        "skipped": run_verdict.skipped_fault_count,
+        "requests": run_verdict.request_count,
+        "sessions": run_verdict.session_count,
         "findings": [
             _finding_document(case, case.finding) for case in run_verdict.findings if case.finding
         ],
@@ -33,17 +33,17 @@ def verdict_document(
 
 
 def _finding_document(case: JudgedCase, finding: VerdictFinding) -> dict[str, Any]:
-    first = case.chain.first_attempt
+    first_attempt = case.chain.first_attempt
     return {
         "rule": case.rule.name,
         "level": finding.level.value,
         "message": finding.message,
         "advice": case.rule.advice,
-        "session": first.session,
-        "method": first.method,
-        "path": first.path,
-        "model": first.model,
-        "key": first.key,
+        "session": first_attempt.session,
+        "method": first_attempt.method,
+        "path": first_attempt.path,
+        "model": first_attempt.model,
+        "key": first_attempt.key,
         "attempts": [attempt.number for attempt in case.chain.attempts],
-        "evidence": [asdict(finding_evidence) for finding_evidence in finding.evidence],
+        "evidence": [asdict(evidence) for evidence in finding.evidence],
     }

@@ -1,4 +1,4 @@
-"""A finding about a client, with its evidence."""
+"""Verdict rules, and findings about a client with their evidence."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from llm_proxy.verdict.retry_chains import RetryChain
 
 
 class FindingLevel(StrEnum):
-    """How bad it is, mildest first."""
+    """The severity of a finding, mildest first."""
 
     NOTE = "note"
-    """Worth knowing; a client that does so may be right."""
+    """Worth knowing; the client may be right."""
     WARNING = "warning"
-    """Wrong in most applications, or not to be told from what is wrong."""
+    """Wrong in most applications, or not distinguishable from wrong behaviour."""
     ERROR = "error"
-    """Wrong, and shown."""
+    """Wrong, and proven."""
 
     @property
     def severity(self) -> int:
@@ -25,27 +25,27 @@ class FindingLevel(StrEnum):
         return list(FindingLevel).index(self)
 
     def is_at_least(self, other: FindingLevel) -> bool:
-        """Whether it is as bad as that one, or worse."""
+        """Whether it is as severe as the other, or more."""
         return self.severity >= other.severity
 
 
 @dataclass(frozen=True, slots=True)
 class FindingEvidence:
-    """What a client met, and what it did then."""
+    """What a client received in one attempt, and what it did then."""
 
     entry: int
     """The number of the request in the journal."""
     at_ms: float
-    """When it was read in full, since the run began."""
+    """When the request was read in full, in ms since the run began."""
     told: str
-    """What the client met."""
+    """What the client received, as text."""
     did: str
-    """What it did."""
+    """What the client did then, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictFinding:
-    """What a rule has found in a chain."""
+    """A violation of a rule in a retry chain."""
 
     level: FindingLevel
     message: str
@@ -55,22 +55,22 @@ class VerdictFinding:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRule:
-    """One thing that a client can do wrong."""
+    """A rule that detects one kind of wrong client behaviour."""
 
     name: str
-    looks_for: str
-    """What it finds, in a sentence without a full stop."""
+    description: str
+    """The wrong behaviour, in a sentence without a full stop."""
     advice: str
-    """What to do about it, in the same form."""
-    concerns: Callable[[RetryChain], bool]
-    """Whether a chain could break it: a chain that could, and does not, has passed."""
+    """How to fix it, in the same form."""
+    applies_to: Callable[[RetryChain], bool]
+    """Whether a chain could violate the rule: a chain that could, and does not, has passed."""
     judge: Callable[[RetryChain], VerdictFinding | None]
-    """What it finds in a chain that it concerns."""
+    """The finding for a chain that the rule applies to; None where the chain passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
-    """One rule, held against one chain that it concerns."""
+    """The result of one rule for one chain that it applies to."""
 
     rule: VerdictRule
     chain: RetryChain

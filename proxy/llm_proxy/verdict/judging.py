@@ -13,52 +13,56 @@ from llm_proxy.verdict.rules import RULES
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """What is said of the clients of a run, and how much was seen of them."""
+    """The results of all rules for the clients of a run, with counts."""
 
     cases: tuple[JudgedCase, ...]
-    """Each rule with each chain that it concerns, in the order of the rules."""
-    faults: int
-    """How many faults clients met."""
-    skipped: int
-    """How many were meant, and had no meaning where they should have struck."""
-    requests: int
-    """How many requests met a fault, all attempts of one counted once."""
-    sessions: int
-    """How many sessions those belong to."""
+    """One case for each rule and each chain that it applies to, in the order of the rules."""
+    fault_count: int
+    """How many faults clients received."""
+    skipped_fault_count: int
+    """How many faults were skipped, since they were not applicable."""
+    request_count: int
+    """How many requests received a fault; all attempts of a request count once."""
+    session_count: int
+    """How many sessions these requests belong to."""
 
     @property
     def findings(self) -> tuple[JudgedCase, ...]:
-        """The cases with a finding, the worst first."""
-        found = [case_ for case_ in self.cases if case_.finding is not None]
-        return tuple(sorted(found, key=lambda judged_case: -_finding_level(judged_case).severity))
-
-    def findings_at_least(self, level: FindingLevel) -> tuple[JudgedCase, ...]:
-        """The findings of this level and above."""
+        """The cases with a finding, most severe first."""
+        cases_with_finding = [
+            judged_case for judged_case in self.cases if judged_case.finding is not None
+        ]
         return tuple(
-            finding for finding in self.findings if _finding_level(finding).is_at_least(level)
+            sorted(
+                cases_with_finding, key=lambda judged_case: -_finding_level(judged_case).severity
+            )
         )
 
-    def count(self, level: FindingLevel) -> int:
-        """The findings of just this level."""
-        return sum(_finding_level(finding) is level for finding in self.findings)
+    def findings_at_least(self, level: FindingLevel) -> tuple[JudgedCase, ...]:
+        """The cases with a finding of this level or above, most severe first."""
+        return tuple(case for case in self.findings if _finding_level(case).is_at_least(level))
+
+    def count_findings(self, level: FindingLevel) -> int:
+        """The number of findings of exactly this level."""
+        return sum(_finding_level(case) is level for case in self.findings)
 
 
 def judge_run(attempts: Iterable[JournalAttempt]) -> RunVerdict:
-    """The verdict on the clients that made these attempts; their order does not count."""
+    """The verdict on the clients that made these attempts, in any order."""
     attempts = list(attempts)
-    watched = [retry_chain for retry_chain in retry_chains(attempts) if retry_chain.faults]
+    faulty_chains = [chain for chain in retry_chains(attempts) if chain.faults]
     cases = [
         JudgedCase(rule, chain, rule.judge(chain))
         for rule in RULES
-        for chain in watched
-        if rule.concerns(chain)
+        for chain in faulty_chains
+        if rule.applies_to(chain)
     ]
     return RunVerdict(
         cases=tuple(cases),
-        faults=sum(len(retry_chain.faults) for retry_chain in watched),
-        skipped=sum(len(attempt.skipped_faults) for attempt in attempts),
-        requests=len(watched),
-        sessions=len({retry_chain.first_attempt.session for retry_chain in watched}),
+        fault_count=sum(len(retry_chain.faults) for retry_chain in faulty_chains),
+        skipped_fault_count=sum(len(attempt.skipped_faults) for attempt in attempts),
+        request_count=len(faulty_chains),
+        session_count=len({retry_chain.first_attempt.session for retry_chain in faulty_chains}),
     )
 
 

@@ -1,8 +1,8 @@
-"""Groups requests that are attempts of the same one.
+"""Groups requests that are attempts of the same request.
 
-Attempts have the same session, path and key.  An attempt that may follow a spoiled one is taken
-for a further attempt of it; where an SDK counts its retries, by that count.  Of several that
-could be followed, the one that ended first is: no pause comes out shorter than it was.
+Attempts have the same session, path and key.  A request that may follow an attempt that needs a
+retry is taken for its retry; where an SDK sends its retry count, by that count.  Of several
+candidates, the one that ended first is followed, so that no pause is underestimated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.attempts import InjectedFault, JournalAttempt
 
-_OVERLAP: Final = 5.0
-"""Ms by which the next attempt may be read before we have noted the end of the one before."""
-_LONGEST: Final = 60_000.0
-"""Ms after which the same request is a new wish, unless it was told to wait longer."""
+_CLOCK_TOLERANCE_MS: Final = 5.0
+"""By how much the next attempt may be read before the end of the previous one is recorded."""
+_MAX_PAUSE_MS: Final = 60_000.0
+"""After a longer pause an equal request is a new one, unless `Retry-After` asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class RetryChain:
     """The attempts of one request, in the order of their arrival; never empty."""
 
     attempts: tuple[JournalAttempt, ...]
-    is_continued: Mapping[int, JournalAttempt] = field(default_factory=dict)
-    """By the number of an attempt: the later request whose history holds its spoiled answer."""
+    continuing_attempts: Mapping[int, JournalAttempt] = field(default_factory=dict)
+    """The later request whose history contains a spoiled response, by the number of its attempt."""
 
     @property
     def first_attempt(self) -> JournalAttempt:
-        """The attempt that it began with."""
+        """The earliest attempt."""
         return self.attempts[0]
 
     @property
@@ -43,23 +43,23 @@ class RetryChain:
 
     @property
     def faults(self) -> tuple[InjectedFault, ...]:
-        """Every fault that its client met."""
+        """Every fault that the client received."""
         return tuple(fault for attempt in self.attempts for fault in attempt.injected_faults)
 
     def retried_pairs(self) -> Iterator[tuple[JournalAttempt, JournalAttempt]]:
-        """Each attempt that another came after, with that one."""
+        """Each attempt that was retried, with its retry."""
         return pairwise(self.attempts)
 
     @property
     def is_uncertain(self) -> bool:
         """Whether an SDK counts one of its later attempts as a new request.
 
-        Then the application asked again by itself, or for something else that is the same.
+        Then the application retried by itself, or sent a separate request that is equal.
         """
         return any(after.retry_count == 0 for _, after in self.retried_pairs())
 
     def has_effect(self, *effects: FaultEffect) -> bool:
-        """Whether its client met a fault of one of these effects."""
+        """Whether the client received a fault with one of these effects."""
         return any(attempt.first_fault_with_effect(*effects) for attempt in self.attempts)
 
 
@@ -69,35 +69,39 @@ def pause_ms(before: JournalAttempt, after: JournalAttempt) -> float:
 
 
 def retry_chains(attempts: Iterable[JournalAttempt]) -> list[RetryChain]:
-    """All chains, in the order in which they began; that of `attempts` does not count.
+    """All chains, in the order in which they began; `attempts` may be in any order.
 
-    Requests that were refused at the door have no key, and are in none.
+    Requests that were refused before routing have no key, and belong to no chain.
     """
     groups: defaultdict[tuple[str, str, str], list[JournalAttempt]] = defaultdict(list)
-    continued: dict[int, JournalAttempt] = {}
+    continuing_attempts: dict[int, JournalAttempt] = {}
     for attempt in sorted(attempts, key=_arrival_order):
         if attempt.continues is not None:
-            continued.setdefault(attempt.continues, attempt)
+            continuing_attempts.setdefault(attempt.continues, attempt)
         if attempt.key:
             groups[attempt.session, attempt.path, attempt.key].append(attempt)
-    found = [
-        part for group in groups.values() for part in _join_parts(_chains_by_retry_count(group))
+    attempt_lists = [
+        attempt_list
+        for group in groups.values()
+        for attempt_list in _join_chains(_chains_by_retry_count(group))
     ]
     return [
-        _make_chain(part, continued)
-        for part in sorted(found, key=lambda items: _arrival_order(items[0]))
+        _make_chain(attempt_list, continuing_attempts)
+        for attempt_list in sorted(
+            attempt_lists, key=lambda attempt_list: _arrival_order(attempt_list[0])
+        )
     ]
 
 
 def _make_chain(
-    part: Sequence[JournalAttempt], continued: Mapping[int, JournalAttempt]
+    attempt_list: Sequence[JournalAttempt], continuing_attempts: Mapping[int, JournalAttempt]
 ) -> RetryChain:
-    held = {
-        journal_attempt.number: continued[journal_attempt.number]
-        for journal_attempt in part
-        if journal_attempt.number in continued
+    own_continuing_attempts = {
+        journal_attempt.number: continuing_attempts[journal_attempt.number]
+        for journal_attempt in attempt_list
+        if journal_attempt.number in continuing_attempts
     }
-    return RetryChain(tuple(part), held)
+    return RetryChain(tuple(attempt_list), own_continuing_attempts)
 
 
 def _arrival_order(attempt: JournalAttempt) -> tuple[float, int]:
@@ -105,52 +109,52 @@ def _arrival_order(attempt: JournalAttempt) -> tuple[float, int]:
 
 
 def _chains_by_retry_count(group: Sequence[JournalAttempt]) -> list[list[JournalAttempt]]:
-    """The attempts that an SDK itself says belong together: its first, its second and so on."""
-    parts: list[list[JournalAttempt]] = []
-    waiting: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+    """The attempts grouped by the retry counts that SDKs send: 0, 1, 2 and so on."""
+    chains: list[list[JournalAttempt]] = []
+    ended_chains: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for attempt in group:
         count = attempt.retry_count
-        place = _take_ended_before(waiting[count - 1], parts, attempt) if count else None
-        if place is None:
-            place = len(parts)
-            parts.append([])
-        parts[place].append(attempt)
-        if count is not None and attempt.is_spoiled:
-            heappush(waiting[count], (attempt.ended_at_ms, place))
-    return parts
+        chain_index = _pop_ended_chain(ended_chains[count - 1], chains, attempt) if count else None
+        if chain_index is None:
+            chain_index = len(chains)
+            chains.append([])
+        chains[chain_index].append(attempt)
+        if count is not None and attempt.needs_retry:
+            heappush(ended_chains[count], (attempt.ended_at_ms, chain_index))
+    return chains
 
 
-def _join_parts(parts: Sequence[list[JournalAttempt]]) -> list[list[JournalAttempt]]:
-    """Each part behind the one that it may repeat: an application can ask again by itself."""
+def _join_chains(chains: Sequence[list[JournalAttempt]]) -> list[list[JournalAttempt]]:
+    """Appends each chain to the one that it may retry: an application can retry by itself."""
     joined: list[list[JournalAttempt]] = []
-    waiting: list[tuple[float, int]] = []
-    for part in parts:
-        place = _take_ended_before(waiting, joined, part[0])
-        if place is None:
-            place = len(joined)
+    ended_chains: list[tuple[float, int]] = []
+    for chain in chains:
+        chain_index = _pop_ended_chain(ended_chains, joined, chain[0])
+        if chain_index is None:
+            chain_index = len(joined)
             joined.append([])
-        joined[place].extend(part)
-        if part[-1].is_spoiled:
-            heappush(waiting, (part[-1].ended_at_ms, place))
+        joined[chain_index].extend(chain)
+        if chain[-1].needs_retry:
+            heappush(ended_chains, (chain[-1].ended_at_ms, chain_index))
     return joined
 
 
-def _take_ended_before(
-    waiting: list[tuple[float, int]],
-    parts: Sequence[Sequence[JournalAttempt]],
+def _pop_ended_chain(
+    ended_chains: list[tuple[float, int]],
+    chains: Sequence[Sequence[JournalAttempt]],
     attempt: JournalAttempt,
 ) -> int | None:
-    """Takes out what ended first, and before this attempt; None where there is nothing.
+    """Pops the index of the chain that ended first, before this attempt; None without one.
 
-    What ended too long ago goes without being taken: nobody waited for that.
+    Chains that ended too long ago are dropped: this attempt is no retry of theirs.
     """
-    while waiting and waiting[0][0] <= attempt.at_ms + _OVERLAP:
-        over, place = heappop(waiting)
-        if attempt.at_ms - over <= _longest_pause_ms(parts[place][-1]):
-            return place
+    while ended_chains and ended_chains[0][0] <= attempt.at_ms + _CLOCK_TOLERANCE_MS:
+        ended_at_ms, chain_index = heappop(ended_chains)
+        if attempt.at_ms - ended_at_ms <= _max_pause_ms(chains[chain_index][-1]):
+            return chain_index
     return None
 
 
-def _longest_pause_ms(before: JournalAttempt) -> float:
-    """How long after this attempt, in ms, another may still be one of the same request."""
-    return max(_LONGEST, 2 * (before.retry_after_ms or 0.0))
+def _max_pause_ms(before: JournalAttempt) -> float:
+    """How long after this attempt, in ms, another may still be its retry."""
+    return max(_MAX_PAUSE_MS, 2 * (before.retry_after_ms or 0.0))

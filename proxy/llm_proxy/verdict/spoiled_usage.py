@@ -1,4 +1,4 @@
-"""Detects that a client used a spoiled response: it occurs in a later request's history."""
+"""Detects that a client used a spoiled response: a later request's history contains it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from llm_proxy.verdict.retry_chains import RetryChain
 def used_spoiled_attempts(
     chain: RetryChain, is_spoiled: Callable[[JournalAttempt], bool]
 ) -> list[JournalAttempt]:
-    """The attempts that were spoiled so, and whose answers were used all the same."""
+    """The attempts that are spoiled by this criterion, and whose responses were used anyway."""
     return [
         attempt
         for attempt in chain.attempts
-        if attempt.number in chain.is_continued and is_spoiled(attempt)
+        if attempt.number in chain.continuing_attempts and is_spoiled(attempt)
     ]
 
 
 def evidence_of_use(
     chain: RetryChain, spoiled: Sequence[JournalAttempt]
 ) -> tuple[FindingEvidence, ...]:
-    """What was used, and where that is seen."""
+    """The evidence: each spoiled response that was used, and the request that contains it."""
     return tuple(
         FindingEvidence(
             journal_attempt.number,
             journal_attempt.at_ms,
             describe_received(journal_attempt),
-            f"sent as history with #{chain.is_continued[journal_attempt.number].number}",
+            f"sent as history with #{chain.continuing_attempts[journal_attempt.number].number}",
         )
         for journal_attempt in spoiled
     )

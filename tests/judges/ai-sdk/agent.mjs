@@ -1,4 +1,5 @@
-// An agent of Vercel's AI SDK: it works on files with two tools until the model is done.
+// An agent built with Vercel's AI SDK: it reads and writes files with two tools until the model
+// is done.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 
@@ -7,15 +8,15 @@ import { createGoogleGenerativeAI } from '@ai-sdk/google';
 import { createOpenAI } from '@ai-sdk/openai';
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 
-const KEY = 'sk-canary-of-a-test';
-const TEXT = { type: 'string' };
+const API_KEY = 'sk-canary-of-a-test';
+const STRING_SCHEMA = { type: 'string' };
 
 const tools = {
   write_file: tool({
     description: 'Write a file.',
     inputSchema: jsonSchema({
       type: 'object',
-      properties: { path: TEXT, content: TEXT },
+      properties: { path: STRING_SCHEMA, content: STRING_SCHEMA },
       required: ['path', 'content'],
     }),
     execute: ({ path, content }) => {
@@ -25,34 +26,41 @@ const tools = {
   }),
   read_file: tool({
     description: 'Read a file.',
-    inputSchema: jsonSchema({ type: 'object', properties: { path: TEXT }, required: ['path'] }),
+    inputSchema: jsonSchema({
+      type: 'object',
+      properties: { path: STRING_SCHEMA },
+      required: ['path'],
+    }),
     execute: ({ path }) => readFileSync(path, 'utf8'),
   }),
 };
 
-const MODELS = {
-  'openai-chat': ({ url, model }) => createOpenAI({ baseURL: `${url}/v1`, apiKey: KEY }).chat(model),
+const CREATE_MODEL = {
+  'openai-chat': ({ url, model }) =>
+    createOpenAI({ baseURL: `${url}/v1`, apiKey: API_KEY }).chat(model),
   'openai-responses': ({ url, model }) =>
-    createOpenAI({ baseURL: `${url}/v1`, apiKey: KEY }).responses(model),
-  anthropic: ({ url, model }) => createAnthropic({ baseURL: `${url}/v1`, apiKey: KEY })(model),
+    createOpenAI({ baseURL: `${url}/v1`, apiKey: API_KEY }).responses(model),
+  anthropic: ({ url, model }) =>
+    createAnthropic({ baseURL: `${url}/v1`, apiKey: API_KEY })(model),
   gemini: ({ url, model }) =>
-    createGoogleGenerativeAI({ baseURL: `${url}/v1beta`, apiKey: KEY })(model),
+    createGoogleGenerativeAI({ baseURL: `${url}/v1beta`, apiKey: API_KEY })(model),
 };
 
-async function work(task) {
-  const question = {
-    model: MODELS[task.dialect](task),
+// Runs a task to its end and returns the model's last text.
+async function runTask(task) {
+  const options = {
+    model: CREATE_MODEL[task.dialect](task),
     system: task.system,
     prompt: task.say,
     tools,
     stopWhen: stepCountIs(9),
     maxRetries: 0,
   };
-  return task.stream ? await streamText(question).text : (await generateText(question)).text;
+  return task.stream ? await streamText(options).text : (await generateText(options)).text;
 }
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const { tasks } = JSON.parse(readFileSync(0, 'utf8'));
-const said = [];
-for (const task of tasks) said.push(await work(task));
-console.log(JSON.stringify(said));
+const texts = [];
+for (const task of tasks) texts.push(await runTask(task));
+console.log(JSON.stringify(texts));

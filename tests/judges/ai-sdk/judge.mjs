@@ -1,6 +1,6 @@
-// Asks through Vercel's AI SDK; ../protocol/judge_protocol.mjs says how.
+// A judge for Vercel's AI SDK; ../protocol/judge_protocol.mjs has the protocol.
 //
-// `openai-chat-compatible` is the dialect openai-chat, asked through the provider for servers that
+// `openai-chat-compatible` is the dialect openai-chat, sent through the provider for servers that
 // are not OpenAI's.
 
 import { createAnthropic } from '@ai-sdk/anthropic';
@@ -9,78 +9,91 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, jsonSchema, streamText, tool } from 'ai';
 
-import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
+import {
+  API_KEY,
+  TIMEOUT_MS,
+  TOOL_NAME,
+  TOOL_PARAMETERS,
+  main,
+} from '../protocol/judge_protocol.mjs';
 
-const openai = (ask) => createOpenAI({ baseURL: `${ask.url}/v1`, apiKey: KEY });
+const openai = (request) => createOpenAI({ baseURL: `${request.url}/v1`, apiKey: API_KEY });
 
-const MODELS = {
-  'openai-chat': (ask) => openai(ask).chat(ask.model),
-  'openai-responses': (ask) => openai(ask).responses(ask.model),
-  'openai-chat-compatible': (ask) =>
+const CREATE_MODEL = {
+  'openai-chat': (request) => openai(request).chat(request.model),
+  'openai-responses': (request) => openai(request).responses(request.model),
+  'openai-chat-compatible': (request) =>
     createOpenAICompatible({
       name: 'compatible',
-      baseURL: `${ask.url}/v1`,
-      apiKey: KEY,
+      baseURL: `${request.url}/v1`,
+      apiKey: API_KEY,
       includeUsage: true,
-    })(ask.model),
-  anthropic: (ask) => createAnthropic({ baseURL: `${ask.url}/v1`, apiKey: KEY })(ask.model),
-  gemini: (ask) =>
-    createGoogleGenerativeAI({ baseURL: `${ask.url}/v1beta`, apiKey: KEY })(ask.model),
+    })(request.model),
+  anthropic: (request) =>
+    createAnthropic({ baseURL: `${request.url}/v1`, apiKey: API_KEY })(request.model),
+  gemini: (request) =>
+    createGoogleGenerativeAI({ baseURL: `${request.url}/v1beta`, apiKey: API_KEY })(request.model),
 };
 
-// A tool without `execute` is only asked for.
-const WEATHER = tool({ description: 'The weather', inputSchema: jsonSchema(CITY) });
+// Without `execute` the SDK does not run the tool: it only returns the model's calls.
+const WEATHER_TOOL = tool({
+  description: 'The weather',
+  inputSchema: jsonSchema(TOOL_PARAMETERS),
+});
 
-function talk(model, ask) {
-  const question = {
-    model: model(ask),
-    prompt: ask.say,
+function prepareCall(createModel, request) {
+  const options = {
+    model: createModel(request),
+    prompt: request.prompt,
     maxRetries: 0,
-    abortSignal: AbortSignal.timeout(TIMEOUT),
-    ...(ask.tools && { tools: { [TOOL]: WEATHER } }),
+    abortSignal: AbortSignal.timeout(TIMEOUT_MS),
+    ...(request.hasTools && { tools: { [TOOL_NAME]: WEATHER_TOOL } }),
   };
-  return ask.stream ? streamed(question) : whole(question);
+  return request.isStreaming ? prepareStream(options) : prepareGenerate(options);
 }
 
-function streamed(question) {
+function prepareStream(options) {
   return {
-    async *pieces() {
-      yield* streamText({ ...question, onError: () => {} }).fullStream;
+    async *streamChunks() {
+      yield* streamText({ ...options, onError: () => {} }).fullStream;
     },
-    hear: (heard, part) => PARTS[part.type]?.(heard, part),
+    readChunk: (response, part) => PART_READERS[part.type]?.(response, part),
   };
 }
 
-const PARTS = {
-  'text-delta': (heard, part) => (heard.text += part.text),
-  'reasoning-delta': (heard, part) => (heard.reasoning += part.text),
-  'tool-call': (heard, part) => heard.call(part.toolCallId, part.toolName, part.input),
-  error: (heard, part) => heard.failed(part.error),
-  finish: (heard, part) => hearEnd(heard, part, part.totalUsage),
+const PART_READERS = {
+  'text-delta': (response, part) => (response.text += part.text),
+  'reasoning-delta': (response, part) => (response.reasoning += part.text),
+  'tool-call': (response, part) =>
+    response.addToolCall(part.toolCallId, part.toolName, part.input),
+  error: (response, part) => response.setError(part.error),
+  finish: (response, part) => readFinish(response, part, part.totalUsage),
 };
 
-function whole(question) {
+function prepareGenerate(options) {
   return {
-    async *pieces() {
-      yield await generateText(question);
+    async *streamChunks() {
+      yield await generateText(options);
     },
-    hear: (heard, result) => {
-      heard.text = result.text;
-      heard.reasoning = result.reasoningText ?? '';
-      for (const call of result.toolCalls) heard.call(call.toolCallId, call.toolName, call.input);
-      hearEnd(heard, result, result.usage);
+    readChunk: (response, result) => {
+      response.text = result.text;
+      response.reasoning = result.reasoningText ?? '';
+      for (const { toolCallId, toolName, input } of result.toolCalls) {
+        response.addToolCall(toolCallId, toolName, input);
+      }
+      readFinish(response, result, result.usage);
     },
   };
 }
 
-function hearEnd(heard, { finishReason, rawFinishReason }, usage) {
-  heard.finish = rawFinishReason ?? finishReason;
-  heard.used(usage.inputTokens, usage.outputTokens);
+function readFinish(response, { finishReason, rawFinishReason }, usage) {
+  response.finishReason = rawFinishReason ?? finishReason;
+  response.setUsage(usage.inputTokens, usage.outputTokens);
 }
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
-const talks = Object.entries(MODELS).map(([dialect, model]) => [
+const prepareByDialect = Object.entries(CREATE_MODEL).map(([dialect, createModel]) => [
   dialect,
-  (ask) => talk(model, ask),
+  (request) => prepareCall(createModel, request),
 ]);
-await main(import.meta.url, Object.fromEntries(talks));
+await main(import.meta.url, Object.fromEntries(prepareByDialect));

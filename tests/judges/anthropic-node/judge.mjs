@@ -1,58 +1,71 @@
-// Asks through Anthropic's SDK for Node; ../protocol/judge_protocol.mjs says how.
+// A judge for Anthropic's SDK for Node; ../protocol/judge_protocol.mjs has the protocol.
 
 import Anthropic from '@anthropic-ai/sdk';
 
-import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
+import {
+  API_KEY,
+  TIMEOUT_MS,
+  TOOL_NAME,
+  TOOL_PARAMETERS,
+  main,
+} from '../protocol/judge_protocol.mjs';
 
-function anthropic(ask) {
-  const client = new Anthropic({ baseURL: ask.url, apiKey: KEY, maxRetries: 0, timeout: TIMEOUT });
-  const question = {
-    model: ask.model,
+function anthropic(request) {
+  const client = new Anthropic({
+    baseURL: request.url,
+    apiKey: API_KEY,
+    maxRetries: 0,
+    timeout: TIMEOUT_MS,
+  });
+  const params = {
+    model: request.model,
     max_tokens: 1024,
-    messages: [{ role: 'user', content: ask.say }],
-    ...(ask.tools && {
-      tools: [{ name: TOOL, description: 'The weather', input_schema: CITY }],
+    messages: [{ role: 'user', content: request.prompt }],
+    ...(request.hasTools && {
+      tools: [{ name: TOOL_NAME, description: 'The weather', input_schema: TOOL_PARAMETERS }],
     }),
   };
-  return ask.stream ? streamed(client, question) : whole(client, question);
+  return request.isStreaming ? prepareStream(client, params) : prepareCreate(client, params);
 }
 
-// Every event as it comes; the SDK's helper adds them up to a message that grows.
-function streamed(client, question) {
-  const stream = client.messages.stream(question);
+// Reads every event as it arrives; the SDK's helper accumulates them in one message.
+function prepareStream(client, params) {
+  const stream = client.messages.stream(params);
   let message;
   return {
-    async *pieces() {
+    async *streamChunks() {
       for await (const _ of stream) yield stream.currentMessage;
       yield await stream.finalMessage();
     },
-    hear: (_, piece) => {
-      message = piece ?? message;
+    readChunk: (_, snapshot) => {
+      message = snapshot ?? message;
     },
-    end: (heard) => message && understand(heard, message),
+    finish: (response) => message && readMessage(response, message),
   };
 }
 
-function whole(client, question) {
+function prepareCreate(client, params) {
   return {
-    async *pieces() {
-      yield await client.messages.create(question);
+    async *streamChunks() {
+      yield await client.messages.create(params);
     },
-    hear: understand,
+    readChunk: readMessage,
   };
 }
 
-const BLOCKS = {
-  text: (heard, block) => (heard.text += block.text),
-  thinking: (heard, block) => (heard.reasoning += block.thinking),
-  tool_use: (heard, block) => heard.call(block.id, block.name, block.input),
+const BLOCK_READERS = {
+  text: (response, block) => (response.text += block.text),
+  thinking: (response, block) => (response.reasoning += block.thinking),
+  tool_use: (response, block) => response.addToolCall(block.id, block.name, block.input),
 };
 
-function understand(heard, message) {
-  for (const block of message.content ?? []) BLOCKS[block.type]?.(heard, block);
-  if (message.stop_reason === 'refusal') heard.refusal = message.stop_details?.explanation ?? '';
-  heard.finish = message.stop_reason ?? null;
-  heard.used(message.usage?.input_tokens, message.usage?.output_tokens);
+function readMessage(response, message) {
+  for (const block of message.content ?? []) BLOCK_READERS[block.type]?.(response, block);
+  if (message.stop_reason === 'refusal') {
+    response.refusal = message.stop_details?.explanation ?? '';
+  }
+  response.finishReason = message.stop_reason ?? null;
+  response.setUsage(message.usage?.input_tokens, message.usage?.output_tokens);
 }
 
 await main(import.meta.url, { anthropic });

@@ -1,4 +1,4 @@
-"""Anthropic's own client for Python, and its accumulation of a stream."""
+"""A judge for Anthropic's SDK for Python, and for how it accumulates a stream."""
 
 from __future__ import annotations
 
@@ -7,64 +7,67 @@ from typing import Any
 
 import anthropic
 import judge_protocol
-from judge_protocol import Ask, Heard
+from judge_protocol import JudgeRequest, JudgeResponse
 
 MAX_TOKENS = 1024
 
 
-def message(client: Any, ask: Ask) -> Heard:
-    """A message."""
-    heard = Heard(reasoning="")
-    question: dict[str, Any] = {
-        "model": ask.model,
+def send_message(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send a request to the Messages API."""
+    response = JudgeResponse(reasoning="")
+    params: dict[str, Any] = {
+        "model": request.model,
         "max_tokens": MAX_TOKENS,
-        "messages": ask.messages,
+        "messages": request.messages,
     }
-    if ask.tools:
-        function = judge_protocol.FUNCTION["function"]
-        schema = {"input_schema": function["parameters"]}
-        question["tools"] = [{"name": function["name"], **schema}]
-    if not ask.stream:
-        for answer in heard.listen(lambda: [client.messages.create(**question)]):
-            _message(heard, answer)
-        return heard
-    last = None
-    for last in heard.listen(lambda: _snapshots(client, question)):  # noqa: B007 # the last counts
+    if request.has_tools:
+        schema = {"input_schema": judge_protocol.TOOL_PARAMETERS}
+        params["tools"] = [{"name": judge_protocol.TOOL_NAME, **schema}]
+    if not request.is_streaming:
+        for message in response.capture_errors(lambda: [client.messages.create(**params)]):
+            _read_message(response, message)
+        return response
+    snapshot = None
+    snapshots = response.capture_errors(lambda: _snapshots(client, params))
+    for snapshot in snapshots:  # noqa: B007 # only the last is read
         pass
-    if last is not None:
-        _message(heard, last)
-    return heard
+    if snapshot is not None:
+        _read_message(response, snapshot)
+    return response
 
 
-def _snapshots(client: Any, question: dict[str, Any]) -> Iterator[Any]:
-    """The message as the SDK has it after each event."""
-    with client.messages.stream(**question) as stream:
+def _snapshots(client: Any, params: dict[str, Any]) -> Iterator[Any]:
+    """The message as the SDK has accumulated it after each event."""
+    with client.messages.stream(**params) as stream:
         for _ in stream:
             yield stream.current_message_snapshot
 
 
-def _message(heard: Heard, answer: Any) -> None:
-    heard.finish = answer.stop_reason
-    heard.count(answer.usage.input_tokens, answer.usage.output_tokens)
-    for block in answer.content:
+def _read_message(response: JudgeResponse, message: Any) -> None:
+    response.finish_reason = message.stop_reason
+    response.set_usage(message.usage.input_tokens, message.usage.output_tokens)
+    for block in message.content:
         match block.type:
             case "text":
-                heard.say(block.text)
+                response.add_text(block.text)
             case "thinking":
-                heard.think(block.thinking)
+                response.add_reasoning(block.thinking)
             case "compaction":
-                heard.think(block.content)
+                response.add_reasoning(block.content)
             case "tool_use" | "server_tool_use" | "mcp_tool_use":
-                heard.call(block.id, block.name, block.input)
+                response.add_tool_call(block.id, block.name, block.input)
 
 
-def judge(url: str) -> Callable[[Ask], Heard]:
-    """A client of the proxy at this URL."""
+def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
+    """Create a client of the proxy at this URL."""
     client = anthropic.Anthropic(
-        base_url=url, api_key=judge_protocol.KEY, max_retries=0, timeout=judge_protocol.TIMEOUT
+        base_url=url,
+        api_key=judge_protocol.API_KEY,
+        max_retries=0,
+        timeout=judge_protocol.TIMEOUT_S,
     )
-    return lambda ask: message(client, ask)
+    return lambda request: send_message(client, request)
 
 
 if __name__ == "__main__":
-    judge_protocol.run(judge)
+    judge_protocol.run(make_judge)

@@ -1,110 +1,131 @@
-// Asks through Google's SDK for Node; ../protocol/judge_protocol.mjs says how.
+// A judge for Google's SDK for Node; ../protocol/judge_protocol.mjs has the protocol.
 
 import { GoogleGenAI } from '@google/genai';
 
-import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
+import {
+  API_KEY,
+  TIMEOUT_MS,
+  TOOL_NAME,
+  TOOL_PARAMETERS,
+  main,
+} from '../protocol/judge_protocol.mjs';
 
-const client = (ask) =>
+const createClient = (request) =>
   new GoogleGenAI({
-    apiKey: KEY,
-    httpOptions: { baseUrl: ask.url, timeout: TIMEOUT, retryOptions: { attempts: 1 } },
+    apiKey: API_KEY,
+    httpOptions: { baseUrl: request.url, timeout: TIMEOUT_MS, retryOptions: { attempts: 1 } },
   });
 
 // generateContent and streamGenerateContent.
-function gemini(ask) {
-  const { models } = client(ask);
-  const weather = { name: TOOL, description: 'The weather', parametersJsonSchema: CITY };
-  const question = {
-    model: ask.model,
-    contents: ask.say,
-    ...(ask.tools && { config: { tools: [{ functionDeclarations: [weather] }] } }),
+function gemini(request) {
+  const { models } = createClient(request);
+  const weather = {
+    name: TOOL_NAME,
+    description: 'The weather',
+    parametersJsonSchema: TOOL_PARAMETERS,
+  };
+  const params = {
+    model: request.model,
+    contents: request.prompt,
+    ...(request.hasTools && { config: { tools: [{ functionDeclarations: [weather] }] } }),
   };
   return {
-    async *pieces() {
-      if (ask.stream) yield* await models.generateContentStream(question);
-      else yield await models.generateContent(question);
+    async *streamChunks() {
+      if (request.isStreaming) yield* await models.generateContentStream(params);
+      else yield await models.generateContent(params);
     },
-    hear: hearContent,
+    readChunk: readGenerateContent,
   };
 }
 
-// Every piece of a stream is a response of its own.
-function hearContent(heard, response) {
-  const [candidate] = response.candidates ?? [];
+// Every chunk of a stream has the type of a complete response.
+function readGenerateContent(response, chunk) {
+  const [candidate] = chunk.candidates ?? [];
   for (const part of candidate?.content?.parts ?? []) {
-    if (part.thought) heard.reasoning += part.text ?? '';
-    else heard.text += part.text ?? '';
-    const called = part.functionCall;
-    if (called) heard.call(called.id, called.name, called.args);
+    if (part.thought) response.reasoning += part.text ?? '';
+    else response.text += part.text ?? '';
+    const call = part.functionCall;
+    if (call) response.addToolCall(call.id, call.name, call.args);
   }
-  heard.finish = candidate?.finishReason ?? response.promptFeedback?.blockReason ?? heard.finish;
-  const usage = response.usageMetadata;
-  if (usage) heard.used(usage.promptTokenCount, usage.candidatesTokenCount);
+  response.finishReason =
+    candidate?.finishReason ?? chunk.promptFeedback?.blockReason ?? response.finishReason;
+  const usage = chunk.usageMetadata;
+  if (usage) response.setUsage(usage.promptTokenCount, usage.candidatesTokenCount);
 }
 
 // Interactions.
-function interactions(ask) {
-  const { interactions } = client(ask);
-  const weather = { type: 'function', name: TOOL, description: 'The weather', parameters: CITY };
-  const question = {
-    model: ask.model,
-    input: ask.say,
-    stream: ask.stream,
-    ...(ask.tools && { tools: [weather] }),
+function interactions(request) {
+  const { interactions } = createClient(request);
+  const weather = {
+    type: 'function',
+    name: TOOL_NAME,
+    description: 'The weather',
+    parameters: TOOL_PARAMETERS,
+  };
+  const params = {
+    model: request.model,
+    input: request.prompt,
+    stream: request.isStreaming,
+    ...(request.hasTools && { tools: [weather] }),
   };
   const steps = new Map();
   return {
-    async *pieces() {
-      const answer = await interactions.create(question, { maxRetries: 0, timeout: TIMEOUT });
-      if (ask.stream) yield* answer;
-      else yield answer;
+    async *streamChunks() {
+      const result = await interactions.create(params, { maxRetries: 0, timeout: TIMEOUT_MS });
+      if (request.isStreaming) yield* result;
+      else yield result;
     },
-    hear: ask.stream ? (heard, event) => hearEvent(heard, steps, event) : hearInteraction,
-    end: (heard) => {
-      for (const step of steps.values()) hearStep(heard, step);
+    readChunk: request.isStreaming
+      ? (response, event) => readEvent(response, steps, event)
+      : readInteraction,
+    finish: (response) => {
+      for (const step of steps.values()) readStep(response, step);
     },
   };
 }
 
-const DELTAS = {
+const DELTA_READERS = {
   text: (step, delta) => (step.text += delta.text),
   thought_summary: (step, delta) => (step.text += delta.content?.text ?? ''),
-  arguments_delta: (step, delta) => (step.pieces += delta.arguments),
+  arguments_delta: (step, delta) => (step.argumentsText += delta.arguments),
 };
 
-const EVENTS = {
-  'step.start': (steps, event) => steps.set(event.index, { ...event.step, text: '', pieces: '' }),
-  'step.delta': (steps, event) => DELTAS[event.delta.type]?.(steps.get(event.index), event.delta),
+const EVENT_READERS = {
+  'step.start': (steps, event) =>
+    steps.set(event.index, { ...event.step, text: '', argumentsText: '' }),
+  'step.delta': (steps, event) =>
+    DELTA_READERS[event.delta.type]?.(steps.get(event.index), event.delta),
 };
 
-// Events gather in steps, which are heard at the end.
-function hearEvent(heard, steps, event) {
-  EVENTS[event.event_type]?.(steps, event);
-  if (event.interaction?.usage) hearEnd(heard, event.interaction);
-  if (event.event_type === 'error') heard.failed(event.error);
+// Collects the events in steps, which are read at the end.
+function readEvent(response, steps, event) {
+  EVENT_READERS[event.event_type]?.(steps, event);
+  if (event.interaction?.usage) readFinish(response, event.interaction);
+  if (event.event_type === 'error') response.setError(event.error);
 }
 
-function hearInteraction(heard, interaction) {
+function readInteraction(response, interaction) {
   for (const step of interaction.steps ?? []) {
-    const said = [...(step.content ?? []), ...(step.summary ?? [])];
-    hearStep(heard, { ...step, text: said.map((part) => part.text ?? '').join('') });
+    const parts = [...(step.content ?? []), ...(step.summary ?? [])];
+    readStep(response, { ...step, text: parts.map((part) => part.text ?? '').join('') });
   }
-  hearEnd(heard, interaction);
+  readFinish(response, interaction);
 }
 
-const STEPS = {
-  model_output: (heard, step) => (heard.text += step.text),
-  thought: (heard, step) => (heard.reasoning += step.text),
-  function_call: (heard, step) => heard.call(step.id, step.name, step.pieces || step.arguments),
+const STEP_READERS = {
+  model_output: (response, step) => (response.text += step.text),
+  thought: (response, step) => (response.reasoning += step.text),
+  function_call: (response, step) =>
+    response.addToolCall(step.id, step.name, step.argumentsText || step.arguments),
 };
 
-function hearStep(heard, step) {
-  STEPS[step.type]?.(heard, step);
+function readStep(response, step) {
+  STEP_READERS[step.type]?.(response, step);
 }
 
-function hearEnd(heard, { status, usage }) {
-  heard.finish = status;
-  if (usage) heard.used(usage.total_input_tokens, usage.total_output_tokens);
+function readFinish(response, { status, usage }) {
+  response.finishReason = status;
+  if (usage) response.setUsage(usage.total_input_tokens, usage.total_output_tokens);
 }
 
 await main(import.meta.url, { gemini, 'gemini-interactions': interactions });

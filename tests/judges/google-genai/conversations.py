@@ -1,9 +1,10 @@
-"""Whole conversations with Google's own client for Python.
+"""Complete conversations with Google's SDK for Python.
 
-    PYTHONPATH=tests/judges/protocol python tests/judges/google-genai/conversation_plans.py < talks.json
+    PYTHONPATH=tests/judges/protocol python tests/judges/google-genai/conversations.py < in.json
 
-On stdin the proxy's URL and talks, as `tests/conversation_plans.py` has them.  On stdout, for each talk, what
-was heard turn by turn; its parts as they came.
+Stdin has the proxy's URL and the conversations (`talks`, as `tests/conversation_plans.py` defines
+them).  Stdout has the responses of each conversation, turn by turn, with their parts in the order
+received.
 """
 
 from __future__ import annotations
@@ -18,111 +19,122 @@ import judge_protocol
 from google import genai
 from google.genai import types
 
-GO_ON = "Go on."
-TOOL_SAYS = "done"
-MOST_AT_ONCE = 8
+CONTINUE_MESSAGE = "Go on."
+TOOL_RESULT = "done"
+MAX_CONCURRENT_CONVERSATIONS = 8
 
 
-class Talking:
-    """One conversation, and its history as the client keeps it."""
+class Conversation:
+    """One conversation, and its history in the client's types."""
 
-    def __init__(self, client: Any, talk: dict[str, Any]) -> None:
+    def __init__(self, client: Any, settings: dict[str, Any]) -> None:
         self._client = client
-        self._talk = talk
+        self._settings = settings
         self._contents: list[Any] = []
 
-    def held(self) -> list[dict[str, Any]]:
-        """What is heard, turn by turn."""
-        self._say("user", [types.Part.from_text(text=self._talk["say"])])
-        heard: list[dict[str, Any]] = []
-        for turn in range(1, self._talk["turns"] + 1):
-            if heard:
-                self._go_on(heard[-1])
-            heard.append(self._asked(turn))
-        return heard
+    def run(self) -> list[dict[str, Any]]:
+        """Run all turns and return their responses."""
+        self._add_content("user", [types.Part.from_text(text=self._settings["say"])])
+        responses: list[dict[str, Any]] = []
+        for turn in range(1, self._settings["turns"] + 1):
+            if responses:
+                self._add_user_turn(responses[-1])
+            responses.append(self._run_turn(turn))
+        return responses
 
-    def _say(self, role: str, parts: list[Any]) -> None:
+    def _add_content(self, role: str, parts: list[Any]) -> None:
         self._contents.append(types.Content(role=role, parts=parts))
 
-    def _go_on(self, heard: dict[str, Any]) -> None:
-        names = [part[1] for part in heard["parts"] if part[0] == "call"]
-        given = {"result": TOOL_SAYS}
-        results = [types.Part.from_function_response(name=it, response=given) for it in names]
-        self._say("user", results or [types.Part.from_text(text=GO_ON)])
+    def _add_user_turn(self, previous: dict[str, Any]) -> None:
+        """Add the results of the previous response's tool calls, else a message to continue."""
+        tool_names = [part[1] for part in previous["parts"] if part[0] == "call"]
+        result = {"result": TOOL_RESULT}
+        results = [
+            types.Part.from_function_response(name=name, response=result) for name in tool_names
+        ]
+        self._add_content("user", results or [types.Part.from_text(text=CONTINUE_MESSAGE)])
 
-    def _asked(self, turn: int) -> dict[str, Any]:
+    def _run_turn(self, turn: int) -> dict[str, Any]:
         raised: list[tuple[str, str]] = []
-        for _ in range(self._talk["tries"]):
+        has_thinking = turn in self._settings["reasoned"]
+        for _ in range(self._settings["tries"]):
             try:
-                pieces = self._pieces(reasons=turn in self._talk["reasoned"])
+                chunks = self._generate(has_thinking=has_thinking)
             except Exception as error:  # whatever a client raises is what its users see
                 raised.append((type(error).__module__, type(error).__name__))
             else:
-                return self._heard(pieces) | {"raised": raised}
+                return self._read_chunks(chunks) | {"raised": raised}
         return {"parts": [], "finish": None, "usage": None, "seals": [], "raised": raised}
 
-    def _pieces(self, *, reasons: bool) -> list[Any]:
-        question = {
-            "model": self._talk["model"],
+    def _generate(self, *, has_thinking: bool) -> list[Any]:
+        params = {
+            "model": self._settings["model"],
             "contents": self._contents,
-            "config": self._config(reasons=reasons),
+            "config": self._config(has_thinking=has_thinking),
         }
-        if self._talk["stream"]:
-            return list(self._client.models.generate_content_stream(**question))
-        return [self._client.models.generate_content(**question)]
+        if self._settings["stream"]:
+            return list(self._client.models.generate_content_stream(**params))
+        return [self._client.models.generate_content(**params)]
 
-    def _config(self, *, reasons: bool) -> Any:
-        talk = self._talk
-        tools = [
+    def _config(self, *, has_thinking: bool) -> Any:
+        settings = self._settings
+        functions = [
             types.FunctionDeclaration(name=name, parameters_json_schema=schema)
-            for name, schema in talk["tools"].items()
+            for name, schema in settings["tools"].items()
         ]
-        # The client has no argument for metadata; it passes on what stands in `extra_body`.
-        extra = {"metadata": talk["metadata"]} if talk["metadata"] else None
+        # The client has no argument for metadata; it sends what is in `extra_body`.
+        extra_body = {"metadata": settings["metadata"]} if settings["metadata"] else None
         return types.GenerateContentConfig(
-            system_instruction=talk["system"] or None,
-            temperature=talk["temperature"],
-            top_p=talk["top_p"],
-            tools=[types.Tool(function_declarations=tools)] if tools else None,
-            thinking_config=types.ThinkingConfig(include_thoughts=True) if reasons else None,
-            response_json_schema=talk["schema"],
-            response_mime_type="application/json" if talk["schema"] else None,
+            system_instruction=settings["system"] or None,
+            temperature=settings["temperature"],
+            top_p=settings["top_p"],
+            tools=[types.Tool(function_declarations=functions)] if functions else None,
+            thinking_config=types.ThinkingConfig(include_thoughts=True) if has_thinking else None,
+            response_json_schema=settings["schema"],
+            response_mime_type="application/json" if settings["schema"] else None,
             http_options=types.HttpOptions(
-                headers=talk["headers"], timeout=int(talk["patience"] * 1000), extra_body=extra
+                headers=settings["headers"],
+                timeout=int(settings["patience"] * 1000),
+                extra_body=extra_body,
             ),
         )
 
-    def _heard(self, pieces: list[Any]) -> dict[str, Any]:
-        heard: dict[str, Any] = {"parts": [], "finish": None, "usage": None, "seals": []}
-        back: list[Any] = []
-        for piece in pieces:
-            if counts := piece.usage_metadata:
-                heard["usage"] = (counts.prompt_token_count, counts.candidates_token_count)
-            for candidate in piece.candidates or ():
-                heard["finish"] = judge_protocol.plain(candidate.finish_reason) or heard["finish"]
+    def _read_chunks(self, chunks: list[Any]) -> dict[str, Any]:
+        """Read a response and add it to the history."""
+        response: dict[str, Any] = {"parts": [], "finish": None, "usage": None, "seals": []}
+        history_parts: list[Any] = []
+        for chunk in chunks:
+            if usage := chunk.usage_metadata:
+                response["usage"] = (usage.prompt_token_count, usage.candidates_token_count)
+            for candidate in chunk.candidates or ():
+                reason = judge_protocol.enum_value(candidate.finish_reason)
+                response["finish"] = reason or response["finish"]
                 parts = (candidate.content and candidate.content.parts) or ()
-                back += parts
-                heard["parts"] += map(said, parts)
-                seals = filter(None, (part.thought_signature for part in parts))
-                heard["seals"] += (base64.b64encode(it).decode() for it in seals)
-        self._say("model", back)
-        return heard
+                history_parts += parts
+                response["parts"] += map(part_as_json, parts)
+                signatures = filter(None, (part.thought_signature for part in parts))
+                response["seals"] += (
+                    base64.b64encode(signature).decode() for signature in signatures
+                )
+        self._add_content("model", history_parts)
+        return response
 
 
-def said(part: Any) -> tuple[Any, ...]:
-    """A part of an answer."""
+def part_as_json(part: Any) -> tuple[Any, ...]:
+    """A part of a response as it is printed."""
     if part.function_call:
         return ("call", part.function_call.name, part.function_call.args or {})
     return ("reasoning" if part.thought else "text", part.text or "")
 
 
 def main() -> None:
-    """Hold all talks that stdin holds, several at a time."""
-    given = json.load(sys.stdin)
-    options = types.HttpOptions(base_url=given["url"])
-    client = genai.Client(api_key=judge_protocol.KEY, http_options=options)
-    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        print(json.dumps(list(pool.map(lambda it: Talking(client, it).held(), given["talks"]))))
+    """Run all conversations on stdin, several at a time."""
+    document = json.load(sys.stdin)
+    options = types.HttpOptions(base_url=document["url"])
+    client = genai.Client(api_key=judge_protocol.API_KEY, http_options=options)
+    conversations = [Conversation(client, settings) for settings in document["talks"]]
+    with ThreadPoolExecutor(MAX_CONCURRENT_CONVERSATIONS) as pool:
+        print(json.dumps(list(pool.map(Conversation.run, conversations))))
 
 
 if __name__ == "__main__":

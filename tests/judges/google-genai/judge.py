@@ -1,4 +1,4 @@
-"""Google's own client for Python: Gemini, and its interactions."""
+"""A judge for Google's SDK for Python: generateContent, and interactions."""
 
 from __future__ import annotations
 
@@ -8,144 +8,154 @@ from typing import Any
 import judge_protocol
 from google import genai
 from google.genai import types
-from judge_protocol import Ask, Heard
+from judge_protocol import JudgeRequest, JudgeResponse
 
 
-def generate(client: Any, ask: Ask) -> Heard:
-    """An answer of a model: the first candidate of it."""
-    heard = Heard(reasoning="")
+def generate_content(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send a generateContent request and read the first candidate."""
+    response = JudgeResponse(reasoning="")
     config: dict[str, Any] = {}
-    if ask.tools:
+    if request.has_tools:
         function = types.FunctionDeclaration(
-            name=judge_protocol.TOOL, parameters_json_schema=judge_protocol.PARAMETERS
+            name=judge_protocol.TOOL_NAME,
+            parameters_json_schema=judge_protocol.TOOL_PARAMETERS,
         )
         config["tools"] = [types.Tool(function_declarations=[function])]
-    question = {"model": ask.model, "contents": ask.say, "config": config}
+    params = {"model": request.model, "contents": request.prompt, "config": config}
 
-    def start() -> Iterable[Any]:
-        if ask.stream:
-            return client.models.generate_content_stream(**question)
-        return [client.models.generate_content(**question)]
+    def open_stream() -> Iterable[Any]:
+        if request.is_streaming:
+            return client.models.generate_content_stream(**params)
+        return [client.models.generate_content(**params)]
 
-    for said in heard.listen(start):
-        _piece(heard, said)
-    return heard
+    for chunk in response.capture_errors(open_stream):
+        _read_chunk(response, chunk)
+    return response
 
 
-def _piece(heard: Heard, said: Any) -> None:
-    if counts := said.usage_metadata:
-        heard.count(counts.prompt_token_count, counts.candidates_token_count)
-    if said.prompt_feedback and said.prompt_feedback.block_reason:
-        heard.finish = judge_protocol.plain(said.prompt_feedback.block_reason)
-    for candidate in said.candidates or ():
+def _read_chunk(response: JudgeResponse, chunk: Any) -> None:
+    if usage := chunk.usage_metadata:
+        response.set_usage(usage.prompt_token_count, usage.candidates_token_count)
+    if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
+        response.finish_reason = judge_protocol.enum_value(chunk.prompt_feedback.block_reason)
+    for candidate in chunk.candidates or ():
         if not candidate.index:
-            heard.finish = judge_protocol.plain(candidate.finish_reason) or heard.finish
+            reason = judge_protocol.enum_value(candidate.finish_reason)
+            response.finish_reason = reason or response.finish_reason
             for part in (candidate.content and candidate.content.parts) or ():
-                _part(heard, part)
+                _read_part(response, part)
 
 
-def _part(heard: Heard, part: Any) -> None:
+def _read_part(response: JudgeResponse, part: Any) -> None:
     if part.thought:
-        heard.think(part.text)
+        response.add_reasoning(part.text)
     else:
-        heard.say(part.text)
-    if called := part.function_call:
-        heard.call(called.id, called.name, called.args or {})
+        response.add_text(part.text)
+    if call := part.function_call:
+        response.add_tool_call(call.id, call.name, call.args or {})
     elif code := part.executable_code:
-        asked = {"language": judge_protocol.plain(code.language), "code": code.code}
-        given = {name: value for name, value in asked.items() if value is not None}
-        heard.call(code.id, "code_execution", given)
-    elif ran := part.tool_call:
-        heard.call(ran.id, judge_protocol.plain(ran.tool_type), ran.args or {})
+        fields = {"language": judge_protocol.enum_value(code.language), "code": code.code}
+        arguments = {name: value for name, value in fields.items() if value is not None}
+        response.add_tool_call(code.id, "code_execution", arguments)
+    elif server_call := part.tool_call:
+        tool_name = judge_protocol.enum_value(server_call.tool_type)
+        response.add_tool_call(server_call.id, tool_name, server_call.args or {})
 
 
-def interact(client: Any, ask: Ask) -> Heard:
-    """An interaction."""
-    heard = Heard(reasoning="")
-    question: dict[str, Any] = {"model": ask.model, "input": ask.say, "stream": ask.stream}
-    if ask.tools:
-        parameters = {"parameters": judge_protocol.PARAMETERS}
-        question["tools"] = [{"type": "function", "name": judge_protocol.TOOL, **parameters}]
+def create_interaction(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send an interactions request."""
+    response = JudgeResponse(reasoning="")
+    params: dict[str, Any] = {
+        "model": request.model,
+        "input": request.prompt,
+        "stream": request.is_streaming,
+    }
+    if request.has_tools:
+        parameters = {"parameters": judge_protocol.TOOL_PARAMETERS}
+        tool = {"type": "function", "name": judge_protocol.TOOL_NAME, **parameters}
+        params["tools"] = [tool]
 
-    def start() -> Iterable[Any]:
-        said = client.interactions.create(**question)
-        return said if ask.stream else [said]
+    def open_stream() -> Iterable[Any]:
+        result = client.interactions.create(**params)
+        return result if request.is_streaming else [result]
 
-    for said in heard.listen(start):
-        if ask.stream:
-            _event(heard, said)
+    for chunk in response.capture_errors(open_stream):
+        if request.is_streaming:
+            _read_event(response, chunk)
         else:
-            for number, step in enumerate(said.steps or ()):
-                _step(heard, number, step)
-            _ended(heard, said)
-    return heard
+            for index, step in enumerate(chunk.steps or ()):
+                _read_step(response, index, step)
+            _read_finish(response, chunk)
+    return response
 
 
-def _event(heard: Heard, event: Any) -> None:
+def _read_event(response: JudgeResponse, event: Any) -> None:
     match event.event_type:
         case "step.start":
-            _step(heard, event.index, event.step)
+            _read_step(response, event.index, event.step)
         case "step.delta":
-            _delta(heard, event.index, event.delta)
+            _read_delta(response, event.index, event.delta)
         case "interaction.completed":
-            _ended(heard, event.interaction)
+            _read_finish(response, event.interaction)
         case "error":
             error = event.error
-            heard.failed(str(error and error.code), None, str(error and error.message))
+            response.set_error(str(error and error.code), None, str(error and error.message))
 
 
-def _step(heard: Heard, number: int, step: Any) -> None:
+def _read_step(response: JudgeResponse, index: int, step: Any) -> None:
     match step.type:
-        case kind if kind.endswith("_call"):  # a client's function, or a tool that Google runs
-            name = getattr(step, "name", None) or kind.removesuffix("_call")
-            heard.call(step.id, name, _arguments(step), number)
+        case step_type if step_type.endswith("_call"):  # a client's function, or a server tool
+            name = getattr(step, "name", None) or step_type.removesuffix("_call")
+            response.add_tool_call(step.id, name, _call_arguments(step), index)
         case "model_output":
             for block in step.content or ():
-                heard.say(getattr(block, "text", None))
+                response.add_text(getattr(block, "text", None))
         case "thought":
             for block in step.summary or ():
-                heard.think(getattr(block, "text", None))
+                response.add_reasoning(getattr(block, "text", None))
 
 
-def _arguments(step: Any) -> Any:
-    """Nothing yet, where they come as text; of Google's own tools a model of theirs."""
-    given = getattr(step, "arguments", None)
-    return (given.model_dump(exclude_unset=True) if hasattr(given, "model_dump") else given) or ""
+def _call_arguments(step: Any) -> Any:
+    """The arguments of a call: empty if they follow as text; a server tool has a Pydantic model."""
+    arguments = getattr(step, "arguments", None)
+    if hasattr(arguments, "model_dump"):
+        arguments = arguments.model_dump(exclude_unset=True)
+    return arguments or ""
 
 
-def _delta(heard: Heard, number: int, delta: Any) -> None:
+def _read_delta(response: JudgeResponse, index: int, delta: Any) -> None:
     match delta.type:
         case "text":
-            heard.say(delta.text)
+            response.add_text(delta.text)
         case "thought_summary":
-            heard.think(getattr(delta.content, "text", None))
+            response.add_reasoning(getattr(delta.content, "text", None))
         case "arguments_delta":
-            heard.call(None, None, delta.arguments, number)
-        case kind if kind.endswith("_call"):  # of a tool that Google runs: all of them at once
-            (heard.calls or {})[number].arguments = _arguments(delta)
+            response.add_tool_call(None, None, delta.arguments, index)
+        case delta_type if delta_type.endswith("_call"):  # a server tool: all arguments at once
+            (response.tool_calls or {})[index].arguments = _call_arguments(delta)
 
 
-def _ended(heard: Heard, interaction: Any) -> None:
-    heard.finish = judge_protocol.plain(interaction.status)
-    if counts := interaction.usage:
-        heard.count(counts.total_input_tokens, counts.total_output_tokens)
+def _read_finish(response: JudgeResponse, interaction: Any) -> None:
+    response.finish_reason = judge_protocol.enum_value(interaction.status)
+    if usage := interaction.usage:
+        response.set_usage(usage.total_input_tokens, usage.total_output_tokens)
 
 
-DIALECTS = {"gemini": generate, "gemini-interactions": interact}
+SEND_BY_DIALECT = {"gemini": generate_content, "gemini-interactions": create_interaction}
 
 
-def judge(url: str) -> Callable[[Ask], Heard]:
-    """A client of the proxy at this URL."""
+def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
+    """Create a client of the proxy at this URL."""
     client = genai.Client(
-        api_key=judge_protocol.KEY,
+        api_key=judge_protocol.API_KEY,
         http_options=types.HttpOptions(
             base_url=url,
-            timeout=int(judge_protocol.TIMEOUT * 1000),
+            timeout=int(judge_protocol.TIMEOUT_S * 1000),
             retry_options=types.HttpRetryOptions(attempts=1),
         ),
     )
-    return lambda ask: DIALECTS[ask.dialect](client, ask)
+    return lambda request: SEND_BY_DIALECT[request.dialect](client, request)
 
 
 if __name__ == "__main__":
-    judge_protocol.run(judge)
+    judge_protocol.run(make_judge)

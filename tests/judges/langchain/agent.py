@@ -1,4 +1,7 @@
-"""An agent of LangChain's chat models: it works on files with two tools until the model is done."""
+"""An agent with LangChain's chat models.
+
+It reads and writes files with two tools until the model is done.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-KEY: Final = "sk-canary-of-a-test"
+API_KEY: Final = "sk-canary-of-a-test"
 
 
 @tool
@@ -34,24 +37,24 @@ def read_file(path: str) -> str:
 TOOLS: Final = {"write_file": write_file, "read_file": read_file}
 
 
-def work(task: dict[str, Any]) -> str:
-    """Do the task; what the model said at last."""
-    chat = ChatOpenAI(
+def run_task(task: dict[str, Any]) -> str:
+    """Run a task to its end and return the model's last text."""
+    model = ChatOpenAI(
         model=task["model"],
         base_url=f"{task['url']}/v1",
-        api_key=SecretStr(KEY),
+        api_key=SecretStr(API_KEY),
         max_retries=0,
         use_responses_api=task["dialect"] == "openai-responses",
     ).bind_tools(list(TOOLS.values()))
-    said: list[BaseMessage] = [SystemMessage(task["system"]), HumanMessage(task["say"])]
+    messages: list[BaseMessage] = [SystemMessage(task["system"]), HumanMessage(task["say"])]
     while True:
-        answer: AIMessage | None = None
-        for piece in chat.stream(said) if task["stream"] else [chat.invoke(said)]:
-            answer = piece if answer is None else answer + piece
-        said.append(answer)
-        if not answer.tool_calls:
-            return str(answer.text)
-        said += [TOOLS[call["name"]].invoke(call) for call in answer.tool_calls]
+        reply: AIMessage | None = None
+        for chunk in model.stream(messages) if task["stream"] else [model.invoke(messages)]:
+            reply = chunk if reply is None else reply + chunk
+        messages.append(reply)
+        if not reply.tool_calls:
+            return str(reply.text)
+        messages += [TOOLS[call["name"]].invoke(call) for call in reply.tool_calls]
 
 
-print(json.dumps([work(task) for task in json.load(sys.stdin)["tasks"]]))
+print(json.dumps([run_task(task) for task in json.load(sys.stdin)["tasks"]]))

@@ -1,6 +1,6 @@
-"""Asks through LiteLLM; `talking` says how.
+"""A judge for LiteLLM; `framework_judge` has the main program.
 
-Its answers have OpenAI's shape, whatever the wire is.
+LiteLLM's responses have OpenAI's format, whatever the dialect of the request is.
 """
 
 from __future__ import annotations
@@ -10,17 +10,26 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else the import asks the network for it
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else the import downloads it
 
 import litellm
-from framework_judge import Talk, main
-from judge_protocol import FUNCTION, KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
+from framework_judge import ClientCall, main
+from judge_protocol import (
+    API_KEY,
+    OPENAI_CHAT_TOOL,
+    TIMEOUT_S,
+    TOOL_DESCRIPTION,
+    TOOL_NAME,
+    TOOL_PARAMETERS,
+    JudgeRequest,
+    JudgeResponse,
+)
 
-FLAT_WEATHER: Final = {
+RESPONSES_TOOL: Final = {
     "type": "function",
-    "name": TOOL,
-    "description": TOOL_SAYS,
-    "parameters": PARAMETERS,
+    "name": TOOL_NAME,
+    "description": TOOL_DESCRIPTION,
+    "parameters": TOOL_PARAMETERS,
 }
 
 ROUTES: Final = {
@@ -31,138 +40,139 @@ ROUTES: Final = {
     "cohere": ("cohere_chat", "/v2/chat"),
     "bedrock": ("bedrock/converse", ""),
 }
-"""The prefix of a model, and what its users put behind the address."""
+"""The prefix of the model, and the path that users append to the base URL, by dialect."""
 
-AWS: Final = {
-    "aws_access_key_id": KEY,
-    "aws_secret_access_key": KEY,
+AWS_CREDENTIALS: Final = {
+    "aws_access_key_id": API_KEY,
+    "aws_secret_access_key": API_KEY,
     "aws_region_name": "us-east-1",
 }
 
 
-def question(url: str, ask: Ask, prefix: str, path: str) -> dict[str, Any]:
-    """What every function of LiteLLM is given."""
-    key = AWS if ask.dialect == "bedrock" else {"api_key": KEY}
-    base = "aws_bedrock_runtime_endpoint" if ask.dialect == "bedrock" else "api_base"
+def common_params(url: str, request: JudgeRequest, prefix: str, path: str) -> dict[str, Any]:
+    """The parameters that every function of LiteLLM takes."""
+    is_bedrock = request.dialect == "bedrock"
+    credentials = AWS_CREDENTIALS if is_bedrock else {"api_key": API_KEY}
+    url_param = "aws_bedrock_runtime_endpoint" if is_bedrock else "api_base"
     return {
-        "model": f"{prefix}/{ask.model}",
-        base: f"{url}{path}",
-        **key,
-        "stream": ask.stream,
-        "timeout": TIMEOUT,
+        "model": f"{prefix}/{request.model}",
+        url_param: f"{url}{path}",
+        **credentials,
+        "stream": request.is_streaming,
+        "timeout": TIMEOUT_S,
         "num_retries": 0,
         "max_retries": 0,
     }
 
 
-def chat(prefix: str, path: str, url: str, ask: Ask) -> Talk:
-    """One question to `completion`."""
-    calls: list[list[Any]] = []
+def prepare_completion(prefix: str, path: str, url: str, request: JudgeRequest) -> ClientCall:
+    """Prepare a call of `completion`."""
+    tool_calls: list[list[Any]] = []
 
-    async def pieces() -> AsyncIterator[Any]:
-        answer: Any = litellm.completion(
-            **question(url, ask, prefix, path),
-            messages=[{"role": "user", "content": ask.say}],
-            **({"tools": [FUNCTION]} if ask.tools else {}),
-            **({"stream_options": {"include_usage": True}} if ask.stream else {}),
+    async def stream_chunks() -> AsyncIterator[Any]:
+        result: Any = litellm.completion(
+            **common_params(url, request, prefix, path),
+            messages=[{"role": "user", "content": request.prompt}],
+            **({"tools": [OPENAI_CHAT_TOOL]} if request.has_tools else {}),
+            **({"stream_options": {"include_usage": True}} if request.is_streaming else {}),
         )
-        for piece in answer if ask.stream else [answer]:
-            yield piece
+        for chunk in result if request.is_streaming else [result]:
+            yield chunk
 
-    def hear(heard: Heard, piece: Any) -> None:
-        for choice in piece.choices:
-            said = choice.delta if ask.stream else choice.message
-            hear_message(heard, calls, said)
-            heard.finish = choice.finish_reason or heard.finish
-        if usage := getattr(piece, "usage", None):
-            heard.count(usage.prompt_tokens, usage.completion_tokens)
+    def read_chunk(response: JudgeResponse, chunk: Any) -> None:
+        for choice in chunk.choices:
+            message = choice.delta if request.is_streaming else choice.message
+            read_message(response, tool_calls, message)
+            response.finish_reason = choice.finish_reason or response.finish_reason
+        if usage := getattr(chunk, "usage", None):
+            response.set_usage(usage.prompt_tokens, usage.completion_tokens)
 
-    def end(heard: Heard) -> None:
-        for id_, name, arguments in calls:
-            heard.call(id_, name, arguments)
+    def finish(response: JudgeResponse) -> None:
+        for call_id, name, arguments in tool_calls:
+            response.add_tool_call(call_id, name, arguments)
 
-    return Talk(pieces, hear, end)
+    return ClientCall(stream_chunks, read_chunk, finish)
 
 
-def hear_message(heard: Heard, calls: list[list[Any]], said: Any) -> None:
-    """What a message, or a piece of one, says; a call's id comes with its first piece."""
-    kept_apart = getattr(said, "provider_specific_fields", None) or {}
-    heard.say(said.content)
-    heard.think(getattr(said, "reasoning_content", None))
-    heard.refuse(kept_apart.get("refusal"))
-    for call in said.tool_calls or []:
+def read_message(response: JudgeResponse, tool_calls: list[list[Any]], message: Any) -> None:
+    """Read a message or a delta; the id of a tool call is in its first delta."""
+    provider_fields = getattr(message, "provider_specific_fields", None) or {}
+    response.add_text(message.content)
+    response.add_reasoning(getattr(message, "reasoning_content", None))
+    response.add_refusal(provider_fields.get("refusal"))
+    for call in message.tool_calls or []:
         if call.id:  # its index is 0 for every call of some routes
-            calls.append([call.id, "", ""])
-        calls[-1][1] += call.function.name or ""
-        calls[-1][2] += call.function.arguments or ""
+            tool_calls.append([call.id, "", ""])
+        tool_calls[-1][1] += call.function.name or ""
+        tool_calls[-1][2] += call.function.arguments or ""
 
 
-def responses(url: str, ask: Ask) -> Talk:
-    """One question to `responses`."""
+def prepare_responses(url: str, request: JudgeRequest) -> ClientCall:
+    """Prepare a call of `responses`."""
 
-    async def pieces() -> AsyncIterator[Any]:
-        answer: Any = litellm.responses(
-            **question(url, ask, "openai", "/v1"),
-            input=ask.say,
-            **({"tools": [FLAT_WEATHER]} if ask.tools else {}),
+    async def stream_chunks() -> AsyncIterator[Any]:
+        result: Any = litellm.responses(
+            **common_params(url, request, "openai", "/v1"),
+            input=request.prompt,
+            **({"tools": [RESPONSES_TOOL]} if request.has_tools else {}),
         )
-        for piece in answer if ask.stream else [answer]:
-            yield piece
+        for chunk in result if request.is_streaming else [result]:
+            yield chunk
 
-    return Talk(pieces, hear_event if ask.stream else hear_response)
+    return ClientCall(stream_chunks, read_event if request.is_streaming else read_openai_response)
 
 
-def hear_event(heard: Heard, event: Any) -> None:
-    """What one event of a streamed response adds."""
+def read_event(response: JudgeResponse, event: Any) -> None:
+    """Read one event of a streamed response."""
     match str(getattr(event.type, "value", event.type)):
         case "response.output_text.delta":
-            heard.say(event.delta)
+            response.add_text(event.delta)
         case "response.refusal.delta":
-            heard.refuse(event.delta)
+            response.add_refusal(event.delta)
         case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-            heard.think(event.delta)
+            response.add_reasoning(event.delta)
         case "response.output_item.done":
-            hear_call(heard, event.item)
+            read_function_call(response, event.item)
         case "response.completed" | "response.incomplete" | "response.failed":
-            hear_end(heard, event.response)
+            read_finish(response, event.response)
         case _:
             pass
 
 
-def hear_response(heard: Heard, response: Any) -> None:
-    """What a whole response says."""
-    for item in response.output:
+def read_openai_response(response: JudgeResponse, openai_response: Any) -> None:
+    """Read a complete response."""
+    for item in openai_response.output:
         match item.type:
             case "message":
                 for part in item.content:
-                    heard.say(getattr(part, "text", None))
-                    heard.refuse(getattr(part, "refusal", None))
+                    response.add_text(getattr(part, "text", None))
+                    response.add_refusal(getattr(part, "refusal", None))
             case "reasoning":
-                heard.think("".join(part.text for part in item.summary))
+                response.add_reasoning("".join(part.text for part in item.summary))
             case _:
-                hear_call(heard, item)
-    hear_end(heard, response)
+                read_function_call(response, item)
+    read_finish(response, openai_response)
 
 
-def hear_call(heard: Heard, item: Any) -> None:
-    """A tool call, if this item is one."""
+def read_function_call(response: JudgeResponse, item: Any) -> None:
+    """Read a tool call, if this item is one."""
     if item.type == "function_call":
-        heard.call(item.call_id, item.name, item.arguments)
+        response.add_tool_call(item.call_id, item.name, item.arguments)
 
 
-def hear_end(heard: Heard, response: Any) -> None:
-    """How a response ended, and what it used."""
-    details = response.incomplete_details
-    heard.finish = details.reason if details else response.status
-    if usage := response.usage:
-        heard.count(usage.input_tokens, usage.output_tokens)
+def read_finish(response: JudgeResponse, openai_response: Any) -> None:
+    """Read the finish reason and the usage."""
+    details = openai_response.incomplete_details
+    response.finish_reason = details.reason if details else openai_response.status
+    if usage := openai_response.usage:
+        response.set_usage(usage.input_tokens, usage.output_tokens)
 
 
 litellm.suppress_debug_info = True
 main(
     __file__,
     {
-        "openai-responses": responses,
-        **{dialect: partial(chat, *route) for dialect, route in ROUTES.items()},
+        "openai-responses": prepare_responses,
+        **{dialect: partial(prepare_completion, *route) for dialect, route in ROUTES.items()},
     },
 )

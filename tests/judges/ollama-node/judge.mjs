@@ -1,47 +1,48 @@
-// Asks through Ollama's SDK for Node; ../protocol/judge_protocol.mjs says how.
+// A judge for Ollama's SDK for Node; ../protocol/judge_protocol.mjs has the protocol.
 
 import { Ollama } from 'ollama';
 
-import { CITY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
+import { TIMEOUT_MS, TOOL_NAME, TOOL_PARAMETERS, main } from '../protocol/judge_protocol.mjs';
 
-// fetch with the time limit that this SDK has none of.
-const inTime = (url, init) => {
-  const limit = AbortSignal.timeout(TIMEOUT);
-  return fetch(url, { ...init, signal: init?.signal ? AbortSignal.any([init.signal, limit]) : limit });
+// fetch with a time limit, which this SDK does not have.
+const fetchWithTimeout = (url, init) => {
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  const signal = init?.signal ? AbortSignal.any([init.signal, timeout]) : timeout;
+  return fetch(url, { ...init, signal });
 };
 
-function ollama(ask) {
-  const client = new Ollama({ host: ask.url, fetch: inTime });
+function ollama(request) {
+  const client = new Ollama({ host: request.url, fetch: fetchWithTimeout });
   const weather = {
     type: 'function',
-    function: { name: TOOL, description: 'The weather', parameters: CITY },
+    function: { name: TOOL_NAME, description: 'The weather', parameters: TOOL_PARAMETERS },
   };
-  const question = {
-    model: ask.model,
-    messages: [{ role: 'user', content: ask.say }],
-    stream: ask.stream,
-    ...(ask.tools && { tools: [weather] }),
+  const params = {
+    model: request.model,
+    messages: [{ role: 'user', content: request.prompt }],
+    stream: request.isStreaming,
+    ...(request.hasTools && { tools: [weather] }),
   };
   return {
-    async *pieces() {
-      const answer = await client.chat(question);
-      if (ask.stream) yield* answer;
-      else yield answer;
+    async *streamChunks() {
+      const result = await client.chat(params);
+      if (request.isStreaming) yield* result;
+      else yield result;
     },
-    hear,
+    readChunk,
   };
 }
 
-function hear(heard, piece) {
-  const { message } = piece;
-  heard.text += message?.content ?? '';
-  heard.reasoning += message?.thinking ?? '';
-  for (const { id, function: called } of message?.tool_calls ?? []) {
-    heard.call(id, called.name, called.arguments);
+function readChunk(response, chunk) {
+  const { message } = chunk;
+  response.text += message?.content ?? '';
+  response.reasoning += message?.thinking ?? '';
+  for (const { id, function: call } of message?.tool_calls ?? []) {
+    response.addToolCall(id, call.name, call.arguments);
   }
-  if (!piece.done) return;
-  heard.finish = piece.done_reason ?? null;
-  heard.used(piece.prompt_eval_count, piece.eval_count);
+  if (!chunk.done) return;
+  response.finishReason = chunk.done_reason ?? null;
+  response.setUsage(chunk.prompt_eval_count, chunk.eval_count);
 }
 
 await main(import.meta.url, { ollama });

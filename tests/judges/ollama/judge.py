@@ -1,4 +1,4 @@
-"""Ollama's own client for Python: chats and completions."""
+"""A judge for Ollama's SDK for Python: chats and completions."""
 
 from __future__ import annotations
 
@@ -7,56 +7,58 @@ from typing import Any
 
 import judge_protocol
 import ollama
-from judge_protocol import Ask, Heard
+from judge_protocol import JudgeRequest, JudgeResponse
 
 
-def chat(client: Any, ask: Ask) -> Heard:
-    """A chat."""
-    heard = Heard(reasoning="")
-    tools = [judge_protocol.FUNCTION] if ask.tools else None
+def send_chat(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send a chat request."""
+    response = JudgeResponse(reasoning="")
+    tools = [judge_protocol.OPENAI_CHAT_TOOL] if request.has_tools else None
 
-    def start() -> Iterable[Any]:
-        said = client.chat(ask.model, ask.messages, stream=ask.stream, tools=tools)
-        return said if ask.stream else [said]
+    def open_stream() -> Iterable[Any]:
+        result = client.chat(
+            request.model, request.messages, stream=request.is_streaming, tools=tools
+        )
+        return result if request.is_streaming else [result]
 
-    for line in heard.listen(start):
-        heard.say(line.message.content)
-        heard.think(line.message.thinking)
-        for call in line.message.tool_calls or ():
-            heard.call(None, call.function.name, dict(call.function.arguments))
-        _ended(heard, line)
-    return heard
-
-
-def generate(client: Any, ask: Ask) -> Heard:
-    """A completion."""
-    heard = Heard(reasoning="", calls=None)
-
-    def start() -> Iterable[Any]:
-        said = client.generate(ask.model, ask.say, stream=ask.stream)
-        return said if ask.stream else [said]
-
-    for line in heard.listen(start):
-        heard.say(line.response)
-        heard.think(line.thinking)
-        _ended(heard, line)
-    return heard
+    for chunk in response.capture_errors(open_stream):
+        response.add_text(chunk.message.content)
+        response.add_reasoning(chunk.message.thinking)
+        for call in chunk.message.tool_calls or ():
+            response.add_tool_call(None, call.function.name, dict(call.function.arguments))
+        _read_finish(response, chunk)
+    return response
 
 
-def _ended(heard: Heard, line: Any) -> None:
-    heard.finish = line.done_reason or heard.finish
-    if line.done:
-        heard.count(line.prompt_eval_count, line.eval_count)
+def send_generate(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send a completion request."""
+    response = JudgeResponse(reasoning="", tool_calls=None)
+
+    def open_stream() -> Iterable[Any]:
+        result = client.generate(request.model, request.prompt, stream=request.is_streaming)
+        return result if request.is_streaming else [result]
+
+    for chunk in response.capture_errors(open_stream):
+        response.add_text(chunk.response)
+        response.add_reasoning(chunk.thinking)
+        _read_finish(response, chunk)
+    return response
 
 
-DIALECTS = {"ollama": chat, "ollama-generate": generate}
+def _read_finish(response: JudgeResponse, chunk: Any) -> None:
+    response.finish_reason = chunk.done_reason or response.finish_reason
+    if chunk.done:
+        response.set_usage(chunk.prompt_eval_count, chunk.eval_count)
 
 
-def judge(url: str) -> Callable[[Ask], Heard]:
-    """A client of the proxy at this URL."""
-    client = ollama.Client(host=url, timeout=judge_protocol.TIMEOUT)
-    return lambda ask: DIALECTS[ask.dialect](client, ask)
+SEND_BY_DIALECT = {"ollama": send_chat, "ollama-generate": send_generate}
+
+
+def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
+    """Create a client of the proxy at this URL."""
+    client = ollama.Client(host=url, timeout=judge_protocol.TIMEOUT_S)
+    return lambda request: SEND_BY_DIALECT[request.dialect](client, request)
 
 
 if __name__ == "__main__":
-    judge_protocol.run(judge)
+    judge_protocol.run(make_judge)

@@ -1,6 +1,6 @@
-"""Asks through the models of OpenAI's Agents SDK; `talking` says how.
+"""A judge for the models of OpenAI's Agents SDK; `framework_judge` has the main program.
 
-Whatever the wire is, these models speak in the items and events of Responses.
+These models return items and events of the Responses API, whatever the dialect of the request is.
 """
 
 from __future__ import annotations
@@ -20,11 +20,19 @@ from agents import (
     RunContextWrapper,
     set_tracing_disabled,
 )
-from framework_judge import Talk, main
-from judge_protocol import KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
+from framework_judge import ClientCall, main
+from judge_protocol import (
+    API_KEY,
+    TIMEOUT_S,
+    TOOL_DESCRIPTION,
+    TOOL_NAME,
+    TOOL_PARAMETERS,
+    JudgeRequest,
+    JudgeResponse,
+)
 from openai import AsyncOpenAI
 
-NOTHING_SAID: Final[dict[str, Any]] = {
+UNUSED_PARAMS: Final[dict[str, Any]] = {
     "output_schema": None,
     "handoffs": [],
     "tracing": ModelTracing.DISABLED,
@@ -32,95 +40,97 @@ NOTHING_SAID: Final[dict[str, Any]] = {
     "conversation_id": None,
     "prompt": None,
 }
+"""Parameters that the SDK requires and that a judge has no use for."""
 
 
-async def _no_weather(_context: RunContextWrapper[Any], _arguments: str) -> str:
+async def _fail_on_invoke(_context: RunContextWrapper[Any], _arguments: str) -> str:
     raise AssertionError("a model is asked, and nobody runs its tools")
 
 
-WEATHER: Final = FunctionTool(
-    name=TOOL,
-    description=TOOL_SAYS,
-    params_json_schema=PARAMETERS,
-    on_invoke_tool=_no_weather,
+WEATHER_TOOL: Final = FunctionTool(
+    name=TOOL_NAME,
+    description=TOOL_DESCRIPTION,
+    params_json_schema=TOOL_PARAMETERS,
+    on_invoke_tool=_fail_on_invoke,
     strict_json_schema=False,
 )
 
-Chat = Callable[[str, AsyncOpenAI], Model]
+ModelClass = Callable[[str, AsyncOpenAI], Model]
 
 
-def talk(chat: Chat, url: str, ask: Ask) -> Talk:
-    """One question to a model, its answer whole or as events."""
-    client = AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0, timeout=TIMEOUT)
-    model = chat(ask.model, client)
-    question: dict[str, Any] = {
+def prepare_call(model_class: ModelClass, url: str, request: JudgeRequest) -> ClientCall:
+    """Prepare a request to a model, which returns one response or events."""
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key=API_KEY, max_retries=0, timeout=TIMEOUT_S)
+    model = model_class(request.model, client)
+    params: dict[str, Any] = {
         "system_instructions": None,
-        "input": ask.say,
+        "input": request.prompt,
         "model_settings": ModelSettings(include_usage=True),
-        "tools": [WEATHER] if ask.tools else [],
+        "tools": [WEATHER_TOOL] if request.has_tools else [],
     }
 
-    async def pieces() -> AsyncIterator[Any]:
-        if ask.stream:
-            async for event in model.stream_response(**question, **NOTHING_SAID):
+    async def stream_chunks() -> AsyncIterator[Any]:
+        if request.is_streaming:
+            async for event in model.stream_response(**params, **UNUSED_PARAMS):
                 yield event
         else:
-            yield await model.get_response(**question, **NOTHING_SAID)
+            yield await model.get_response(**params, **UNUSED_PARAMS)
 
-    return Talk(pieces, hear_event if ask.stream else hear_whole)
+    return ClientCall(stream_chunks, read_event if request.is_streaming else read_model_response)
 
 
-def hear_event(heard: Heard, event: Any) -> None:
-    """What one event of a stream adds."""
+def read_event(response: JudgeResponse, event: Any) -> None:
+    """Read one event of a stream."""
     match event.type:
         case "response.output_text.delta":
-            heard.say(event.delta)
+            response.add_text(event.delta)
         case "response.refusal.delta":
-            heard.refuse(event.delta)
+            response.add_refusal(event.delta)
         case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-            heard.think(event.delta)
+            response.add_reasoning(event.delta)
         case "response.output_item.done" if event.item.type == "function_call":
-            heard.call(event.item.call_id, event.item.name, event.item.arguments)
+            response.add_tool_call(event.item.call_id, event.item.name, event.item.arguments)
         case "response.completed" | "response.incomplete":
-            hear_end(heard, event.response)
+            read_finish(response, event.response)
         case _:
             pass
 
 
-def hear_end(heard: Heard, response: Any) -> None:
-    """What the event that ends a stream adds."""
-    details = response.incomplete_details
-    heard.finish = details.reason if details else response.status
-    if usage := response.usage:
-        heard.count(usage.input_tokens, usage.output_tokens)
+def read_finish(response: JudgeResponse, openai_response: Any) -> None:
+    """Read the response of the event that ends a stream."""
+    details = openai_response.incomplete_details
+    response.finish_reason = details.reason if details else openai_response.status
+    if usage := openai_response.usage:
+        response.set_usage(usage.input_tokens, usage.output_tokens)
 
 
-def hear_whole(heard: Heard, response: ModelResponse) -> None:
-    """What a whole answer says; it has no word for how it ended."""
-    for item in response.output:
+def read_model_response(response: JudgeResponse, model_response: ModelResponse) -> None:
+    """Read a complete response, which has no finish reason."""
+    for item in model_response.output:
         match item.type:
             case "message":
                 for part in item.content:
                     if part.type == "refusal":
-                        heard.refuse(part.refusal)
+                        response.add_refusal(part.refusal)
                     else:
-                        heard.say(part.text)
+                        response.add_text(part.text)
             case "reasoning":
-                heard.think("".join(part.text for part in item.summary))
-                heard.think("".join(part.text for part in item.content or []))
+                response.add_reasoning("".join(part.text for part in item.summary))
+                response.add_reasoning("".join(part.text for part in item.content or []))
             case "function_call":
-                heard.call(item.call_id, item.name, item.arguments)
+                response.add_tool_call(item.call_id, item.name, item.arguments)
             case _:
                 pass
-    if response.usage.total_tokens:  # all are 0 where the wire told nothing
-        heard.count(response.usage.input_tokens, response.usage.output_tokens)
+    usage = model_response.usage
+    if usage.total_tokens:  # all counts are 0 if the response had no usage
+        response.set_usage(usage.input_tokens, usage.output_tokens)
 
 
 set_tracing_disabled(disabled=True)
 main(
     __file__,
     {
-        "openai-chat": partial(talk, OpenAIChatCompletionsModel),
-        "openai-responses": partial(talk, OpenAIResponsesModel),
+        "openai-chat": partial(prepare_call, OpenAIChatCompletionsModel),
+        "openai-responses": partial(prepare_call, OpenAIResponsesModel),
     },
 )

@@ -1,55 +1,62 @@
-// Asks one chat question with OpenAI's SDK, and prints what came as one JSON document:
+// Sends one chat request with OpenAI's SDK, and prints the result as one JSON document:
 //
 //   echo '{"model": ..., "stream": true, ...}' | node judge.mjs http://127.0.0.1:4777/v1
 //
-//   {"sha256": of the body's bytes, "pieces": how many came, "result": chunks or completion}
+//   {"sha256": of the body's bytes, "pieces": number of reads, "result": chunks or completion}
 //   {"error": the exception's class, "status": ..., "message": ...}
 //
-// `requests` says how often the SDK asked.  A document with `asks` is answered by protocol_judge.mjs.
+// `requests` is the number of HTTP requests that the SDK sent.  A document with `asks` is passed
+// to protocol_judge.mjs.
 
 import { createHash } from 'node:crypto';
 
 import OpenAI from 'openai';
 
-import { onStdin } from '../protocol/judge_protocol.mjs';
-import { answer } from './protocol_judge.mjs';
+import { readStdin } from '../protocol/judge_protocol.mjs';
+import { runProtocol } from './protocol_judge.mjs';
 
-const body = createHash('sha256');
-let pieces = 0;
-let requests = 0;
+const bodyHash = createHash('sha256');
+let readCount = 0;
+let requestCount = 0;
 
-// fetch, with an ear on the body: the SDK reads what it would have read anyway.
-async function overheard(url, init) {
-  requests += 1;
+// fetch that hashes the body and counts its reads; the SDK reads the same body.
+async function hashingFetch(url, init) {
+  requestCount += 1;
   const response = await fetch(url, init);
-  const ear = new TransformStream({
-    transform(piece, controller) {
-      pieces += 1;
-      body.update(piece);
-      controller.enqueue(piece);
+  const tap = new TransformStream({
+    transform(data, controller) {
+      readCount += 1;
+      bodyHash.update(data);
+      controller.enqueue(data);
     },
   });
-  return new Response(response.body?.pipeThrough(ear), response);
+  return new Response(response.body?.pipeThrough(tap), response);
 }
 
-async function ask(client, question) {
-  const answer = await client.chat.completions.create(question);
-  if (!question.stream) return answer;
+async function createCompletion(client, params) {
+  const completion = await client.chat.completions.create(params);
+  if (!params.stream) return completion;
   const chunks = [];
-  for await (const chunk of answer) chunks.push(chunk);
+  for await (const chunk of completion) chunks.push(chunk);
   return chunks;
 }
 
-async function judge(question) {
-  const client = new OpenAI({ baseURL: process.argv[2], apiKey: 'sk-of-a-judge', fetch: overheard });
+async function runChat(params) {
+  const client = new OpenAI({
+    baseURL: process.argv[2],
+    apiKey: 'sk-of-a-judge',
+    fetch: hashingFetch,
+  });
   try {
-    const result = await ask(client, question);
-    console.log(JSON.stringify({ sha256: body.digest('hex'), pieces, requests, result }));
+    const result = await createCompletion(client, params);
+    const sha256 = bodyHash.digest('hex');
+    console.log(JSON.stringify({ sha256, pieces: readCount, requests: requestCount, result }));
   } catch (error) {
     const { status, message } = error;
-    console.log(JSON.stringify({ error: error.constructor.name, status, message, requests }));
+    const name = error.constructor.name;
+    console.log(JSON.stringify({ error: name, status, message, requests: requestCount }));
   }
 }
 
-const question = onStdin();
-await (question.asks ? answer(question) : judge(question));
+const document = readStdin();
+await (document.asks ? runProtocol(document) : runChat(document));

@@ -1,125 +1,152 @@
-// Asks through OpenAI's SDK for Node, as every judge is asked; ../protocol/judge_protocol.mjs says how.
+// A judge for OpenAI's SDK for Node, with the protocol of all judges (see
+// ../protocol/judge_protocol.mjs).
 
 import OpenAI from 'openai';
 
-import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
+import {
+  API_KEY,
+  TIMEOUT_MS,
+  TOOL_NAME,
+  TOOL_PARAMETERS,
+  main,
+} from '../protocol/judge_protocol.mjs';
 
-const client = (ask) =>
-  new OpenAI({ baseURL: `${ask.url}/v1`, apiKey: KEY, maxRetries: 0, timeout: TIMEOUT });
+const createClient = (request) =>
+  new OpenAI({
+    baseURL: `${request.url}/v1`,
+    apiKey: API_KEY,
+    maxRetries: 0,
+    timeout: TIMEOUT_MS,
+  });
 
-// Asks; a stream gives its events, all else one answer.
-const asking = (ask, create) =>
-  async function* pieces() {
-    const answer = await create();
-    if (ask.stream) yield* answer;
-    else yield answer;
+// Sends the request; yields the events of a stream, else one response.
+const chunkStreamer = (request, create) =>
+  async function* streamChunks() {
+    const result = await create();
+    if (request.isStreaming) yield* result;
+    else yield result;
   };
 
-const WEATHER = { name: TOOL, description: 'The weather', parameters: CITY };
-
-function chat(ask) {
-  const { completions } = client(ask).chat;
-  const question = {
-    model: ask.model,
-    messages: [{ role: 'user', content: ask.say }],
-    stream: ask.stream,
-    ...(ask.stream && { stream_options: { include_usage: true } }),
-    ...(ask.tools && { tools: [{ type: 'function', function: WEATHER }] }),
-  };
-  const calls = [];
-  return {
-    pieces: asking(ask, () => completions.create(question)),
-    hear: (heard, piece) => {
-      const [choice] = piece.choices ?? [];
-      if (choice) hearMessage(heard, calls, choice.delta ?? choice.message);
-      hearEnd(heard, choice, piece);
-    },
-    end: (heard) => {
-      for (const { id, name, pieces } of calls) heard.call(id, name, pieces);
-    },
-  };
-}
-
-// A message, or a piece of one; the pieces of a call share its index.
-function hearMessage(heard, calls, said) {
-  heard.text += said.content ?? '';
-  heard.reasoning += said.reasoning_content ?? said.reasoning ?? '';
-  heard.refusal += said.refusal ?? '';
-  for (const [at, { index, id, function: called }] of (said.tool_calls ?? []).entries()) {
-    const call = (calls[index ?? at] ??= { id, name: '', pieces: '' });
-    call.name += called?.name ?? '';
-    call.pieces += called?.arguments ?? '';
-  }
-}
-
-function hearEnd(heard, choice, { usage }) {
-  heard.finish = choice?.finish_reason ?? heard.finish;
-  if (usage) heard.used(usage.prompt_tokens, usage.completion_tokens);
-}
-
-function completions(ask) {
-  const question = { model: ask.model, prompt: ask.say, stream: ask.stream };
-  if (ask.stream) question.stream_options = { include_usage: true };
-  return {
-    pieces: asking(ask, () => client(ask).completions.create(question)),
-    hear: (heard, piece) => {
-      const [choice] = piece.choices ?? [];
-      heard.text += choice?.text ?? '';
-      hearEnd(heard, choice, piece);
-    },
-  };
-}
-
-function responses(ask) {
-  const question = {
-    model: ask.model,
-    input: ask.say,
-    stream: ask.stream,
-    ...(ask.tools && { tools: [{ type: 'function', strict: false, ...WEATHER }] }),
-  };
-  return {
-    pieces: asking(ask, () => client(ask).responses.create(question)),
-    hear: ask.stream ? (heard, event) => EVENTS[event.type]?.(heard, event) : hearResponse,
-  };
-}
-
-const reasoned = (heard, event) => (heard.reasoning += event.delta);
-const ended = (heard, event) => hearStatus(heard, event.response);
-const EVENTS = {
-  'response.output_text.delta': (heard, event) => (heard.text += event.delta),
-  'response.refusal.delta': (heard, event) => (heard.refusal += event.delta),
-  'response.reasoning_summary_text.delta': reasoned,
-  'response.reasoning_text.delta': reasoned,
-  'response.output_item.done': (heard, event) => hearCall(heard, event.item),
-  'response.completed': ended,
-  'response.incomplete': ended,
-  'response.failed': ended,
-  // The SDK gives this event like any other, and throws nothing.
-  error: (heard, event) => heard.failed({ ...event, type: event.code }),
+const WEATHER_FUNCTION = {
+  name: TOOL_NAME,
+  description: 'The weather',
+  parameters: TOOL_PARAMETERS,
 };
 
-function hearResponse(heard, response) {
-  for (const item of response.output ?? []) {
-    for (const part of [...(item.content ?? []), ...(item.summary ?? [])]) {
-      if (item.type === 'reasoning') heard.reasoning += part.text;
-      else heard.text += part.text ?? '';
-      heard.refusal += part.refusal ?? '';
-    }
-    hearCall(heard, item);
+function chat(request) {
+  const { completions } = createClient(request).chat;
+  const params = {
+    model: request.model,
+    messages: [{ role: 'user', content: request.prompt }],
+    stream: request.isStreaming,
+    ...(request.isStreaming && { stream_options: { include_usage: true } }),
+    ...(request.hasTools && { tools: [{ type: 'function', function: WEATHER_FUNCTION }] }),
+  };
+  const toolCalls = [];
+  return {
+    streamChunks: chunkStreamer(request, () => completions.create(params)),
+    readChunk: (response, chunk) => {
+      const [choice] = chunk.choices ?? [];
+      if (choice) readMessage(response, toolCalls, choice.delta ?? choice.message);
+      readFinish(response, choice, chunk);
+    },
+    finish: (response) => {
+      for (const { id, name, argumentsText } of toolCalls) {
+        response.addToolCall(id, name, argumentsText);
+      }
+    },
+  };
+}
+
+// Reads a message or a delta of one; the deltas of a tool call share its index.
+function readMessage(response, toolCalls, message) {
+  response.text += message.content ?? '';
+  response.reasoning += message.reasoning_content ?? message.reasoning ?? '';
+  response.refusal += message.refusal ?? '';
+  for (const [position, delta] of (message.tool_calls ?? []).entries()) {
+    const { index, id, function: called } = delta;
+    const call = (toolCalls[index ?? position] ??= { id, name: '', argumentsText: '' });
+    call.name += called?.name ?? '';
+    call.argumentsText += called?.arguments ?? '';
   }
-  hearStatus(heard, response);
 }
 
-function hearCall(heard, item) {
-  if (item.type === 'function_call') heard.call(item.call_id, item.name, item.arguments);
+function readFinish(response, choice, { usage }) {
+  response.finishReason = choice?.finish_reason ?? response.finishReason;
+  if (usage) response.setUsage(usage.prompt_tokens, usage.completion_tokens);
 }
 
-function hearStatus(heard, { status, error, incomplete_details: details, usage }) {
-  heard.finish = details?.reason ?? status ?? null;
-  if (error) heard.failed(error);
-  if (usage) heard.used(usage.input_tokens, usage.output_tokens);
+function completions(request) {
+  const params = { model: request.model, prompt: request.prompt, stream: request.isStreaming };
+  if (request.isStreaming) params.stream_options = { include_usage: true };
+  return {
+    streamChunks: chunkStreamer(request, () => createClient(request).completions.create(params)),
+    readChunk: (response, chunk) => {
+      const [choice] = chunk.choices ?? [];
+      response.text += choice?.text ?? '';
+      readFinish(response, choice, chunk);
+    },
+  };
 }
 
-const TALKS = { 'openai-chat': chat, 'openai-completions': completions, 'openai-responses': responses };
+function responses(request) {
+  const params = {
+    model: request.model,
+    input: request.prompt,
+    stream: request.isStreaming,
+    ...(request.hasTools && {
+      tools: [{ type: 'function', strict: false, ...WEATHER_FUNCTION }],
+    }),
+  };
+  return {
+    streamChunks: chunkStreamer(request, () => createClient(request).responses.create(params)),
+    readChunk: request.isStreaming
+      ? (response, event) => EVENT_READERS[event.type]?.(response, event)
+      : readOpenAIResponse,
+  };
+}
 
-export const answer = (document) => main(import.meta.url, TALKS, document);
+const readReasoningDelta = (response, event) => (response.reasoning += event.delta);
+const readLastEvent = (response, event) => readStatus(response, event.response);
+const EVENT_READERS = {
+  'response.output_text.delta': (response, event) => (response.text += event.delta),
+  'response.refusal.delta': (response, event) => (response.refusal += event.delta),
+  'response.reasoning_summary_text.delta': readReasoningDelta,
+  'response.reasoning_text.delta': readReasoningDelta,
+  'response.output_item.done': (response, event) => readFunctionCall(response, event.item),
+  'response.completed': readLastEvent,
+  'response.incomplete': readLastEvent,
+  'response.failed': readLastEvent,
+  // The SDK yields this event like any other, and throws nothing.
+  error: (response, event) => response.setError({ ...event, type: event.code }),
+};
+
+function readOpenAIResponse(response, openaiResponse) {
+  for (const item of openaiResponse.output ?? []) {
+    for (const part of [...(item.content ?? []), ...(item.summary ?? [])]) {
+      if (item.type === 'reasoning') response.reasoning += part.text;
+      else response.text += part.text ?? '';
+      response.refusal += part.refusal ?? '';
+    }
+    readFunctionCall(response, item);
+  }
+  readStatus(response, openaiResponse);
+}
+
+function readFunctionCall(response, item) {
+  if (item.type === 'function_call') response.addToolCall(item.call_id, item.name, item.arguments);
+}
+
+function readStatus(response, { status, error, incomplete_details: details, usage }) {
+  response.finishReason = details?.reason ?? status ?? null;
+  if (error) response.setError(error);
+  if (usage) response.setUsage(usage.input_tokens, usage.output_tokens);
+}
+
+const PREPARE_BY_DIALECT = {
+  'openai-chat': chat,
+  'openai-completions': completions,
+  'openai-responses': responses,
+};
+
+export const runProtocol = (document) => main(import.meta.url, PREPARE_BY_DIALECT, document);

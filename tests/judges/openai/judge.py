@@ -1,4 +1,4 @@
-"""OpenAI's own client for Python: chats, legacy completions, responses."""
+"""A judge for OpenAI's SDK for Python: chat completions, legacy completions, responses."""
 
 from __future__ import annotations
 
@@ -8,165 +8,174 @@ from typing import Any
 
 import judge_protocol
 import openai
-from judge_protocol import Ask, Heard
+from judge_protocol import JudgeRequest, JudgeResponse
 
 
-def chat(client: Any, ask: Ask) -> Heard:
-    """A chat: the first choice of it."""
-    heard = Heard(reasoning="", refusal="")
-    question: dict[str, Any] = {"model": ask.model, "messages": ask.messages}
-    if ask.tools:
-        question["tools"] = [judge_protocol.FUNCTION]
+def send_chat(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send a chat request and read the first choice."""
+    response = JudgeResponse(reasoning="", refusal="")
+    params: dict[str, Any] = {"model": request.model, "messages": request.messages}
+    if request.has_tools:
+        params["tools"] = [judge_protocol.OPENAI_CHAT_TOOL]
     create = client.chat.completions.create
-    if ask.stream:
+    if request.is_streaming:
         options = {"include_usage": True}
-        for chunk in heard.listen(lambda: create(**question, stream=True, stream_options=options)):
-            _chunk(heard, chunk, "delta")
+        for chunk in response.capture_errors(
+            lambda: create(**params, stream=True, stream_options=options)
+        ):
+            _read_chat_chunk(response, chunk, "delta")
     else:
-        for answer in heard.listen(lambda: [create(**question)]):
-            _chunk(heard, answer, "message")
-    return heard
+        for completion in response.capture_errors(lambda: [create(**params)]):
+            _read_chat_chunk(response, completion, "message")
+    return response
 
 
-def _chunk(heard: Heard, chunk: Any, field: str) -> None:
-    """A chunk, or a whole completion; what was said stands in a field of each choice."""
+def _read_chat_chunk(response: JudgeResponse, chunk: Any, message_field: str) -> None:
+    """Read a chunk, or a complete completion; each choice has its message in `message_field`."""
     if chunk.usage:
-        heard.count(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
+        response.set_usage(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
     for choice in chunk.choices or ():
         if choice.index:
             continue
-        heard.finish = choice.finish_reason or heard.finish
-        if (said := getattr(choice, field, None)) is not None:
-            _said(heard, said)
+        response.finish_reason = choice.finish_reason or response.finish_reason
+        if (message := getattr(choice, message_field, None)) is not None:
+            _read_chat_message(response, message)
 
 
-def _said(heard: Heard, said: Any) -> None:
-    heard.say(_text(said.content))
-    heard.refuse(said.refusal)
-    # Two names that compatible providers gave it; the SDK passes both on, typed as nothing.
-    heard.think(getattr(said, "reasoning_content", None) or getattr(said, "reasoning", None))
-    called = said.function_call
-    if called and (called.name or called.arguments):
-        heard.call(None, called.name, called.arguments, known_as="function")
-    for call in said.tool_calls or ():
-        known_as = getattr(call, "index", None)
-        heard.call(call.id, call.function.name, call.function.arguments, known_as)
+def _read_chat_message(response: JudgeResponse, message: Any) -> None:
+    response.add_text(_content_text(message.content))
+    response.add_refusal(message.refusal)
+    # The two names that compatible providers use; the SDK passes both on, without types.
+    response.add_reasoning(
+        getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
+    )
+    function_call = message.function_call
+    if function_call and (function_call.name or function_call.arguments):
+        response.add_tool_call(
+            None, function_call.name, function_call.arguments, stream_key="function"
+        )
+    for call in message.tool_calls or ():
+        index = getattr(call, "index", None)
+        response.add_tool_call(call.id, call.function.name, call.function.arguments, index)
 
 
-def _text(content: Any) -> str | None:
-    """The SDK checks none of its types: some providers send lists or objects."""
+def _content_text(content: Any) -> str | None:
+    """The SDK does not check its types: some providers send lists or objects."""
     return (
         content if isinstance(content, str | None) else json.dumps(content, separators=(",", ":"))
     )
 
 
-def completion(client: Any, ask: Ask) -> Heard:
-    """A legacy completion."""
-    heard = Heard(calls=None)
-    question: dict[str, Any] = {"model": ask.model, "prompt": ask.say}
+def send_completion(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send a legacy completion request."""
+    response = JudgeResponse(tool_calls=None)
+    params: dict[str, Any] = {"model": request.model, "prompt": request.prompt}
     create = client.completions.create
-    if ask.stream:
+    if request.is_streaming:
         options = {"include_usage": True}
-        chunks = heard.listen(lambda: create(**question, stream=True, stream_options=options))
+        chunks = response.capture_errors(
+            lambda: create(**params, stream=True, stream_options=options)
+        )
     else:
-        chunks = heard.listen(lambda: [create(**question)])
+        chunks = response.capture_errors(lambda: [create(**params)])
     for chunk in chunks:
         if chunk.usage:
-            heard.count(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
+            response.set_usage(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
         for choice in chunk.choices or ():
             if not choice.index:
-                heard.say(choice.text)
-                heard.finish = choice.finish_reason or heard.finish
-    return heard
+                response.add_text(choice.text)
+                response.finish_reason = choice.finish_reason or response.finish_reason
+    return response
 
 
-def response(client: Any, ask: Ask) -> Heard:
-    """A response."""
-    heard = Heard(reasoning="", refusal="")
-    question: dict[str, Any] = {"model": ask.model, "input": ask.say}
-    if ask.tools:
-        function = judge_protocol.FUNCTION["function"]
-        question["tools"] = [{"type": "function", "strict": False, **function}]
+def send_response(client: Any, request: JudgeRequest) -> JudgeResponse:
+    """Send a request to the Responses API."""
+    response = JudgeResponse(reasoning="", refusal="")
+    params: dict[str, Any] = {"model": request.model, "input": request.prompt}
+    if request.has_tools:
+        function = judge_protocol.OPENAI_CHAT_TOOL["function"]
+        params["tools"] = [{"type": "function", "strict": False, **function}]
     create = client.responses.create
-    if ask.stream:
-        for event in heard.listen(lambda: create(**question, stream=True)):
-            _event(heard, event)
+    if request.is_streaming:
+        for event in response.capture_errors(lambda: create(**params, stream=True)):
+            _read_event(response, event)
     else:
-        for answer in heard.listen(lambda: [create(**question)]):
-            _ended(heard, answer)
-    return heard
+        for openai_response in response.capture_errors(lambda: [create(**params)]):
+            _read_openai_response(response, openai_response)
+    return response
 
 
-def _event(heard: Heard, event: Any) -> None:
+def _read_event(response: JudgeResponse, event: Any) -> None:
     match event.type:
         case "response.output_text.delta":
-            heard.say(event.delta)
+            response.add_text(event.delta)
         case "response.refusal.delta":
-            heard.refuse(event.delta)
+            response.add_refusal(event.delta)
         case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-            heard.think(event.delta)
+            response.add_reasoning(event.delta)
         case "response.output_item.done":
-            _call(heard, event.item)
+            _read_tool_call(response, event.item)
         case "response.completed" | "response.incomplete" | "response.failed":
-            _ended(heard, event.response)
+            _read_openai_response(response, event.response)
         case "error":
-            heard.failed(event.code or "error", None, event.message)
+            response.set_error(event.code or "error", None, event.message)
 
 
-def _ended(heard: Heard, answer: Any) -> None:
-    """The response as a whole, which a stream ends with: it counts before its pieces."""
-    unfinished = answer.incomplete_details
-    heard.finish = (unfinished and unfinished.reason) or answer.status
-    if answer.usage:
-        heard.count(answer.usage.input_tokens, answer.usage.output_tokens)
-    if answer.error:
-        heard.failed(str(answer.error.code), None, answer.error.message)
-    if answer.output:
-        heard.text, heard.reasoning, heard.refusal, heard.calls = "", "", "", {}
-        for item in answer.output:
-            _item(heard, item)
+def _read_openai_response(response: JudgeResponse, openai_response: Any) -> None:
+    """Read a complete response.  At the end of a stream, it replaces what the deltas gave."""
+    details = openai_response.incomplete_details
+    response.finish_reason = (details and details.reason) or openai_response.status
+    if usage := openai_response.usage:
+        response.set_usage(usage.input_tokens, usage.output_tokens)
+    if error := openai_response.error:
+        response.set_error(str(error.code), None, error.message)
+    if openai_response.output:
+        response.text, response.reasoning, response.refusal = "", "", ""
+        response.tool_calls = {}
+        for item in openai_response.output:
+            _read_item(response, item)
 
 
-def _item(heard: Heard, item: Any) -> None:
-    _call(heard, item)
+def _read_item(response: JudgeResponse, item: Any) -> None:
+    _read_tool_call(response, item)
     if item.type == "message":
         for block in item.content:
             if block.type == "output_text":
-                heard.say(block.text)
+                response.add_text(block.text)
             elif block.type == "refusal":
-                heard.refuse(block.refusal)
+                response.add_refusal(block.refusal)
     elif item.type == "reasoning":
         for block in (*item.summary, *(item.content or ())):
-            heard.think(block.text)
+            response.add_reasoning(block.text)
 
 
-def _call(heard: Heard, item: Any) -> None:
+def _read_tool_call(response: JudgeResponse, item: Any) -> None:
     match item.type:
         case "function_call":
-            heard.call(item.call_id, item.name, item.arguments)
+            response.add_tool_call(item.call_id, item.name, item.arguments)
         case "custom_tool_call":
-            heard.call(item.call_id, item.name, item.input)
+            response.add_tool_call(item.call_id, item.name, item.input)
         case "mcp_call":
-            heard.call(item.id, item.name, item.arguments)
+            response.add_tool_call(item.id, item.name, item.arguments)
 
 
-DIALECTS = {
-    "openai-chat": chat,
-    "openai-completions": completion,
-    "openai-responses": response,
+SEND_BY_DIALECT = {
+    "openai-chat": send_chat,
+    "openai-completions": send_completion,
+    "openai-responses": send_response,
 }
 
 
-def judge(url: str) -> Callable[[Ask], Heard]:
-    """A client of the proxy at this URL."""
+def make_judge(url: str) -> Callable[[JudgeRequest], JudgeResponse]:
+    """Create a client of the proxy at this URL."""
     client = openai.OpenAI(
         base_url=f"{url}/v1",
-        api_key=judge_protocol.KEY,
+        api_key=judge_protocol.API_KEY,
         max_retries=0,
-        timeout=judge_protocol.TIMEOUT,
+        timeout=judge_protocol.TIMEOUT_S,
     )
-    return lambda ask: DIALECTS[ask.dialect](client, ask)
+    return lambda request: SEND_BY_DIALECT[request.dialect](client, request)
 
 
 if __name__ == "__main__":
-    judge_protocol.run(judge)
+    judge_protocol.run(make_judge)

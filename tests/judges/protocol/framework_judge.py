@@ -1,7 +1,7 @@
-"""What the judges that are frameworks do alike: one client for each dialect, heard piece by piece.
+"""The main program of the judges for frameworks, which have one client class for each dialect.
 
-A judge gives `main` one function for each dialect.  The function makes its client for an ask, and
-gives what asks it and what hears its pieces.  `hearing` has the protocol.
+A judge gives `main` one function for each dialect.  The function creates the client for a request,
+and returns how to send the request and how to read each chunk.  `judge_protocol` has the protocol.
 """
 
 from __future__ import annotations
@@ -11,70 +11,75 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from judge_protocol import Ask, Heard, run, status_of
-
-_FIELDS: Final = ("text", "reasoning", "refusal", "calls", "finish", "usage", "error")
+from judge_protocol import RESPONSE_FIELDS, JudgeRequest, JudgeResponse, http_status_of, run
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
-    """One conversation with a client that is ready."""
+class ClientCall:
+    """One request to a client that is ready."""
 
-    pieces: Callable[[], AsyncIterator[Any]]
-    """Asks, and gives what the client gives: the pieces of a stream, or one whole answer."""
-    hear: Callable[[Heard, Any], None]
-    """Takes one piece in."""
-    end: Callable[[Heard], None] = lambda _: None
-    """Takes in what only the end tells, also after an error."""
+    stream_chunks: Callable[[], AsyncIterator[Any]]
+    """Send the request and yield the chunks of a stream, or one complete response."""
+    read_chunk: Callable[[JudgeResponse, Any], None]
+    """Add one chunk to the response."""
+    finish: Callable[[JudgeResponse], None] = lambda _: None
+    """Add what is known only at the end; called after an error too."""
 
 
-def main(judge: str, talks: Mapping[str, Callable[[str, Ask], Talk]]) -> None:
-    """Answer what stdin asks.
+PrepareCall = Callable[[str, JudgeRequest], ClientCall]
+"""Takes the proxy's URL and a request."""
 
-    `judge` is the judge's own file.  Each of `talks`, by dialect, is given the proxy's URL and an
-    ask.  What `abilities.json` does not promise is not told.
+
+def main(judge_file: str, prepare_by_dialect: Mapping[str, PrepareCall]) -> None:
+    """Send the requests on stdin and print the responses.
+
+    `judge_file` is the judge's own file.  Fields that `abilities.json` does not list are set to
+    None.
     """
-    abilities = json.loads(Path(judge).with_name("abilities.json").read_bytes())
+    abilities = json.loads(Path(judge_file).with_name("abilities.json").read_bytes())
     with asyncio.Runner() as runner:
 
-        def answer(url: str, ask: Ask) -> Heard:
-            heard = runner.run(_heard(talks[ask.dialect], url, ask))
-            told = abilities[ask.dialect]["stream" if ask.stream else "whole"]
-            for name in _FIELDS:
-                if name not in told:
-                    setattr(heard, name, None)
-            return heard
+        def send_request(url: str, request: JudgeRequest) -> JudgeResponse:
+            response = runner.run(_read_response(prepare_by_dialect[request.dialect], url, request))
+            supported = abilities[request.dialect]["stream" if request.is_streaming else "whole"]
+            for name, attribute in RESPONSE_FIELDS.items():
+                if name not in supported:
+                    setattr(response, attribute, None)
+            return response
 
-        run(lambda url: lambda ask: answer(url, ask))
-
-
-async def _heard(talks: Callable[[str, Ask], Talk], url: str, ask: Ask) -> Heard:
-    talk, heard = talks(url, ask), Heard(reasoning="", refusal="")
-    async for piece in _until_an_error(talk.pieces, heard):
-        talk.hear(heard, piece)
-    talk.end(heard)
-    return heard
+        run(lambda url: lambda request: send_request(url, request))
 
 
-async def _until_an_error(
-    pieces: Callable[[], AsyncIterator[Any]], heard: Heard
+async def _read_response(prepare: PrepareCall, url: str, request: JudgeRequest) -> JudgeResponse:
+    call, response = prepare(url, request), JudgeResponse(reasoning="", refusal="")
+    async for chunk in _capture_errors(call.stream_chunks, response):
+        call.read_chunk(response, chunk)
+    call.finish(response)
+    return response
+
+
+async def _capture_errors(
+    stream_chunks: Callable[[], AsyncIterator[Any]], response: JudgeResponse
 ) -> AsyncIterator[Any]:
-    """The pieces; the client's exception ends them.  One of the reader never passes here."""
+    """Yield the chunks; the client's exception ends them.
+
+    An exception raised by the code that reads a chunk never passes through here.
+    """
     try:
-        async for piece in pieces():
-            yield piece
-    except ImportError:  # a lame environment is no answer
+        async for chunk in stream_chunks():
+            yield chunk
+    except ImportError:  # a broken environment is no response
         raise
     except Exception as error:  # whatever a client raises is what its users see
-        heard.failed(type(error).__name__, _status(error), str(error))
+        response.set_error(type(error).__name__, _http_status_of(error), str(error))
 
 
-def _status(error: BaseException | None) -> int | None:
-    """The status that an exception carries, or the one that it was made of."""
+def _http_status_of(error: BaseException | None) -> int | None:
+    """The HTTP status of an exception, or of the exception that caused it."""
     while isinstance(error, Exception):
-        if status := status_of(error):
+        if status := http_status_of(error):
             return status
         error = error.__cause__
     return None

@@ -1,60 +1,70 @@
-// What every Node judge shares: asks come in, answers go out.
+// The protocol that every Node judge speaks: requests on stdin, responses on stdout.
 //
-// A judge gives `main` one function for each dialect.  The function makes its client for an ask,
-// and gives what asks it and what hears its pieces.  Only an exception of the client is an answer:
-// one of the judge itself ends the program.
+// A judge gives `main` one function for each dialect.  The function creates its client for a
+// request, and returns how to send it (`streamChunks`), how to read each chunk (`readChunk`) and,
+// if needed, what to do at the end (`finish`).  Only an exception of the client is part of a
+// response: an exception of the judge itself ends the program.
 
 import { readFileSync } from 'node:fs';
 
-export const KEY = 'sk-of-a-judge';
-export const TIMEOUT = 20_000; // milliseconds that a client may wait
+export const API_KEY = 'sk-of-a-judge';
+export const TIMEOUT_MS = 20_000; // how long a client may wait
 
-export const TOOL = 'get_weather';
-// The one tool that is offered, and its arguments as a JSON schema.
-export const CITY = {
+export const TOOL_NAME = 'get_weather';
+// The arguments of the one tool that is offered, as a JSON schema.
+export const TOOL_PARAMETERS = {
   type: 'object',
   properties: { city: { type: 'string' } },
   required: ['city'],
 };
 
-const FIELDS = ['text', 'reasoning', 'refusal', 'calls', 'finish', 'usage', 'error'];
+// The JSON names of the fields of a response, and the properties of JudgeResponse.
+const RESPONSE_FIELDS = {
+  text: 'text',
+  reasoning: 'reasoning',
+  refusal: 'refusal',
+  calls: 'toolCalls',
+  finish: 'finishReason',
+  usage: 'usage',
+  error: 'error',
+};
 
-// What a client has told so far; null where it told nothing.
-class Heard {
+// What a client has reported so far; null if it reported nothing.
+class JudgeResponse {
   text = '';
   reasoning = '';
   refusal = '';
-  calls = [];
-  finish = null;
+  toolCalls = [];
+  finishReason = null;
   usage = null;
   error = null;
 
-  call(id, name, args) {
-    this.calls.push({ id: id ?? null, name, arguments: parsed(args) });
+  addToolCall(id, name, args) {
+    this.toolCalls.push({ id: id ?? null, name, arguments: parseArguments(args) });
   }
 
-  used(input, output) {
-    if (input == null && output == null) return;
-    this.usage = { input: input ?? null, output: output ?? null };
+  setUsage(inputTokens, outputTokens) {
+    if (inputTokens == null && outputTokens == null) return;
+    this.usage = { input: inputTokens ?? null, output: outputTokens ?? null };
   }
 
-  failed(error) {
+  setError(error) {
     this.error = {
-      type: typeOf(error),
-      status: statusOf(error),
+      type: errorType(error),
+      status: httpStatus(error),
       message: String(error?.message ?? error),
     };
   }
 }
 
-// The name of an exception; of the parsed body of an error, which some clients give, its own type.
-function typeOf(error) {
+// The name of an exception.  Some clients give the parsed body of an error: then its own type.
+function errorType(error) {
   if (!(error instanceof Error)) return error?.type ?? error?.code ?? typeof error;
   return error.name === 'Error' ? error.constructor.name : error.name;
 }
 
-// The JSON value of a call's arguments; the text itself where it is none.
-export function parsed(args) {
+// The JSON value of a call's arguments; the text itself if it is not JSON.
+function parseArguments(args) {
   if (typeof args !== 'string') return args;
   try {
     return JSON.parse(args);
@@ -63,45 +73,61 @@ export function parsed(args) {
   }
 }
 
-// The HTTP status that an exception knows, or else its cause.
-function statusOf(error) {
-  for (let at = error; at != null; at = at.cause) {
-    const status = at.status ?? at.statusCode ?? at.status_code;
+// The HTTP status of an exception, or else of its cause.
+function httpStatus(error) {
+  for (let current = error; current != null; current = current.cause) {
+    const status = current.status ?? current.statusCode ?? current.status_code;
     if (typeof status === 'number') return status;
   }
   return null;
 }
 
-// Asks; gives every piece to `hear`.  The client's exceptions are told apart from the judge's own
-// by where they come from: out of `pieces`, never out of `hear`.
-async function hearAll({ pieces, hear, end = () => {} }) {
-  const heard = new Heard();
-  const source = pieces()[Symbol.asyncIterator]();
+// Sends a request and passes every chunk to `readChunk`.  Only exceptions out of `streamChunks` are
+// the client's; those out of `readChunk` are the judge's own.
+async function readResponse({ streamChunks, readChunk, finish = () => {} }) {
+  const response = new JudgeResponse();
+  const iterator = streamChunks()[Symbol.asyncIterator]();
   for (;;) {
-    let next;
+    let result;
     try {
-      next = await source.next();
+      result = await iterator.next();
     } catch (error) {
-      heard.failed(error);
+      response.setError(error);
       break;
     }
-    if (next.done) break;
-    hear(heard, next.value);
+    if (result.done) break;
+    readChunk(response, result.value);
   }
-  end(heard);
-  return heard;
+  finish(response);
+  return response;
 }
 
-// Everything that is on stdin: one JSON document.
-export const onStdin = () => JSON.parse(readFileSync(0, 'utf8'));
+// The JSON document on stdin.
+export const readStdin = () => JSON.parse(readFileSync(0, 'utf8'));
 
-// Answers the asks of a document, one line each; `judge` is the judge's own import.meta.url.
-export async function main(judge, talks, { url, asks } = onStdin()) {
-  const abilities = JSON.parse(readFileSync(new URL('abilities.json', judge), 'utf8'));
-  for (const ask of asks) {
-    const told = abilities[ask.dialect][ask.stream ? 'stream' : 'whole'];
-    const heard = await hearAll(talks[ask.dialect]({ url, ...ask }));
-    const answer = FIELDS.map((field) => [field, told.includes(field) ? heard[field] : null]);
-    console.log(JSON.stringify({ id: ask.id, ...Object.fromEntries(answer) }));
+// The protocol's JSON names of a request, as properties.
+const parseRequest = (url, { id, dialect, model, stream, say, tools }) => ({
+  id,
+  url,
+  dialect,
+  model,
+  isStreaming: stream,
+  prompt: say,
+  hasTools: tools,
+});
+
+// Sends the requests of a document, and prints one line for each; `judgeUrl` is the judge's own
+// import.meta.url.
+export async function main(judgeUrl, prepareByDialect, { url, asks } = readStdin()) {
+  const abilities = JSON.parse(readFileSync(new URL('abilities.json', judgeUrl), 'utf8'));
+  for (const fields of asks) {
+    const request = parseRequest(url, fields);
+    const supported = abilities[request.dialect][request.isStreaming ? 'stream' : 'whole'];
+    const response = await readResponse(prepareByDialect[request.dialect](request));
+    const entries = Object.entries(RESPONSE_FIELDS).map(([name, property]) => [
+      name,
+      supported.includes(name) ? response[property] : null,
+    ]);
+    console.log(JSON.stringify({ id: request.id, ...Object.fromEntries(entries) }));
   }
 }

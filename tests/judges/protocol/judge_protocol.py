@@ -1,12 +1,13 @@
-"""What every judge in Python does alike: it is asked, hears its client, and tells what it heard.
+"""The protocol that every Python judge speaks, and the response that a judge reports.
 
-A judge is a program beside an official client; it knows nothing of llm-proxy.  `run` speaks the
-protocol of judges: one JSON document on stdin, one JSON line an ask on stdout.
+A judge is a program that runs an official client; it knows nothing of llm-proxy.  `run` implements
+the protocol: one JSON document with all requests on stdin, one JSON line for each request on
+stdout.
 
-    PYTHONPATH=tests/judges/protocol python tests/judges/groq/judge.py < asks.json
+    PYTHONPATH=tests/judges/protocol python tests/judges/groq/judge.py < requests.json
 
-Everything told comes from the client's own objects.  What the client raises is part of what was
-heard; what the judge's own code raises ends the program.
+Everything reported comes from the client's own objects.  An exception of the client is part of the
+reported response; an exception of the judge's own code ends the program.
 """
 
 from __future__ import annotations
@@ -17,146 +18,185 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-KEY: Final = "sk-dummy-of-a-judge"
-"""The key that every client is given."""
-TIMEOUT: Final = 20.0
-"""Seconds that a client waits for more."""
-TOOL: Final = "get_weather"
-TOOL_SAYS: Final = "The weather in a city"
-PARAMETERS: Final[dict[str, Any]] = {
+API_KEY: Final = "sk-dummy-of-a-judge"
+"""The API key given to every client."""
+TIMEOUT_S: Final = 20.0
+"""Seconds that a client waits for more data."""
+TOOL_NAME: Final = "get_weather"
+TOOL_DESCRIPTION: Final = "The weather in a city"
+TOOL_PARAMETERS: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
     "required": ["city"],
 }
-"""The one tool that an ask can offer."""
-FUNCTION: Final[dict[str, Any]] = {
+"""The arguments of the one tool that a request can offer, as a JSON schema."""
+OPENAI_CHAT_TOOL: Final[dict[str, Any]] = {
     "type": "function",
-    "function": {"name": TOOL, "description": TOOL_SAYS, "parameters": PARAMETERS},
+    "function": {
+        "name": TOOL_NAME,
+        "description": TOOL_DESCRIPTION,
+        "parameters": TOOL_PARAMETERS,
+    },
 }
-"""The same, as OpenAI's chat and all that follow it spell it."""
+"""The tool in the format of OpenAI's chat API, which many other APIs share."""
 
-_STATUSES: Final = ("status_code", "code")
+RESPONSE_FIELDS: Final = {
+    "text": "text",
+    "reasoning": "reasoning",
+    "refusal": "refusal",
+    "calls": "tool_calls",
+    "finish": "finish_reason",
+    "usage": "usage",
+    "error": "error",
+}
+"""The JSON names of the fields of a response, and the attributes of `JudgeResponse`."""
+
+_STATUS_ATTRIBUTES: Final = ("status_code", "code")
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One question."""
+class JudgeRequest:
+    """One request that a judge sends through its client."""
 
     id: str
     dialect: str
     model: str
-    stream: bool
-    say: str
+    is_streaming: bool
+    prompt: str
     """The text of the one user message."""
-    tools: bool = False
+    has_tools: bool = False
+    """Whether the request offers the tool."""
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> JudgeRequest:
+        """Read a request of the protocol."""
+        return cls(
+            id=fields["id"],
+            dialect=fields["dialect"],
+            model=fields["model"],
+            is_streaming=fields["stream"],
+            prompt=fields["say"],
+            has_tools=fields.get("tools", False),
+        )
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The user message as most APIs take it."""
-        return [{"role": "user", "content": self.say}]
+        """The user message in the format that most APIs take."""
+        return [{"role": "user", "content": self.prompt}]
 
 
 @dataclass(slots=True)
-class Call:
-    """A tool call; `arguments` is text as long as it streams, or the value that a client gives."""
+class ToolCall:
+    """A tool call; `arguments` is text while it streams, or the value that the client gives."""
 
     id: str | None
     name: str
     arguments: Any
 
-    def told(self) -> dict[str, Any]:
-        """The call with its arguments parsed, where they are JSON."""
-        return {"id": self.id, "name": self.name, "arguments": _parsed(self.arguments)}
+    def as_json(self) -> dict[str, Any]:
+        """The call; arguments that are JSON text are parsed."""
+        return {"id": self.id, "name": self.name, "arguments": _parse_arguments(self.arguments)}
 
 
 @dataclass(slots=True)
-class Heard:
-    """What one ask heard.  None is what a client cannot tell, or was not told."""
+class JudgeResponse:
+    """What the client reported for one request.
+
+    A field is None if the client cannot report it, or if the response did not contain it.
+    """
 
     text: str | None = ""
     reasoning: str | None = None
     refusal: str | None = None
-    calls: dict[Any, Call] | None = field(default_factory=dict)
-    """By what a stream knows them by, in the order in which they began."""
-    finish: str | None = None
+    tool_calls: dict[Any, ToolCall] | None = field(default_factory=dict)
+    """By the key that identifies a call in the stream, in the order in which the calls began."""
+    finish_reason: str | None = None
     usage: dict[str, int | None] | None = None
     error: dict[str, Any] | None = None
 
-    def listen(self, start: Callable[[], Iterable[T]]) -> Iterator[T]:
-        """What the client gives.  What it raises is kept as the error, and ends it.
+    def capture_errors(self, open_stream: Callable[[], Iterable[T]]) -> Iterator[T]:
+        """Yield what the client yields.  An exception is stored as the error and ends the iterator.
 
-        `start` is run inside, so what the client raises before it gives anything is heard too.
+        `open_stream` is called inside, so exceptions raised before the first item are stored too.
         """
         try:
-            yield from start()
+            yield from open_stream()
         except Exception as error:  # clients raise far more than their own errors
-            self.failed(type(error).__name__, status_of(error), str(error))
+            self.set_error(type(error).__name__, http_status_of(error), str(error))
 
-    def failed(self, kind: str, status: int | None, message: str) -> None:
-        """An error, unless one came before."""
-        self.error = self.error or {"type": kind, "status": status, "message": message}
+    def set_error(self, error_type: str, status: int | None, message: str) -> None:
+        """Store an error, unless one is stored already."""
+        self.error = self.error or {"type": error_type, "status": status, "message": message}
 
-    def say(self, text: str | None) -> None:
-        """More text."""
+    def add_text(self, text: str | None) -> None:
+        """Append text."""
         self.text = (self.text or "") + (text or "")
 
-    def think(self, text: str | None) -> None:
-        """More reasoning."""
+    def add_reasoning(self, text: str | None) -> None:
+        """Append reasoning."""
         self.reasoning = (self.reasoning or "") + (text or "")
 
-    def refuse(self, text: str | None) -> None:
-        """More of a refusal."""
+    def add_refusal(self, text: str | None) -> None:
+        """Append text of a refusal."""
         self.refusal = (self.refusal or "") + (text or "")
 
-    def call(self, of: Any, name: str | None, arguments: Any, known_as: Any = None) -> None:
-        """A tool call of this id: its beginning or, where it is `known_as` before, more of it."""
-        calls = self.calls = {} if self.calls is None else self.calls
-        key = len(calls) if known_as is None else known_as
+    def add_tool_call(
+        self, call_id: Any, name: str | None, arguments: Any, stream_key: Any = None
+    ) -> None:
+        """Add a tool call or, if a call has this `stream_key` already, append to that call."""
+        calls = self.tool_calls = {} if self.tool_calls is None else self.tool_calls
+        key = len(calls) if stream_key is None else stream_key
         if key not in calls:
-            calls[key] = Call(of, name or "", "" if arguments is None else arguments)
+            calls[key] = ToolCall(call_id, name or "", "" if arguments is None else arguments)
         else:
             calls[key].arguments += arguments or ""
-            calls[key].id = calls[key].id or of
+            calls[key].id = calls[key].id or call_id
             calls[key].name = calls[key].name or name or ""
 
-    def count(self, read: int | None, written: int | None) -> None:
-        """Tokens in and out, where the client gives any."""
-        if read is not None or written is not None:
-            self.usage = {"input": read, "output": written}
+    def set_usage(self, input_tokens: int | None, output_tokens: int | None) -> None:
+        """Store the token counts, if the client gives any."""
+        if input_tokens is not None or output_tokens is not None:
+            self.usage = {"input": input_tokens, "output": output_tokens}
 
-    def told(self, ask: str) -> dict[str, Any]:
-        """The answer to an ask of this id."""
-        calls = None if self.calls is None else [it.told() for it in self.calls.values()]
-        fields = {name: getattr(self, name) for name in ("text", "reasoning", "refusal")}
-        rest = {"finish": self.finish, "usage": self.usage, "error": self.error}
-        return {"id": ask, **fields, "calls": calls, **rest}
+    def as_json(self, request_id: str) -> dict[str, Any]:
+        """The protocol's response to the request with this id."""
+        values = {name: getattr(self, attribute) for name, attribute in RESPONSE_FIELDS.items()}
+        if self.tool_calls is not None:
+            values["calls"] = [call.as_json() for call in self.tool_calls.values()]
+        return {"id": request_id, **values}
 
 
-def status_of(error: Exception) -> int | None:
+def http_status_of(error: Exception) -> int | None:
     """The HTTP status that an exception of a client carries."""
     response = getattr(error, "response", None)
-    aws = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-    given = (*(getattr(error, name, None) for name in _STATUSES), aws.get("HTTPStatusCode"))
-    return next((it for it in given if isinstance(it, int) and it > 0), None)
+    metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}  # AWS
+    candidates = (
+        *(getattr(error, name, None) for name in _STATUS_ATTRIBUTES),
+        metadata.get("HTTPStatusCode"),
+    )
+    return next((status for status in candidates if isinstance(status, int) and status > 0), None)
 
 
-def run(judge: Callable[[str], Callable[[Ask], Heard]]) -> None:
-    """Answer what stdin asks.  `judge` makes, of the proxy's URL, what answers one ask."""
-    asked = json.load(sys.stdin)
-    answer = judge(asked["url"])
-    for it in asked["asks"]:
-        ask = Ask(**it)
-        print(json.dumps(answer(ask).told(ask.id)), flush=True)
+def run(make_judge: Callable[[str], Callable[[JudgeRequest], JudgeResponse]]) -> None:
+    """Send the requests on stdin and print the responses.
+
+    `make_judge` takes the proxy's URL and returns the function that sends one request.
+    """
+    document = json.load(sys.stdin)
+    send_request = make_judge(document["url"])
+    for fields in document["asks"]:
+        request = JudgeRequest.from_json(fields)
+        print(json.dumps(send_request(request).as_json(request.id)), flush=True)
 
 
-def plain(value: Any) -> str | None:
-    """A word of a client, which may be an enum's."""
+def enum_value(value: Any) -> str | None:
+    """A string of a client that may be a member of an enum."""
     return None if value is None else str(getattr(value, "value", value))
 
 
-def _parsed(arguments: Any) -> Any:
+def _parse_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return arguments
     try:

@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI: it works on files with two tools until the model is done."""
+"""An agent with Pydantic AI: it reads and writes files with two tools until the model is done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-KEY: Final = "sk-canary-of-a-test"
+API_KEY: Final = "sk-canary-of-a-test"
 
 
 def write_file(path: str, content: str) -> str:
@@ -28,19 +28,19 @@ def read_file(path: str) -> str:
     return Path(path).read_text()
 
 
-def model(dialect: str, url: str, name: str) -> Model:
-    """The class of a dialect of OpenAI's."""
-    openai = AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0)
-    provider = OpenAIProvider(openai_client=openai)
+def create_model(dialect: str, url: str, model_name: str) -> Model:
+    """Create the model class of one of OpenAI's dialects."""
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key=API_KEY, max_retries=0)
+    provider = OpenAIProvider(openai_client=client)
     if dialect == "openai-responses":
-        return OpenAIResponsesModel(name, provider=provider)
-    return OpenAIChatModel(name, provider=provider)
+        return OpenAIResponsesModel(model_name, provider=provider)
+    return OpenAIChatModel(model_name, provider=provider)
 
 
-async def work(task: dict[str, Any]) -> str:
-    """Do the task; what the model said at last."""
+async def run_task(task: dict[str, Any]) -> str:
+    """Run a task to its end and return the model's last text."""
     agent = Agent(
-        model(task["dialect"], task["url"], task["model"]),
+        create_model(task["dialect"], task["url"], task["model"]),
         system_prompt=task["system"],
         tools=[write_file, read_file],
     )
@@ -51,8 +51,8 @@ async def work(task: dict[str, Any]) -> str:
 
 
 async def main() -> None:
-    """One task after the other."""
-    print(json.dumps([await work(task) for task in json.load(sys.stdin)["tasks"]]))
+    """Run the tasks on stdin, one after the other."""
+    print(json.dumps([await run_task(task) for task in json.load(sys.stdin)["tasks"]]))
 
 
 asyncio.run(main())

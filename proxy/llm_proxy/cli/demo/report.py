@@ -14,28 +14,28 @@ import orjson
 from llm_proxy import display, framing, timeline
 from llm_proxy.exchange import Read
 from llm_proxy.framing.sse import parse_event
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 
 if TYPE_CHECKING:
     from llm_proxy.shell.demo.run import DemoResult
 
 TITLE: Final = "llm-proxy demo: a stream recorded, its provider stopped, the recording played back"
 INDENT: Final = 11
-"""Columns of the names before the lines."""
+"""Width of the labels."""
 
-Row = tuple[str, str]
-"""A name, often empty, and a line."""
+LabelledText = tuple[str, str]
+"""A label, often empty, and a line of text."""
 
-_PEEK: Final = slice(4, 6)
+_SHOWN_LINES: Final = slice(4, 6)
 """The lines of the cassette that are shown before its last."""
-_HASH: Final = 12
-"""Digits of a checksum that are shown."""
-_BUSY: Final = 20.0
-"""ms of error that only a machine busy with other things has."""
+_SHOWN_HASH_DIGITS: Final = 12
+"""Hex digits of a checksum that are shown."""
+_BUSY_ERROR_MS: Final = 20.0
+"""A larger timing error, in ms, occurs only on a machine that is busy with other things."""
 
 
 class ChatTextReader:
-    """The words of an OpenAI chat stream, as its bytes arrive."""
+    """Incremental decoder: the text of an OpenAI chat stream, as its bytes arrive."""
 
     def __init__(self) -> None:
         self._codec = framing.new_codec("sse")
@@ -49,25 +49,25 @@ class ChatTextReader:
                     yield choice["delta"].get("content", "")
 
 
-def comparison_lines(demo: DemoResult, width: int, *, ascii_only: bool) -> list[Row]:
-    """Both timelines, and their figures."""
+def comparison_lines(demo: DemoResult, width: int, *, ascii_only: bool) -> list[LabelledText]:
+    """The timelines of the recording and the replay, and a table of their figures."""
     recorded, replayed = demo.cassette.reads, demo.replayed.reads
-    end = max(read.at_ms for read in (*recorded, *replayed))
+    end_ms = max(read.at_ms for read in (*recorded, *replayed))
     header = ("first", "last", "median gap", "reads", "bytes", "sha256")
     return [
-        ("timeline", _axis_line(end, width)),
-        ("recorded", timeline.render_sparkline(recorded, end, width, ascii_only=ascii_only)),
-        ("replayed", timeline.render_sparkline(replayed, end, width, ascii_only=ascii_only)),
+        ("timeline", _axis_line(end_ms, width)),
+        ("recorded", timeline.render_sparkline(recorded, end_ms, width, ascii_only=ascii_only)),
+        ("replayed", timeline.render_sparkline(replayed, end_ms, width, ascii_only=ascii_only)),
         ("", ""),
         ("", _align_columns(header)),
-        ("recorded", _timing_figures(recorded)),
-        ("replayed", _timing_figures(replayed)),
-        ("", _timing_error(recorded, replayed)),
+        ("recorded", _timing_row(recorded)),
+        ("replayed", _timing_row(replayed)),
+        ("", _timing_error_text(recorded, replayed)),
     ]
 
 
-def cassette_lines(demo: DemoResult, width: int, keep: Path | None) -> list[Row]:
-    """Where the cassette lies or would lie, and a look into it."""
+def cassette_lines(demo: DemoResult, width: int, keep: Path | None) -> list[LabelledText]:
+    """The path of the cassette, and some of its lines; `keep` None means it was temporary."""
     lines = demo.content.decode("utf-8", "replace").splitlines()
     size = f"{len(lines)} lines, {len(demo.content) / 1024:.0f} KB"
     if keep is None:
@@ -75,19 +75,19 @@ def cassette_lines(demo: DemoResult, width: int, keep: Path | None) -> list[Row]
     else:
         text = f"{size}; kept"
     place = str((keep or Path("cassettes")) / demo.file)
-    shown = ["…", *lines[_PEEK], "…", lines[-1]]
+    shown = ["…", *lines[_SHOWN_LINES], "…", lines[-1]]
     return [
         ("cassette", place),
         ("", text),
-        *(("", display.truncate(line, width)) for line in shown),
+        *(("", display.truncate_to_width(line, width)) for line in shown),
     ]
 
 
 def find_differences(demo: DemoResult) -> list[str]:
-    """What is not as it must be; empty where the replay is exact."""
+    """The checks that failed, as sentences; empty where the replay is exact."""
     kept = demo.cassette
     checks = {
-        f"the cassette is {outcome_of(kept)}": outcome_of(kept).complete,
+        f"the cassette is {cassette_outcome(kept)}": cassette_outcome(kept).is_complete,
         "the recording passed other bytes on than the provider sent": demo.live.body == demo.sent,
         "the cassette holds other bytes than the provider sent": kept.body == demo.sent,
         "the replay has another status": demo.replayed.status == demo.live.status == 200,
@@ -98,37 +98,40 @@ def find_differences(demo: DemoResult) -> list[str]:
     return [label for label, fine in checks.items() if not fine]
 
 
-def verdict_line(demo: DemoResult, differences: Sequence[str]) -> list[Row]:
-    """Equal, or what differs."""
+def result_lines(demo: DemoResult, differences: Sequence[str]) -> list[LabelledText]:
+    """One row if the replay is equal, else a row for each difference."""
     if differences:
         return [("DIFFERENT", difference) for difference in differences]
     size, reads = len(demo.sent), len(demo.cassette.reads)
-    checksum = _sha256_hex(demo.sent)
+    checksum = _short_sha256(demo.sent)
     return [("equal", f"all {size:,} bytes (sha256 {checksum}), in the same {reads} reads")]
 
 
-def next_step_lines(demo: DemoResult, keep: Path | None) -> list[Row]:
-    """What to do with all this."""
+def next_step_lines(demo: DemoResult, keep: Path | None) -> list[LabelledText]:
+    """Commands to run next."""
     steps = [
         ("llm-proxy record -- python app.py", "keep what your provider answers"),
         ("llm-proxy ls", "see what was kept"),
         ("llm-proxy replay -- python app.py", "the same answers: no key, no network"),
     ]
     if keep is not None:
-        steps[1] = (f"llm-proxy show {display.shell_word(keep / demo.file)}", "see what was kept")
+        steps[1] = (
+            f"llm-proxy show {display.shell_quoted_path(keep / demo.file)}",
+            "see what was kept",
+        )
     width = max(len(command) for command, _ in steps) + 2
     lines = [f"{command:<{width}}{label}" for command, label in steps]
     return [("next", lines[0]), *(("", line) for line in lines[1:])]
 
 
-def _axis_line(end: float, width: int) -> str:
+def _axis_line(end_ms: float, width: int) -> str:
     """A scale from 0 to `end` ms."""
-    marks = ("0", f"{end / 2000:.1f} s", f"{end / 1000:.1f} s")
+    marks = ("0", f"{end_ms / 2000:.1f} s", f"{end_ms / 1000:.1f} s")
     half = width // 2
     return f"{marks[0]:<{half}}{marks[1]:<{width - half - len(marks[2])}}{marks[2]}"
 
 
-def _timing_figures(reads: Sequence[Read]) -> str:
+def _timing_row(reads: Sequence[Read]) -> str:
     gaps = [after.at_ms - before.at_ms for before, after in pairwise(reads)]
     body = b"".join(read.data for read in reads)
     return _align_columns(
@@ -138,7 +141,7 @@ def _timing_figures(reads: Sequence[Read]) -> str:
             f"{statistics.median(gaps):.1f} ms",
             f"{len(reads)}",
             f"{len(body):,}",
-            _sha256_hex(body),
+            _short_sha256(body),
         )
     )
 
@@ -148,9 +151,9 @@ def _align_columns(cells: tuple[str, ...]) -> str:
     return f"{first:>9}{last:>11}{gap:>12}{reads:>7}{size:>8}   {checksum}"
 
 
-def _timing_error(recorded: Sequence[Read], replayed: Sequence[Read]) -> str:
+def _timing_error_text(recorded: Sequence[Read], replayed: Sequence[Read]) -> str:
     errors = [abs(one.at_ms - other.at_ms) for one, other in zip(recorded, replayed, strict=False)]
-    busy = "; this machine is busy" if max(errors) > _BUSY else ""
+    busy = "; this machine is busy" if max(errors) > _BUSY_ERROR_MS else ""
     return (
         f"largest error of any read {max(errors):.1f} ms, "
         f"median {statistics.median(errors):.1f} ms{busy}"
@@ -161,5 +164,5 @@ def _read_sizes(reads: Sequence[Read]) -> list[int]:
     return [len(read.data) for read in reads]
 
 
-def _sha256_hex(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()[:_HASH]
+def _short_sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:_SHOWN_HASH_DIGITS]

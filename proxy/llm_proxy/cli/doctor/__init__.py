@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with this machine, this environment or this library."""
+"""`doctor`: checks this machine, this environment and this library for problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import click
 from llm_proxy import display
 from llm_proxy.cli.doctor import library, machine
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
-from llm_proxy.cli.options import CONFIG, PORT, cassettes, normalise, spool
+from llm_proxy.cli.options import (
+    CONFIG_OPTION,
+    DEFAULT_PORT,
+    cassettes_option,
+    normalise_option,
+    spool_option,
+)
 from llm_proxy.cli.output.printing import (
     Line,
     StyledText,
@@ -22,19 +28,19 @@ from llm_proxy.cli.output.printing import (
     styled_line,
 )
 from llm_proxy.matching.grammar import parse_rules
-from llm_proxy.shell.running.settings import default_spool
+from llm_proxy.shell.running.settings import default_spool_folder
 
 _STYLES: Final = {CheckLevel.OK: "good", CheckLevel.WARNING: "doubtful", CheckLevel.PROBLEM: "bad"}
-_LEVEL: Final = max(map(len, CheckLevel))
-_NAME: Final = 15
-"""Columns."""
+_LEVEL_COLUMNS: Final = max(map(len, CheckLevel))
+_NAME_COLUMNS: Final = 15
+"""Width of the name of a check."""
 
 
 @click.command
-@cassettes
-@spool
-@normalise
-@CONFIG
+@cassettes_option
+@spool_option
+@normalise_option
+@CONFIG_OPTION
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def doctor(
     cassettes: Path, spool: Path | None, normalise: tuple[str, ...], *, as_json: bool
@@ -52,50 +58,50 @@ def doctor(
       llm-proxy doctor --cassettes tests/cassettes
       llm-proxy doctor --json | jq '.checks[] | select(.level != "ok")'
     """
-    verdicts = [
-        *machine.machine_checks(os.environ, PORT),
+    results = [
+        *machine.machine_checks(os.environ, DEFAULT_PORT),
         *library.library_checks(
-            cassettes, spool or default_spool(os.environ), parse_rules(normalise)
+            cassettes, spool or default_spool_folder(os.environ), parse_rules(normalise)
         ),
     ]
     if as_json:
-        print_json(_doctor_document(verdicts))
+        print_json(_doctor_document(results))
     else:
-        print_lines(_verdict_line(verdict) for verdict in verdicts)
-        print_note(_summary_line(verdicts))
-    raise click.exceptions.Exit(1 if _count_level(verdicts, CheckLevel.PROBLEM) else 0)
+        print_lines(_result_line(verdict) for verdict in results)
+        print_note(_summary_line(results))
+    raise click.exceptions.Exit(1 if _count_level(results, CheckLevel.PROBLEM) else 0)
 
 
-def _verdict_line(check_result: CheckResult) -> Line:
-    level = StyledText(f"{check_result.level:<{_LEVEL}}", _STYLES[check_result.level])
+def _result_line(result: CheckResult) -> Line:
+    level = StyledText(f"{result.level:<{_LEVEL_COLUMNS}}", _STYLES[result.level])
     return styled_line(
         level,
         "  ",
-        StyledText(f"{check_result.name:<{_NAME}} ", "bold"),
-        display.escape_line(check_result.text),
+        StyledText(f"{result.name:<{_NAME_COLUMNS}} ", "bold"),
+        display.escape_line(result.text),
     )
 
 
-def _count_level(verdicts: Sequence[CheckResult], level: CheckLevel) -> int:
-    return sum(verdict.level is level for verdict in verdicts)
+def _count_level(results: Sequence[CheckResult], level: CheckLevel) -> int:
+    return sum(verdict.level is level for verdict in results)
 
 
-def _summary_line(verdicts: Sequence[CheckResult]) -> str:
-    problems = display.count_noun(_count_level(verdicts, CheckLevel.PROBLEM), "problem")
+def _summary_line(results: Sequence[CheckResult]) -> str:
+    problems = display.format_count(_count_level(results, CheckLevel.PROBLEM), "problem")
     return (
-        f"{problems}, {display.count_noun(_count_level(verdicts, CheckLevel.WARNING), 'warning')}"
+        f"{problems}, {display.format_count(_count_level(results, CheckLevel.WARNING), 'warning')}"
     )
 
 
-def _doctor_document(verdicts: Sequence[CheckResult]) -> dict[str, Any]:
+def _doctor_document(results: Sequence[CheckResult]) -> dict[str, Any]:
     return {
-        "ok": not _count_level(verdicts, CheckLevel.PROBLEM),
+        "ok": not _count_level(results, CheckLevel.PROBLEM),
         "checks": [
             {
                 "name": verdict.name,
                 "level": verdict.level.value,
-                "text": display.escape_path(verdict.text),
+                "text": display.path_as_utf8(verdict.text),
             }
-            for verdict in verdicts
+            for verdict in results
         ],
     }

@@ -11,137 +11,154 @@ from typing import Final
 from llm_proxy import display
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 from llm_proxy.cli.library.cassettes import (
-    count_other_keys,
+    count_keyed_by_other_rules,
     name_in_library,
     other_rules_message,
     read_cassettes,
 )
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
-from llm_proxy.matching import PLAIN, RuleSet
-from llm_proxy.outcome import outcome_of
+from llm_proxy.matching import NO_RULES, RuleSet
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.spooling import abandoned_spools, belongs_to, open_spool
+from llm_proxy.shell.recording.spooling import abandoned_spools, is_for_library, open_spool
 
-_LIBRARY: Final = "library"
-_SPOOL: Final = "spool"
-_SHOWN: Final = 5
-"""Files that a line names."""
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_LIBRARY_CHECK: Final = "library"
+_SPOOL_CHECK: Final = "spool"
+_MAX_SHOWN_FILES: Final = 5
+"""Files that one line names at most."""
+_GROUP_AND_OTHER_BITS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def library_checks(cassettes: Path, spool: Path, rules: RuleSet = PLAIN) -> Iterator[CheckResult]:
-    """All of them."""
+def library_checks(
+    cassettes: Path, spool: Path, rules: RuleSet = NO_RULES
+) -> Iterator[CheckResult]:
+    """Run all checks of the library and the spool folder."""
     yield from _check_cassettes(cassettes, rules)
-    yield _check_writable(_LIBRARY, cassettes)
-    yield _check_writable(_SPOOL, spool)
-    yield from _check_spool_mode(spool)
-    yield from _check_leftovers(cassettes, spool)
+    yield _check_writable(_LIBRARY_CHECK, cassettes)
+    yield _check_writable(_SPOOL_CHECK, spool)
+    yield from _check_spool_permissions(spool)
+    yield from _check_abandoned_spools(cassettes, spool)
 
 
 def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
-    """Whether every cassette can be read, which are not complete, and which names are others'."""
+    """Check that cassettes can be read, are complete, and are keyed by these rules."""
     library = Library(root)
     try:
         library.refresh()
     except UsageError as error:
-        yield CheckResult(_LIBRARY, CheckLevel.PROBLEM, str(error))
+        yield CheckResult(_LIBRARY_CHECK, CheckLevel.PROBLEM, str(error))
         return
-    if not library.files():
+    if not library.cassette_paths():
         text = f"{root} holds no cassettes yet: llm-proxy record -- COMMAND makes some"
-        yield CheckResult(_LIBRARY, CheckLevel.OK, text)
+        yield CheckResult(_LIBRARY_CHECK, CheckLevel.OK, text)
         return
-    complete, partial, refused = _assess_completeness(library)
-    if complete or partial:
-        count = display.count_noun(complete + len(partial), "cassette")
-        yield CheckResult(_LIBRARY, CheckLevel.OK, f"{count} in {root}, each of them whole")
-    if partial:
-        names = _first_names(partial)
-        text = f"{len(partial)} partial, which only replay --allow-partial plays: {names}"
-        yield CheckResult(_LIBRARY, CheckLevel.WARNING, text)
-    if others := count_other_keys(library.files(), rules):
-        yield CheckResult(_LIBRARY, CheckLevel.WARNING, other_rules_message(others))
-    for refusal in refused[:_SHOWN]:
-        yield CheckResult(_LIBRARY, CheckLevel.PROBLEM, f"{refusal}; delete it, or record it again")
-    if len(refused) > _SHOWN:
-        more = len(refused) - _SHOWN
+    complete_count, partial_names, errors = _classify_cassettes(library)
+    if complete_count or partial_names:
+        count = display.format_count(complete_count + len(partial_names), "cassette")
+        yield CheckResult(_LIBRARY_CHECK, CheckLevel.OK, f"{count} in {root}, each of them whole")
+    if partial_names:
+        names = _abbreviated_names(partial_names)
+        text = f"{len(partial_names)} partial, which only replay --allow-partial plays: {names}"
+        yield CheckResult(_LIBRARY_CHECK, CheckLevel.WARNING, text)
+    if other_rules_count := count_keyed_by_other_rules(library.cassette_paths(), rules):
         yield CheckResult(
-            _LIBRARY, CheckLevel.PROBLEM, f"{more} more are unreadable: llm-proxy verify"
+            _LIBRARY_CHECK, CheckLevel.WARNING, other_rules_message(other_rules_count)
+        )
+    for cassette_error in errors[:_MAX_SHOWN_FILES]:
+        yield CheckResult(
+            _LIBRARY_CHECK, CheckLevel.PROBLEM, f"{cassette_error}; delete it, or record it again"
+        )
+    if len(errors) > _MAX_SHOWN_FILES:
+        more = len(errors) - _MAX_SHOWN_FILES
+        yield CheckResult(
+            _LIBRARY_CHECK, CheckLevel.PROBLEM, f"{more} more are unreadable: llm-proxy verify"
         )
 
 
-def _assess_completeness(library: Library) -> tuple[int, list[str], list[CassetteError]]:
-    """How many cassettes are complete, the names of those that are not, and what is unreadable."""
-    complete = 0
-    partial: list[str] = []
-    refused: list[CassetteError] = []
-    for path, cassette in read_cassettes(library, library.files()):
+def _classify_cassettes(library: Library) -> tuple[int, list[str], list[CassetteError]]:
+    """The number of complete cassettes, the names of partial ones, and the errors of unreadable."""
+    complete_count = 0
+    partial_names: list[str] = []
+    errors: list[CassetteError] = []
+    for path, cassette in read_cassettes(library, library.cassette_paths()):
         if isinstance(cassette, CassetteError):
-            refused.append(cassette)
-        elif outcome_of(cassette).complete:
-            complete += 1
+            errors.append(cassette)
+        elif cassette_outcome(cassette).is_complete:
+            complete_count += 1
         else:
-            partial.append(name_in_library(library, path))
-    return complete, partial, refused
+            partial_names.append(name_in_library(library, path))
+    return complete_count, partial_names, errors
 
 
-def _first_names(names: list[str]) -> str:
-    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _abbreviated_names(names: list[str]) -> str:
+    more = f", and {len(names) - _MAX_SHOWN_FILES} more" if len(names) > _MAX_SHOWN_FILES else ""
+    return ", ".join(names[:_MAX_SHOWN_FILES]) + more
 
 
 def _check_writable(name: str, folder: Path) -> CheckResult:
-    """Whether files can be made in a folder, or the folder itself where there is none."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        return CheckResult(name, CheckLevel.PROBLEM, f"{there} is not a folder: give another one")
-    if not os.access(there, os.W_OK | os.X_OK):
+    """Check that a folder is writable, or can be created where it does not exist."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
         return CheckResult(
-            name, CheckLevel.PROBLEM, f"{there} cannot be written: nothing can be recorded"
+            name, CheckLevel.PROBLEM, f"{existing} is not a folder: give another one"
         )
-    made = "" if there == folder else ", and will be made"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return CheckResult(
+            name, CheckLevel.PROBLEM, f"{existing} cannot be written: nothing can be recorded"
+        )
+    made = "" if existing == folder else ", and will be made"
     return CheckResult(name, CheckLevel.OK, f"{folder} can be written{made}")
 
 
-def _check_spool_mode(spool: Path) -> Iterator[CheckResult]:
-    """Whether running recordings are their owner's alone."""
+def _check_spool_permissions(spool: Path) -> Iterator[CheckResult]:
+    """Check that only the owner can access running recordings."""
     if not spool.is_dir():
         return
     mode = stat.S_IMODE(spool.stat().st_mode)
-    if mode & _OTHERS:
+    if mode & _GROUP_AND_OTHER_BITS:
         text = (
             f"{spool} has mode {mode:o}, so others see what is recorded: "
-            f"chmod 700 {display.shell_word(spool)}"
+            f"chmod 700 {display.shell_quoted_path(spool)}"
         )
-        yield CheckResult(_SPOOL, CheckLevel.WARNING, text)
+        yield CheckResult(_SPOOL_CHECK, CheckLevel.WARNING, text)
     else:
-        yield CheckResult(_SPOOL, CheckLevel.OK, f"mode {mode:o}: its owner's alone")
+        yield CheckResult(_SPOOL_CHECK, CheckLevel.OK, f"mode {mode:o}: its owner's alone")
 
 
-def _check_leftovers(cassettes: Path, spool: Path) -> Iterator[CheckResult]:
+def _check_abandoned_spools(cassettes: Path, spool: Path) -> Iterator[CheckResult]:
     try:
         paths = abandoned_spools(spool)
     except SpoolError as error:
-        yield CheckResult(_SPOOL, CheckLevel.PROBLEM, str(error))
+        yield CheckResult(_SPOOL_CHECK, CheckLevel.PROBLEM, str(error))
         return
-    ours = others = unreadable = 0
+    own_count = other_count = unreadable_count = 0
     for path in paths:
         try:
             with open_spool(path) as spooled:
-                mine = belongs_to(spooled, cassettes)
+                is_own = is_for_library(spooled, cassettes)
         except CassetteError:
-            unreadable += 1
+            unreadable_count += 1
         else:
-            ours, others = ours + mine, others + (not mine)
-    yield _leftover_verdict(cassettes, ours, others, unreadable)
+            own_count, other_count = own_count + is_own, other_count + (not is_own)
+    yield _abandoned_spools_result(cassettes, own_count, other_count, unreadable_count)
 
 
-def _leftover_verdict(cassettes: Path, ours: int, others: int, unreadable: int) -> CheckResult:
+def _abandoned_spools_result(
+    cassettes: Path, own_count: int, other_count: int, unreadable_count: int
+) -> CheckResult:
     parts = [
-        (ours, f"of {cassettes}: llm-proxy recover --cassettes {display.shell_word(cassettes)}"),
-        (others, "of other libraries: llm-proxy recover names them"),
-        (unreadable, "that cannot be read: llm-proxy recover names them"),
+        (
+            own_count,
+            f"of {cassettes}: llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}",
+        ),
+        (other_count, "of other libraries: llm-proxy recover names them"),
+        (unreadable_count, "that cannot be read: llm-proxy recover names them"),
     ]
-    items = [f"{display.count_noun(count, 'recording')} {label}" for count, label in parts if count]
+    items = [
+        f"{display.format_count(count, 'recording')} {label}" for count, label in parts if count
+    ]
     if not items:
-        return CheckResult(_SPOOL, CheckLevel.OK, "no recording was broken off")
-    return CheckResult(_SPOOL, CheckLevel.WARNING, f"broken off by a crash: {'; '.join(items)}")
+        return CheckResult(_SPOOL_CHECK, CheckLevel.OK, "no recording was broken off")
+    return CheckResult(
+        _SPOOL_CHECK, CheckLevel.WARNING, f"broken off by a crash: {'; '.join(items)}"
+    )

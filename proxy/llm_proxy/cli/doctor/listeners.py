@@ -11,55 +11,55 @@ from typing import Final
 
 import orjson
 
-_LIMIT: Final = 1.0
-"""Seconds that an answer may take."""
-_LARGEST: Final = 65536
-_LISTENING: Final = "0A"
+_TIMEOUT_S: Final = 1.0
+"""Socket timeout of the health request."""
+_MAX_HEALTH_BYTES: Final = 65536
+_LISTEN_STATE: Final = "0A"
 """The state of a listening socket in /proc/net/tcp."""
 
 
 @dataclass(frozen=True, slots=True)
-class PortOccupant:
-    """Whoever has the port."""
+class PortListener:
+    """The process that listens on a port, as far as it is known."""
 
-    our_mode: str = ""
-    """The mode, where it is an llm-proxy."""
-    process: str = ""
-    """Name and id of the process, where the system tells."""
+    llm_proxy_mode: str = ""
+    """The mode (`record`, `replay`, …) where it is an llm-proxy; else empty."""
+    process_label: str = ""
+    """Name and id of the process; empty where the system does not show them."""
 
 
-def find_listener(host: str, port: int) -> PortOccupant | None:
-    """Who listens there; None where the port is free."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def find_listener(host: str, port: int) -> PortListener | None:
+    """The listener on a port; None where the port is free."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            attempt.bind((host, port))
-            attempt.listen(1)
+            probe.bind((host, port))
+            probe.listen(1)
         except OSError:
-            return PortOccupant(_mode_of_proxy_at(host, port), _listening_process(port))
+            return PortListener(_llm_proxy_mode(host, port), _listening_process_label(port))
     return None
 
 
-def _mode_of_proxy_at(host: str, port: int) -> str:
-    """The mode of an llm-proxy that serves there; empty for anybody else."""
-    with closing(http.client.HTTPConnection(host, port, timeout=_LIMIT)) as connection:
+def _llm_proxy_mode(host: str, port: int) -> str:
+    """The mode of the llm-proxy that listens there; empty for any other process."""
+    with closing(http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)) as connection:
         try:
             connection.request("GET", "/_proxy/health")
-            health = orjson.loads(connection.getresponse().read(_LARGEST))
+            health = orjson.loads(connection.getresponse().read(_MAX_HEALTH_BYTES))
         except (OSError, http.client.HTTPException, ValueError):
             return ""
     return str(health.get("mode", "")) if isinstance(health, dict) else ""
 
 
-def _listening_process(port: int) -> str:
-    """Name and id of the process that listens; empty where the system does not tell us."""
+def _listening_process_label(port: int) -> str:
+    """Name and id of the listening process; empty where the system does not show them."""
     sockets = {f"socket:[{inode}]" for inode in _listening_socket_inodes(port)}
     for folder in Path("/proc").glob("[0-9]*/fd") if sockets else ():
         try:
             if any(str(link.readlink()) in sockets for link in folder.iterdir()):
                 name = (folder.parent / "comm").read_text("utf-8", "replace").strip()
                 return f"{name} (process {folder.parent.name})"
-        except OSError:  # another user's, or gone
+        except OSError:  # a process of another user, or one that has ended
             continue
     return ""
 
@@ -73,6 +73,6 @@ def _listening_socket_inodes(port: int) -> set[str]:
             continue
         for row in rows:
             fields = row.split()
-            if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTENING:
+            if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTEN_STATE:
                 inodes.add(fields[9])
     return inodes

@@ -7,21 +7,21 @@ from enum import StrEnum
 
 
 class CheckLevel(StrEnum):
-    """How bad it is."""
+    """The severity of a check result."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works, but not as somebody may think."""
+    """It works, but not as a user may expect."""
     PROBLEM = "problem"
     """It does not work."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One finding."""
+    """The result of one check: a line of `doctor`."""
 
     name: str
-    """What was looked at."""
+    """What was checked, such as `port 4777` or the name of a package."""
     level: CheckLevel
     text: str
-    """What was found, and for anything but OK what to do."""
+    """What was found, and for any level but OK what to do."""

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from llm_proxy import dialects, display
-from llm_proxy.cli.show.lookup import find_cassette
+from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.shell.library.library import Library, cassette_files
+from llm_proxy.shell.library.library import Library, walk_cassettes
 
-_CASSETTE: Final = ".jsonl"
-_JSON: Final = ".json"
-_WHOLE: Final = frozenset(("method", "path", "query", "headers", "body"))
-"""What a document may have that is a request, not only its body."""
+_CASSETTE_SUFFIX: Final = ".jsonl"
+_JSON_SUFFIX: Final = ".json"
+_REQUEST_FIELDS: Final = frozenset(("method", "path", "query", "headers", "body"))
+"""The fields of a document that is a whole request, and not only a body."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOverrides:
-    """What was said of the request beside its body."""
+    """Path, method and headers from options; empty ones override nothing."""
 
     path: str = ""
     method: str = ""
@@ -32,35 +32,35 @@ class RequestOverrides:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRequests:
-    """The requests that were meant: several where the path has to be found out."""
+    """The requests that REQUEST may stand for: several where the path is guessed from the body."""
 
     requests: tuple[Request, ...]
-    session: str = ""
-    """That of the cassette whose request it is."""
-    is_guessed: bool = False
-    """Whether nobody said the path."""
+    cassette_session: str = ""
+    """Session of the cassette that the request was read from; empty for other input."""
+    is_path_guessed: bool = False
+    """Whether the path was guessed, as none was given."""
 
 
 def candidate_requests(
     library: Library, name: str, request_overrides: RequestOverrides
 ) -> CandidateRequests:
-    """What REQUEST stands for: a JSON file, `-` for stdin, or a cassette.
+    """The requests for REQUEST: a JSON file, `-` for stdin, or a cassette.
 
-    Raises `UsageError` for what is none, and `CassetteError` for a cassette that cannot be read.
+    Raises `UsageError` for invalid input, and `CassetteError` for a cassette that cannot be read.
     """
     file = Path(name)
-    if name != "-" and (file.suffix == _CASSETTE or not file.is_file()):
-        meta, stored = library.read_opening(_find_cassette(library, name))
+    if name != "-" and (file.suffix == _CASSETTE_SUFFIX or not file.is_file()):
+        meta, stored = library.read_opening(_find_named_cassette(library, name))
         request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
-        # `/~NAME` says the provider, which the path alone may not.
+        # `/~NAME` selects the provider, which the path alone may not.
         path = f"/~{meta.provider}{stored.path}"
         return CandidateRequests(
             (_with_overrides(replace(request, path=path), request_overrides),), meta.session
         )
-    document = _parse_document(name, _read_input(name))
-    if document.keys() <= _WHOLE and {"path", "body"} & document.keys():
+    document = _parse_json_object(name, _read_input(name))
+    if document.keys() <= _REQUEST_FIELDS and {"path", "body"} & document.keys():
         return CandidateRequests(
-            (_with_overrides(_request_of_document(name, document), request_overrides),)
+            (_with_overrides(_request_from_document(name, document), request_overrides),)
         )
     if request_overrides.path:
         return CandidateRequests(
@@ -73,26 +73,26 @@ def candidate_requests(
         )
     guesses = tuple(
         _with_overrides(guess_request, request_overrides)
-        for guess_request in _guess_requests(document)
+        for guess_request in _guess_chat_requests(document)
     )
     if not guesses:
         raise UsageError(
             f"{name} asks for a turn in no dialect that is known: say its path, such as "
             "--path /v1/embeddings"
         )
-    return CandidateRequests(guesses, is_guessed=True)
+    return CandidateRequests(guesses, is_path_guessed=True)
 
 
-def _find_cassette(library: Library, name: str) -> Path:
-    """The cassette of this name.  Raises `UsageError` that says of what there is none."""
+def _find_named_cassette(library: Library, name: str) -> Path:
+    """The cassette's file.  Raises `UsageError`, with a hint at JSON files where that may help."""
     try:
-        return find_cassette(library, name)
+        return find_cassette_path(library, name)
     except UsageError:
         if Path(name).is_dir() or (
-            Path(name).suffix != _JSON and any(cassette_files(library.root))
+            Path(name).suffix != _JSON_SUFFIX and any(walk_cassettes(library.root))
         ):
             raise
-    shown = display.shell_word(name)
+    shown = display.shell_quoted_path(name)
     raise UsageError(
         f"there is no file {shown}, and no cassette of that name in {library.root}: give a file "
         "with the JSON body of a request, - for stdin, or how a cassette's name begins"
@@ -113,7 +113,7 @@ def _read_input(name: str) -> bytes:
     raise UsageError(f"{name} is empty: give a file with the JSON body of a request")
 
 
-def _parse_document(name: str, content: bytes) -> dict[str, Any]:
+def _parse_json_object(name: str, content: bytes) -> dict[str, Any]:
     try:
         document = lenient_json.parse_json(content)
     except ValueError as error:
@@ -126,7 +126,7 @@ def _parse_document(name: str, content: bytes) -> dict[str, Any]:
     return dict(document)
 
 
-def _request_of_document(name: str, document: dict[str, Any]) -> Request:
+def _request_from_document(name: str, document: dict[str, Any]) -> Request:
     method, path, query = (document.get(item, "") for item in ("method", "path", "query"))
     if not all(isinstance(value, str) for value in (method, path, query)) or path[:1] != "/":
         raise UsageError(f"{name}: path must be a text that begins with /, method and query texts")
@@ -135,15 +135,15 @@ def _request_of_document(name: str, document: dict[str, Any]) -> Request:
     content = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else b""
     if body is not None and not isinstance(body, str):
         content = response_encoding.json_line(body)
-    headers = _merge_headers(name, document.get("headers", {}))
+    headers = _headers_from_json(name, document.get("headers", {}))
     if content and header_value(headers, "content-type") is None:
         headers = (*headers, ("content-type", "application/json"))
     method = method.upper() or ("POST" if content else "GET")
     return Request(method, path, query or behind, headers, content)
 
 
-def _merge_headers(name: str, content: Any) -> Headers:
-    pairs = list(content.items()) if isinstance(content, dict) else content
+def _headers_from_json(name: str, raw_headers: Any) -> Headers:
+    pairs = list(raw_headers.items()) if isinstance(raw_headers, dict) else raw_headers
     if not isinstance(pairs, list) or not all(map(_is_name_value_pair, pairs)):
         raise UsageError(f"{name}: headers must be an object of texts, or a list of pairs of texts")
     return tuple((key, value) for key, value in pairs)
@@ -157,8 +157,8 @@ def _is_name_value_pair(value: Any) -> bool:
     )
 
 
-def _guess_requests(document: dict[str, Any]) -> Iterator[Request]:
-    """The requests of this body, to each path where it asks for a turn."""
+def _guess_chat_requests(document: dict[str, Any]) -> Iterator[Request]:
+    """A request with this body for each dialect and streaming mode in which it asks for a turn."""
     model = lenient_json.str_or_empty(document.get("model")) or "model"
     for dialect in dialects.chat_dialects().values():
         for stream in (document.get("stream") is True, document.get("stream") is not True):
@@ -180,8 +180,8 @@ def _with_overrides(request: Request, request_overrides: RequestOverrides) -> Re
     )
 
 
-def parse_headers(lines: Sequence[str]) -> Headers:
-    """The headers that options spell, `NAME: VALUE` each.  Raises `UsageError`."""
+def parse_header_lines(lines: Sequence[str]) -> Headers:
+    """Headers from `NAME: VALUE` lines.  Raises `UsageError` for a line of another form."""
     pairs = [line.partition(":") for line in lines]
     if any(not colon or not name.strip() for name, colon, _ in pairs):
         raise UsageError("--header: write NAME: VALUE, such as 'anthropic-beta: files'")

@@ -1,4 +1,4 @@
-"""`export`: what a cassette holds, told in another dialect or written for another tool."""
+"""`export`: converts a cassette to another dialect, or writes it in the format of another tool."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import click
 
 from llm_proxy import dialects
 from llm_proxy.cli.export.foreign_formats import ExportSelection, export_bytes
-from llm_proxy.cli.export.transcoded import check_options, http_bytes, lost_parts
+from llm_proxy.cli.export.transcoded import check_transcode_options, losses_note, response_bytes
 from llm_proxy.cli.option_types import ChoiceType
-from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.output.files import write_new
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
+from llm_proxy.cli.output.files import write_new_file_or_stdout
 from llm_proxy.cli.output.printing import print_note
-from llm_proxy.cli.show.lookup import find_cassette
-from llm_proxy.dialects.openai.provider_variants import FAMILY
+from llm_proxy.cli.show.lookup import find_cassette_path
+from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.errors import UsageError
 from llm_proxy.exporting import FORMATS
 from llm_proxy.shell.library.library import Library
 from llm_proxy.transcoding import TranscodeOptions, transcode
 
-_OF_DIALECTS: Final = ("whole", "model", "provider", "head")
-_OF_FORMATS: Final = ("all_of_them", "upstream", "through")
+_DIALECT_OPTIONS: Final = ("whole", "model", "provider", "head")
+_FORMAT_OPTIONS: Final = ("all_of_them", "upstream", "through")
 
 
 @click.command
 @click.argument("names", nargs=-1, metavar="CASSETTE...")
-@cassettes
-@CONFIG
+@cassettes_option
+@CONFIG_OPTION
 @click.option("--as", "dialect", type=ChoiceType(tuple(dialects.chat_dialects())),
               help="The dialect to tell it in.")  # fmt: skip
 @click.option("--whole", is_flag=True, help="With --as: one document, not a stream.")
 @click.option("--model", default="", metavar="NAME", help="With --as: name another model.")
-@click.option("--provider", type=ChoiceType(tuple(FAMILY)),
+@click.option("--provider", type=ChoiceType(tuple(VARIANT_BY_PROVIDER)),
               help="With --as: the member of the dialect's family that speaks, such as "
                    "openrouter.")  # fmt: skip
 @click.option("--head", is_flag=True, help="With --as: status line and headers before the body.")
@@ -74,35 +74,39 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
         raise UsageError("export takes one of --as DIALECT and --format FORMAT")
     library = Library(cassettes)
     if name is not None:
-        _refuse_option(values, _OF_DIALECTS, "--as")
-        chosen = ExportSelection(
+        _refuse_options(values, _DIALECT_OPTIONS, "--as")
+        selection = ExportSelection(
             names,
             is_all=values["all_of_them"],
-            upstream=values["upstream"],
+            upstream_pairs=values["upstream"],
             proxy_url=values["through"],
         )
-        write_new(export_bytes(library, FORMATS[name], chosen), output, "the file")
+        write_new_file_or_stdout(
+            export_bytes(library, FORMATS[name], selection), output, "the file"
+        )
         return
-    _refuse_option(values, _OF_FORMATS, "--format")
+    _refuse_options(values, _FORMAT_OPTIONS, "--format")
     if len(names) != 1:
         raise UsageError("--as is of one cassette: name one")
     transcode_options = TranscodeOptions(
         dialect, values["whole"], values["model"], values["provider"] or ""
     )
-    check_options(transcode_options)
-    cassette = library.load_cassette(find_cassette(library, names[0]))
+    check_transcode_options(transcode_options)
+    cassette = library.load_cassette(find_cassette_path(library, names[0]))
     transcoded_response = transcode(cassette, transcode_options)
-    write_new(
-        http_bytes(transcoded_response.response, with_head=values["head"]), output, "the answer"
+    write_new_file_or_stdout(
+        response_bytes(transcoded_response.response, with_head=values["head"]), output, "the answer"
     )
     print_note(
-        f"{cassette.file}, told again as {transcode_options.dialect}: not a "
-        f"replay{lost_parts(transcoded_response)}"
+        f"{cassette.file}, told again as {transcode_options.dialect_name}: not a "
+        f"replay{losses_note(transcoded_response)}"
     )
 
 
-def _refuse_option(values: dict[str, Any], names: tuple[str, ...], option: str) -> None:
-    """Raise `UsageError` where an option was given that goes with another one."""
-    for name in names:
+def _refuse_options(
+    values: dict[str, Any], refused_names: tuple[str, ...], required_option: str
+) -> None:
+    """Raise `UsageError` if one of these options was given: they need `required_option`."""
+    for name in refused_names:
         if values[name]:
-            raise UsageError(f"--{name.removesuffix('_of_them')} goes with {option}")
+            raise UsageError(f"--{name.removesuffix('_of_them')} goes with {required_option}")

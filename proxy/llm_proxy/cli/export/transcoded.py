@@ -6,39 +6,40 @@ from typing import Final
 
 from llm_proxy import http_heads
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.openai.provider_variants import SPOKEN
+from llm_proxy.dialects.openai.provider_variants import DIALECTS_WITH_VARIANTS
 from llm_proxy.errors import UsageError
 from llm_proxy.transcoding import TranscodedResponse, TranscodeOptions
 
-_SHOWN: Final = 8
-"""Things left out that are named."""
+_MAX_SHOWN_LOSSES: Final = 8
+"""How many losses are named."""
 
 
-def check_options(transcode_options: TranscodeOptions) -> None:
-    """Raise `UsageError` for what could not be told as it is asked for."""
-    if transcode_options.provider and transcode_options.dialect not in SPOKEN:
-        spoken = ", ".join(SPOKEN)
+def check_transcode_options(transcode_options: TranscodeOptions) -> None:
+    """Raise `UsageError` for options that the dialect cannot fulfil."""
+    if transcode_options.provider and transcode_options.dialect_name not in DIALECTS_WITH_VARIANTS:
+        dialect_names = ", ".join(DIALECTS_WITH_VARIANTS)
         raise UsageError(
-            f"--provider chooses among those who speak {spoken}: not {transcode_options.dialect}"
+            f"--provider chooses among those who speak {dialect_names}: not "
+            f"{transcode_options.dialect_name}"
         )
     if not transcode_options.model.isprintable():
         raise UsageError("--model must be printable")
 
 
-def http_bytes(response: DialectResponse, *, with_head: bool) -> bytes:
-    """The answer as it would be sent, but for HTTP's own framing."""
+def response_bytes(response: DialectResponse, *, with_head: bool) -> bytes:
+    """The body, or head and body, without HTTP's framing (chunks)."""
     body = b"".join(response.messages)
     lines = "\r\n".join((*http_heads.head_lines(response.head), "", "")).encode("latin-1")
     return lines + body if with_head else body
 
 
-def lost_parts(transcoded_response: TranscodedResponse) -> str:
-    """What the dialect has no words for."""
+def losses_note(transcoded_response: TranscodedResponse) -> str:
+    """What the dialect cannot represent, as the end of a sentence; empty where nothing is lost."""
     if not transcoded_response.losses:
         return ""
     more = (
-        f", and {len(transcoded_response.losses) - _SHOWN} more"
-        if len(transcoded_response.losses) > _SHOWN
+        f", and {len(transcoded_response.losses) - _MAX_SHOWN_LOSSES} more"
+        if len(transcoded_response.losses) > _MAX_SHOWN_LOSSES
         else ""
     )
-    return f"; left out: {', '.join(transcoded_response.losses[:_SHOWN])}{more}"
+    return f"; left out: {', '.join(transcoded_response.losses[:_MAX_SHOWN_LOSSES])}{more}"

@@ -1,4 +1,4 @@
-"""`import`: recordings of other tools become cassettes, and their fixtures scenarios."""
+"""`import`: converts recordings of other tools to cassettes, and their fixtures to scenarios."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.import_.report import ImportRow, import_document, print_report
-from llm_proxy.cli.library.cassettes import with_progress
-from llm_proxy.cli.option_types import CheckedTextType, CountType
-from llm_proxy.cli.options import CONFIG, cassettes, normalise
-from llm_proxy.cli.options.declaration import FOLDER, option
+from llm_proxy.cli.library.cassettes import paths_with_progress
+from llm_proxy.cli.option_types import CheckedTextType, IntRangeType
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
+from llm_proxy.cli.options.declaration import PATH_TYPE, env_option
 from llm_proxy.cli.options.server import check_session_name
 from llm_proxy.cli.output.printing import print_json
-from llm_proxy.errors import UsageError, printable
+from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.importing import ImportSettings
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import Pace, RecordedPace, parse_pace
@@ -28,17 +28,18 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.version import __version__
 
 
-def _checked_provider(name: str) -> None:
-    """Raises `UsageError` for what no provider can be called."""
+def _check_provider_name(name: str) -> None:
+    """Raise `UsageError` for an invalid provider name."""
     if not is_valid_name(name):
         raise UsageError(
-            f"'{printable(name, 100)}' is no provider name: use letters, digits, dot, dash and "
+            f"'{printable_excerpt(name, 100)}' is no provider name: use letters, digits, dot, "
+            "dash and "
             "underscore, at most 100 of them"
         )
 
 
 def _parse_import_pace(text: str) -> Pace:
-    """The pace of answers without times.  Raises `UsageError` for one that needs them."""
+    """The pace of responses without times.  Raises `UsageError` for a pace that needs them."""
     pace = parse_pace(text)
     if isinstance(pace, RecordedPace):
         raise UsageError(
@@ -49,17 +50,17 @@ def _parse_import_pace(text: str) -> Pace:
 
 
 @click.command(name="import")
-@click.argument("paths", nargs=-1, required=True, type=FOLDER, metavar="FILE|FOLDER...")
-@cassettes
-@CONFIG
-@option(
+@click.argument("paths", nargs=-1, required=True, type=PATH_TYPE, metavar="FILE|FOLDER...")
+@cassettes_option
+@CONFIG_OPTION
+@env_option(
     "--session", default=DEFAULT_SESSION, metavar="NAME",
     type=CheckedTextType("session", check_session_name),
     help="The session of all that is imported.",
 )  # fmt: skip
 @click.option("--session-per-file", is_flag=True, help="A session for each file, called like it.")
 @click.option(
-    "--provider", metavar="NAME", type=CheckedTextType("provider", _checked_provider),
+    "--provider", metavar="NAME", type=CheckedTextType("provider", _check_provider_name),
     help="The provider of all requests.  [default: by their host, else by their path]",
 )  # fmt: skip
 @click.option(
@@ -67,10 +68,10 @@ def _parse_import_pace(text: str) -> Pace:
     help="The times of answers whose source keeps none of their pieces: 50tps, profile:gpt-4o, …; "
     "see docs/pacing.md.  [default: as the source says, else at once]",
 )  # fmt: skip
-@click.option("--seed", type=CountType(0), default=0, help="What chance in times is made of.")
-@normalise
-@option(
-    "--scenarios", type=FOLDER, default=Path("scenarios"),
+@click.option("--seed", type=IntRangeType(0), default=0, help="What chance in times is made of.")
+@normalise_option
+@env_option(
+    "--scenarios", type=PATH_TYPE, default=Path("scenarios"),
     help="The folder of the scenario files that fixtures of aimock become.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would become of the files; write nothing.")
@@ -114,12 +115,13 @@ def import_(
     scripts = ScenarioFolder(fields.pop("scenarios"), names)
     importer = Importer(library, _import_settings(**fields), own, dry_run, scripts)
     rows = [
-        ImportRow.from_report(file_report) for file_report in importer.run(with_progress(files))
+        ImportRow.from_report(file_report)
+        for file_report in importer.import_files(paths_with_progress(files))
     ]
     if as_json:
-        print_json(import_document(library, rows, is_dry=dry_run))
+        print_json(import_document(library, rows, is_dry_run=dry_run))
     else:
-        print_report(library, rows, is_dry=dry_run)
+        print_report(library, rows, is_dry_run=dry_run)
     raise click.exceptions.Exit(1 if any(row.has_refusals for row in rows) else 0)
 
 
@@ -128,8 +130,8 @@ def _import_settings(
 ) -> ImportSettings:
     return ImportSettings(
         routing=RoutingSettings(session, parse_rules(normalise)),
-        tool=f"llm-proxy {__version__}",
-        now=timestamp_now(),
+        importer=f"llm-proxy {__version__}",
+        imported_at=timestamp_now(),
         pace=_parse_import_pace(times) if times else None,
         seed=seed,
         provider=provider or "",

@@ -13,106 +13,112 @@ from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
 from llm_proxy.importing.source import AlreadyImported, ImportLoss
-from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, Status
+from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, ImportStatus
 from llm_proxy.shell.library.library import Library
 
-_HEADS: Final = (
+_COLUMNS: Final = (
     TableColumn("file"),
     TableColumn("format"),
     TableColumn("result"),
-    TableColumn("imported", right=True),
-    TableColumn("there before", right=True, spare=2),
-    TableColumn("refused", right=True),
-    TableColumn("lost", spare=1),
+    TableColumn("imported", is_right_aligned=True),
+    TableColumn("there before", is_right_aligned=True, drop_priority=2),
+    TableColumn("refused", is_right_aligned=True),
+    TableColumn("lost", drop_priority=1),
 )
-_STYLES: Final[Mapping[Status, str]] = {
+_STATUS_STYLES: Final[Mapping[ImportStatus, str]] = {
     "imported": "good",
     "partly imported": "doubtful",
     "refused": "bad",
 }
-_SHOWN: Final = 40
+_MAX_SHOWN_REFUSALS: Final = 40
 """Lines of refusals that are shown; --json has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRow:
-    """What became of a file, without what is in it."""
+    """The result of importing one file, without its content."""
 
     file: str
-    format: str
-    """Empty where it is of none that is known."""
-    status: Status
+    format_name: str
+    """Empty where the format is unknown."""
+    status: ImportStatus
     session: str
-    imported: int
-    present: int
-    refused: tuple[RefusedItem, ...]
-    why: str
+    imported_count: int
+    already_imported_count: int
+    """Exchanges or fixtures that had been imported before."""
+    refused_items: tuple[RefusedItem, ...]
+    file_error: str
+    """Why the whole file was refused; empty where it was not."""
     losses: Counter[ImportLoss]
-    cassettes: tuple[str, ...]
-    scenarios: str
-    """The file of its scenarios; empty where it has none."""
+    cassette_paths: tuple[str, ...]
+    scenario_file: str
+    """The scenario file that was made of it; empty for none."""
     is_scripted: bool
-    """Whether it holds fixtures, and no exchanges."""
+    """Whether it holds fixtures, which become scenarios, and no exchanges."""
 
     @classmethod
     def from_report(cls, file_report: FileReport) -> ImportRow:
-        """The row of a file."""
-        filed = [result for result in file_report.results if isinstance(result, ImportedExchange)]
+        """The row of a file, from its report."""
+        imported_exchanges = [
+            result for result in file_report.results if isinstance(result, ImportedExchange)
+        ]
         return cls(
-            file=display.escape_path(file_report.path),
-            format=file_report.format,
+            file=display.path_as_utf8(file_report.path),
+            format_name=file_report.format,
             status=file_report.status,
             session=file_report.session,
-            imported=len(filed) + file_report.count(ConvertedFixture),
-            present=file_report.count(AlreadyImported),
-            refused=tuple(
+            imported_count=len(imported_exchanges) + file_report.count(ConvertedFixture),
+            already_imported_count=file_report.count(AlreadyImported),
+            refused_items=tuple(
                 result for result in file_report.results if isinstance(result, RefusedItem)
             ),
-            why=file_report.why,
+            file_error=file_report.why,
             losses=file_report.losses,
-            cassettes=tuple(
-                display.escape_path(imported_exchange.path)
-                for imported_exchange in filed
+            cassette_paths=tuple(
+                display.path_as_utf8(imported_exchange.path)
+                for imported_exchange in imported_exchanges
                 if imported_exchange.path
             ),
-            scenarios=display.escape_path(file_report.scenarios) if file_report.scenarios else "",
+            scenario_file=display.path_as_utf8(file_report.scenarios)
+            if file_report.scenarios
+            else "",
             is_scripted=file_report.format == aimock.TITLE,
         )
 
     @property
     def counted_unit(self) -> str:
-        """What it is counted by."""
+        """What the counts are of: `fixture` or `exchange`."""
         return "fixture" if self.is_scripted else "exchange"
 
     @property
     def has_refusals(self) -> bool:
-        """Whether anything of it was."""
-        return bool(self.refused or self.why)
+        """Whether the file, or anything in it, was refused."""
+        return bool(self.refused_items or self.file_error)
 
 
-def print_report(library: Library, rows: Sequence[ImportRow], *, is_dry: bool) -> None:
-    """Print what became of each file, and of all of them."""
+def print_report(library: Library, rows: Sequence[ImportRow], *, is_dry_run: bool) -> None:
+    """Print a table of the files, the refusals, the losses and a summary."""
     if rows:
-        print_table(_HEADS, [_row_cells(row) for row in rows])
+        print_table(_COLUMNS, [_row_cells(row) for row in rows])
     refusals = list(_refusal_lines(rows))
-    print_lines((StyledText(refusal, "bad"),) for refusal in refusals[:_SHOWN])
-    if len(refusals) > _SHOWN:
-        print_note(f"{len(refusals) - _SHOWN} more refusals: see --json")
+    print_lines((StyledText(refusal, "bad"),) for refusal in refusals[:_MAX_SHOWN_REFUSALS])
+    if len(refusals) > _MAX_SHOWN_REFUSALS:
+        print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more refusals: see --json")
     for unit, some in _rows_by_unit(rows).items():
-        for loss, count in _loss_lines(some).most_common():
-            print_note(f"{loss.name}, of {display.count_noun(count, unit)}: {loss.text}")
-    for line in _summary_lines(library, rows, is_dry=is_dry):
+        for loss, count in _count_losses(some).most_common():
+            print_note(f"{loss.name}, of {display.format_count(count, unit)}: {loss.text}")
+    for line in _summary_lines(library, rows, is_dry_run=is_dry_run):
         print_note(line)
 
 
 def _row_cells(row: ImportRow) -> Line:
     return (
         StyledText(row.file),
-        StyledText(row.format or "-"),
-        StyledText(row.status, _STYLES[row.status]),
-        StyledText(str(row.imported)),
-        StyledText(str(row.present)),
-        StyledText(str(len(row.refused))),
+        StyledText(row.format_name or "-"),
+        StyledText(row.status, _STATUS_STYLES[row.status]),
+        StyledText(str(row.imported_count)),
+        StyledText(str(row.already_imported_count)),
+        StyledText(str(len(row.refused_items))),
         StyledText(", ".join(loss.name for loss in row.losses)),
     )
 
@@ -121,17 +127,17 @@ def _refusal_lines(rows: Iterable[ImportRow]) -> Iterator[str]:
     for row in rows:
         yield from (
             f"{row.file}, {row.counted_unit} {refused_item.number}: {refused_item.reason}"
-            for refused_item in row.refused
+            for refused_item in row.refused_items
         )
-        if row.why:
-            yield f"{row.file}: {row.why}"
+        if row.file_error:
+            yield f"{row.file}: {row.file_error}"
 
 
-def _loss_lines(rows: Iterable[ImportRow]) -> Counter[ImportLoss]:
-    found: Counter[ImportLoss] = Counter()
+def _count_losses(rows: Iterable[ImportRow]) -> Counter[ImportLoss]:
+    losses: Counter[ImportLoss] = Counter()
     for row in rows:
-        found.update(row.losses)
-    return found
+        losses.update(row.losses)
+    return losses
 
 
 def _rows_by_unit(rows: Sequence[ImportRow]) -> dict[str, list[ImportRow]]:
@@ -141,47 +147,54 @@ def _rows_by_unit(rows: Sequence[ImportRow]) -> dict[str, list[ImportRow]]:
     return found
 
 
-def _summary_lines(library: Library, rows: Sequence[ImportRow], *, is_dry: bool) -> Iterator[str]:
+def _summary_lines(
+    library: Library, rows: Sequence[ImportRow], *, is_dry_run: bool
+) -> Iterator[str]:
     if not rows:
         yield "there is no file to import"
     for unit, some in _rows_by_unit(rows).items():
-        written = dict.fromkeys(row.scenarios for row in some if row.scenarios)
-        places = list(written) if unit == "fixture" else [display.escape_path(library.root)]
-        yield _summary_of_unit(unit, some, places, is_dry=is_dry)
+        written = dict.fromkeys(row.scenario_file for row in some if row.scenario_file)
+        places = list(written) if unit == "fixture" else [display.path_as_utf8(library.root)]
+        yield _unit_summary_line(unit, some, places, is_dry_run=is_dry_run)
 
 
-def _summary_of_unit(
-    unit: str, rows: Sequence[ImportRow], places: Sequence[str], *, is_dry: bool
+def _unit_summary_line(
+    unit: str, rows: Sequence[ImportRow], places: Sequence[str], *, is_dry_run: bool
 ) -> str:
-    imported, present = sum(row.imported for row in rows), sum(row.present for row in rows)
-    refused = sum(len(row.refused) for row in rows)
+    imported, present = (
+        sum(row.imported_count for row in rows),
+        sum(row.already_imported_count for row in rows),
+    )
+    refused = sum(len(row.refused_items) for row in rows)
     files = Counter(row.status for row in rows)
     made = "made scenarios in" if unit == "fixture" else "imported into"
-    done = f"would be {made}" if is_dry else made
-    label = f"{display.count_noun(imported, unit)} of {display.count_noun(len(rows), 'file')}"
-    where = places[0] if len(places) == 1 else display.count_noun(len(places), "file")
+    done = f"would be {made}" if is_dry_run else made
+    label = f"{display.format_count(imported, unit)} of {display.format_count(len(rows), 'file')}"
+    where = places[0] if len(places) == 1 else display.format_count(len(places), "file")
     parts = [
         f"{label} {done} {where}",
         *([f"{present} there before"] if present else []),
-        *([f"{display.count_noun(refused, unit)} refused"] if refused else []),
+        *([f"{display.format_count(refused, unit)} refused"] if refused else []),
         *(
-            f"{display.count_noun(files[style], 'file')} {style}"
-            for style in _STYLES
-            if files[style] and style != "imported"
+            f"{display.format_count(files[status], 'file')} {status}"
+            for status in _STATUS_STYLES
+            if files[status] and status != "imported"
         ),
     ]
     return ", ".join(parts)
 
 
-def import_document(library: Library, rows: Sequence[ImportRow], *, is_dry: bool) -> dict[str, Any]:
-    """The same as JSON."""
+def import_document(
+    library: Library, rows: Sequence[ImportRow], *, is_dry_run: bool
+) -> dict[str, Any]:
+    """The report as a JSON document."""
     files = Counter(import_row.status for import_row in rows)
     return {
-        "library": display.escape_path(library.root),
-        "dry_run": is_dry,
+        "library": display.path_as_utf8(library.root),
+        "dry_run": is_dry_run,
         "files": [_row_document(row) for row in rows],
         "sum": {
-            "files": {style: files[style] for style in _STYLES},
+            "files": {status: files[status] for status in _STATUS_STYLES},
             "exchanges": _count_results(
                 import_row for import_row in rows if not import_row.is_scripted
             ),
@@ -189,7 +202,7 @@ def import_document(library: Library, rows: Sequence[ImportRow], *, is_dry: bool
             "lost": {
                 loss.name: {f"{unit}s": count, "text": loss.text}
                 for unit, some in _rows_by_unit(rows).items()
-                for loss, count in _loss_lines(some).most_common()
+                for loss, count in _count_losses(some).most_common()
             },
         },
     }
@@ -198,26 +211,26 @@ def import_document(library: Library, rows: Sequence[ImportRow], *, is_dry: bool
 def _count_results(rows: Iterable[ImportRow]) -> dict[str, int]:
     some = list(rows)
     return {
-        "imported": sum(import_row.imported for import_row in some),
-        "there before": sum(import_row.present for import_row in some),
-        "refused": sum(len(import_row.refused) for import_row in some),
+        "imported": sum(import_row.imported_count for import_row in some),
+        "there before": sum(import_row.already_imported_count for import_row in some),
+        "refused": sum(len(import_row.refused_items) for import_row in some),
     }
 
 
 def _row_document(row: ImportRow) -> dict[str, Any]:
     return {
         "file": row.file,
-        "format": row.format or None,
+        "format": row.format_name or None,
         "result": row.status,
         "session": row.session or None,
-        "imported": row.imported,
-        "there_before": row.present,
+        "imported": row.imported_count,
+        "there_before": row.already_imported_count,
         "refused": [
             {row.counted_unit: refused_item.number, "why": refused_item.reason}
-            for refused_item in row.refused
+            for refused_item in row.refused_items
         ],
-        "why": row.why or None,
+        "why": row.file_error or None,
         "lost": {loss.name: count for loss, count in row.losses.items()},
-        "cassettes": row.cassettes,
-        "scenarios": row.scenarios or None,
+        "cassettes": row.cassette_paths,
+        "scenarios": row.scenario_file or None,
     }

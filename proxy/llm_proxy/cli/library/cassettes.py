@@ -13,26 +13,26 @@ from click.core import ParameterSource
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.display import count_noun
+from llm_proxy.display import format_count
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_keys import is_keyed_by
 
-_MANY: Final = 200
-"""Files that take long enough to be watched."""
+_PROGRESS_MIN_FILES: Final = 200
+"""How many files take long enough to read for a progress bar."""
 
 
-def existing_folder(cassettes: Path) -> Path:
-    """The folder of --cassettes.
+def checked_library_folder(cassettes: Path) -> Path:
+    """The folder of --cassettes, unchanged.
 
-    Raises `UsageError` where somebody named one that does not exist: it is mistyped more often
+    Raises `UsageError` where the user named one that does not exist: it is mistyped more often
     than empty, and a check that found nothing wrong in it would pass.
     """
-    source = click.get_current_context().get_parameter_source("cassettes")
-    if source is not ParameterSource.DEFAULT and not cassettes.exists():
+    parameter_source = click.get_current_context().get_parameter_source("cassettes")
+    if parameter_source is not ParameterSource.DEFAULT and not cassettes.exists():
         raise UsageError(
-            f"there is no folder {display.escape_path(cassettes)}: give --cassettes the folder "
+            f"there is no folder {display.path_as_utf8(cassettes)}: give --cassettes the folder "
             f"that "
             "has the cassettes, or record some with llm-proxy record"
         )
@@ -42,16 +42,16 @@ def existing_folder(cassettes: Path) -> Path:
 def read_cassettes(
     library: Library, paths: Sequence[Path]
 ) -> Iterator[tuple[Path, Cassette | CassetteError]]:
-    """Each file with its cassette, or with the reason why it is none."""
-    for path in with_progress(paths):
+    """Each file with its cassette, or with the error of reading it."""
+    for path in paths_with_progress(paths):
         try:
             yield path, library.load_cassette(path)
         except CassetteError as error:
             yield path, error
 
 
-def count_other_keys(paths: Iterable[Path], rules: RuleSet) -> int:
-    """How many of these were keyed by other rules, and so are not found by their names."""
+def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
+    """How many of these cassettes were keyed by other rules, and so are not found by name."""
     library, count = Library(Path()), 0
     for path in paths:
         with suppress(CassetteError):
@@ -60,23 +60,23 @@ def count_other_keys(paths: Iterable[Path], rules: RuleSet) -> int:
 
 
 def other_rules_message(count: int) -> str:
-    """What is said of those."""
-    are = "was" if count == 1 else "were"
+    """The message about cassettes that were keyed by other rules."""
+    verb = "was" if count == 1 else "were"
     return (
-        f"{count_noun(count, 'cassette')} {are} keyed by other rules than those given, and "
+        f"{format_count(count, 'cassette')} {verb} keyed by other rules than those given, and "
         f"found by "
         "reading: llm-proxy rekey names them anew"
     )
 
 
 def name_in_library(library: Library, path: Path) -> str:
-    """The name of a file within its library; its path where it lies elsewhere."""
+    """The path of a file relative to the library; its path as it is where it lies elsewhere."""
     return str(path.relative_to(library.root)) if path.is_relative_to(library.root) else str(path)
 
 
-def with_progress(paths: Sequence[Path]) -> Iterator[Path]:
-    """The paths; on a terminal with a bar on stderr, where there are many."""
-    if len(paths) < _MANY or not sys.stderr.isatty():
+def paths_with_progress(paths: Sequence[Path]) -> Iterator[Path]:
+    """The paths; shows a progress bar on stderr where they are many and stderr is a terminal."""
+    if len(paths) < _PROGRESS_MIN_FILES or not sys.stderr.isatty():
         yield from paths
         return
     from rich.console import Console  # noqa: PLC0415 # only for a terminal

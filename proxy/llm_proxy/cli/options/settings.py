@@ -1,4 +1,4 @@
-"""Builds the frozen settings from option values."""
+"""Builds the frozen `Settings` from option values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from llm_proxy.ages import parse_max_age
-from llm_proxy.cli.options.server import PORT
+from llm_proxy.cli.options.server import DEFAULT_PORT
 from llm_proxy.faults.grammar import parse_rules as faults_of
 from llm_proxy.faults.rule import FaultRule
-from llm_proxy.matching.grammar import parse_match, parse_rules
-from llm_proxy.matching.rules import EXACT
+from llm_proxy.matching.grammar import parse_match_settings, parse_rules
+from llm_proxy.matching.rules import EXACT_MATCH
 from llm_proxy.pacing import parse_pace
-from llm_proxy.providers import ANY
+from llm_proxy.providers import DEFAULT_PROVIDER
 from llm_proxy.shell.running.journal_file import check_writable
 from llm_proxy.shell.running.settings import (
     LibraryChecks,
@@ -22,80 +22,85 @@ from llm_proxy.shell.running.settings import (
     Settings,
     SimulationOptions,
     checked_http_url,
-    default_spool,
+    default_spool_folder,
     parse_upstreams,
     state_folder,
 )
 
 
-def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool) -> Settings:
-    """The frozen settings for option values; `live` where a provider may be asked.
+def build_settings(
+    option_values: dict[str, Any], command: tuple[str, ...], *, contacts_provider: bool
+) -> Settings:
+    """The frozen settings for option values.
 
-    Raises `UsageError` for values that make none.
+    `contacts_provider` is whether requests may be sent to a provider: only then are upstreams
+    taken from the environment of a command.  Raises `UsageError` for invalid values.
     """
     environ = os.environ
-    port = values["port"]
-    fields = parse_upstreams(values.get("upstream", ()))
-    adopted = _adopted_upstreams(fields, environ) if command and live else {}
+    port = option_values["port"]
+    explicit_upstreams = parse_upstreams(option_values.get("upstream", ()))
+    adopted = (
+        _adopted_upstreams(explicit_upstreams, environ) if command and contacts_provider else {}
+    )
     return Settings(
-        cassettes=values["cassettes"],
-        host=values["host"],
-        port=(0 if command else PORT) if port is None else port,
-        port_file=values["port_file"],
-        upstreams=adopted | fields,
-        client_chosen_upstreams=_client_chooses(adopted),
-        upstream_proxy=_proxy_url(values.get("upstream_proxy") or ""),
-        idle_timeout=values.get("idle_timeout", 300.0),
-        finish_on_disconnect=values.get("finish_on_disconnect", False),
-        max_body=values["max_body"],
-        pace=parse_pace(values["pace"]),
-        after_last=values.get("after_last", "repeat"),
-        on_miss=values.get("on_miss") or "record",
-        allow_partial=values["allow_partial"],
-        strict=values["strict"],
-        allow_hosts=frozenset(name.lower() for name in values["allow_host"]),
-        allow_origins=frozenset(values["allow_origin"]),
-        spool=values.get("spool") or default_spool(environ),
-        log_format=values["log_format"],
-        sign=values.get("sign"),
-        seed=values["seed"],
-        faults=_fault_rules(values),
-        fault_header=values["fault_header"],
-        journal=_journal_path(values["journal"]),
+        cassettes=option_values["cassettes"],
+        host=option_values["host"],
+        port=(0 if command else DEFAULT_PORT) if port is None else port,
+        port_file=option_values["port_file"],
+        upstreams=adopted | explicit_upstreams,
+        client_chosen_upstreams=_client_chosen_upstreams(adopted),
+        upstream_proxy=_proxy_url(option_values.get("upstream_proxy") or ""),
+        idle_timeout=option_values.get("idle_timeout", 300.0),
+        finish_on_disconnect=option_values.get("finish_on_disconnect", False),
+        max_body=option_values["max_body"],
+        pace=parse_pace(option_values["pace"]),
+        after_last=option_values.get("after_last", "repeat"),
+        on_miss=option_values.get("on_miss") or "record",
+        allow_partial=option_values["allow_partial"],
+        strict=option_values["strict"],
+        allow_hosts=frozenset(name.lower() for name in option_values["allow_host"]),
+        allow_origins=frozenset(option_values["allow_origin"]),
+        spool=option_values.get("spool") or default_spool_folder(environ),
+        log_format=option_values["log_format"],
+        sign=option_values.get("sign"),
+        seed=option_values["seed"],
+        faults=_fault_rules(option_values),
+        fault_header=option_values["fault_header"],
+        journal=_journal_path(option_values["journal"]),
         state=state_folder(environ),
-        matching=_matching_settings(values),
+        matching=_matching_settings(option_values),
         care=LibraryChecks(
-            fail_on_unused=values["fail_on_unused"],
-            max_age=parse_max_age(values["max_age"]) if values["max_age"] else None,
+            fail_on_unused=option_values["fail_on_unused"],
+            max_age=parse_max_age(option_values["max_age"]) if option_values["max_age"] else None,
         ),
         simulating=SimulationOptions(
-            scenarios=values["scenarios"],
-            mock=values["mock"] or "",
-            respond=values["respond"] or "",
-            on_unknown=values["on_unknown"],
-            clock=values["clock"],
-            silence=values["silence"],
+            scenarios=option_values["scenarios"],
+            mock=option_values["mock"] or "",
+            respond=option_values["respond"] or "",
+            on_unknown=option_values["on_unknown"],
+            clock=option_values["clock"],
+            silence=option_values["silence"],
         ),
     )
 
 
-def _matching_settings(values: dict[str, Any]) -> MatchingOptions:
-    match_settings = parse_match(values["match"])
+def _matching_settings(option_values: dict[str, Any]) -> MatchingOptions:
+    match_settings = parse_match_settings(option_values["match"])
     return MatchingOptions(
-        session=values["session"],
-        rules=EXACT if match_settings.is_exact else parse_rules(values["normalise"]),
+        session=option_values["session"],
+        rules=EXACT_MATCH if match_settings.is_exact else parse_rules(option_values["normalise"]),
         nearest=match_settings.minimum_similarity,
-        collapse_retries=values["collapse_retries"],
+        collapse_retries=option_values["collapse_retries"],
     )
 
 
-def _fault_rules(values: dict[str, Any]) -> tuple[FaultRule, ...]:
-    pair = faults_of(values["fault"])
-    if values["faults"] is None:
-        return pair
+def _fault_rules(option_values: dict[str, Any]) -> tuple[FaultRule, ...]:
+    rules = faults_of(option_values["fault"])
+    if option_values["faults"] is None:
+        return rules
     from llm_proxy.shell.running.fault_rules import read_fault_rules  # noqa: PLC0415 # only where one is given
 
-    return pair + read_fault_rules(values["faults"])
+    return rules + read_fault_rules(option_values["faults"])
 
 
 def _journal_path(path: Path | None) -> Path | None:
@@ -104,14 +109,20 @@ def _journal_path(path: Path | None) -> Path | None:
     return path
 
 
-def _adopted_upstreams(fields: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The addresses that the environment of a COMMAND names, where nothing that is given wins."""
+def _adopted_upstreams(
+    explicit_upstreams: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Base URLs from the environment, but for the providers that have an explicit upstream."""
     from llm_proxy.shell.running.environment import adopted_upstreams  # noqa: PLC0415 # only to serve
 
-    return {} if ANY in fields else adopted_upstreams(environ, fields)
+    return (
+        {}
+        if DEFAULT_PROVIDER in explicit_upstreams
+        else adopted_upstreams(environ, explicit_upstreams)
+    )
 
 
-def _client_chooses(adopted: Mapping[str, str]) -> frozenset[str]:
+def _client_chosen_upstreams(adopted: Mapping[str, str]) -> frozenset[str]:
     from llm_proxy.shell.running.environment import providers_with_v1  # noqa: PLC0415 # only to serve
 
     return providers_with_v1(adopted)

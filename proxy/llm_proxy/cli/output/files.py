@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llm_proxy.cli.output.printing import write_bytes_safely
+from llm_proxy.cli.output.printing import write_terminal_safe_bytes
 from llm_proxy.errors import UsageError
 
 
-def write_new(data: bytes, output: Path | None, label: str) -> None:
-    """Write to a new file, or to stdout; `what` names the data in messages.
+def write_new_file_or_stdout(data: bytes, output: Path | None, label: str) -> None:
+    """Write to a new file, or to stdout for None and `-`; `label` names the data in errors.
 
-    Raises `UsageError` for a file that is there, or cannot be written.
+    Raises `UsageError` for a file that exists or cannot be written.
     """
     if output is None or output == Path("-"):
-        write_bytes_safely(data, label)
+        write_terminal_safe_bytes(data, label)
         return
     try:
         with output.open("xb") as file:

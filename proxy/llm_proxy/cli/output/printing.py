@@ -1,7 +1,7 @@
 """Prints styled text for people, and JSON.
 
-Text reaches the terminal as spans, and every span is escaped on its way out, so nothing that
-was recorded can steer the terminal.
+Text is printed as pieces of `StyledText`, each of which is escaped, so that no recorded control
+sequence reaches the terminal.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
     "bad": {"fg": "red"},
     "bar": {"fg": "cyan"},
 }
-"""What a style looks like, in the words of `click.style`."""
+"""The arguments of `click.style` for each style."""
 
-_HARMLESS: Final = re.compile(
+_TERMINAL_SAFE_TEXT: Final = re.compile(
     r"(?:[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r\n)*"
 )
-"""Text without characters that a terminal obeys, or that turn the direction of writing."""
-_NARROWEST: Final = 40
-_NO_TERMINAL: Final = 100
-"""Columns that are assumed where the output is no terminal."""
+"""Text without control characters and without characters that change the writing direction."""
+_MIN_COLUMNS: Final = 40
+_COLUMNS_WITHOUT_TERMINAL: Final = 100
+"""Columns that are assumed where stdout is not a terminal."""
 
 
 class StyledText(NamedTuple):
-    """A piece of a line."""
+    """A piece of a line, and the name of its style; an empty name is plain text."""
 
     text: str
     style: str = ""
@@ -53,45 +53,45 @@ Line = tuple[StyledText, ...]
 
 
 def styled_line(*pieces: str | StyledText) -> Line:
-    """A line of spans and plain text."""
+    """A line of plain and styled pieces."""
     return tuple(StyledText(piece) if isinstance(piece, str) else piece for piece in pieces)
 
 
 def styled_outcome(outcome: Outcome) -> StyledText:
-    """An outcome, in its colour."""
-    if not outcome.complete:
+    """An outcome as text, styled by how good it is."""
+    if not outcome.is_complete:
         return StyledText(str(outcome), "bad")
-    return StyledText(str(outcome), "good" if outcome.proven else "doubtful")
+    return StyledText(str(outcome), "good" if outcome.is_proven else "doubtful")
 
 
-def is_terminal() -> bool:
-    """Whether stdout is a terminal that can do more than text."""
+def is_stdout_terminal() -> bool:
+    """Whether stdout is a terminal that is not `TERM=dumb`."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def is_coloured() -> bool:
-    """Whether styles are wanted on stdout: on a terminal, unless NO_COLOR is set."""
-    return is_terminal() and not os.environ.get("NO_COLOR")
+def is_stdout_coloured() -> bool:
+    """Whether to style stdout: on a terminal, unless NO_COLOR is set."""
+    return is_stdout_terminal() and not os.environ.get("NO_COLOR")
 
 
-def is_ascii() -> bool:
-    """Whether stdout takes nothing but ASCII, or a small code page."""
+def is_stdout_ascii_only() -> bool:
+    """Whether the encoding of stdout is not a Unicode one: ASCII, or a small code page."""
     return not (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def terminal_columns() -> int:
-    """How wide stdout is."""
+    """The width of stdout in columns, at least `_MIN_COLUMNS`."""
     if not sys.stdout.isatty():
-        return _NO_TERMINAL
-    return max(shutil.get_terminal_size().columns, _NARROWEST)
+        return _COLUMNS_WITHOUT_TERMINAL
+    return max(shutil.get_terminal_size().columns, _MIN_COLUMNS)
 
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines on stdout."""
-    coloured = is_coloured()
+    coloured = is_stdout_coloured()
     for line in lines:
         text = "".join(_apply_style(span, coloured=coloured) for span in line)
-        _write_encodable(text.rstrip(" ") + "\n")
+        _write_stdout_text(text.rstrip(" ") + "\n")
 
 
 def print_note(text: str) -> None:
@@ -100,50 +100,53 @@ def print_note(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on stdout, and nothing else there."""
-    written = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    write_bytes(display.escape_json(written.decode()).encode())
+    """Print one JSON document on stdout, indented and escaped."""
+    encoded = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    write_stdout_bytes(display.escape_json(encoded.decode()).encode())
 
 
-def write_bytes(data: bytes) -> None:
+def write_stdout_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
-    with _stdout_errors_reported():
+    with _translate_stdout_errors():
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
-def write_bytes_safely(data: bytes, label: str) -> None:
-    """Write bytes to stdout as they are.
+def write_terminal_safe_bytes(data: bytes, label: str) -> None:
+    """Write bytes to stdout as they are; `label` names them in the error.
 
-    Raises `UsageError` where that is a terminal and they could harm it; `what` names them.
+    Raises `UsageError` where stdout is a terminal and the bytes hold control characters.
     """
-    if sys.stdout.isatty() and _HARMLESS.fullmatch(data.decode("utf-8", "replace")) is None:
+    if (
+        sys.stdout.isatty()
+        and _TERMINAL_SAFE_TEXT.fullmatch(data.decode("utf-8", "replace")) is None
+    ):
         raise UsageError(
             f"{label} holds control characters that a terminal obeys: write it to a file or a "
             "pipe, or see show --messages, which escapes them"
         )
-    write_bytes(data)
+    write_stdout_bytes(data)
 
 
-def _apply_style(span: StyledText, *, coloured: bool) -> str:
-    text = display.escape_block(span.text)
-    wanted = coloured and span.style and not text.isspace()
-    return click.style(text, **_STYLES[span.style]) if wanted else text
+def _apply_style(piece: StyledText, *, coloured: bool) -> str:
+    text = display.escape_block(piece.text)
+    wanted = coloured and piece.style and not text.isspace()
+    return click.style(text, **_STYLES[piece.style]) if wanted else text
 
 
-def _write_encodable(text: str) -> None:
-    """Write what stdout's encoding can have; the rest as escapes."""
+def _write_stdout_text(text: str) -> None:
+    """Write text in the encoding of stdout; characters that it lacks as escapes."""
     encoding = sys.stdout.encoding or "ascii"
-    with _stdout_errors_reported():
+    with _translate_stdout_errors():
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, color=True)
 
 
 @contextmanager
-def _stdout_errors_reported() -> Iterator[None]:
-    """Where stdout is written: what cannot be is said in one sentence, as a full disk is.
+def _translate_stdout_errors() -> Iterator[None]:
+    """Turn an `OSError` of a write to stdout, such as a full disk, into `LlmProxyError`.
 
-    Raises `LlmProxyError`; that nobody reads any more is left to click.
+    EPIPE passes: click handles it.
     """
     try:
         yield
@@ -157,9 +160,9 @@ def _stdout_errors_reported() -> Iterator[None]:
 
 
 def _discard_buffered_output() -> None:
-    """Send what is still buffered nowhere: Python would fail on it once more at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Redirect stdout to the null device: at exit, Python would fail to flush it once more."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(devnull, sys.stdout.fileno())
     finally:
-        os.close(nowhere)
+        os.close(devnull)

@@ -15,68 +15,52 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 
-class ProgressStep(Protocol):
-    """Something that has been done."""
-
-    @property
-    def fault(self) -> str:
-        """What it was."""
-
-    @property
-    def reason(self) -> str:
-        """How it ended."""
-
-    @property
-    def seconds(self) -> float:
-        """How long it took."""
-
-
 class ProgressReporter(Protocol):
-    """What is told how far it is."""
+    """Shows which step runs and how many are finished."""
 
     def start(self, label: str) -> None:
-        """What comes next; empty for nothing."""
+        """Show the label of the step that starts; empty for none."""
 
-    def finish(self, step: ProgressStep) -> None:
-        """What has been done."""
+    def finish(self, label: str, result: str, duration_s: float) -> None:
+        """Count a finished step: its label, its result in a few words, its duration in seconds."""
 
 
 @contextmanager
-def progress_reporter(steps: int) -> Iterator[ProgressReporter]:
-    """Tell how far it is on stderr, over so many steps."""
+def progress_reporter(step_count: int) -> Iterator[ProgressReporter]:
+    """Report progress over `step_count` steps on stderr, until the context ends."""
     if not sys.stderr.isatty():
-        yield _LineProgress(steps)
+        yield _LineProgress(step_count)
         return
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
     from rich.progress import Progress as RichBar  # noqa: PLC0415 # only for a terminal
 
     with RichBar(console=Console(stderr=True), transient=True) as bar:
-        yield _BarProgress(bar, steps)
+        yield _BarProgress(bar, step_count)
 
 
 class _LineProgress:
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._done = 0
+    def __init__(self, step_count: int) -> None:
+        self._step_count = step_count
+        self._finished_count = 0
 
     def start(self, label: str) -> None:
-        """Lines tell what is over."""
+        """Print nothing: lines report finished steps only."""
 
-    def finish(self, step: ProgressStep) -> None:
-        self._done += 1
-        label = display.escape_line(f"{step.fault}: {step.reason}, {step.seconds:.1f} s")
-        click.echo(f"llm-proxy: {self._done}/{self._steps} {label}", err=True)
+    def finish(self, label: str, result: str, duration_s: float) -> None:
+        self._finished_count += 1
+        line = display.escape_line(f"{label}: {result}, {duration_s:.1f} s")
+        click.echo(f"llm-proxy: {self._finished_count}/{self._step_count} {line}", err=True)
 
 
 class _BarProgress:
-    def __init__(self, bar: Bar, steps: int) -> None:
+    def __init__(self, bar: Bar, step_count: int) -> None:
         self._bar = bar
-        self._task = bar.add_task("", total=steps)
+        self._task_id = bar.add_task("", total=step_count)
 
     def start(self, label: str) -> None:
         from rich.markup import escape  # noqa: PLC0415 # only for a terminal
 
-        self._bar.update(self._task, description=escape(display.escape_line(label)))
+        self._bar.update(self._task_id, description=escape(display.escape_line(label)))
 
-    def finish(self, step: ProgressStep) -> None:
-        self._bar.advance(self._task)
+    def finish(self, label: str, result: str, duration_s: float) -> None:
+        self._bar.advance(self._task_id)

@@ -1,6 +1,6 @@
 """Tables: rich on a terminal, aligned plain text elsewhere.
 
-Where a terminal is too narrow, columns that can be spared are left out.
+On a terminal that is too narrow, columns are left out in the order of `drop_priority`.
 """
 
 from __future__ import annotations
@@ -13,80 +13,87 @@ from llm_proxy import display
 from llm_proxy.cli.output.printing import (
     Line,
     StyledText,
-    is_ascii,
-    is_terminal,
+    is_stdout_ascii_only,
+    is_stdout_terminal,
     print_lines,
     terminal_columns,
 )
 
-_GAP: Final = 2
+_COLUMN_GAP: Final = 2
 """Spaces between two columns."""
 
 
 class TableColumn(NamedTuple):
-    """How a column looks."""
+    """The title, the alignment and the priority of a column."""
 
     title: str
-    right: bool = False
-    """Whether it is aligned to the right, as figures are."""
-    spare: int = 0
-    """On a narrow terminal the column with the largest is left out first; 0 always stays."""
+    is_right_aligned: bool = False
+    """Whether cells are aligned to the right, as numbers are."""
+    drop_priority: int = 0
+    """On a narrow terminal, the column with the largest priority is left out first; 0 never is."""
 
 
-def print_table(heads: Sequence[TableColumn], rows: Sequence[Line]) -> None:
-    """Print a table on stdout; each row has one span for each column."""
-    if is_terminal() and not is_ascii():
-        kept = columns_that_fit(heads, rows, terminal_columns())
-        _print_with_rich([heads[i] for i in kept], [tuple(row[i] for i in kept) for row in rows])
+def print_table(columns: Sequence[TableColumn], rows: Sequence[Line]) -> None:
+    """Print a table on stdout; each row has one `StyledText` for each column."""
+    if is_stdout_terminal() and not is_stdout_ascii_only():
+        kept_indexes = fitting_column_indexes(columns, rows, terminal_columns())
+        _print_with_rich(
+            [columns[i] for i in kept_indexes],
+            [tuple(row[i] for i in kept_indexes) for row in rows],
+        )
     else:
-        print_lines(plain_table(heads, rows))
+        print_lines(plain_table_lines(columns, rows))
 
 
-def columns_that_fit(heads: Sequence[TableColumn], rows: Sequence[Line], width: int) -> list[int]:
-    """Which columns are shown on a terminal of this width, by their numbers."""
-    widths = _column_widths(heads, rows)
-    kept = list(range(len(heads)))
-    while sum(widths[i] + _GAP for i in kept) > width + _GAP:
-        spared = max(kept, key=lambda i: heads[i].spare)
-        if heads[spared].spare == 0:
+def fitting_column_indexes(
+    columns: Sequence[TableColumn], rows: Sequence[Line], width: int
+) -> list[int]:
+    """The indexes of the columns that fit on a terminal of `width` columns."""
+    widths = _column_widths(columns, rows)
+    kept_indexes = list(range(len(columns)))
+    while sum(widths[i] + _COLUMN_GAP for i in kept_indexes) > width + _COLUMN_GAP:
+        dropped_index = max(kept_indexes, key=lambda i: columns[i].drop_priority)
+        if columns[dropped_index].drop_priority == 0:
             break
-        kept.remove(spared)
-    return kept
+        kept_indexes.remove(dropped_index)
+    return kept_indexes
 
 
-def plain_table(heads: Sequence[TableColumn], rows: Sequence[Line]) -> list[Line]:
-    """The table as lines of aligned text."""
-    widths = _column_widths(heads, rows)
-    titles = tuple(StyledText(head.title.upper()) for head in heads)
-    return [_align_row(heads, widths, row) for row in (titles, *rows)]
+def plain_table_lines(columns: Sequence[TableColumn], rows: Sequence[Line]) -> list[Line]:
+    """The table as lines of aligned text, a line of titles first."""
+    widths = _column_widths(columns, rows)
+    titles = tuple(StyledText(head.title.upper()) for head in columns)
+    return [_align_row(columns, widths, row) for row in (titles, *rows)]
 
 
-def _align_row(heads: Sequence[TableColumn], widths: Sequence[int], row: Line) -> Line:
+def _align_row(columns: Sequence[TableColumn], widths: Sequence[int], row: Line) -> Line:
     texts = [
-        display.pad(display.escape_line(span.text), width, right=head.right)
-        for head, width, span in zip(heads, widths, row, strict=True)
+        display.pad_to_width(
+            display.escape_line(span.text), width, align_right=head.is_right_aligned
+        )
+        for head, width, span in zip(columns, widths, row, strict=True)
     ]
-    return (StyledText((" " * _GAP).join(texts).rstrip()),)
+    return (StyledText((" " * _COLUMN_GAP).join(texts).rstrip()),)
 
 
-def _column_widths(heads: Sequence[TableColumn], rows: Sequence[Line]) -> list[int]:
-    widths = [len(head.title) for head in heads]
+def _column_widths(columns: Sequence[TableColumn], rows: Sequence[Line]) -> list[int]:
+    widths = [len(head.title) for head in columns]
     for row in rows:
-        taken = [display.terminal_width(display.escape_line(span.text)) for span in row]
-        widths = [max(pair) for pair in zip(widths, taken, strict=True)]
+        cell_widths = [display.terminal_width(display.escape_line(span.text)) for span in row]
+        widths = [max(pair) for pair in zip(widths, cell_widths, strict=True)]
     return widths
 
 
-def _print_with_rich(heads: Sequence[TableColumn], rows: Sequence[Line]) -> None:
+def _print_with_rich(columns: Sequence[TableColumn], rows: Sequence[Line]) -> None:
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
     from rich.table import Table  # noqa: PLC0415 # only for a terminal
     from rich.text import Text  # noqa: PLC0415 # only for a terminal
 
     styles = {"good": "green", "doubtful": "yellow", "bad": "red", "bar": "cyan"}
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for head in heads:
+    table = Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="bold")
+    for head in columns:
         table.add_column(
-            Text(head.title), justify="right" if head.right else "left", overflow="fold"
+            Text(head.title), justify="right" if head.is_right_aligned else "left", overflow="fold"
         )
     for row in rows:
         table.add_row(

@@ -1,4 +1,4 @@
-"""`scenario from`: a scenario that plays what was recorded."""
+"""`scenario from`: generates a scenario that plays what was recorded."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.output.files import write_new
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
+from llm_proxy.cli.output.files import write_new_file_or_stdout
 from llm_proxy.cli.output.printing import print_note
-from llm_proxy.cli.show.lookup import find_cassette
+from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.recorded.from_cassettes import ScenarioOptions, generate_scenario
 from llm_proxy.shell.library.library import Library
@@ -17,8 +17,8 @@ from llm_proxy.shell.library.library import Library
 
 @click.command("from")
 @click.argument("names", nargs=-1, required=True, metavar="CASSETTE...")
-@cassettes
-@CONFIG
+@cassettes_option
+@CONFIG_OPTION
 @click.option("--id", "name", default="", metavar="ID", help="The scenario's id; else it is made.")
 @click.option("--exact", is_flag=True, help="Expect the recorded temperature and top_p too.")
 @click.option(
@@ -46,10 +46,10 @@ def from_(
     if name != name.strip() or not name.isprintable():
         raise UsageError(f"--id must be printable, without blanks around it: {name!r} is not")
     library = Library(cassettes)
-    files = dict.fromkeys(find_cassette(library, text) for text in names)
+    files = dict.fromkeys(find_cassette_path(library, text) for text in names)
     generated_scenario = generate_scenario(
         [library.load_cassette(file) for file in files], ScenarioOptions(name, exact)
     )
-    write_new(generated_scenario.text.encode(), output, "the scenario")
+    write_new_file_or_stdout(generated_scenario.yaml_text.encode(), output, "the scenario")
     for note in generated_scenario.notes:
         print_note(note)

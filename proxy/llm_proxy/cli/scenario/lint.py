@@ -1,4 +1,4 @@
-"""`scenario lint`: everything that is wrong or doubtful in scenario files."""
+"""`scenario lint`: reports all mistakes and warnings in scenario files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.options import CONFIG, scenarios
+from llm_proxy.cli.options import CONFIG_OPTION, scenarios_option
 from llm_proxy.cli.output.json_documents import mistake_document
 from llm_proxy.cli.output.printing import (
     Line,
@@ -19,13 +19,13 @@ from llm_proxy.cli.output.printing import (
 )
 from llm_proxy.scenario.documents.loading import LoadedScenarios
 from llm_proxy.scenario.documents.mistakes import DocumentMistake
-from llm_proxy.shell.scenarios.files import load_all
+from llm_proxy.shell.scenarios.files import load_scenarios
 
 
 @click.command
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@scenarios
-@CONFIG
+@scenarios_option
+@CONFIG_OPTION
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: bool) -> None:
@@ -41,24 +41,26 @@ def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: boo
       llm-proxy scenario lint tests/scenarios --strict
       git diff --name-only --diff-filter=d '*.yaml' | xargs -r llm-proxy scenario lint
     """
-    found = load_all(paths or (scenarios,))
-    wrong, doubtful = _split_by_severity(found)
-    fine = not wrong and not (strict and doubtful)
+    loaded = load_scenarios(paths or (scenarios,))
+    failing, warnings = _split_by_severity(loaded)
+    fine = not failing and not (strict and warnings)
     if as_json:
-        problems = [mistake_document(document_mistake) for document_mistake in (*wrong, *doubtful)]
-        print_json({"ok": fine, "scenarios": len(found.scenarios), "problems": problems})
+        problems = [
+            mistake_document(document_mistake) for document_mistake in (*failing, *warnings)
+        ]
+        print_json({"ok": fine, "scenarios": len(loaded.scenarios), "problems": problems})
     else:
-        print_lines(_mistake_line(document_mistake) for document_mistake in (*wrong, *doubtful))
-        print_note(_summary_line(found, len(wrong), len(doubtful)))
+        print_lines(_mistake_line(document_mistake) for document_mistake in (*failing, *warnings))
+        print_note(_summary_line(loaded, len(failing), len(warnings)))
     raise click.exceptions.Exit(0 if fine else 1)
 
 
 def _split_by_severity(
-    found: LoadedScenarios,
+    loaded: LoadedScenarios,
 ) -> tuple[list[DocumentMistake], list[DocumentMistake]]:
-    """What `lint` fails over, and the rest."""
-    wrong = [*found.mistakes, *(warning for warning in found.warnings if warning.fails_lint)]
-    return wrong, [warning for warning in found.warnings if not warning.fails_lint]
+    """Mistakes and warnings that make `lint` fail, and the warnings that do not."""
+    failing = [*loaded.mistakes, *(warning for warning in loaded.warnings if warning.fails_lint)]
+    return failing, [warning for warning in loaded.warnings if not warning.fails_lint]
 
 
 def _mistake_line(document_mistake: DocumentMistake) -> Line:
@@ -69,13 +71,13 @@ def _mistake_line(document_mistake: DocumentMistake) -> Line:
     )
 
 
-def _summary_line(found: LoadedScenarios, wrong: int, doubtful: int) -> str:
-    fine = display.count_noun(len(found.scenarios), "scenario")
+def _summary_line(loaded: LoadedScenarios, mistake_count: int, warning_count: int) -> str:
+    fine = display.format_count(len(loaded.scenarios), "scenario")
     parts = []
-    if wrong:
-        parts.append(display.count_noun(wrong, "mistake"))
-    if doubtful:
-        parts.append(display.count_noun(doubtful, "warning"))
+    if mistake_count:
+        parts.append(display.format_count(mistake_count, "mistake"))
+    if warning_count:
+        parts.append(display.format_count(warning_count, "warning"))
     if not parts:
         return f"{fine} checked, nothing is wrong"
     return f"{' and '.join(parts)}; {fine} can be played"

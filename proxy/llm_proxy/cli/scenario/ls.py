@@ -1,4 +1,4 @@
-"""`scenario ls`: the scenarios that there are, one a row."""
+"""`scenario ls`: lists scenarios, one a row."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.options import CONFIG, scenarios
+from llm_proxy.cli.options import CONFIG_OPTION, scenarios_option
 from llm_proxy.cli.output.json_documents import mistake_document
 from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.scenario.documents.checking import Located
 from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.documents.loading import LoadedScenarios
-from llm_proxy.shell.scenarios.files import load_all
+from llm_proxy.shell.scenarios.files import load_scenarios
 
-_HEADS: Final = (
+_COLUMNS: Final = (
     TableColumn("scenario"),
-    TableColumn("turns", right=True),
-    TableColumn("description", spare=1),
-    TableColumn("place", spare=2),
+    TableColumn("turns", is_right_aligned=True),
+    TableColumn("description", drop_priority=1),
+    TableColumn("place", drop_priority=2),
 )
 
 
 @click.command
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@scenarios
-@CONFIG
+@scenarios_option
+@CONFIG_OPTION
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
     r"""List scenarios, one a row.
@@ -43,15 +43,15 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
       llm-proxy scenario ls tests/scenarios/refund.yaml
       llm-proxy scenario ls --json | jq -r '.scenarios[].id'
     """
-    found = load_all(paths or (scenarios,))
+    loaded = load_scenarios(paths or (scenarios,))
     if as_json:
-        print_json(_scenario_list_document(found))
+        print_json(_scenario_list_document(loaded))
     else:
-        if found.scenarios:
-            print_table(_HEADS, [_scenario_row(scenario) for scenario in found.scenarios])
-        print_lines((StyledText(f"mistake: {mistake}", "bad"),) for mistake in found.mistakes)
-        print_note(_summary_line(found))
-    raise click.exceptions.Exit(1 if found.mistakes else 0)
+        if loaded.scenarios:
+            print_table(_COLUMNS, [_scenario_row(scenario) for scenario in loaded.scenarios])
+        print_lines((StyledText(f"mistake: {mistake}", "bad"),) for mistake in loaded.mistakes)
+        print_note(_summary_line(loaded))
+    raise click.exceptions.Exit(1 if loaded.mistakes else 0)
 
 
 def _scenario_row(located: Located[Scenario]) -> Line:
@@ -63,16 +63,16 @@ def _scenario_row(located: Located[Scenario]) -> Line:
     )
 
 
-def _summary_line(found: LoadedScenarios) -> str:
-    parts = [display.count_noun(len(found.scenarios), "scenario")]
-    if found.mock is not None:
-        parts.append(f"the mock {found.mock.name}")
-    if found.mistakes:
-        parts.append(display.count_noun(len(found.mistakes), "mistake"))
+def _summary_line(loaded: LoadedScenarios) -> str:
+    parts = [display.format_count(len(loaded.scenarios), "scenario")]
+    if loaded.mock is not None:
+        parts.append(f"the mock {loaded.mock.name}")
+    if loaded.mistakes:
+        parts.append(display.format_count(len(loaded.mistakes), "mistake"))
     return ", ".join(parts)
 
 
-def _scenario_list_document(found: LoadedScenarios) -> dict[str, Any]:
+def _scenario_list_document(loaded: LoadedScenarios) -> dict[str, Any]:
     return {
         "scenarios": [
             {
@@ -82,8 +82,8 @@ def _scenario_list_document(found: LoadedScenarios) -> dict[str, Any]:
                 "file": scenario.file,
                 "line": scenario.line,
             }
-            for scenario in found.scenarios
+            for scenario in loaded.scenarios
         ],
-        "mock": None if found.mock is None else found.mock.name,
-        "mistakes": [mistake_document(mistake) for mistake in found.mistakes],
+        "mock": None if loaded.mock is None else loaded.mock.name,
+        "mistakes": [mistake_document(mistake) for mistake in loaded.mistakes],
     }

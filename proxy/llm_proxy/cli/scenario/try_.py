@@ -1,4 +1,4 @@
-"""`scenario try`: which scenario answers a request, why, and what it says."""
+"""`scenario try`: shows which scenario answers a request, why, and its response."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import click
 from llm_proxy import dialects
 from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.output.printing import Line, StyledText, print_lines
-from llm_proxy.cli.show.turn_text import named_texts
+from llm_proxy.cli.show.turn_text import labelled_texts
 from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import PatternsTooSlow, UsageError
 from llm_proxy.exchange import Request
-from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, RoutedRequest, route
+from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, RoutedRequest, route_request
 from llm_proxy.scenario.engine import choosing, mock, scripting
 from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
-from llm_proxy.scenario.engine.mock import MockRequest
+from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 from llm_proxy.scenario.engine.trials import ScenarioTrial, try_scenarios
 from llm_proxy.scenario.scripted_response import (
@@ -34,9 +34,9 @@ from llm_proxy.scenario.scripted_response import (
     SendTurns,
 )
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.scenarios.files import load_all
+from llm_proxy.shell.scenarios.files import load_scenarios
 
-_CASSETTE: Final = ".jsonl"
+_CASSETTE_SUFFIX: Final = ".jsonl"
 
 
 @click.command("try")
@@ -68,40 +68,40 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
       echo '{"messages":[{"role":"user","content":"refund"}]}' |
         llm-proxy scenario try refund.yaml -
     """
-    found = load_all((file,))
-    if found.mistakes:
-        raise UsageError("\n  ".join(map(str, found.mistakes)))
+    loaded = load_scenarios((file,))
+    if loaded.mistakes:
+        raise UsageError("\n  ".join(map(str, loaded.mistakes)))
     scripted = (
         LocatedScenario(scenario.value, scenario.file, scenario.line)
-        for scenario in found.scenarios
+        for scenario in loaded.scenarios
     )
-    script = ScenarioSet(tuple(scripted), found.mock)
+    scenario_set = ScenarioSet(tuple(scripted), loaded.mock)
     routed = _route_request(_load_request(request, dialect, path), **named)
     conversation = routed.dialect.decode_request(routed.decompressed)
     if conversation is None:
         raise UsageError(
             f"{request} asks for no turn in {routed.dialect.name}; see --as and --path"
         )
-    cue = match_context_of(routed, conversation, "")
+    context = match_context_of(routed, conversation, "")
     try:
-        chosen = choosing.choose_scenario(script, cue, time.thread_time)
-        direction = _scripted_response(script, cue, chosen)
+        chosen = choosing.choose_scenario(scenario_set, context, time.thread_time)
+        response = _scripted_response(scenario_set, context, chosen)
     except PatternsTooSlow as error:  # answered with an error turn, as while serving
-        chosen, direction = (
-            NoScenario("", was_named=False),
-            scripting.error_turn_response(str(error), cue),
+        chosen, response = (
+            NoScenario("", is_explicit=False),
+            scripting.error_turn_response(str(error), context),
         )
     print_lines(
         _trial_row(try_scenario)
-        for try_scenario in try_scenarios(script, cue, chosen, time.thread_time)
+        for try_scenario in try_scenarios(scenario_set, context, chosen, time.thread_time)
     )
-    print_lines(_response_lines(direction, routed))
-    failed = direction.unsuccessful or isinstance(direction.action, ReportExhausted)
+    print_lines(_response_lines(response, routed))
+    failed = response.session_failure or isinstance(response.action, ReportExhausted)
     raise click.exceptions.Exit(1 if failed else 0)
 
 
 def _load_request(file: Path, dialect: str, path: str) -> Request:
-    if file.suffix == _CASSETTE:
+    if file.suffix == _CASSETTE_SUFFIX:
         stored = Library(file.parent).load_cassette(file).request
         return Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
     try:
@@ -115,28 +115,30 @@ def _load_request(file: Path, dialect: str, path: str) -> Request:
     if not isinstance(document, dict):
         raise UsageError(f"{file} holds no JSON object: give the body of a request")
     streams = document.get("stream") is True
-    typical = dialects.chat_dialects()[dialect].sample_request(
+    sample_request = dialects.chat_dialects()[dialect].sample_request(
         lenient_json.str_or_empty(document.get("model")) or "model", stream=streams
     )
-    return response_encoding.json_post_request(path or typical.path, dict(document))
+    return response_encoding.json_post_request(path or sample_request.path, dict(document))
 
 
 def _route_request(request: Request, session: str, scenario: str) -> RoutedRequest:
     named = ((SESSION_HEADER, session), (SCENARIO_HEADER, scenario))
     headers = (*request.headers, *(pair for pair in named if pair[1]))
     sent = Request(request.method, request.path, request.query, headers, request.body)
-    return route(sent, 0.0, lambda: 0.0)
+    return route_request(sent, 0.0, lambda: 0.0)
 
 
 def _scripted_response(
-    script: ScenarioSet, cue: MatchContext, chosen: ChosenScenario | NoScenario
+    scenario_set: ScenarioSet, context: MatchContext, chosen: ChosenScenario | NoScenario
 ) -> ScriptedResponse:
     if not isinstance(chosen, NoScenario):
-        return scripting.scripted_response(chosen, cue, FailureCounter())
-    if script.mock is None or chosen.was_named:
-        return scripting.error_turn_response(choosing.no_scenario_message(script, chosen), cue)
-    first = mock.mock_response(MockRequest(script.mock, 1), cue)
-    return replace(first, origin=f"{first.origin}, call 1")
+        return scripting.scripted_response(chosen, context, FailureCounter())
+    if scenario_set.mock is None or chosen.is_explicit:
+        return scripting.error_turn_response(
+            choosing.no_scenario_message(scenario_set, chosen), context
+        )
+    mock_response = mock.mock_response(MockInvocation(scenario_set.mock, 1), context)
+    return replace(mock_response, origin=f"{mock_response.origin}, call 1")
 
 
 def _trial_row(scenario_trial: ScenarioTrial) -> Line:
@@ -149,16 +151,16 @@ def _trial_row(scenario_trial: ScenarioTrial) -> Line:
     )
 
 
-def _response_lines(direction: ScriptedResponse, routed: RoutedRequest) -> Iterator[Line]:
-    """What is answered, as `show` tells a turn."""
+def _response_lines(response: ScriptedResponse, routed: RoutedRequest) -> Iterator[Line]:
+    """The response as lines: its origin, notes, and its turns as `show` prints them."""
     yield (StyledText(""),)
-    yield (StyledText(direction.origin),)
-    if direction.unsuccessful:
-        yield (StyledText(f"unsuccessful: {direction.unsuccessful}", "bad"),)
-    for note in (*direction.notes, *direction.warnings):
-        if note != direction.unsuccessful:
+    yield (StyledText(response.origin),)
+    if response.session_failure:
+        yield (StyledText(f"unsuccessful: {response.session_failure}", "bad"),)
+    for note in (*response.notes, *response.warnings):
+        if note != response.session_failure:
             yield (StyledText(f"note: {note}"),)
-    match direction.action:
+    match response.action:
         case FailResponse(status=status, message=message):
             yield (StyledText(f"fails: {status}: {message}"),)
         case ReportExhausted(message):
@@ -169,6 +171,6 @@ def _response_lines(direction: ScriptedResponse, routed: RoutedRequest) -> Itera
             ).turns:
                 yield from (
                     (StyledText(f"{name}: {line}" if name else f"  {line}"),)
-                    for name, text in named_texts(turn)
+                    for name, text in labelled_texts(turn)
                     for line in text.splitlines() or [""]
                 )

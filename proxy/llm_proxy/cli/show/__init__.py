@@ -1,4 +1,4 @@
-"""`show`: one cassette, as it was said and as it came."""
+"""`show`: prints one cassette: request, response, timeline and messages."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from pathlib import Path
 
 import click
 
-from llm_proxy.cli.options import CONFIG, cassettes
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
 from llm_proxy.cli.output.json_documents import cassette_document
 from llm_proxy.cli.output.printing import (
     Line,
-    is_ascii,
+    is_stdout_ascii_only,
     print_json,
     print_lines,
     terminal_columns,
-    write_bytes_safely,
+    write_terminal_safe_bytes,
 )
-from llm_proxy.cli.show.lookup import find_cassette
-from llm_proxy.cli.show.message_table import TableLayout
+from llm_proxy.cli.show.lookup import find_cassette_path
+from llm_proxy.cli.show.message_table import CassetteLayout
 from llm_proxy.cli.show.review import review_lines, unreadable_file_lines
-from llm_proxy.cli.show.summary import cassette_lines, raw_messages
+from llm_proxy.cli.show.summary import cassette_lines, raw_message_lines
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.library.library import Library
 
 
 @click.command
 @click.argument("cassette")
-@cassettes
-@CONFIG
+@cassettes_option
+@CONFIG_OPTION
 @click.option("--full", is_flag=True, help="Show every message and every text uncut.")
 @click.option("--messages", "only_messages", is_flag=True, help="Only the raw messages, uncut.")
 @click.option("--body", is_flag=True, help="Write the stored body to stdout, byte for byte.")
@@ -54,25 +54,30 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
             "--messages, --body, --review and --json exclude each other: give one of them"
         )
     library = Library(cassettes)
-    path = find_cassette(library, cassette)
+    path = find_cassette_path(library, cassette)
     if forms["review"]:
         print_lines(_review_lines(library, path))
         return
-    it = library.load_cassette(path)
+    loaded = library.load_cassette(path)
     if forms["as_json"]:
-        print_json(cassette_document(it))
+        print_json(cassette_document(loaded))
     elif forms["body"]:
-        write_bytes_safely(it.body, "--body")
+        write_terminal_safe_bytes(loaded.body, "--body")
     elif forms["only_messages"]:
-        print_lines(raw_messages(it))
+        print_lines(raw_message_lines(loaded))
     else:
         print_lines(
-            cassette_lines(it, TableLayout(terminal_columns(), full=full, ascii_only=is_ascii()))
+            cassette_lines(
+                loaded,
+                CassetteLayout(
+                    terminal_columns(), show_all=full, ascii_only=is_stdout_ascii_only()
+                ),
+            )
         )
 
 
 def _review_lines(library: Library, path: Path) -> Iterator[Line]:
-    """A file for a reviewer; git gives up on a diff where one cannot be shown, so any is."""
+    """A file as text for review; also an unreadable one, as git aborts a diff if textconv fails."""
     try:
         yield from review_lines(library.load_cassette(path))
     except CassetteError as error:

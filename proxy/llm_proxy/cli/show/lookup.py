@@ -11,55 +11,59 @@ from typing import Final
 from llm_proxy import display
 from llm_proxy.cli.library.cassettes import name_in_library
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.shell.library.library import Library, cassette_files
+from llm_proxy.shell.library.library import Library, walk_cassettes
 
-_KEY: Final = re.compile(r"[0-9a-f]{17,64}")
-"""More of a key than a file's name holds."""
-_NAMED: Final = 16
-"""Digits of the key in a file's name."""
-_SHOWN: Final = 8
-"""Candidates that a message names."""
+_LONG_KEY_PREFIX: Final = re.compile(r"[0-9a-f]{17,64}")
+"""The beginning of a key that is longer than the digits in a file's name."""
+_KEY_DIGITS_IN_NAME: Final = 16
+"""Hex digits of the key in a file's name."""
+_MAX_SHOWN_CANDIDATES: Final = 8
+"""Candidates that an error message names at most."""
 
 
-def find_cassette(library: Library, name: str) -> Path:
+def find_cassette_path(library: Library, name: str) -> Path:
     """The file of the cassette that `name` stands for.
 
-    A path wins, then a file of exactly this name in the library, then the only one whose name,
-    path within the library, or key begins so.  Raises `UsageError` that says which ones do, or
-    which is nearest.
+    In order: a path, a file of exactly this name in the library, the only file whose name, path
+    within the library, or key begins with it.  Raises `UsageError` that lists the candidates or
+    the nearest name.
     """
     for path in (Path(name), library.root / name):
         if path.is_file():
             return path
     if name and Path(name).is_dir():
-        shown = display.shell_word(name)
+        shown = display.shell_quoted_path(name)
         raise UsageError(f"{shown} is a folder: llm-proxy ls --cassettes {shown} lists it")
-    files = list(cassette_files(library.root))
+    files = list(walk_cassettes(library.root))
     if not files:
         raise UsageError(
             f"{library.root} holds no cassettes: record one with llm-proxy record, or give the "
             "path of a file"
         )
     found = [path for path in files if name in {path.name, path.stem}]
-    found = found or list(_files_beginning_with(library, files, name))
+    found = found or list(_files_with_prefix(library, files, name))
     if len(found) == 1:
         return found[0]
     raise UsageError(
-        _ambiguous_name_error(library, name, found)
+        _ambiguous_name_message(library, name, found)
         if found
-        else _nearest_names(library, files, name)
+        else _unknown_name_message(library, files, name)
     )
 
 
-def _files_beginning_with(library: Library, files: list[Path], name: str) -> Iterator[Path]:
-    """The files whose name or path within the library, or whose key, begins with `name`."""
-    if _KEY.fullmatch(name):
+def _files_with_prefix(library: Library, files: list[Path], prefix: str) -> Iterator[Path]:
+    """The files whose name or path within the library, or whose key, begins with `prefix`."""
+    if _LONG_KEY_PREFIX.fullmatch(prefix):
         for path in files:
-            if path.name.startswith(name[:_NAMED]) and _key_of_file(library, path).startswith(name):
+            if path.name.startswith(prefix[:_KEY_DIGITS_IN_NAME]) and _key_of_file(
+                library, path
+            ).startswith(prefix):
                 yield path
         return
     for path in files:
-        if name and (path.name.startswith(name) or name_in_library(library, path).startswith(name)):
+        if prefix and (
+            path.name.startswith(prefix) or name_in_library(library, path).startswith(prefix)
+        ):
             yield path
 
 
@@ -71,22 +75,27 @@ def _key_of_file(library: Library, path: Path) -> str:
         return ""
 
 
-def _ambiguous_name_error(library: Library, name: str, found: list[Path]) -> str:
-    names = [display.escape_path(name_in_library(library, path)) for path in found]
-    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+def _ambiguous_name_message(library: Library, name: str, found: list[Path]) -> str:
+    names = [display.path_as_utf8(name_in_library(library, path)) for path in found]
+    more = (
+        f", and {len(names) - _MAX_SHOWN_CANDIDATES} more"
+        if len(names) > _MAX_SHOWN_CANDIDATES
+        else ""
+    )
     return (
-        f"{name!r} is the beginning of {len(names)} cassettes: {', '.join(names[:_SHOWN])}{more}; "
+        f"{name!r} is the beginning of {len(names)} cassettes: "
+        f"{', '.join(names[:_MAX_SHOWN_CANDIDATES])}{more}; "
         "give more of the name"
     )
 
 
-def _nearest_names(library: Library, files: list[Path], name: str) -> str:
+def _unknown_name_message(library: Library, files: list[Path], name: str) -> str:
     names: dict[str, str] = {}
     for path in files:
         full = name_in_library(library, path)
         names |= {path.stem: full, path.name: full, full: full}
     near = difflib.get_close_matches(name, names, 1, cutoff=0.3)
-    hint = f"nearest is {display.escape_path(names[near[0]])}; " if near else ""
+    hint = f"nearest is {display.path_as_utf8(names[near[0]])}; " if near else ""
     return (
         f"no cassette {name!r} in {library.root}: {hint}llm-proxy ls lists what there is, and a "
         "path works too"

@@ -18,60 +18,62 @@ from llm_proxy.cli.show.turn_text import message_contribution
 from llm_proxy.framing.eventstream import parse_frame
 from llm_proxy.timeline import MessageArrival
 
-_FIRST: Final = 20
-_LAST: Final = 5
-"""Messages of a long stream that are shown, from its beginning and from its end."""
-_BAR: Final = 10
-_ADDS: Final = 20
-"""Columns of the bar, and of what a message adds."""
-_LEAST: Final = 20
-"""Columns of a message that are shown at least."""
+_SHOWN_AT_START: Final = 20
+_SHOWN_AT_END: Final = 5
+"""How many messages of a long stream are shown, from its beginning and from its end."""
+_BAR_COLUMNS: Final = 10
+_CONTRIBUTION_COLUMNS: Final = 20
+"""Width of the bar, and of what a message adds to the response."""
+_MIN_MESSAGE_COLUMNS: Final = 20
+"""Minimum width of the message column."""
 
 
-_TYPES: Final = (":event-type", ":exception-type", ":error-code", ":error-message")
-"""Headers that say what a frame is: an event, an exception, or an error without a payload."""
+_FRAME_TYPE_HEADERS: Final = (":event-type", ":exception-type", ":error-code", ":error-message")
+"""Headers with the type of a frame: an event, an exception, or an error without a payload."""
 
 
 @dataclass(frozen=True, slots=True)
-class TableLayout:
-    """How a cassette is drawn."""
+class CassetteLayout:
+    """How `show` lays out a cassette: width, truncation and character set."""
 
-    width: int
-    """Columns."""
-    full: bool = False
-    """Whether everything is shown, however long."""
+    columns: int
+    """Width of the output."""
+    show_all: bool = False
+    """Whether nothing is truncated or left out."""
     ascii_only: bool = False
 
 
-def message_table(cassette: Cassette, layout: TableLayout) -> Iterator[Line]:
-    """The table; nothing where there are no messages."""
+def message_table_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]:
+    """The table as lines; none where there are no messages."""
     arrivals = timeline.message_arrivals(cassette.messages, cassette.reads)
     if not arrivals:
         return
     shown = _shown_arrivals(arrivals, layout)
-    additions = _message_contributions(cassette, shown)
-    columns = _MessageColumns(max(arrival.gap_ms for arrival in arrivals), any(additions), layout)
-    shows = _SHOWN.get(cassette.codec, _message_text)
+    contributions = _message_contributions(cassette, shown)
+    columns = _MessageColumns(
+        max(arrival.gap_ms for arrival in arrivals), any(contributions), layout
+    )
+    render_message = _MESSAGE_RENDERERS.get(cassette.codec, _message_text)
     yield columns.title_line()
     before = 0
-    for arrival, addition in zip(shown, additions, strict=True):
+    for arrival, contribution in zip(shown, contributions, strict=True):
         if missing := arrival.number - before - 1:
-            more = display.count_noun(missing, "more message")
+            more = display.format_count(missing, "more message")
             yield styled_line(StyledText(f"{'…':>6} {more}: --full shows all", "dim"))
-        yield columns.message_row(arrival, addition, shows(arrival.message))
+        yield columns.message_line(arrival, contribution, render_message(arrival.message))
         before = arrival.number
 
 
 def _shown_arrivals(
-    arrivals: Sequence[MessageArrival], layout: TableLayout
+    arrivals: Sequence[MessageArrival], layout: CassetteLayout
 ) -> Sequence[MessageArrival]:
-    if layout.full or len(arrivals) <= _FIRST + _LAST + 1:
+    if layout.show_all or len(arrivals) <= _SHOWN_AT_START + _SHOWN_AT_END + 1:
         return arrivals
-    return [*arrivals[:_FIRST], *arrivals[-_LAST:]]
+    return [*arrivals[:_SHOWN_AT_START], *arrivals[-_SHOWN_AT_END:]]
 
 
 def _message_contributions(cassette: Cassette, shown: Sequence[MessageArrival]) -> list[str]:
-    """What each message added; nothing where there is one message, which says it all."""
+    """What each message adds to the response; empty for a single message, which is all of it."""
     if len(cassette.messages) == 1:
         return [""]
     return [
@@ -84,48 +86,61 @@ def _message_text(message: bytes) -> str:
 
 
 def _frame_text(message: bytes) -> str:
-    """A frame of an AWS event stream as its type and its payload; as text where it is none."""
+    """Type and payload of an AWS event-stream frame; the text of a message that is no frame."""
     frame = parse_frame(message)
     if frame is None:
         return _message_text(message)
-    return " ".join(filter(None, (*map(frame.header, _TYPES), _message_text(frame.payload))))
+    return " ".join(
+        filter(None, (*map(frame.header, _FRAME_TYPE_HEADERS), _message_text(frame.payload)))
+    )
 
 
-_SHOWN: Final[Mapping[str, Callable[[bytes], str]]] = {"eventstream": _frame_text}
-"""How the messages of a codec are shown that are no text."""
+_MESSAGE_RENDERERS: Final[Mapping[str, Callable[[bytes], str]]] = {"eventstream": _frame_text}
+"""Functions that render the messages of codecs whose messages are not text."""
 
 
 @dataclass(frozen=True, slots=True)
 class _MessageColumns:
-    """How a message is laid out in columns."""
+    """Formats messages as rows of the table."""
 
-    longest_name: float
-    """ms: the gap that fills the bar."""
+    longest_gap_ms: float
+    """The gap that fills the whole bar."""
     has_contributions: bool
-    """Whether there is a column for what messages add."""
-    layout: TableLayout
+    """Whether the table has a column for what messages add."""
+    layout: CassetteLayout
 
     def title_line(self) -> Line:
         """The line above the rows."""
-        adds = f"{'adds':{_ADDS}} " if self.has_contributions else ""
-        text = f"{'#':>6} {'at ms':>10} {'gap ms':>9} {'':{_BAR}} {adds}message"
+        adds = f"{'adds':{_CONTRIBUTION_COLUMNS}} " if self.has_contributions else ""
+        text = f"{'#':>6} {'at ms':>10} {'gap ms':>9} {'':{_BAR_COLUMNS}} {adds}message"
         return styled_line(StyledText(text, "bold"))
 
-    def message_row(self, arrival: MessageArrival, addition: str, text: str) -> Line:
-        """One message, which is shown as `text`."""
+    def message_line(self, arrival: MessageArrival, contribution: str, text: str) -> Line:
+        """The row of a message; `text` is its content as it is shown."""
         figures = f"{arrival.number:>6} {arrival.at_ms:>10.2f} {arrival.gap_ms:>9.2f} "
         bar = timeline.render_bar(
-            arrival.gap_ms, self.longest_name, _BAR, ascii_only=self.layout.ascii_only
+            arrival.gap_ms, self.longest_gap_ms, _BAR_COLUMNS, ascii_only=self.layout.ascii_only
         )
         adds = (
-            display.pad(display.truncate(addition, _ADDS), _ADDS) + " "
+            display.pad_to_width(
+                display.truncate_to_width(contribution, _CONTRIBUTION_COLUMNS),
+                _CONTRIBUTION_COLUMNS,
+            )
+            + " "
             if self.has_contributions
             else ""
         )
-        taken = len(figures) + _BAR + 1 + (_ADDS + 1 if self.has_contributions else 0)
+        taken = (
+            len(figures)
+            + _BAR_COLUMNS
+            + 1
+            + (_CONTRIBUTION_COLUMNS + 1 if self.has_contributions else 0)
+        )
         message = display.escape_line(text)
-        if not self.layout.full:
-            message = display.truncate(message, max(_LEAST, self.layout.width - taken))
+        if not self.layout.show_all:
+            message = display.truncate_to_width(
+                message, max(_MIN_MESSAGE_COLUMNS, self.layout.columns - taken)
+            )
         return styled_line(
-            figures, StyledText(f"{bar:{_BAR}} ", "bar"), adds, StyledText(message, "dim")
+            figures, StyledText(f"{bar:{_BAR_COLUMNS}} ", "bar"), adds, StyledText(message, "dim")
         )

@@ -10,29 +10,29 @@ from llm_proxy import display, last_message, timeline
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_turns
 from llm_proxy.cli.output.printing import Line, StyledText, styled_line, styled_outcome
-from llm_proxy.cli.show.message_table import TableLayout, message_table
-from llm_proxy.cli.show.turn_text import named_texts
+from llm_proxy.cli.show.message_table import CassetteLayout, message_table_lines
+from llm_proxy.cli.show.turn_text import labelled_texts
 from llm_proxy.exchange import Ending, Outcome
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 
-_INDENT: Final = 12
-"""Columns of the names before the lines."""
-_TEXT_LINES: Final = 12
-_TEXT_LENGTH: Final = 1200
-"""Characters of a text that are shown at most."""
-_WIDEST: Final = 72
-"""Columns of the sparkline."""
+_LABEL_COLUMNS: Final = 12
+"""Width of the labels."""
+_MAX_TEXT_LINES: Final = 12
+_MAX_TEXT_CHARS: Final = 1200
+"""Lines and characters of a text that are shown at most."""
+_MAX_SPARKLINE_COLUMNS: Final = 72
+"""Maximum width of the sparkline."""
 
-Row = tuple[str, Line]
-"""A name, often empty, and a line."""
+LabelledLine = tuple[str, Line]
+"""A label, often empty, and a line."""
 
 
-def cassette_lines(cassette: Cassette, layout: TableLayout) -> Iterator[Line]:
-    """All of it."""
-    found = outcome_of(cassette)
-    yield styled_line(StyledText(display.escape_path(cassette.file), "bold"))
+def cassette_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]:
+    """The whole cassette as lines."""
+    outcome = cassette_outcome(cassette)
+    yield styled_line(StyledText(display.path_as_utf8(cassette.file), "bold"))
     for rows in (
-        meta_lines(cassette, found),
+        meta_lines(cassette, outcome),
         _request_lines(cassette, layout),
         _response_lines(cassette),
         turn_lines(cassette, layout),
@@ -41,60 +41,64 @@ def cassette_lines(cassette: Cassette, layout: TableLayout) -> Iterator[Line]:
         yield from align_labels(rows)
         yield styled_line()
     if cassette.messages:
-        yield from message_table(cassette, layout)
+        yield from message_table_lines(cassette, layout)
         yield styled_line()
     yield from align_labels(_ending_lines(cassette))
 
 
-def raw_messages(cassette: Cassette) -> Iterator[Line]:
-    """The raw messages, each as it is but for its control characters, and without its last LF."""
+def raw_message_lines(cassette: Cassette) -> Iterator[Line]:
+    """The raw messages as lines, each without its last LF; printing escapes control characters."""
     for message in cassette.messages:
         yield styled_line(message.decode("utf-8", "backslashreplace").removesuffix("\n"))
 
 
-def align_labels(rows: Iterator[Row]) -> Iterator[Line]:
-    """Rows as lines, their names in a column of their own."""
+def align_labels(rows: Iterator[LabelledLine]) -> Iterator[Line]:
+    """Rows as lines, with the labels padded to a column."""
     for name, spans in rows:
-        yield (StyledText(f"{name:<{_INDENT}}", "bold"), *spans)
+        yield (StyledText(f"{name:<{_LABEL_COLUMNS}}", "bold"), *spans)
 
 
-def meta_lines(cassette: Cassette, found: Outcome) -> Iterator[Row]:
-    """What this file is."""
+def meta_lines(cassette: Cassette, outcome: Outcome) -> Iterator[LabelledLine]:
+    """Outcome, recording time, dialect, session and key."""
     meta = cassette.meta
     model = f", model {meta.model}" if meta.model else ""
-    proof = f"  ({found.reason})" if found.complete and found.proven else ""
-    yield "outcome", styled_line(styled_outcome(found), StyledText(proof, "dim"))
+    proof = f"  ({outcome.reason})" if outcome.is_complete and outcome.is_proven else ""
+    yield "outcome", styled_line(styled_outcome(outcome), StyledText(proof, "dim"))
     yield "recorded", styled_line(f"{meta.recorded} by {meta.tool}")
     yield "dialect", styled_line(f"{meta.dialect}, provider {meta.provider}{model}")
     yield "session", styled_line(meta.session)
     yield "key", styled_line(meta.key, StyledText(f"  (rules {meta.key_rules})", "dim"))
 
 
-def _request_lines(cassette: Cassette, layout: TableLayout) -> Iterator[Row]:
+def _request_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
     request = cassette.request
     target = f"{request.path}?{request.query}" if request.query else request.path
     notes = [f"{len(request.body):,} bytes"] if request.body else ["no body"]
-    if request.redacted:
-        notes.append(f"{display.count_noun(request.redacted, 'secret')} replaced")
+    if request.redacted_count:
+        notes.append(f"{display.format_count(request.redacted_count, 'secret')} replaced")
     yield (
         "request",
         styled_line(f"{request.method} {target}", StyledText(f"  ({', '.join(notes)})", "dim")),
     )
     for name, value in request.headers:
         yield "", styled_line(StyledText(f"{name}: {value}", "dim"))
-    if (asked := last_message.last_message(request.body)) is not None:
-        role = f"{asked.role}: " if asked.role else ""
-        shown = role + display.escape_line(asked.text)
+    if (last_request_message := last_message.last_message(request.body)) is not None:
+        role = f"{last_request_message.role}: " if last_request_message.role else ""
+        shown = role + display.escape_line(last_request_message.text)
         yield (
             "",
-            styled_line(shown if layout.full else display.truncate(shown, layout.width - _INDENT)),
+            styled_line(
+                shown
+                if layout.show_all
+                else display.truncate_to_width(shown, layout.columns - _LABEL_COLUMNS)
+            ),
         )
 
 
-def _response_lines(cassette: Cassette) -> Iterator[Row]:
+def _response_lines(cassette: Cassette) -> Iterator[LabelledLine]:
     head = cassette.head
     bad = "" if head.status < HTTPStatus.BAD_REQUEST else "doubtful"
-    coding = f", came as {cassette.decoded}" if cassette.decoded else ""
+    coding = f", came as {cassette.content_coding}" if cassette.content_coding else ""
     delay = display.format_duration(cassette.head_at_ms)
     notes = f"  (after {delay}; {head.framing}, {cassette.codec}{coding})"
     yield (
@@ -107,8 +111,8 @@ def _response_lines(cassette: Cassette) -> Iterator[Row]:
         yield "", styled_line(StyledText(f"{name}: {value}", "dim"))
 
 
-def turn_lines(cassette: Cassette, layout: TableLayout) -> Iterator[Row]:
-    """The decoded turns."""
+def turn_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
+    """The decoded turns, or a note where the dialect decodes none."""
     turns = cassette_turns(cassette)
     if not turns:
         yield (
@@ -120,27 +124,29 @@ def turn_lines(cassette: Cassette, layout: TableLayout) -> Iterator[Row]:
     for number, turn in enumerate(turns, 1):
         if len(turns) > 1:
             yield "turn", styled_line(f"{number} of {len(turns)}")
-        for name, text in named_texts(turn):
+        for name, text in labelled_texts(turn):
             yield from _text_block_lines(name, text, layout)
 
 
-def _text_block_lines(name: str, text: str, layout: TableLayout) -> Iterator[Row]:
-    """A text with its own lines, cut where it is long."""
-    shown = text if layout.full else "\n".join(text[:_TEXT_LENGTH].split("\n")[:_TEXT_LINES])
+def _text_block_lines(name: str, text: str, layout: CassetteLayout) -> Iterator[LabelledLine]:
+    """A text as rows, the first with the label; truncated unless `show_all` is set."""
+    shown = (
+        text if layout.show_all else "\n".join(text[:_MAX_TEXT_CHARS].split("\n")[:_MAX_TEXT_LINES])
+    )
     for index, content in enumerate(shown.split("\n")):
         yield name if index == 0 else "", styled_line(content)
     if missing := len(text) - len(shown):
-        more = display.count_noun(missing, "more character")
+        more = display.format_count(missing, "more character")
         yield "", styled_line(StyledText(f"… {more}: --full shows all", "dim"))
 
 
-def _timeline_lines(cassette: Cassette, layout: TableLayout) -> Iterator[Row]:
-    reads = display.count_noun(len(cassette.reads), "read")
-    count = display.count_noun(len(cassette.messages), "message")
-    yield "timeline", styled_line(f"{count} in {reads}, {cassette.end.size:,} bytes")
+def _timeline_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
+    reads = display.format_count(len(cassette.reads), "read")
+    count = display.format_count(len(cassette.messages), "message")
+    yield "timeline", styled_line(f"{count} in {reads}, {cassette.end.size_bytes:,} bytes")
     if not cassette.reads:
         return
-    width = min(layout.width - _INDENT, _WIDEST)
+    width = min(layout.columns - _LABEL_COLUMNS, _MAX_SPARKLINE_COLUMNS)
     end = display.format_duration(cassette.end.at_ms)
     spark = timeline.render_sparkline(
         cassette.reads, cassette.end.at_ms, width, ascii_only=layout.ascii_only
@@ -149,11 +155,15 @@ def _timeline_lines(cassette: Cassette, layout: TableLayout) -> Iterator[Row]:
     yield "", styled_line(StyledText(f"0{end:>{width - 1}}", "dim"))
 
 
-def _ending_lines(cassette: Cassette) -> Iterator[Row]:
-    """How it ended: the evidence, and the checksum that proves the body."""
+def _ending_lines(cassette: Cassette) -> Iterator[LabelledLine]:
+    """How the response ended, and the checksum of its body."""
     end = cassette.end
     style = "good" if end.ending is Ending.CLEAN else "bad"
-    secrets = f", {display.count_noun(end.redacted, 'secret')} replaced" if end.redacted else ""
-    after = f" after {display.format_duration(end.at_ms)}, {end.size:,} bytes{secrets}"
+    secrets = (
+        f", {display.format_count(end.redacted_count, 'secret')} replaced"
+        if end.redacted_count
+        else ""
+    )
+    after = f" after {display.format_duration(end.at_ms)}, {end.size_bytes:,} bytes{secrets}"
     yield "ending", styled_line(StyledText(end.ending.value, style), after)
     yield "sha256", styled_line(end.sha256)

@@ -22,12 +22,12 @@ from llm_proxy.turns import (
     Usage,
 )
 
-Named = tuple[str, str]
-"""What it is, and the text, which may have several lines."""
+LabelledText = tuple[str, str]
+"""A label, and a text that may have several lines."""
 
 
-def named_texts(turn: Turn) -> Iterator[Named]:
-    """Everything that a turn says, in its order."""
+def labelled_texts(turn: Turn) -> Iterator[LabelledText]:
+    """All parts of a turn in order, then failure or finish, usage and model."""
     for part in turn.parts:
         yield from _part_texts(part)
     if turn.failure is not None:
@@ -44,19 +44,19 @@ def named_texts(turn: Turn) -> Iterator[Named]:
 
 
 def message_contribution(cassette: Cassette, message: bytes) -> str:
-    """What one message of a stream adds to the response, in a few words; often nothing."""
+    """What one message of a stream adds to the response, as a short text; often empty."""
     response = DialectResponse(cassette.head, cassette.codec, (message,))
     turns = cassette_dialect(cassette).decode(response)
     return " ".join(filter(None, map(_contribution_text, turns)))
 
 
-def _part_texts(part: Part) -> Iterator[Named]:
+def _part_texts(part: Part) -> Iterator[LabelledText]:
     match part:
         case Text():
             yield "text", part.text
             yield from (("citation", _citation_text(citation)) for citation in part.citations)
         case Reasoning():
-            yield "reasoning", _reasoning_texts(part)
+            yield "reasoning", _reasoning_text(part)
         case ToolCall():
             yield "tool call", f"{part.name or '(no name)'} {part.id}".rstrip()
             yield "", part.arguments or "(no arguments)"
@@ -73,14 +73,14 @@ def _citation_text(citation: Citation) -> str:
     return " ".join(filter(None, (citation.title, citation.url, citation.quoted)))
 
 
-def _reasoning_texts(reasoning: Reasoning) -> str:
+def _reasoning_text(reasoning: Reasoning) -> str:
     sealed = reasoning.redacted or reasoning.signature
-    seal = f"(sealed: {display.count_noun(len(sealed), 'character')})" if sealed else ""
+    seal = f"(sealed: {display.format_count(len(sealed), 'character')})" if sealed else ""
     return "\n".join(filter(None, (reasoning.text, seal)))
 
 
 def _media_text(media: Media) -> str:
-    where = media.url or display.count_noun(len(media.base64), "character") + " of base64"
+    where = media.url or display.format_count(len(media.base64), "character") + " of base64"
     return "\n".join(filter(None, (f"{media.media_type} {where}".strip(), media.transcript)))
 
 

@@ -1,8 +1,9 @@
 """Converts parts to what Anthropic's content blocks can represent.
 
-What came from this wire says so by its type (`server_tool_use`, `web_search_tool_result`,
-`char_location`) and keeps all that stands beside it; what came from elsewhere keeps what has a
-word here.  Tools of another provider's are told as an MCP server's, whose words fit any tool.
+A part from this format is recognised by the type in its metadata (`server_tool_use`,
+`web_search_tool_result`, `char_location`) and keeps all its metadata; a part from another format
+keeps what this one can represent.  Tools of another provider become an MCP server's, whose blocks
+can represent any tool.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.anthropic import block_decoder
 from llm_proxy.dialects.anthropic.block_decoder import (
-    CALL,
+    CALL_FIELDS,
+    CITATION_FIELDS,
     COMPACTION,
-    MCP_CALL,
-    MCP_RESULT,
-    OF_CALL,
-    OF_CITATION,
-    OF_COMPACTION,
-    OF_RESULT,
-    RESULT,
-    UPLOAD,
-    result_content,
+    COMPACTION_FIELDS,
+    CONTAINER_UPLOAD,
+    MCP_TOOL_RESULT,
+    MCP_TOOL_USE,
+    RESULT_FIELDS,
+    TOOL_RESULT_SUFFIX,
+    TOOL_USE,
+    result_content_text,
 )
-from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_text
+from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_json
 from llm_proxy.turns import (
     Citation,
     Json,
@@ -39,160 +40,160 @@ from llm_proxy.turns import (
     ToolResult,
 )
 
-_PAGE: Final = "web_search_result_location"
-_DOCUMENT: Final = "char_location"
+_WEB_PAGE_LOCATION: Final = "web_search_result_location"
+_CHAR_LOCATION: Final = "char_location"
 
-_LOCATIONS: Final[Mapping[str, Mapping[str, Json]]] = {
-    _PAGE: {},
+_REQUIRED_LOCATION_FIELDS: Final[Mapping[str, Mapping[str, Json]]] = {
+    _WEB_PAGE_LOCATION: {},
     "search_result_location": {
         "search_result_index": 0, "start_block_index": 0, "end_block_index": 0,
     },
-    _DOCUMENT: {"document_index": 0, "start_char_index": 0, "end_char_index": 0},
+    _CHAR_LOCATION: {"document_index": 0, "start_char_index": 0, "end_char_index": 0},
     "page_location": {"document_index": 0, "start_page_number": 1, "end_page_number": 1},
     "content_block_location": {
         "document_index": 0, "start_block_index": 0, "end_block_index": 0,
     },
 }  # fmt: skip
-"""What each type of citation must say of where the words stand, or clients refuse it."""
+"""The location fields that clients require in each type of citation, with defaults."""
 
-LINKS: Final = {_PAGE: "url", "search_result_location": "source"}
-"""The field of a source's address, by the type of the citation; documents have none."""
+URL_FIELDS: Final = {_WEB_PAGE_LOCATION: "url", "search_result_location": "source"}
+"""The field of the source's URL by citation type; documents have none."""
 
-_OF_CALL: Final = ("caller", "toolset_name")
-_OF_REFUSAL: Final = (
+_CLIENT_CALL_METADATA: Final = ("caller", "toolset_name")
+_REFUSAL_METADATA: Final = (
     "category", "recommended_model", "fallback_credit_token", "fallback_has_prefill_claim",
 )  # fmt: skip
-_SERVER: Final = "server"
-"""The name of an MCP server that nobody named."""
+_DEFAULT_MCP_SERVER: Final = "server"
 
 
 def convert_text(text: Text) -> Text:
-    """A text, and what it rests on."""
+    """The text with its citations."""
     return Text(text.text, tuple(map(_convert_citation, text.citations)))
 
 
-def _convert_citation(cited: Citation) -> Citation:
-    """A page or a document; the whole block rests on it, so there is no span."""
-    kind = _original_type(cited.metadata)
+def _convert_citation(citation: Citation) -> Citation:
+    """A page or a document; citations apply to the whole block, so there is no span."""
+    kind = _original_type(citation.metadata)
     if not kind.endswith("_location"):
-        kind = _PAGE if cited.url else _DOCUMENT
-        own: Metadata = ()
+        kind = _WEB_PAGE_LOCATION if citation.url else _CHAR_LOCATION
+        kept_metadata: Metadata = ()
     else:
-        own = _type_and_extra_fields(kind, cited.metadata, OF_CITATION)
-    known = dict(own)
-    needed = _LOCATIONS.get(kind, {}).items()
+        kept_metadata = _type_and_extra_fields(kind, citation.metadata, CITATION_FIELDS)
+    kept_fields = dict(kept_metadata)
+    required_fields = _REQUIRED_LOCATION_FIELDS.get(kind, {}).items()
     return Citation(
-        url=lenient_json.printable_text(cited.url) if kind in LINKS else "",
-        title=lenient_json.printable_text(cited.title),
-        quoted=lenient_json.printable_text(cited.quoted),
+        url=lenient_json.printable_text(citation.url) if kind in URL_FIELDS else "",
+        title=lenient_json.printable_text(citation.title),
+        quoted=lenient_json.printable_text(citation.quoted),
         metadata=(
-            *(own or (("type", kind),)),
-            *((name, value) for name, value in needed if name not in known),
+            *(kept_metadata or (("type", kind),)),
+            *((name, value) for name, value in required_fields if name not in kept_fields),
         ),
     )
 
 
-def convert_reasoning(thought: Reasoning) -> Reasoning:
-    """A thought that can be read, one that is sealed, or a summary of the conversation."""
-    if _original_type(thought.metadata) == COMPACTION:
+def convert_reasoning(reasoning: Reasoning) -> Reasoning:
+    """Readable reasoning, redacted reasoning, or a compaction (summary of the conversation)."""
+    if _original_type(reasoning.metadata) == COMPACTION:
         return replace(
-            thought, metadata=_type_and_extra_fields(COMPACTION, thought.metadata, OF_COMPACTION)
+            reasoning,
+            metadata=_type_and_extra_fields(COMPACTION, reasoning.metadata, COMPACTION_FIELDS),
         )
-    if thought.redacted and not thought.text:
-        return Reasoning(redacted=thought.redacted)
-    return Reasoning(thought.text, thought.signature)
+    if reasoning.redacted and not reasoning.text:
+        return Reasoning(redacted=reasoning.redacted)
+    return Reasoning(reasoning.text, reasoning.signature)
 
 
-def convert_refusal(declined: Refusal) -> Refusal:
-    """An explanation, and its category."""
-    return Refusal(declined.text, nonempty_metadata(declined.metadata, _OF_REFUSAL))
+def convert_refusal(refusal: Refusal) -> Refusal:
+    """The explanation, with its category and related metadata."""
+    return Refusal(refusal.text, nonempty_metadata(refusal.metadata, _REFUSAL_METADATA))
 
 
 def convert_tool_call(tool_call: ToolCall) -> ToolCall:
-    """A call whose arguments stand on the wire as they were written."""
+    """The call for a stream, which sends arguments as the model wrote them."""
     kind = _original_type(tool_call.metadata)
-    if kind != CALL and kind.endswith(CALL):
+    if kind != TOOL_USE and kind.endswith(TOOL_USE):
         return replace(
-            tool_call, metadata=_type_and_extra_fields(kind, tool_call.metadata, OF_CALL)
+            tool_call, metadata=_type_and_extra_fields(kind, tool_call.metadata, CALL_FIELDS)
         )
-    return replace(tool_call, metadata=nonempty_metadata(tool_call.metadata, _OF_CALL))
+    return replace(tool_call, metadata=nonempty_metadata(tool_call.metadata, _CLIENT_CALL_METADATA))
 
 
 def convert_object_tool_call(tool_call: ToolCall) -> ToolCall | None:
-    """A call whose arguments stand there as an object; None where they are none."""
-    arguments = normalized_object_text(tool_call.arguments)
+    """The call for a document, which has arguments as an object; None if they are no object."""
+    arguments = normalized_object_json(tool_call.arguments)
     return None if arguments is None else convert_tool_call(replace(tool_call, arguments=arguments))
 
 
 def awaits_client(tool_call: ToolCall) -> bool:
-    """Whether a call waits for the client, who runs those without a type of their own."""
+    """Whether the client runs the call: those without a type in their metadata."""
     return not _original_type(tool_call.metadata)
 
 
 def convert_provider_tool_call(tool_call: ToolCall) -> ToolCall:
-    """A call that the provider answered itself, as such; one of this wire's is one already."""
+    """A call that the provider ran; one from another format becomes an MCP server's."""
     if not awaits_client(tool_call):
         return tool_call
-    values = (("type", MCP_CALL), ("server_name", _SERVER))
+    values = (("type", MCP_TOOL_USE), ("server_name", _DEFAULT_MCP_SERVER))
     return replace(tool_call, metadata=(*values, *tool_call.metadata))
 
 
 def convert_tool_result(tool_result: ToolResult) -> ToolResult:
-    """What a tool of the provider's gave back."""
+    """The result of a provider's tool; its type defaults to an MCP server's."""
     kind = _original_type(tool_result.metadata)
-    own = _type_and_extra_fields(kind, tool_result.metadata, OF_RESULT)
-    metadata = own if kind.endswith(RESULT) else (("type", MCP_RESULT),)
-    said = replace(
+    kept_metadata = _type_and_extra_fields(kind, tool_result.metadata, RESULT_FIELDS)
+    metadata = kept_metadata if kind.endswith(TOOL_RESULT_SUFFIX) else (("type", MCP_TOOL_RESULT),)
+    converted = replace(
         tool_result, call_id=lenient_json.printable_text(tool_result.call_id), metadata=metadata
     )
-    value = result_content_value(said)
+    value = structured_result_content(converted)
     if value is None:
-        return replace(said, content=lenient_json.printable_text(tool_result.content))
+        return replace(converted, content=lenient_json.printable_text(tool_result.content))
     has_failed = tool_result.failed or block_decoder.is_failed_result({"content": value})
-    return replace(said, content=lenient_json.compact_json(value), failed=has_failed)
+    return replace(converted, content=lenient_json.compact_json(value), failed=has_failed)
 
 
-def with_tool_name(tool_result: ToolResult, names: Mapping[str, str]) -> ToolResult:
-    """The result with the name that it is read with; `names` tells the tool of each call's id."""
-    tool = block_decoder.tool_name_of_result(_original_type(tool_result.metadata))
-    return replace(tool_result, name=names.get(tool_result.call_id, tool))
+def with_tool_name(tool_result: ToolResult, tool_names: Mapping[str, str]) -> ToolResult:
+    """The result with the name that it decodes to; `tool_names` is by call id."""
+    default_name = block_decoder.tool_name_of_result_type(_original_type(tool_result.metadata))
+    return replace(tool_result, name=tool_names.get(tool_result.call_id, default_name))
 
 
-def result_content_value(tool_result: ToolResult) -> Json:
-    """What a result holds where that is no text: an object, or a list of blocks; else None."""
+def structured_result_content(tool_result: ToolResult) -> Json:
+    """The content of a result as an object or a list of blocks; None if it is text."""
     try:
         value = lenient_json.parse_json(tool_result.content.encode("utf-8", "replace"))
     except ValueError:
         return None
-    spelled = lenient_json.compact_json(value)
-    is_itself = spelled and spelled == result_content(value)
-    of_mcp = _original_type(tool_result.metadata) == MCP_RESULT
-    fits = _is_list_of_text_blocks(value) if of_mcp else isinstance(value, dict | list)
-    return value if fits and is_itself else None
+    compact = lenient_json.compact_json(value)
+    is_unchanged = compact and compact == result_content_text(value)
+    is_mcp_result = _original_type(tool_result.metadata) == MCP_TOOL_RESULT
+    is_allowed = _is_list_of_text_blocks(value) if is_mcp_result else isinstance(value, dict | list)
+    return value if is_allowed and is_unchanged else None
 
 
 def _is_list_of_text_blocks(value: Json) -> bool:
-    """Whether it is a list of blocks of text, which is all that MCP servers give."""
+    """Whether it is a list of text blocks, the only content of MCP results."""
     items = lenient_json.array_items(value)
     return bool(items) and all(
-        lenient_json.object_fields(content).get("type") == "text" for content in items
+        lenient_json.object_fields(item).get("type") == "text" for item in items
     )
 
 
-def convert_media(shown: Media) -> Media | None:
-    """A file that a tool made; this model shows nothing else."""
-    if _original_type(shown.metadata) != UPLOAD:
+def convert_media(media: Media) -> Media | None:
+    """A file that a tool created (`container_upload`), the only media; None for any other."""
+    if _original_type(media.metadata) != CONTAINER_UPLOAD:
         return None
-    return Media("*/*", metadata=_type_and_extra_fields(UPLOAD, shown.metadata, ()))
+    return Media("*/*", metadata=_type_and_extra_fields(CONTAINER_UPLOAD, media.metadata, ()))
 
 
 def _original_type(metadata: Metadata) -> str:
-    """What the part says that it is, in the words of the wire that it came from."""
+    """The type in the metadata, as in the format that the part came from; empty without one."""
     kind = dict(metadata).get("type")
     return kind if isinstance(kind, str) else ""
 
 
 def _type_and_extra_fields(kind: str, metadata: Metadata, known: Iterable[str]) -> Metadata:
-    """The type, and what else stands beside a part and has no place of its own."""
+    """The type, and the metadata without the `known` names."""
     fields = {"type": kind, **{name: value for name, value in metadata if name not in known}}
     return lenient_json.named_metadata(fields, fields)

@@ -1,7 +1,7 @@
 """Decodes Anthropic content blocks, whole or from deltas, into parts.
 
-Deltas grow the block that `content_block_start` opened; grown, it is the same object that a
-response which does not stream holds, so both are read alike.
+Deltas extend the block of `content_block_start` to the same object that a response without
+streaming holds, so both are decoded alike.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from llm_proxy.turns import (
     ToolResult,
 )
 
-_GROWS: Final = {
+_APPENDING_DELTAS: Final = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
     "input_json_delta": ("tool_use", "partial_json"),
 }
-"""What a delta grows: the type of the block, where its start is missing, and the field."""
+"""The block type of each delta (used if the block's start is missing), and the extended field."""
 
-_REPLACES: Final = {
+_REPLACING_DELTAS: Final = {
     "signature_delta": ("thinking", ("signature",)),
     "compaction_delta": ("compaction", ("content", "encrypted_content")),
 }
-"""What a delta gives whole; where it comes twice, the second counts."""
+"""The block type of each delta, and the fields that it replaces; the last delta wins."""
 
-OF_CALL: Final = ("id", "name", "input", "partial_json")
-OF_RESULT: Final = ("tool_use_id", "content", "is_error")
-OF_COMPACTION: Final = ("content", "signature", "encrypted_content")
-OF_CITATION: Final = ("cited_text", "url", "source", "title", "document_title")
-"""The fields of a block or a citation that have words of their own."""
+CALL_FIELDS: Final = ("id", "name", "input", "partial_json")
+RESULT_FIELDS: Final = ("tool_use_id", "content", "is_error")
+COMPACTION_FIELDS: Final = ("content", "signature", "encrypted_content")
+CITATION_FIELDS: Final = ("cited_text", "url", "source", "title", "document_title")
+"""The fields of a block or a citation that part fields hold; all others become metadata."""
 
-CALL: Final = "tool_use"
-MCP_CALL: Final = "mcp_tool_use"
-MCP_RESULT: Final = "mcp_tool_result"
-RESULT: Final = "_tool_result"
-"""How the types of results end."""
+TOOL_USE: Final = "tool_use"
+MCP_TOOL_USE: Final = "mcp_tool_use"
+MCP_TOOL_RESULT: Final = "mcp_tool_result"
+TOOL_RESULT_SUFFIX: Final = "_tool_result"
+"""The end of each result type: `web_search_tool_result`."""
 
 COMPACTION: Final = "compaction"
-UPLOAD: Final = "container_upload"
+CONTAINER_UPLOAD: Final = "container_upload"
 
 
 def delta_output_chars(delta: Fields) -> int:
-    """How many characters a delta adds to what was said; a piece of a call counts as one at least.
+    """How many output characters a delta adds; a piece of a tool call counts as at least one.
 
-    Seals and citations add none.
+    Signatures and citations add none.
     """
     kind = lenient_json.printable_text(delta.get("type"))
-    if kind in _GROWS:
-        of, name = _GROWS[kind]
-        return max(len(lenient_json.str_or_empty(delta.get(name))), int(of == CALL))
+    if kind in _APPENDING_DELTAS:
+        block_type, name = _APPENDING_DELTAS[kind]
+        return max(len(lenient_json.str_or_empty(delta.get(name))), int(block_type == TOOL_USE))
     return (
         max(len(lenient_json.str_or_empty(delta.get("content"))), 1)
         if kind == "compaction_delta"
@@ -69,52 +69,52 @@ def delta_output_chars(delta: Fields) -> int:
 
 
 class ContentBlockDecoder:
-    """One content block, as its deltas come."""
+    """Decodes one content block from its start and deltas."""
 
     def __init__(self, start: Fields, *, closed: bool = False) -> None:
         self._fields: dict[str, Json] = dict(start)
-        self._argument_pieces: dict[str, list[str]] = {}
+        self._pieces_by_field: dict[str, list[str]] = {}
         self._citations: list[Json] = []
         self.is_closed = closed
-        """Whether it was said that nothing more would come."""
+        """Whether the block has been stopped."""
 
     def feed(self, delta: Fields) -> None:
-        """Read one delta; those of unknown types are left out."""
+        """Add one delta; those of unknown types are ignored."""
         kind = lenient_json.printable_text(delta.get("type"))
-        if kind in _GROWS:
-            of, name = _GROWS[kind]
-            self._argument_pieces.setdefault(name, []).append(
+        if kind in _APPENDING_DELTAS:
+            block_type, name = _APPENDING_DELTAS[kind]
+            self._pieces_by_field.setdefault(name, []).append(
                 lenient_json.str_or_empty(delta.get(name))
             )
-        elif kind in _REPLACES:
-            of, names = _REPLACES[kind]
+        elif kind in _REPLACING_DELTAS:
+            block_type, names = _REPLACING_DELTAS[kind]
             self._fields.update((name, delta.get(name)) for name in names)
         elif kind == "citations_delta":
-            of = "text"
+            block_type = "text"
             self._citations.append(delta.get("citation"))
         else:
             return
-        self._fields.setdefault("type", of)
+        self._fields.setdefault("type", block_type)
 
-    def content(self) -> Fields:
-        """The block as it stands; of a tool call, the JSON as it was written is `partial_json`."""
-        grown: dict[str, Json] = {
+    def block_fields(self) -> Fields:
+        """The block so far; `partial_json` holds a call's arguments as text."""
+        joined_fields: dict[str, Json] = {
             name: lenient_json.join_pieces(
                 [lenient_json.str_or_empty(self._fields.get(name)), *pieces]
             )
-            for name, pieces in self._argument_pieces.items()
+            for name, pieces in self._pieces_by_field.items()
         }
         if self._citations:
-            grown["citations"] = [
+            joined_fields["citations"] = [
                 *lenient_json.array_items(self._fields.get("citations")),
                 *self._citations,
             ]
-        if is_tool_call_block(self._fields) and not grown.get("partial_json"):
-            grown["partial_json"] = self._undelivered_arguments()
-        return {**self._fields, **grown}
+        if is_tool_call_block(self._fields) and not joined_fields.get("partial_json"):
+            joined_fields["partial_json"] = self._initial_arguments()
+        return {**self._fields, **joined_fields}
 
-    def _undelivered_arguments(self) -> str:
-        """The arguments of a call without deltas: an open one may not have begun to write."""
+    def _initial_arguments(self) -> str:
+        """The arguments of a call without deltas; an open call's `{}` may only be a placeholder."""
         value = self._fields.get("input")
         return (
             lenient_json.compact_json(value)
@@ -124,14 +124,14 @@ class ContentBlockDecoder:
 
 
 def is_tool_call_block(block: Fields) -> bool:
-    """Whether it is a call: `tool_use`, `server_tool_use`, `mcp_tool_use`."""
-    return lenient_json.printable_text(block.get("type")).endswith(CALL)
+    """Whether it is a tool call: `tool_use`, `server_tool_use`, `mcp_tool_use`."""
+    return lenient_json.printable_text(block.get("type")).endswith(TOOL_USE)
 
 
-def decode_block(block: Fields, names: Mapping[str, str]) -> Part | None:
-    """What a block says; None for the types that no part has a word for.
+def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
+    """The part of a block; None for types that no part can represent.
 
-    `names` tells the tool behind each id, since a result gives its call's id alone.
+    `tool_names` holds the tool of each call id, since a result has only the id.
     """
     match block.get("type"):
         case "text":
@@ -143,86 +143,86 @@ def decode_block(block: Fields, names: Mapping[str, str]) -> Part | None:
             )
         case "redacted_thinking":
             return Reasoning(redacted=lenient_json.printable_text(block.get("data")) or None)
-        case it if it == COMPACTION:
+        case block_type if block_type == COMPACTION:
             return _decode_compaction(block)
-        case it if it == UPLOAD:
+        case block_type if block_type == CONTAINER_UPLOAD:
             return Media("*/*", metadata=lenient_json.named_metadata(block, block))
-        case str(kind) if kind.endswith(CALL):
+        case str(kind) if kind.endswith(TOOL_USE):
             return _decode_tool_call(block)
-        case str(kind) if kind.endswith(RESULT):
-            return _decode_tool_result(block, names)
+        case str(kind) if kind.endswith(TOOL_RESULT_SUFFIX):
+            return _decode_tool_result(block, tool_names)
         case _:
             return None
 
 
 def _decode_text(block: Fields) -> Text:
     citations = tuple(
-        _decode_citation(object_item)
-        for object_item in lenient_json.object_items(block.get("citations"))
+        _decode_citation(citation)
+        for citation in lenient_json.array_objects(block.get("citations"))
     )
     return Text(lenient_json.printable_text(block.get("text")), citations)
 
 
-def _decode_citation(cited: Fields) -> Citation:
-    """A page or a document; its places are counted in the source, so there is no span."""
+def _decode_citation(citation: Fields) -> Citation:
+    """A page or a document; locations are in the source, not in the text: there is no span."""
     return Citation(
-        url=lenient_json.printable_text(cited.get("url") or cited.get("source")),
-        title=lenient_json.printable_text(cited.get("title") or cited.get("document_title")),
-        quoted=lenient_json.printable_text(cited.get("cited_text")),
-        metadata=_extra_fields(cited, OF_CITATION),
+        url=lenient_json.printable_text(citation.get("url") or citation.get("source")),
+        title=lenient_json.printable_text(citation.get("title") or citation.get("document_title")),
+        quoted=lenient_json.printable_text(citation.get("cited_text")),
+        metadata=_extra_fields(citation, CITATION_FIELDS),
     )
 
 
 def _decode_compaction(block: Fields) -> Reasoning:
-    """A summary that stands for the conversation so far, to be handed back like reasoning."""
+    """A summary of the conversation so far, which the client sends back like reasoning."""
     return Reasoning(
         lenient_json.printable_text(block.get("content")),
         signature=lenient_json.printable_text(block.get("signature")) or None,
         redacted=lenient_json.printable_text(block.get("encrypted_content")) or None,
-        metadata=_extra_fields(block, OF_COMPACTION),
+        metadata=_extra_fields(block, COMPACTION_FIELDS),
     )
 
 
 def _decode_tool_call(block: Fields) -> ToolCall:
-    """A call of the client's tool; of the provider's own tools, the type stands beside it."""
-    is_plain = block.get("type") == CALL
+    """A tool call; for the provider's own tools, metadata holds the type."""
+    is_client_call = block.get("type") == TOOL_USE
     return ToolCall(
         id=lenient_json.printable_text(block.get("id")),
         name=lenient_json.printable_text(block.get("name")),
         arguments=lenient_json.printable_text(block.get("partial_json")),
-        metadata=_extra_fields(block, (*OF_CALL, "type") if is_plain else OF_CALL),
+        metadata=_extra_fields(block, (*CALL_FIELDS, "type") if is_client_call else CALL_FIELDS),
     )
 
 
-def _decode_tool_result(block: Fields, names: Mapping[str, str]) -> ToolResult:
-    """What a tool that the provider ran gave back; anything but plain text as JSON."""
+def _decode_tool_result(block: Fields, tool_names: Mapping[str, str]) -> ToolResult:
+    """The result of a tool that the provider ran; anything but one text is JSON."""
     call_id = lenient_json.printable_text(block.get("tool_use_id"))
     return ToolResult(
         call_id,
-        content=result_content(block.get("content")),
-        name=names.get(
-            call_id, tool_name_of_result(lenient_json.printable_text(block.get("type")))
+        content=result_content_text(block.get("content")),
+        name=tool_names.get(
+            call_id, tool_name_of_result_type(lenient_json.printable_text(block.get("type")))
         ),
         failed=is_failed_result(block),
-        metadata=_extra_fields(block, OF_RESULT),
+        metadata=_extra_fields(block, RESULT_FIELDS),
     )
 
 
-def tool_name_of_result(kind: str) -> str:
-    """The tool that gives results of this type; an MCP server has tools of any name."""
-    return "" if kind == MCP_RESULT else kind.removesuffix(RESULT)
+def tool_name_of_result_type(result_type: str) -> str:
+    """The tool with results of this type; empty for MCP servers, whose tools have any name."""
+    return "" if result_type == MCP_TOOL_RESULT else result_type.removesuffix(TOOL_RESULT_SUFFIX)
 
 
 def is_failed_result(result: Fields) -> bool:
-    """Whether a result says that the tool failed, in a flag or by the type of what it holds."""
+    """Whether the tool failed, by `is_error` or by the type of the content."""
     kind = lenient_json.printable_text(
         lenient_json.object_fields(result.get("content")).get("type")
     )
     return result.get("is_error") is True or kind.endswith("_error")
 
 
-def result_content(content: Json) -> str:
-    """What a result holds, in words or as JSON; one block of text is its text."""
+def result_content_text(content: Json) -> str:
+    """The content of a result as text: that of a single text block, else JSON."""
     match content:
         case [{"type": "text", "text": str(text)}]:
             return lenient_json.join_pieces([text])

@@ -1,11 +1,11 @@
 """The dialect `anthropic`: the Messages API on any host, and legacy text completions.
 
-A stream is SSE with event names; `message_stop` is its last event, and nothing like `[DONE]`
-follows.  Servers that leave it out have said why they stop in `message_delta`, after which a
-message has no more to say; a legacy completion ends in the event with its `stop_reason`.  An
-event named `error` ends either for good.
+A stream is SSE with event names; `message_stop` is its last event, without a `[DONE]` after it.
+Servers that omit it have sent the stop reason in `message_delta`, after which a message has no more
+content; a legacy completion ends with the event that has a `stop_reason`.  An event named `error`
+ends both.
 
-Batches and files are left to HTTP without a dialect, whose errors have Anthropic's shape too.
+Batches and files are left to the opaque dialect, whose errors have Anthropic's format, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import orjson
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.anthropic import auxiliary_responses, errors, request_decoder
-from llm_proxy.dialects.anthropic import response_encoder as spoken
+from llm_proxy.dialects.anthropic import response_encoder as anthropic_encoder
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
 from llm_proxy.dialects.anthropic.message_decoder import (
     MessagesDecoder,
@@ -39,25 +39,26 @@ from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
-_VERSION: Final = "anthropic-version"
-"""The header that every client of Anthropic's sends, and nobody else."""
+_VERSION_HEADER: Final = "anthropic-version"
+"""The header that only clients of Anthropic's API send, and all of them."""
 
-_MOST: Final = 4096
-"""Tokens that a typical request allows."""
+_SAMPLE_MAX_TOKENS: Final = 4096
 
-_PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
+_PING_EVENT: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 
-_BASE: Final = r"(?:.*/v1|.*/anthropic|)"
-_PATH: Final = re.compile(_BASE + r"/(?:messages(?:/count_tokens)?|complete)")
-_ANYWHERE: Final = re.compile(r".*/messages(?:/count_tokens)?")
-_VERTEX: Final = re.compile(r".*/publishers/anthropic/models/[^/]+:(?:rawP|streamRawP)redict")
-_MODELS: Final = re.compile(_BASE + r"/models(?:/[^/]+)?")
-_COUNTS: Final = re.compile(r"/(?:messages/count_tokens|models/count-tokens:rawPredict)$")
-_LEGACY: Final = "/complete"
-_STREAMED: Final = ":streamRawPredict"
-_NAMED: Final = re.compile(r"/models/([^/]+?)(?::rawPredict|:streamRawPredict)?$")
+_BASE_PATTERN: Final = r"(?:.*/v1|.*/anthropic|)"
+_ENDPOINT_PATH: Final = re.compile(_BASE_PATTERN + r"/(?:messages(?:/count_tokens)?|complete)")
+_MESSAGES_PATH_ANYWHERE: Final = re.compile(r".*/messages(?:/count_tokens)?")
+_VERTEX_PATH: Final = re.compile(r".*/publishers/anthropic/models/[^/]+:(?:rawP|streamRawP)redict")
+_MODELS_PATH: Final = re.compile(_BASE_PATTERN + r"/models(?:/[^/]+)?")
+_COUNT_TOKENS_PATH: Final = re.compile(
+    r"/(?:messages/count_tokens|models/count-tokens:rawPredict)$"
+)
+_COMPLETION_SUFFIX: Final = "/complete"
+_VERTEX_STREAM_SUFFIX: Final = ":streamRawPredict"
+_MODEL_IN_PATH: Final = re.compile(r"/models/([^/]+?)(?::rawPredict|:streamRawPredict)?$")
 
-_OF_MESSAGE: Final = frozenset(
+_MESSAGE_KINDS: Final = frozenset(
     (
         "message",
         "message_start",
@@ -67,8 +68,8 @@ _OF_MESSAGE: Final = frozenset(
         "content_block_stop",
     )
 )
-_ENDS: Final = frozenset(("message", "message_delta", "completion"))
-"""What a stop reason ends; that of `message_start` stands before the end."""
+_ENDING_KINDS: Final = frozenset(("message", "message_delta", "completion"))
+"""The kinds whose stop reason ends the message; in `message_start` it does not."""
 
 
 class Anthropic:
@@ -86,39 +87,41 @@ class Anthropic:
     overloaded_status = 529
 
     def matches(self, request: Request) -> bool:
-        """Messages, their token counts and completions; and the models, where the header tells.
+        """Messages, their token counts and completions; models only with the version header.
 
-        A bare `/messages` is the AI SDK's; below other paths, such as that of a thread of
-        OpenAI's assistants, it takes the header.
+        A bare `/messages` is the AI SDK's; below other paths, such as a thread of OpenAI's
+        Assistants API, the header is required.
         """
         if request.method == "GET":
-            return _MODELS.fullmatch(request.path) is not None and _has_version_header(request)
+            return _MODELS_PATH.fullmatch(request.path) is not None and _has_version_header(request)
         if request.method != "POST":
             return False
-        if _PATH.fullmatch(request.path) or _VERTEX.fullmatch(request.path):
+        if _ENDPOINT_PATH.fullmatch(request.path) or _VERTEX_PATH.fullmatch(request.path):
             return True
-        return _ANYWHERE.fullmatch(request.path) is not None and _has_version_header(request)
+        return _MESSAGES_PATH_ANYWHERE.fullmatch(request.path) is not None and _has_version_header(
+            request
+        )
 
     def model(self, request: Request) -> str:
-        """The body's `model`, else the one that the path names (Vertex, the list of models)."""
-        if text := lenient_json.printable_text(
+        """The body's `model`, else the one in the path (Vertex AI, the models endpoint)."""
+        if model := lenient_json.printable_text(
             lenient_json.parse_object(request.body).get("model")
         ):
-            return text
-        named = _NAMED.search(request.path)
-        return unquote(named[1]) if named else ""
+            return model
+        path_match = _MODEL_IN_PATH.search(request.path)
+        return unquote(path_match[1]) if path_match else ""
 
     def streams(self, request: Request) -> bool:
-        """Where the body says `"stream": true`, or Vertex's path says so."""
-        flag = lenient_json.parse_object(request.body).get("stream") is True
-        return flag or request.path.endswith(_STREAMED)
+        """Whether the body has `"stream": true`, or the path is Vertex AI's for streams."""
+        has_stream_flag = lenient_json.parse_object(request.body).get("stream") is True
+        return has_stream_flag or request.path.endswith(_VERTEX_STREAM_SUFFIX)
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """A message, or on the legacy path a prompt."""
+        """Decodes a Messages request, or on the legacy path a prompt; None for token counts."""
         body = lenient_json.parse_object(request.body)
-        if not body or request.method != "POST" or _COUNTS.search(request.path):
+        if not body or request.method != "POST" or _COUNT_TOKENS_PATH.search(request.path):
             return None
-        is_legacy = request.path.endswith(_LEGACY)
+        is_legacy = request.path.endswith(_COMPLETION_SUFFIX)
         return (
             request_decoder.decode_completion_request(body)
             if is_legacy
@@ -126,56 +129,56 @@ class Anthropic:
         )
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """Events by content type; where a streamed response has none, by what was asked for."""
-        return json_api.codec_of_events_or_whole(head, streams=self.streams(request))
+        """SSE or whole, by content type; without one, by the request."""
+        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by `message_stop`, by its stop reason, or by an error in the stream."""
+        """Complete with `message_stop`, with a stop reason, or with an error in the stream."""
         if response.codec != "sse" or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         return _stream_completeness(response)
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn; none where nothing is said (token counts, models)."""
+        """One turn; none for responses without a message (token counts, models)."""
         if not json_api.succeeded(response.head):
             return (_decode_http_error(response),)
-        messages = MessagesDecoder()
+        decoder = MessagesDecoder()
         for document in _parse_documents(response):
-            messages.feed(document)
-        return messages.result()
+            decoder.feed(document)
+        return decoder.turns()
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What a delta says."""
-        return event_output_chars(_parse_event(message)) if codec == "sse" else 0
+        """The characters of a delta."""
+        return event_output_chars(_parse_event_document(message)) if codec == "sse" else 0
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """The event `ping`, which may stand anywhere in a stream."""
-        return _PING if codec == "sse" else b""
+        """The event `ping`, which may occur anywhere in a stream."""
+        return _PING_EVENT if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """The shape whose type and message the SDKs read."""
+        """The format from which the SDKs read type and message."""
         return orjson.dumps(errors.error_document(errors.error_fields(Failure(message, kind))))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """A message, in the version that every client knows."""
-        body = {"model": model, "max_tokens": _MOST, "messages": [], "stream": stream}
+        """A Messages request, with the API version that every client sends."""
+        body = {"model": model, "max_tokens": _SAMPLE_MAX_TOKENS, "messages": [], "stream": stream}
         return response_encoding.json_post_request(
-            "/v1/messages", body, ((_VERSION, "2023-06-01"),)
+            "/v1/messages", body, ((_VERSION_HEADER, "2023-06-01"),)
         )
 
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """As a message, or on the legacy path as text."""
-        words = spoken.capabilities(self._response_options(request), context)
-        return conversion.convert(turns, words, self.model(request), context)
+        """Converts to a message, or on the legacy path to text."""
+        capabilities = anthropic_encoder.capabilities(self._response_options(request), context)
+        return conversion.convert(turns, capabilities, self.model(request), context)
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to `message_stop`, or one document."""
         (turn,) = self.convert(request, turns, context).turns
-        return spoken.encode_response(turn, self._response_options(request), context)
+        return anthropic_encoder.encode_response(turn, self._response_options(request), context)
 
     def error_response(
         self,
@@ -184,24 +187,24 @@ class Anthropic:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """In the shape whose type and message the SDKs read."""
+        """An error in the format from which the SDKs read type and message."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """Of requests and tokens."""
+        """The limits of requests and tokens."""
         return errors.rate_limit_headers(context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """Counts of tokens, models, and a model."""
+        """Token counts, the list of models, and one model."""
         if request.method == "GET":
             name = self.model(request)
             if name:
                 return auxiliary_responses.model_response(name, context)
-            return auxiliary_responses.models_page(request.query, context)
-        if _COUNTS.search(request.path):
-            return auxiliary_responses.count_tokens(
+            return auxiliary_responses.models_page_response(request.query, context)
+        if _COUNT_TOKENS_PATH.search(request.path):
+            return auxiliary_responses.count_tokens_response(
                 lenient_json.parse_object(request.body), context
             )
         return None
@@ -209,64 +212,64 @@ class Anthropic:
     def _response_options(self, request: Request) -> AnthropicResponseOptions:
         return AnthropicResponseOptions(
             stream=self.streams(request),
-            legacy=request.path.endswith(_LEGACY),
-            vertex=_VERTEX.fullmatch(request.path) is not None,
+            is_legacy_completion=request.path.endswith(_COMPLETION_SUFFIX),
+            is_vertex=_VERTEX_PATH.fullmatch(request.path) is not None,
         )
 
 
 def _has_version_header(request: Request) -> bool:
-    return header_value(request.headers, _VERSION) is not None
+    return header_value(request.headers, _VERSION_HEADER) is not None
 
 
 def _stream_completeness(response: DialectResponse) -> Completeness:
-    """By the last event that tells; what began after a `message_stop` needs one of its own."""
-    for fields in map(_parse_event, reversed(response.messages)):
-        label = document_kind(fields)
-        if label == "error":
+    """Decided by the last relevant event: a new message after `message_stop` needs its own."""
+    for fields in map(_parse_event_document, reversed(response.messages)):
+        kind = document_kind(fields)
+        if kind == "error":
             return json_api.completeness_by_error(decode_failure(fields))
-        if label == "message_stop":
+        if kind == "message_stop":
             return Completeness(is_complete=True, reason="message_stop")
-        if label in _ENDS and (reason := stop_reason(fields)):
+        if kind in _ENDING_KINDS and (reason := stop_reason(fields)):
             return Completeness(is_complete=True, reason=f"stop_reason: {reason}")
-        if label == "completion":
+        if kind == "completion":
             return Completeness(is_complete=False, reason="no stop_reason")
-        if label in _OF_MESSAGE:
-            return Completeness(is_complete=False, reason=f"no message_stop after {label}")
+        if kind in _MESSAGE_KINDS:
+            return Completeness(is_complete=False, reason=f"no message_stop after {kind}")
     is_empty = not json_api.joined_body(response).strip()
     return Completeness(is_complete=False, reason="empty stream" if is_empty else "no message_stop")
 
 
 def _parse_documents(response: DialectResponse) -> Iterable[Fields]:
     if response.codec == "sse":
-        return map(_parse_event, response.messages)
+        return map(_parse_event_document, response.messages)
     return [lenient_json.parse_object(json_api.joined_body(response))]
 
 
-def _parse_event(message: bytes) -> Fields:
-    """The document of one event, which has the event's name for a type where it has none."""
+def _parse_event_document(message: bytes) -> Fields:
+    """The document of one event; its type defaults to the event's name."""
     event = parse_event(message)
     if event.data is None:
         return lenient_json.parse_object(message)  # a bare document labelled as a stream
     fields = lenient_json.parse_object(event.data)
     if not fields and _is_truncated_object(event.data):
         return fields
-    if event.encode_event == "error" and not fields.get("error"):
+    if event.event_type == "error" and not fields.get("error"):
         return {"type": "error", "error": dict(fields) or event.data.decode("utf-8", "replace")}
-    return fields if fields.get("type") else {**fields, "type": event.encode_event}
+    return fields if fields.get("type") else {**fields, "type": event.event_type}
 
 
 def _is_truncated_object(data: bytes) -> bool:
-    """Whether this was to be an object; other errors than objects are in words."""
+    """Whether `data` is a truncated JSON object, and not the plain text of an error."""
     data = data.strip()
     return not data or (data.startswith(b"{") and data != b"{}")
 
 
 def _decode_http_error(response: DialectResponse) -> Turn:
-    """What an HTTP error says, with the request id that Anthropic's support asks for."""
+    """The turn of an HTTP error, with the request id that Anthropic's support needs."""
     fields = lenient_json.parse_object(json_api.joined_body(response))
-    found = json_api.decode_http_error(response)
+    failure = json_api.decode_http_error(response)
     return Turn(
         (),
-        failure=replace(found, code=found.code or decode_failure(fields).code),
+        failure=replace(failure, code=failure.code or decode_failure(fields).code),
         metadata=lenient_json.named_metadata(fields, (REQUEST_ID,)),
     )

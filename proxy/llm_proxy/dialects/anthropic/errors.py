@@ -16,12 +16,12 @@ from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure, Turn
 
 REQUEST_ID: Final = "request_id"
-"""The field of an error that its request is known by; the header spells it `request-id`."""
+"""The field of the request's id in an error body; the header is `request-id`."""
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
-"""What may stand in a header."""
+_SAFE_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""A request id that is safe in a header."""
 
-_WORDS: Final = {
+_DEFAULTS_BY_STATUS: Final = {
     400: ("invalid_request_error", "Invalid request"),
     401: ("authentication_error", "invalid x-api-key"),
     402: ("billing_error", "Billing error"),
@@ -36,7 +36,7 @@ _WORDS: Final = {
     408: ("timeout_error", "Request timed out"),
     529: ("overloaded_error", "Overloaded"),
 }
-"""Type and message of a status; of those that share a type, the first stands for it."""
+"""Default type and message by status; a type's status is the first that has it."""
 
 
 def error_response(
@@ -46,94 +46,98 @@ def error_response(
     retry_after: float | None = None,
     request_id: str = "",
 ) -> DialectResponse:
-    """An HTTP error; `request_id` is made where none is given, `retry_after` is in s."""
-    named = request_id or fake_request_id(context)
-    retry = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
+    """An HTTP error; `retry_after` is in s, an empty `request_id` is replaced by a fake one."""
+    final_request_id = request_id or fake_request_id(context)
+    retry_headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
     body = {
         **error_document(error_fields(with_status_defaults(status, failure))),
-        REQUEST_ID: named,
+        REQUEST_ID: final_request_id,
     }
     return response_encoding.json_response(
-        body, (*response_headers(context, named), *retry), status
+        body, (*common_response_headers(context, final_request_id), *retry_headers), status
     )
 
 
-def whole_error_response(turn: Turn, context: EncodeContext) -> DialectResponse:
-    """The HTTP error that stands in place of an answer, told from a turn that has one."""
+def http_error_of_turn(turn: Turn, context: EncodeContext) -> DialectResponse:
+    """The HTTP error in place of a response, from a failed turn; the status is by its type."""
     failure = turn.failure or Failure("")
     return error_response(
-        _status_of_type(failure), failure, context, request_id=request_id(turn, context)
+        _status_of_type(failure), failure, context, request_id=turn_request_id(turn, context)
     )
 
 
 def encode_stream_error(turn: Turn, failure: Failure, context: EncodeContext) -> Document:
-    """The event that ends a stream with an error."""
+    """The error event that ends a stream."""
     fields = {"details": None, **error_fields(failure)}
-    return {**error_document(fields), REQUEST_ID: request_id(turn, context)}
+    return {**error_document(fields), REQUEST_ID: turn_request_id(turn, context)}
 
 
 def error_document(error: Document) -> Document:
-    """The document of an error."""
+    """The body of an error with these fields."""
     return {"type": "error", "error": error}
 
 
 def error_fields(failure: Failure) -> Document:
-    """The fields of an error; its code stands among the details."""
+    """The fields of an error; its code is in `details.error_code`."""
     details = {"details": {"error_code": failure.code}} if failure.code else {}
     return {**details, "type": failure.type, "message": failure.message}
 
 
 def with_status_defaults(status: int, failure: Failure) -> Failure:
-    """The error with the words that come with the status, where it has none."""
-    kind, message = _WORDS.get(status, _WORDS[400 if status < 500 else 500])
+    """The failure; an empty message or type defaults to that of the status."""
+    kind, message = _DEFAULTS_BY_STATUS.get(
+        status, _DEFAULTS_BY_STATUS[400 if status < 500 else 500]
+    )
     return Failure(failure.message or message, failure.type or kind, failure.code)
 
 
 def with_type_defaults(failure: Failure) -> Failure:
-    """An error in the words of the status that its type stands for."""
+    """The failure; an empty message or type defaults to that of its type's status."""
     return with_status_defaults(_status_of_type(failure), failure)
 
 
-def request_id(turn: Turn, context: EncodeContext) -> str:
-    """What the request of this turn is known by."""
+def turn_request_id(turn: Turn, context: EncodeContext) -> str:
+    """The request id in the turn's metadata, if safe in a header; else a fake one."""
     value = dict(turn.metadata).get(REQUEST_ID)
-    is_id = isinstance(value, str) and _ID.fullmatch(value)
+    is_id = isinstance(value, str) and _SAFE_REQUEST_ID.fullmatch(value)
     return str(value) if is_id else fake_request_id(context)
 
 
 def with_request_id_only(turn: Turn, context: EncodeContext) -> Turn:
-    """A turn that failed, with what its request is known by and nothing else beside it."""
-    return replace(turn, metadata=((REQUEST_ID, request_id(turn, context)),))
+    """The failed turn, with the request id as its only metadata."""
+    return replace(turn, metadata=((REQUEST_ID, turn_request_id(turn, context)),))
 
 
 def fake_request_id(context: EncodeContext) -> str:
-    """An id for a request."""
+    """The request id of this context: `req_...`."""
     return context.identifier("req_")
 
 
-def response_headers(context: EncodeContext, request_id: str) -> Headers:
-    """The request's id, and the limits that it counts towards."""
+def common_response_headers(context: EncodeContext, request_id: str) -> Headers:
+    """The headers of every response: request id and rate limits."""
     return (("request-id", request_id), *rate_limit_headers(context))
 
 
 def rate_limit_headers(context: EncodeContext) -> Headers:
-    """The limits that a request counts towards."""
+    """The `anthropic-ratelimit-*` headers; none without a quota."""
     quota = context.quota or AccountLimits()
     return tuple(
         (f"anthropic-ratelimit-{label}-{name}", value)
-        for label, window in quota.windows_by_name
+        for label, window in quota.named_windows
         for name, value in (
             ("limit", str(window.limit)),
             ("remaining", str(window.remaining)),
-            ("reset", rfc3339_seconds(context.created + window.reset)),
+            ("reset", rfc3339_timestamp(context.created + window.reset_s)),
         )
     )
 
 
-def rfc3339_seconds(seconds: float) -> str:
-    """A time in s since 1970 as RFC 3339 writes it, in whole seconds."""
-    return datetime.fromtimestamp(ceil(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def rfc3339_timestamp(unix_s: float) -> str:
+    """A time in s since 1970 in RFC 3339 format, rounded up to seconds."""
+    return datetime.fromtimestamp(ceil(unix_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _status_of_type(failure: Failure) -> int:
-    return next((number for number, (kind, _) in _WORDS.items() if kind == failure.type), 500)
+    return next(
+        (status for status, (kind, _) in _DEFAULTS_BY_STATUS.items() if kind == failure.type), 500
+    )

@@ -16,12 +16,12 @@ from llm_proxy.dialects.anthropic import (
     usage,
 )
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.anthropic.message_decoder import DETAILS, OTHER_BLOCKS, USAGE
+from llm_proxy.dialects.anthropic.message_decoder import OTHER_BLOCKS, STOP_DETAILS, USAGE
 from llm_proxy.dialects.capabilities import Capabilities
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import (
-    Finish,
+    FinishReason,
     Json,
     Media,
     Metadata,
@@ -34,39 +34,46 @@ from llm_proxy.turns import (
     Usage,
 )
 
-OF_START: Final = ("diagnostics", "input_transformations")
-"""Metadata that a message has when it begins."""
+START_METADATA: Final = ("diagnostics", "input_transformations")
+"""Metadata of `message_start`."""
 
-OF_DELTA: Final = ("stop_sequence", DETAILS, "container")
-"""Metadata that stands beside the reason to stop."""
+STOP_METADATA: Final = ("stop_sequence", STOP_DETAILS, "container")
+"""Metadata next to the stop reason in `message_delta`."""
 
-OF_END: Final = ("context_management",)
-"""Metadata that stands beside the usage at the end."""
+END_METADATA: Final = ("context_management",)
+"""Metadata next to the usage in `message_delta`."""
 
-_KEEPS: Final = (*OF_START, *OF_DELTA, *OF_END, REQUEST_ID, USAGE, OTHER_BLOCKS)
-_UNTIL_FAILURE: Final = (*OF_START, REQUEST_ID, USAGE, OTHER_BLOCKS)
+_KEPT_METADATA: Final = (
+    *START_METADATA,
+    *STOP_METADATA,
+    *END_METADATA,
+    REQUEST_ID,
+    USAGE,
+    OTHER_BLOCKS,
+)
+_FAILED_STREAM_METADATA: Final = (*START_METADATA, REQUEST_ID, USAGE, OTHER_BLOCKS)
 
-_WORDS: Final = {
-    Finish.STOP: "end_turn",
-    Finish.STOP_SEQUENCE: "stop_sequence",
-    Finish.LENGTH: "max_tokens",
-    Finish.TOOL_CALLS: "tool_use",
-    Finish.REFUSAL: message_decoder.REFUSAL,
-    Finish.CONTENT_FILTER: message_decoder.REFUSAL,
-    Finish.CONTEXT_FULL: "model_context_window_exceeded",
-    Finish.PAUSED: "pause_turn",
+_STOP_REASONS: Final = {
+    FinishReason.STOP: "end_turn",
+    FinishReason.STOP_SEQUENCE: "stop_sequence",
+    FinishReason.LENGTH: "max_tokens",
+    FinishReason.TOOL_CALLS: "tool_use",
+    FinishReason.REFUSAL: message_decoder.REFUSAL,
+    FinishReason.CONTENT_FILTER: message_decoder.REFUSAL,
+    FinishReason.CONTEXT_FULL: "model_context_window_exceeded",
+    FinishReason.PAUSED: "pause_turn",
 }
-_SIGNATURE: Final = 52
-"""Characters of a made signature, behind the four that it begins with."""
+_FAKE_SIGNATURE_CHARS: Final = 52
+"""Characters of a fake signature after its prefix of four."""
 
 
 def capabilities(*, streams: bool, context: EncodeContext, id_prefix: str = "msg_") -> Capabilities:
-    """The words of a message that is streamed or whole."""
+    """The capabilities of a message, streamed or whole."""
     return Capabilities(
         dialect="anthropic",
         streams=streams,
-        finish_of_raw=message_decoder.FINISH,
-        raw_of_finish=_WORDS,
+        finish_of_raw=message_decoder.FINISH_BY_STOP_REASON,
+        raw_of_finish=_STOP_REASONS,
         convert_text=block_capabilities.convert_text,
         convert_reasoning=block_capabilities.convert_reasoning,
         convert_refusal=block_capabilities.convert_refusal,
@@ -79,10 +86,10 @@ def capabilities(*, streams: bool, context: EncodeContext, id_prefix: str = "msg
         kinds_kept_empty=frozenset((Media, Reasoning)),
         id_prefix=id_prefix,
         call_id_prefix="toolu_",
-        usage_fields=usage.COUNTS,
+        usage_fields=usage.USAGE_FIELDS,
         required_usage_fields=("input", "output"),
         always_has_usage=True,
-        metadata_names=_KEEPS,
+        metadata_names=_KEPT_METADATA,
         arrange=partial(_arrange_turn, context=context),
         convert_failure=errors.with_type_defaults,
         convert_failed_turn=partial(_as_failed_stream, context=context),
@@ -91,31 +98,31 @@ def capabilities(*, streams: bool, context: EncodeContext, id_prefix: str = "msg
 
 
 def content_blocks(turn: Turn) -> list[Part | Fields]:
-    """The blocks of a message: its parts, and between them those that no part has a word for.
+    """The blocks of a message: its parts, and between them the blocks that no part can represent.
 
-    These stand where they stood, or as near to it as can be.
+    Those keep their original index, or the nearest possible.
     """
-    items: list[Part | Fields] = [part for part in turn.parts if not isinstance(part, Refusal)]
-    least = 0
-    for index, block in sorted(_unconverted_blocks(turn), key=lambda values: values[0]):
-        at = min(max(index, least), len(items))
-        items.insert(at, block)
-        least = at + 1
-    return items
+    blocks: list[Part | Fields] = [part for part in turn.parts if not isinstance(part, Refusal)]
+    next_position = 0
+    for index, block in sorted(_undecoded_blocks(turn), key=lambda indexed_block: indexed_block[0]):
+        position = min(max(index, next_position), len(blocks))
+        blocks.insert(position, block)
+        next_position = position + 1
+    return blocks
 
 
-def _unconverted_blocks(turn: Turn) -> Iterator[tuple[int, Fields]]:
-    """The blocks that no part has a word for, and where each stood."""
-    for entry in lenient_json.object_items(dict(turn.metadata).get(OTHER_BLOCKS)):
+def _undecoded_blocks(turn: Turn) -> Iterator[tuple[int, Fields]]:
+    """The original index of each block that no part can represent, and the block."""
+    for entry in lenient_json.array_objects(dict(turn.metadata).get(OTHER_BLOCKS)):
         block = lenient_json.object_fields(entry.get("content_block"))
         if block and block_decoder.decode_block(block, {}) is None:
-            yield lenient_json.first_count(entry.get("index")) or 0, block
+            yield lenient_json.first_integer(entry.get("index")) or 0, block
 
 
 def _arrange_turn(turn: Turn, context: EncodeContext) -> Turn:
     turn = _with_refusal_finish(turn)
-    parts = _with_tool_names(_as_own_tool_calls(turn.parts))
-    others: list[Json] = [
+    parts = _with_tool_names(_as_provider_tool_calls(turn.parts))
+    undecoded_blocks: list[Json] = [
         {"index": index, "content_block": dict(block)}
         for index, block in enumerate(content_blocks(turn))
         if isinstance(block, dict)
@@ -123,88 +130,94 @@ def _arrange_turn(turn: Turn, context: EncodeContext) -> Turn:
     fields: dict[str, Json] = {
         **dict(turn.metadata),
         USAGE: usage.extra_usage_fields(lenient_json.object_fields(dict(turn.metadata).get(USAGE))),
-        OTHER_BLOCKS: others,
+        OTHER_BLOCKS: undecoded_blocks,
     }
     if turn.failure is None:
         fields.pop(REQUEST_ID, None)
     return replace(
-        _with_tool_calls_finish(turn, parts),
+        _with_corrected_finish(turn, parts),
         parts=tuple(_sign_reasoning(parts, context)),
-        model=message_decoder.fallback_model(others) or turn.model,
-        metadata=lenient_json.named_metadata(fields, _KEEPS),
+        model=message_decoder.fallback_model(undecoded_blocks) or turn.model,
+        metadata=lenient_json.named_metadata(fields, _KEPT_METADATA),
     )
 
 
 def _with_refusal_finish(turn: Turn) -> Turn:
     refusals = [part for part in turn.parts if isinstance(part, Refusal)]
     if not refusals and turn.finish_raw == message_decoder.REFUSAL:
-        found = message_decoder.decode_refusal(dict(turn.metadata).get(DETAILS))
-        refusals = [block_capabilities.convert_refusal(refusal) for refusal in found]
+        refusals_in_details = message_decoder.decode_refusal(dict(turn.metadata).get(STOP_DETAILS))
+        refusals = [block_capabilities.convert_refusal(refusal) for refusal in refusals_in_details]
     if not refusals:
         return turn
     metadata: Metadata = tuple(pair for refusal in refusals for pair in refusal.metadata)
-    one = block_capabilities.convert_refusal(
+    merged = block_capabilities.convert_refusal(
         Refusal("".join(refusal.text for refusal in refusals), metadata)
     )
     return replace(
         turn,
-        parts=(*(part for part in turn.parts if not isinstance(part, Refusal)), one),
-        finish=Finish.REFUSAL,
+        parts=(*(part for part in turn.parts if not isinstance(part, Refusal)), merged),
+        finish=FinishReason.REFUSAL,
         finish_raw=message_decoder.REFUSAL,
-        metadata=tuple(pair for pair in turn.metadata if pair[0] != DETAILS),
+        metadata=tuple(pair for pair in turn.metadata if pair[0] != STOP_DETAILS),
     )
 
 
-def _as_own_tool_calls(parts: tuple[Part, ...]) -> list[Part]:
-    answered = {part.call_id for part in parts if isinstance(part, ToolResult)}
+def _as_provider_tool_calls(parts: tuple[Part, ...]) -> list[Part]:
+    answered_call_ids = {part.call_id for part in parts if isinstance(part, ToolResult)}
     return [
         block_capabilities.convert_provider_tool_call(part)
-        if isinstance(part, ToolCall) and part.id in answered
+        if isinstance(part, ToolCall) and part.id in answered_call_ids
         else part
         for part in parts
     ]
 
 
-def _with_tool_calls_finish(turn: Turn, parts: list[Part]) -> Turn:
-    """Only a call of the client's own tools is waited for."""
+def _with_corrected_finish(turn: Turn, parts: list[Part]) -> Turn:
+    """Replaces `TOOL_CALLS` by `STOP` if the client runs none of the calls."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     if (
-        turn.finish is not Finish.TOOL_CALLS
+        turn.finish is not FinishReason.TOOL_CALLS
         or not calls
         or any(map(block_capabilities.awaits_client, calls))
     ):
         return turn
-    return replace(turn, finish=Finish.STOP, finish_raw=_WORDS[Finish.STOP])
+    return replace(turn, finish=FinishReason.STOP, finish_raw=_STOP_REASONS[FinishReason.STOP])
 
 
 def _with_tool_names(parts: list[Part]) -> list[Part]:
-    """Results bear the names of their calls, which is all that the wire tells of them."""
-    names = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
+    """Results get the names of their calls, since the format has no others."""
+    tool_names = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
     return [
-        block_capabilities.with_tool_name(part, names) if isinstance(part, ToolResult) else part
+        block_capabilities.with_tool_name(part, tool_names)
+        if isinstance(part, ToolResult)
+        else part
         for part in parts
     ]
 
 
 def _sign_reasoning(parts: Iterable[Part], context: EncodeContext) -> Iterator[Part]:
-    """Thoughts in words with signatures, which clients hand back, if they are to be made."""
-    for at, part in enumerate(parts):
+    """Adds fake signatures to unsigned reasoning if `context.signs_reasoning`."""
+    for ordinal, part in enumerate(parts):
         match part:
             case Reasoning(signature=None, redacted=None, metadata=()) if context.signs_reasoning:
-                yield replace(part, signature=context.identifier("sign", at, _SIGNATURE))
+                yield replace(
+                    part, signature=context.identifier("sign", ordinal, _FAKE_SIGNATURE_CHARS)
+                )
             case _:
                 yield part
 
 
 def _as_failed_stream(turn: Turn, context: EncodeContext) -> Turn:
-    """What a stream tells before its end: neither a refusal nor what the output cost."""
+    """What a stream has sent before its end: no refusal and no output count."""
     fields = dict(turn.metadata)
-    cost = lenient_json.object_fields(fields.get(USAGE))
-    fields[USAGE] = {name: value for name, value in cost.items() if name not in usage.AT_END}
-    fields[REQUEST_ID] = errors.request_id(turn, context)
+    extra_usage = lenient_json.object_fields(fields.get(USAGE))
+    fields[USAGE] = {
+        name: value for name, value in extra_usage.items() if name not in usage.FINAL_USAGE_FIELDS
+    }
+    fields[REQUEST_ID] = errors.turn_request_id(turn, context)
     return replace(
         turn,
         parts=tuple(part for part in turn.parts if not isinstance(part, Refusal)),
-        usage=usage.encode_initial_usage(turn.usage or Usage()),
-        metadata=lenient_json.named_metadata(fields, _UNTIL_FAILURE),
+        usage=usage.initial_usage(turn.usage or Usage()),
+        metadata=lenient_json.named_metadata(fields, _FAILED_STREAM_METADATA),
     )

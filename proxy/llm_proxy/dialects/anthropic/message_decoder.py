@@ -5,7 +5,7 @@
     message_delta            stop reason and usage, as totals
     message_stop
 
-`ping` may stand anywhere, and `error` in place of the rest.  A message that goes on where a tool
+`ping` may occur anywhere, and `error` in place of the rest.  A message that continues after a tool
 of the provider called one of the client's comes whole in its `message_start`.
 """
 
@@ -25,7 +25,7 @@ from llm_proxy.dialects.anthropic.errors import REQUEST_ID
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import (
     Failure,
-    Finish,
+    FinishReason,
     Json,
     Metadata,
     Part,
@@ -35,40 +35,40 @@ from llm_proxy.turns import (
     Turn,
 )
 
-FINISH: Final = {
-    "end_turn": Finish.STOP,
-    "stop_sequence": Finish.STOP_SEQUENCE,
-    "max_tokens": Finish.LENGTH,
-    "tool_use": Finish.TOOL_CALLS,
-    "pause_turn": Finish.PAUSED,
-    "compaction": Finish.PAUSED,
-    "refusal": Finish.REFUSAL,
-    "model_context_window_exceeded": Finish.CONTEXT_FULL,
+FINISH_BY_STOP_REASON: Final = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP_SEQUENCE,
+    "max_tokens": FinishReason.LENGTH,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "pause_turn": FinishReason.PAUSED,
+    "compaction": FinishReason.PAUSED,
+    "refusal": FinishReason.REFUSAL,
+    "model_context_window_exceeded": FinishReason.CONTEXT_FULL,
 }
-"""What each reason to stop means."""
+"""The `Finish` of each stop reason."""
 
 REFUSAL: Final = "refusal"
-"""The reason to stop, and the type of the details, of an answer that was declined."""
+"""The stop reason of a refusal, and the type of its `stop_details`."""
 
-DETAILS: Final = "stop_details"
+STOP_DETAILS: Final = "stop_details"
 OTHER_BLOCKS: Final = "other_blocks"
 USAGE: Final = "usage"
-"""Metadata of a turn: why it was declined, blocks that no part has a word for, and what `Usage`
-has no word for."""
+"""Metadata of a turn: the details of a refusal, the blocks that no part can represent, and
+the usage fields that `Usage` does not have."""
 
-_HAVE_WORDS: Final = (
+_DECODED_FIELDS: Final = (
     "type", "id", "role", "model", "content", "stop_reason", "usage",
     "delta", "completion", "log_id",
 )  # fmt: skip
-"""Fields of messages and completions that need no place beside the turn; `log_id` is the id."""
+"""Fields that are no metadata, since the turn holds them; `log_id` repeats the id."""
 
-_SILENT: Final = (Text(""), Reasoning())
+_EMPTY_PARTS: Final = (Text(""), Reasoning())
 
 
 def document_kind(document: Fields) -> str:
-    """What a document is: the type of its event, `message`, `completion`, or `error`.
+    """The kind of a document: the type of its event, `message`, `completion`, or `error`.
 
-    Empty where it is none of Anthropic's (counts of tokens, lists of models).
+    Empty if it is no message (token counts, lists of models).
     """
     if document.get("error"):
         return "error"
@@ -78,14 +78,14 @@ def document_kind(document: Fields) -> str:
 
 
 def stop_reason(document: Fields) -> str:
-    """Why the message ended, where this event or document says so."""
+    """The stop reason in this event or document; empty if it has none."""
     is_delta = document_kind(document) == "message_delta"
-    says = lenient_json.object_fields(document.get("delta")) if is_delta else document
-    return lenient_json.printable_text(says.get("stop_reason"))
+    fields = lenient_json.object_fields(document.get("delta")) if is_delta else document
+    return lenient_json.printable_text(fields.get("stop_reason"))
 
 
 def event_output_chars(document: Fields) -> int:
-    """How many characters an event adds to what was said: deltas do, but for seals, citations."""
+    """How many output characters an event adds; signatures and citations count nothing."""
     match document_kind(document):
         case "content_block_delta":
             return block_decoder.delta_output_chars(
@@ -98,7 +98,7 @@ def event_output_chars(document: Fields) -> int:
 
 
 def decode_failure(document: Fields) -> Failure:
-    """What an error says; its `error_code` stands among the details."""
+    """Decodes an error; its code defaults to `details.error_code`."""
     error = document.get("error") or dict(document)
     failure = json_api.decode_failure(error)
     details = lenient_json.object_fields(lenient_json.object_fields(error).get("details"))
@@ -108,13 +108,13 @@ def decode_failure(document: Fields) -> Failure:
 
 
 class MessagesDecoder:
-    """The turns of a response, as its documents come: one, but for streams that were spliced."""
+    """Decodes the documents of a response to turns: one, except for spliced streams."""
 
     def __init__(self) -> None:
         self._message_decoders: list[_MessageDecoder] = []
 
     def feed(self, document: Fields) -> None:
-        """Read one event, or the one document of a response that does not stream."""
+        """Decode one event, or the one document of a response that does not stream."""
         match document_kind(document):
             case "message_start":
                 self._message_decoders.append(_MessageDecoder())
@@ -133,11 +133,11 @@ class MessagesDecoder:
             case "error":
                 self._current_message().feed_error(document)
             case _:
-                pass  # a ping, or nothing of a message
+                pass  # a ping, or no part of a message
 
-    def result(self) -> tuple[Turn, ...]:
-        """What was said."""
-        return tuple(message.result() for message in self._message_decoders)
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns so far, one per message."""
+        return tuple(message.turn() for message in self._message_decoders)
 
     def _current_message(self) -> _MessageDecoder:
         if not self._message_decoders:
@@ -146,72 +146,73 @@ class MessagesDecoder:
 
 
 class _MessageDecoder:
-    """One message, as its events come."""
+    """Decodes the events of one message."""
 
     def __init__(self) -> None:
         self._message_fields: dict[str, Json] = {}
         self._usage: dict[str, Json] = {}
         self._blocks: list[tuple[int, ContentBlockDecoder]] = []
-        self._open_blocks: dict[int, ContentBlockDecoder] = {}
-        """For each index, the block that began there last."""
+        self._latest_blocks: dict[int, ContentBlockDecoder] = {}
+        """For each index, the block that started there last."""
         self._failure: Failure | None = None
 
     def start_message(self, message: Fields) -> None:
-        """Read a message object, whose blocks are whole."""
+        """Decode a message object, whose blocks are complete."""
         self._store_message_fields(message)
-        for index, content in enumerate(lenient_json.object_items(message.get("content"))):
+        for index, content in enumerate(lenient_json.array_objects(message.get("content"))):
             self._begin_block(index, ContentBlockDecoder(content, closed=True))
 
     def feed_block_event(self, event: Fields) -> None:
-        """Read an event of one block."""
-        number = lenient_json.first_count(event.get("index"))
-        started = event.get("type") == "content_block_start"
-        index = len(self._blocks) - (not started) if number is None else number
-        if started:
+        event_index = lenient_json.first_integer(event.get("index"))
+        is_start = event.get("type") == "content_block_start"
+        index = len(self._blocks) - (not is_start) if event_index is None else event_index
+        if is_start:
             self._begin_block(
                 index, ContentBlockDecoder(lenient_json.object_fields(event.get("content_block")))
             )
             return
         if event.get("type") == "content_block_delta":
-            self._open_block(index).feed(lenient_json.object_fields(event.get("delta")))
-        elif index in self._open_blocks:
-            self._open_blocks[index].is_closed = True
+            self._block_at(index).feed(lenient_json.object_fields(event.get("delta")))
+        elif index in self._latest_blocks:
+            self._latest_blocks[index].is_closed = True
 
     def feed_message_delta(self, event: Fields) -> None:
-        """Read a `message_delta`: why the message ends, and what it cost."""
+        """Decode a `message_delta`: stop reason and usage."""
         self._store_message_fields(lenient_json.object_fields(event.get("delta")))
         self._store_message_fields(event)
 
     def feed_completion(self, completion: Fields) -> None:
-        """Read a legacy completion, whole or the next piece of it."""
+        """Decode a legacy completion, or its next piece."""
         self._store_message_fields(completion)
-        written = {"type": "text_delta", "text": completion.get("completion")}
-        self._open_block(0).feed(written)
+        delta = {"type": "text_delta", "text": completion.get("completion")}
+        self._block_at(0).feed(delta)
 
     def feed_error(self, document: Fields) -> None:
-        """Read an error; the first counts."""
+        """Decode an error; only the first is kept."""
         self._failure = self._failure or decode_failure(document)
         self._store_message_fields({REQUEST_ID: document.get(REQUEST_ID)})
 
-    def result(self) -> Turn:
-        """What was said."""
+    def turn(self) -> Turn:
+        """The turn so far."""
         raw = lenient_json.printable_text(self._message_fields.get("stop_reason"))
-        parts, others = self._decoded_parts()
-        declined = decode_refusal(self._message_fields.get(DETAILS)) if raw == REFUSAL else ()
+        parts, undecoded_blocks = self._decoded_parts()
+        refusals = decode_refusal(self._message_fields.get(STOP_DETAILS)) if raw == REFUSAL else ()
         return Turn(
-            (*parts, *declined),
-            finish=FINISH.get(raw, Finish.OTHER) if raw else None,
+            (*parts, *refusals),
+            finish=FINISH_BY_STOP_REASON.get(raw, FinishReason.OTHER) if raw else None,
             finish_raw=raw,
             usage=usage.decode_usage(self._usage),
             failure=self._failure,
             id=lenient_json.printable_text(self._message_fields.get("id")),
-            model=fallback_model(others)
+            model=fallback_model(undecoded_blocks)
             or lenient_json.printable_text(self._message_fields.get("model")),
-            metadata=self._turn_metadata(others, values=(DETAILS,) if declined else ()),
+            metadata=self._turn_metadata(
+                undecoded_blocks, decoded_names=(STOP_DETAILS,) if refusals else ()
+            ),
         )
 
     def _store_message_fields(self, fields: Fields) -> None:
-        """Keep what is said; null says nothing, and what is said later counts."""
+        """Merge fields: null is skipped, later values win."""
         self._message_fields.update(
             (name, value) for name, value in fields.items() if value is not None
         )
@@ -220,61 +221,65 @@ class _MessageDecoder:
 
     def _begin_block(self, index: int, block: ContentBlockDecoder) -> None:
         self._blocks.append((index, block))
-        self._open_blocks[index] = block
+        self._latest_blocks[index] = block
 
-    def _open_block(self, index: int) -> ContentBlockDecoder:
-        """The block that is open there; its start may be missing."""
-        if index not in self._open_blocks:
+    def _block_at(self, index: int) -> ContentBlockDecoder:
+        """The latest block at this index; a new one if its start is missing."""
+        if index not in self._latest_blocks:
             self._begin_block(index, ContentBlockDecoder({}))
-        return self._open_blocks[index]
+        return self._latest_blocks[index]
 
     def _decoded_parts(self) -> tuple[list[Part], list[Json]]:
-        contents = [(index, block.content()) for index, block in self._blocks]
-        names = {
+        blocks = [(index, block.block_fields()) for index, block in self._blocks]
+        tool_names = {
             lenient_json.printable_text(fields.get("id")): lenient_json.printable_text(
                 fields.get("name")
             )
-            for _, fields in contents
+            for _, fields in blocks
             if is_tool_call_block(fields)
         }
         parts: list[Part] = []
-        others: list[Json] = []
-        for index, content in contents:
-            part = decode_block(content, names)
-            if part is None and content:
-                others.append({"index": index, "content_block": dict(content)})
-            elif part is not None and part not in _SILENT:
+        undecoded_blocks: list[Json] = []
+        for index, block in blocks:
+            part = decode_block(block, tool_names)
+            if part is None and block:
+                undecoded_blocks.append({"index": index, "content_block": dict(block)})
+            elif part is not None and part not in _EMPTY_PARTS:
                 parts.append(part)
-        return parts, others
+        return parts, undecoded_blocks
 
-    def _turn_metadata(self, others: list[Json], values: tuple[str, ...]) -> Metadata:
-        known = (*_HAVE_WORDS, *values)
+    def _turn_metadata(
+        self, undecoded_blocks: list[Json], decoded_names: tuple[str, ...]
+    ) -> Metadata:
+        known = (*_DECODED_FIELDS, *decoded_names)
         fields = {name: value for name, value in self._message_fields.items() if name not in known}
         fields[USAGE] = usage.extra_usage_fields(self._usage)
-        fields[OTHER_BLOCKS] = others
+        fields[OTHER_BLOCKS] = undecoded_blocks
         return lenient_json.named_metadata(fields, fields)
 
 
-def fallback_model(others: list[Json]) -> str:
-    """The model that answered where one declined: the last `fallback` block names it."""
+def fallback_model(undecoded_blocks: list[Json]) -> str:
+    """The model that responded after another declined: that of the last `fallback` block."""
     blocks = [
         lenient_json.object_fields(lenient_json.object_fields(other).get("content_block"))
-        for other in others
+        for other in undecoded_blocks
     ]
-    to = [
+    targets = [
         lenient_json.object_fields(block.get("to"))
         for block in blocks
         if block.get("type") == "fallback"
     ]
-    named = [lenient_json.printable_text(fields.get("model")) for fields in to]
-    return next(filter(None, reversed(named)), "")
+    models = [lenient_json.printable_text(fields.get("model")) for fields in targets]
+    return next(filter(None, reversed(models)), "")
 
 
 def decode_refusal(value: Json) -> tuple[Refusal, ...]:
-    """The explanation of a refusal, with its category beside it; none where none is given."""
+    """The refusal in `stop_details`, its other fields as metadata; none without explanation."""
     details = lenient_json.object_fields(value)
     explanation = lenient_json.printable_text(details.get("explanation"))
-    beside = (name for name in details if name not in ("type", "explanation"))
+    extra_names = (name for name in details if name not in ("type", "explanation"))
     return (
-        (Refusal(explanation, lenient_json.named_metadata(details, beside)),) if explanation else ()
+        (Refusal(explanation, lenient_json.named_metadata(details, extra_names)),)
+        if explanation
+        else ()
     )

@@ -20,29 +20,29 @@ from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
 
-_EVENTS: Final = "text/event-stream; charset=utf-8"
-_UNCACHED: Final = ("Cache-Control", "no-cache")
-_PING: Final = ("ping", {"type": "ping"})
-_ID: Final = "msg_"
-_ID_OF_VERTEX: Final = "msg_vrtx_"
+_EVENT_STREAM_TYPE: Final = "text/event-stream; charset=utf-8"
+_NO_CACHE: Final = ("Cache-Control", "no-cache")
+_PING_EVENT: Final = ("ping", {"type": "ping"})
+_MESSAGE_ID_PREFIX: Final = "msg_"
+_VERTEX_ID_PREFIX: Final = "msg_vrtx_"
 
 
 @dataclass(frozen=True, slots=True)
 class AnthropicResponseOptions:
-    """What a request asks of the manner of its answer."""
+    """What a request determines of the format of its response."""
 
     stream: bool
-    legacy: bool
-    """Whether it asks for a completion, and not for a message."""
-    vertex: bool
-    """Whether it asks Google's Vertex AI."""
+    is_legacy_completion: bool
+    """Whether it is for a legacy completion, not a message."""
+    is_vertex: bool
+    """Whether it is for Google's Vertex AI."""
 
 
 def capabilities(options: AnthropicResponseOptions, context: EncodeContext) -> Capabilities:
-    """The words of the answer to such a request."""
-    if options.legacy:
+    """The capabilities of the response to such a request."""
+    if options.is_legacy_completion:
         return completion_encoder.capabilities(streams=options.stream, context=context)
-    prefix = _ID_OF_VERTEX if options.vertex else _ID
+    prefix = _VERTEX_ID_PREFIX if options.is_vertex else _MESSAGE_ID_PREFIX
     return message_capabilities.capabilities(
         streams=options.stream, context=context, id_prefix=prefix
     )
@@ -51,37 +51,43 @@ def capabilities(options: AnthropicResponseOptions, context: EncodeContext) -> C
 def encode_response(
     turn: Turn, options: AnthropicResponseOptions, context: EncodeContext
 ) -> DialectResponse:
-    """The answer that tells a turn that fits."""
+    """The response of a converted turn."""
     if turn.failure and not options.stream:
-        return errors.whole_error_response(turn, context)
-    headers = errors.response_headers(context, errors.request_id(turn, context))
+        return errors.http_error_of_turn(turn, context)
+    headers = errors.common_response_headers(context, errors.turn_request_id(turn, context))
     if options.stream:
-        events = _encode_events(turn, options, context)
+        events = _events_with_ping(turn, options, context)
         messages = (
             sse.encode_event(response_encoding.json_line(event), name) for name, event in events
         )
-        return response_encoding.stream_response("sse", _EVENTS, messages, (_UNCACHED, *headers))
+        return response_encoding.stream_response(
+            "sse", _EVENT_STREAM_TYPE, messages, (_NO_CACHE, *headers)
+        )
     document = (
         completion_encoder.encode_document(turn)
-        if options.legacy
+        if options.is_legacy_completion
         else message_encoder.encode_document(turn)
     )
     return response_encoding.json_response(document, headers)
 
 
-def _encode_events(
+def _events_with_ping(
     turn: Turn, options: AnthropicResponseOptions, context: EncodeContext
 ) -> Iterator[tuple[str, Document]]:
-    """A `ping` comes once, behind what begins the answer, and never last."""
-    tell = completion_encoder.encode_events if options.legacy else message_encoder.encode_events
-    after = "message_start" if options.vertex else "content_block_start"
-    is_due = False
+    """The events with one `ping` after the response has started, but never last."""
+    encode_events = (
+        completion_encoder.encode_events
+        if options.is_legacy_completion
+        else message_encoder.encode_events
+    )
+    ping_follows = "message_start" if options.is_vertex else "content_block_start"
+    is_ping_due = False
     has_pinged = False
-    for name, event in tell(turn, context.split_text):
-        if is_due and not has_pinged:
+    for name, event in encode_events(turn, context.split_text):
+        if is_ping_due and not has_pinged:
             has_pinged = True
-            yield _PING
+            yield _PING_EVENT
         yield name, event
-        is_due = is_due or name in (after, completion_encoder.COMPLETION)
+        is_ping_due = is_ping_due or name in (ping_follows, completion_encoder.COMPLETION)
     if turn.failure is not None:
         yield "error", errors.encode_stream_error(turn, turn.failure, context)

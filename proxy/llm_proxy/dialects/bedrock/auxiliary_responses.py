@@ -1,7 +1,4 @@
-"""Amazon Bedrock's token count response.
-
-Tokens are guessed from what the model would read.
-"""
+"""Amazon Bedrock's token count response; tokens are estimated from what the model reads."""
 
 from __future__ import annotations
 
@@ -15,30 +12,30 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json
 
-_TEXTS: Final = (
+_TEXT_FIELDS: Final = (
     *("system", "messages", "content", "text", "reasoningContent", "reasoningText", "thinking"),
     *("guardContent", "prompt", "inputText", "message", "chat_history"),
     *("toolUse", "toolResult", "tool_calls", "arguments"),
     *("toolConfig", "tools", "toolSpec", "function", "name", "description", "inputSchema"),
 )
-_OBJECTS: Final = ("input", "json", "input_schema", "parameters")
-"""Where Converse and the models' own requests hold what the model reads."""
+_JSON_FIELDS: Final = ("input", "json", "input_schema", "parameters")
+"""The fields of Converse and of the models' own requests with texts that the model reads."""
 
 
-def count_tokens(body: Fields, context: EncodeContext) -> DialectResponse:
-    """How many tokens the request has, more or less."""
+def count_tokens_response(body: Fields, context: EncodeContext) -> DialectResponse:
+    """The estimated number of input tokens."""
     fields = lenient_json.object_fields(body.get("input"))
-    read = fakes.model_input_texts(
-        fields.get("converse") or _decode_native_request(fields), _TEXTS, _OBJECTS
+    texts = fakes.model_input_texts(
+        fields.get("converse") or _decode_native_request(fields), _TEXT_FIELDS, _JSON_FIELDS
     )
-    guessed = max(1, fakes.estimated_tokens("".join(read)))
+    token_count = max(1, fakes.estimated_token_count("".join(texts)))
     return response_encoding.json_response(
-        {"inputTokens": guessed}, errors.response_headers(context)
+        {"inputTokens": token_count}, errors.common_response_headers(context)
     )
 
 
 def _decode_native_request(fields: Fields) -> Json:
-    """The request of a model's own, which comes in base64."""
+    """The request in a model's own format, which is base64; None if invalid."""
     encoded = lenient_json.str_or_empty(
         lenient_json.object_fields(fields.get("invokeModel")).get("body")
     )

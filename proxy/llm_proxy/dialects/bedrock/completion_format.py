@@ -1,4 +1,4 @@
-"""The text completion formats of several model makers: a document, or pieces and an end."""
+"""The text completion formats of several model makers: a document, or text pieces and an end."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json, request_decoding
-from llm_proxy.dialects.bedrock.completion_decoder import FINISH
+from llm_proxy.dialects.bedrock.completion_decoder import FINISH_BY_REASON
 from llm_proxy.dialects.capabilities import Capabilities
 from llm_proxy.dialects.cohere.request_decoder import decode_v1_request
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.turns import Finish, Turn
+from llm_proxy.turns import FinishReason, Turn
 
 
 def _decode_prompt_request(body: Fields) -> Conversation:
@@ -24,47 +24,47 @@ def _decode_prompt_request(body: Fields) -> Conversation:
 
 @dataclass(frozen=True, slots=True)
 class CompletionFormat:
-    """A maker whose models say text, and nothing else."""
+    """A maker's format whose responses hold text only."""
 
-    raw_of_finish: Mapping[Finish, str]
+    raw_of_finish: Mapping[FinishReason, str]
     encode_whole: Callable[[str, Turn], Document]
-    """The document of a text, and how the turn ended."""
+    """The document of a text, with the finish reason and usage of the turn."""
     encode_piece: Callable[[str], Document]
-    """A piece of text in a stream."""
+    """The stream event of a piece of text."""
     encode_end: Callable[[Turn], Document]
     """The last event of a stream."""
-    usage_fields: bool = False
-    """Whether it counts tokens itself."""
+    has_usage: bool = False
+    """Whether the format has token counts."""
     has_response_id: bool = False
     """Whether a document has an id."""
     decode_prompt: Callable[[Fields], Conversation] = _decode_prompt_request
-    """What a request asks."""
+    """The conversation of a request body."""
 
     def decode_request(self, body: Fields) -> Conversation:
-        """What a request asks: one prompt, for most."""
+        """The conversation of a request body: one prompt, for most."""
         return self.decode_prompt(body)
 
     def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
-        """Text, and why it ended."""
-        counts = ("input", "output") if self.usage_fields else ()
+        """The capabilities of a response: text and a finish reason."""
+        usage_fields = ("input", "output") if self.has_usage else ()
         return Capabilities(
             dialect="bedrock",
             streams=streams,
-            finish_of_raw=FINISH,
+            finish_of_raw=FINISH_BY_REASON,
             raw_of_finish=self.raw_of_finish,
             id_prefix="" if self.has_response_id and not streams else None,
-            names_model=False,
-            usage_fields=counts,
-            required_usage_fields=counts,
-            always_has_usage=self.usage_fields,
+            includes_model=False,
+            usage_fields=usage_fields,
+            required_usage_fields=usage_fields,
+            always_has_usage=self.has_usage,
         )
 
     def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
-        """The text and its end."""
+        """The whole response."""
         return self.encode_whole(turn.text, turn)
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
-        """The pieces of the text, and its end."""
+        """The text in pieces, and an end event unless the turn failed."""
         yield from map(self.encode_piece, context.split_text(turn.text))
         if turn.failure is None:
             yield self.encode_end(turn)
@@ -82,18 +82,18 @@ def _raw_finish(turn: Turn | None) -> str | None:
     return None if turn is None else turn.finish_raw
 
 
-_SHOUTED: Final = {
-    Finish.STOP: "FINISH",
-    Finish.LENGTH: "LENGTH",
-    Finish.STOP_SEQUENCE: "STOP_CRITERIA_MET",
-    Finish.CONTENT_FILTER: "CONTENT_FILTERED",
+_TITAN_FINISH_REASONS: Final = {
+    FinishReason.STOP: "FINISH",
+    FinishReason.LENGTH: "LENGTH",
+    FinishReason.STOP_SEQUENCE: "STOP_CRITERIA_MET",
+    FinishReason.CONTENT_FILTER: "CONTENT_FILTERED",
 }
-_WORDS: Final = {Finish.STOP: "stop", Finish.LENGTH: "length"}
-_OF_COHERE: Final = {
-    Finish.STOP: "COMPLETE",
-    Finish.LENGTH: "MAX_TOKENS",
-    Finish.CONTENT_FILTER: "ERROR_TOXIC",
-    Finish.ERROR: "ERROR",
+_LOWERCASE_FINISH_REASONS: Final = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length"}
+_COHERE_FINISH_REASONS: Final = {
+    FinishReason.STOP: "COMPLETE",
+    FinishReason.LENGTH: "MAX_TOKENS",
+    FinishReason.CONTENT_FILTER: "ERROR_TOXIC",
+    FinishReason.ERROR: "ERROR",
 }
 
 
@@ -116,7 +116,7 @@ def _encode_titan_piece(text: str, turn: Turn | None = None) -> Document:
 
 
 TITAN: Final = CompletionFormat(
-    raw_of_finish=_SHOUTED,
+    raw_of_finish=_TITAN_FINISH_REASONS,
     encode_whole=lambda text, turn: {
         "inputTextTokenCount": _input_count(turn),
         "results": [
@@ -129,7 +129,7 @@ TITAN: Final = CompletionFormat(
     },
     encode_piece=_encode_titan_piece,
     encode_end=lambda turn: _encode_titan_piece("", turn),
-    usage_fields=True,
+    has_usage=True,
     decode_prompt=_decode_titan_request,
 )
 
@@ -144,30 +144,30 @@ def _encode_llama_piece(text: str, turn: Turn | None = None) -> Document:
 
 
 LLAMA: Final = CompletionFormat(
-    raw_of_finish=_WORDS,
+    raw_of_finish=_LOWERCASE_FINISH_REASONS,
     encode_whole=_encode_llama_piece,
     encode_piece=_encode_llama_piece,
     encode_end=lambda turn: _encode_llama_piece("", turn),
-    usage_fields=True,
+    has_usage=True,
 )
 
 
-def list_completion_format(name: str) -> CompletionFormat:
-    """Text in a list of this name, as of Mistral's and DeepSeek's."""
+def list_completion_format(list_field: str) -> CompletionFormat:
+    """The format with text in a list of this name, as Mistral's and DeepSeek's."""
 
-    def told(text: str, turn: Turn | None = None) -> Document:
-        return {name: [{"text": text, "stop_reason": _raw_finish(turn)}]}
+    def encode_text(text: str, turn: Turn | None = None) -> Document:
+        return {list_field: [{"text": text, "stop_reason": _raw_finish(turn)}]}
 
     return CompletionFormat(
-        raw_of_finish=_WORDS,
-        encode_whole=told,
-        encode_piece=told,
-        encode_end=lambda turn: told("", turn),
+        raw_of_finish=_LOWERCASE_FINISH_REASONS,
+        encode_whole=encode_text,
+        encode_piece=encode_text,
+        encode_end=lambda turn: encode_text("", turn),
     )
 
 
 COHERE: Final = CompletionFormat(
-    raw_of_finish=_OF_COHERE,
+    raw_of_finish=_COHERE_FINISH_REASONS,
     encode_whole=lambda text, turn: {
         "id": turn.id,
         "generations": [{"id": turn.id, "text": text, "finish_reason": turn.finish_raw}],
@@ -179,7 +179,7 @@ COHERE: Final = CompletionFormat(
 )
 
 COMMAND_R: Final = CompletionFormat(
-    raw_of_finish=_OF_COHERE,
+    raw_of_finish=_COHERE_FINISH_REASONS,
     encode_whole=lambda text, turn: {
         "text": text, "finish_reason": turn.finish_raw, "chat_history": [],
     },

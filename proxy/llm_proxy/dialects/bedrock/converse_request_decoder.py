@@ -12,49 +12,53 @@ from llm_proxy.dialects.bedrock import converse_decoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Media, Part, Text, ToolResult
 
-_SWITCHES: Final = ("thinking", "reasoning_config", "reasoningConfig", "reasoning_effort")
-"""What switches reasoning on, as each maker calls it: in a field for what Converse has no word."""
+_REASONING_SWITCHES: Final = ("thinking", "reasoning_config", "reasoningConfig", "reasoning_effort")
+"""The switch of reasoning, as each maker names it in `additionalModelRequestFields`."""
 
 
 def decode_request(body: Fields) -> Conversation:
-    """The conversation that a body holds."""
-    messages = request_decoding.merge_adjacent_roles(_decode_messages(body))
-    config = lenient_json.object_fields(body.get("inferenceConfig"))
-    own = {**body, **lenient_json.object_fields(body.get("additionalModelRequestFields"))}
-    top_p = config.get("topP", config.get("top_p"))
+    """The conversation of a Converse request body."""
+    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
+    inference_config = lenient_json.object_fields(body.get("inferenceConfig"))
+    request_fields = {
+        **body,
+        **lenient_json.object_fields(body.get("additionalModelRequestFields")),
+    }
+    top_p = inference_config.get("topP", inference_config.get("top_p"))
     system = [
         part
-        for object_item in lenient_json.object_items(body.get("system"))
-        for part in _decode_part(object_item)
+        for block in lenient_json.array_objects(body.get("system"))
+        for part in _decode_part(block)
     ]
     return Conversation(
         messages,
         system=request_decoding.request_message("system", system).text
-        or request_decoding.leading_system_prompt(messages),
+        or request_decoding.first_system_text(messages),
         tools=tuple(_decode_tools(lenient_json.object_fields(body.get("toolConfig")))),
-        temperature=request_decoding.decode_number(config.get("temperature")),
+        temperature=request_decoding.decode_number(inference_config.get("temperature")),
         top_p=request_decoding.decode_number(top_p),
         reasoning_enabled=any(
-            request_decoding.is_reasoning_enabled(own.get(switch)) for switch in _SWITCHES
+            request_decoding.is_reasoning_enabled(request_fields.get(switch))
+            for switch in _REASONING_SWITCHES
         ),
         response_schema=_response_schema(lenient_json.object_fields(body.get("outputConfig"))),
     )
 
 
 def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    for object_item in lenient_json.object_items(body.get("messages")):
-        if role := request_decoding.decode_role(object_item.get("role")):
-            blocks = lenient_json.object_items(object_item.get("content"))
+    for message in lenient_json.array_objects(body.get("messages")):
+        if role := request_decoding.decode_role(message.get("role")):
+            blocks = lenient_json.array_objects(message.get("content"))
             yield request_decoding.request_message(
                 role, (part for block in blocks for part in _decode_part(block))
             )
 
 
 def _decode_part(block: Fields) -> Iterator[Part]:
-    """What a block says; those that answers have, too, are read as they are there."""
+    """The parts of a block; blocks that responses have, too, are decoded as there."""
     for part in converse_decoder.decode_parts(block):
-        contents = lenient_json.object_fields(block.get("toolResult")).get("content")
-        yield _merge_result_texts(part, contents) if isinstance(part, ToolResult) else part
+        result_content = lenient_json.object_fields(block.get("toolResult")).get("content")
+        yield _merge_result_texts(part, result_content) if isinstance(part, ToolResult) else part
     if guarded := lenient_json.object_fields(
         lenient_json.object_fields(block.get("guardContent")).get("text")
     ):
@@ -64,42 +68,36 @@ def _decode_part(block: Fields) -> Iterator[Part]:
 
 
 def _merge_result_texts(result: ToolResult, contents: Json) -> ToolResult:
-    texts = [
-        decode_text.text
-        for decode_text in request_decoding.decode_texts(contents)
-        if decode_text.text
-    ]
+    texts = [text.text for text in request_decoding.decode_texts(contents) if text.text]
     return replace(result, content="\n".join(texts) or result.content)
 
 
 def _decode_document(fields: Fields) -> Media:
-    """A document: its format comes first."""
+    """A document, inline or in S3."""
     source = lenient_json.object_fields(fields.get("source"))
-    where = lenient_json.object_fields(source.get("s3Location")).get("uri")
-    form = lenient_json.str_or_empty(fields.get("format")) or "*"
+    s3_uri = lenient_json.object_fields(source.get("s3Location")).get("uri")
+    format_name = lenient_json.str_or_empty(fields.get("format")) or "*"
     return Media(
-        f"application/{form}",
-        lenient_json.str_or_empty(where),
+        f"application/{format_name}",
+        lenient_json.str_or_empty(s3_uri),
         lenient_json.str_or_empty(source.get("bytes")),
     )
 
 
 def _decode_tools(config: Fields) -> Iterator[ToolDefinition]:
-    for object_item in lenient_json.object_items(config.get("tools")):
-        fields = lenient_json.object_fields(
-            object_item.get("toolSpec") or object_item.get("systemTool")
-        )
+    for tool in lenient_json.array_objects(config.get("tools")):
+        fields = lenient_json.object_fields(tool.get("toolSpec") or tool.get("systemTool"))
         yield from request_decoding.decode_tool(
             fields, lenient_json.object_fields(fields.get("inputSchema")).get("json")
         )
 
 
 def _response_schema(config: Fields) -> Json:
-    fields = lenient_json.object_fields(config.get("textFormat"))
-    wrapped = lenient_json.object_fields(
-        lenient_json.object_fields(fields.get("structure")).get("jsonSchema")
+    text_format = lenient_json.object_fields(config.get("textFormat"))
+    json_schema = lenient_json.object_fields(
+        lenient_json.object_fields(text_format.get("structure")).get("jsonSchema")
     )
-    spelled = lenient_json.parse_object(
-        lenient_json.str_or_empty(wrapped.get("schema")).encode("utf-8", "replace")
+    schema = lenient_json.parse_object(
+        lenient_json.str_or_empty(json_schema.get("schema")).encode("utf-8", "replace")
     )
-    return request_decoding.response_schema(fields, dict(spelled))
+    return request_decoding.response_schema(text_format, dict(schema))

@@ -1,9 +1,9 @@
 """The dialect `bedrock`: Converse and InvokeModel, whole and streamed.
 
-The path names the model and the operation; an ARN in it comes percent-encoded, or (of older
-clients) as it is.  A stream is made of binary frames.  It has no terminator: `messageStop`, or
-the last event of the model's own, says that the message has ended.  A frame whose type is
-`exception` or `error` ends a stream for good.  Clients raise on bytes that are no frame.
+The path names the model and the operation; an ARN in it is percent-encoded, or (from older
+clients) not.  A stream consists of binary frames.  It has no terminator: `messageStop`, or the last
+event of the model's own format, ends the message.  A frame of type `exception` or `error` ends the
+stream.  Clients raise on bytes that are no frame.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from llm_proxy.dialects.bedrock import (
     model_formats,
     usage,
 )
-from llm_proxy.dialects.bedrock.invoke_decoder import BedrockStreamDecoder
+from llm_proxy.dialects.bedrock.invoke_decoder import BedrockResponseDecoder
 from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.capabilities import Capabilities
 from llm_proxy.dialects.conversion import ConvertedTurns
@@ -44,12 +44,12 @@ from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing.eventstream import EventStreamCodec, Frame, parse_frame
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
-_WHOLE: Final = ("converse", "invoke")
-_STREAMED: Final = ("converse-stream", "invoke-with-response-stream")
-_MODEL: Final = "/model/"
-_COUNT: Final = "count-tokens"
-_UNLIMITED: Final = 2**40
-"""Bytes: frames that were cut at the limit for messages are put together again."""
+_DOCUMENT_OPERATIONS: Final = ("converse", "invoke")
+_STREAM_OPERATIONS: Final = ("converse-stream", "invoke-with-response-stream")
+_MODEL_SEGMENT: Final = "/model/"
+_COUNT_OPERATION: Final = "count-tokens"
+_MAX_FRAME_BYTES: Final = 2**40
+"""No limit, so that frames that were split at the limit for messages are rejoined."""
 
 
 class Bedrock:
@@ -66,34 +66,34 @@ class Bedrock:
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    """Those of Converse; of Claude's own words, and of chat's."""
+    """Those of Converse, of Claude's own format, and of the chat format."""
     token_counting = TokenCounting(cache_is_input=False)
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
-        """A POST to an operation of a model, whatever a gateway puts in front."""
+        """A POST to an operation of a model, with any path prefix."""
         model, operation = _model_and_operation(request)
-        known = operation in (*_WHOLE, *_STREAMED, _COUNT)
-        return request.method == "POST" and bool(model) and known
+        is_known = operation in (*_DOCUMENT_OPERATIONS, *_STREAM_OPERATIONS, _COUNT_OPERATION)
+        return request.method == "POST" and bool(model) and is_known
 
     def model(self, request: Request) -> str:
-        """The one in the path: an id, or an ARN."""
+        """The model in the path: an id, or an ARN."""
         return _model_and_operation(request)[0]
 
     def streams(self, request: Request) -> bool:
-        """Where the operation says so."""
-        return _model_and_operation(request)[1] in _STREAMED
+        """Whether the operation is a streaming one."""
+        return _model_and_operation(request)[1] in _STREAM_OPERATIONS
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """As Converse asks it, or as the model's maker does; none where nobody knows the maker."""
+        """Decodes Converse or the model's own format; None if that format is unknown."""
         model, operation = _model_and_operation(request)
         body = lenient_json.parse_object(request.body)
-        if not body or operation not in (*_WHOLE, *_STREAMED):
+        if not body or operation not in (*_DOCUMENT_OPERATIONS, *_STREAM_OPERATIONS):
             return None
-        if operation.startswith(_WHOLE[0]):
+        if operation.startswith(_DOCUMENT_OPERATIONS[0]):
             return replace(
                 converse_request_decoder.decode_request(body),
-                wants_signed_reasoning=model_formats.signs_reasoning(model),
+                wants_signed_reasoning=model_formats.requires_signed_reasoning(model),
             )
         try:
             return model_formats.format_of_model(model, body).decode_request(body)
@@ -101,90 +101,92 @@ class Bedrock:
             return None
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """Frames by content type; where a streamed response has none, by what was asked for."""
+        """Frames or whole, by content type; without one, by the operation."""
         if not json_api.succeeded(head):
             return "whole"
         content_type = header_value(head.headers, "content-type")
-        framed = framing.codec_of_content_type(content_type) == frames.CODEC
-        is_stream = framed or (not content_type and self.streams(request))
+        is_event_stream = framing.codec_name_for_content_type(content_type) == frames.CODEC
+        is_stream = is_event_stream or (not content_type and self.streams(request))
         return frames.CODEC if is_stream else "whole"
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by the event that ends the message, or by an error in the stream."""
+        """Complete with the event that ends the message, or with an error in the stream."""
         if response.codec != frames.CODEC or not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        answer = BedrockStreamDecoder()
+        decoder = BedrockResponseDecoder()
         for frame in _decode_frames(response):
             if frame is None:
                 return Completeness(is_complete=False, reason="bytes that are no frame")
-            failed = _decode_exception_frame(frame) or _feed_frame(answer, frame).failure
-            if failed:
-                return json_api.completeness_by_error(failed)
-        if answer.ending_reason:
-            return Completeness(is_complete=True, reason=answer.ending_reason)
+            failure = _decode_exception_frame(frame) or _feed_frame(decoder, frame).failure
+            if failure:
+                return json_api.completeness_by_error(failure)
+        if decoder.ending_reason:
+            return Completeness(is_complete=True, reason=decoder.ending_reason)
         is_empty = not json_api.joined_body(response)
         return Completeness(
             is_complete=False, reason="empty stream" if is_empty else "no event ends it"
         )
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn; one a choice where the model's maker gives several."""
+        """One turn, or one per choice of the model's own format."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=_decode_http_error(response)),)
-        answer = BedrockStreamDecoder()
+        decoder = BedrockResponseDecoder()
         if response.codec != frames.CODEC:
-            answer.feed_model_document(
+            decoder.feed_model_document(
                 lenient_json.parse_object(json_api.joined_body(response)), streamed=False
             )
-            counted = usage.decode_header_usage(response.head.headers)
-            return tuple(replace(item, usage=item.usage or counted) for item in answer.result())
-        failed: Failure | None = None
+            header_usage = usage.decode_header_usage(response.head.headers)
+            return tuple(
+                replace(item, usage=item.usage or header_usage) for item in decoder.turns()
+            )
+        stream_failure: Failure | None = None
         for frame in filter(None, _decode_frames(response)):
-            failed = failed or _decode_exception_frame(frame)
-            _feed_frame(answer, frame)
-        turns = answer.result()
-        if failed:
-            turns = tuple(replace(turn, failure=turn.failure or failed) for turn in turns)
-            return turns or (Turn((), failure=failed),)
+            stream_failure = stream_failure or _decode_exception_frame(frame)
+            _feed_frame(decoder, frame)
+        turns = decoder.turns()
+        if stream_failure:
+            turns = tuple(replace(turn, failure=turn.failure or stream_failure) for turn in turns)
+            return turns or (Turn((), failure=stream_failure),)
         return turns
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What a delta says, of Converse or of the model's own."""
+        """The characters of a delta, of Converse or of the model's own format."""
         frame = parse_frame(message) if codec == frames.CODEC else None
         if frame is None:
             return 0
         event, fields = frame.header(frames.EVENT_TYPE), lenient_json.parse_object(frame.payload)
-        own = event == frames.CHUNK
+        is_chunk = event == frames.CHUNK_EVENT
         return (
             invoke_decoder.model_event_output_chars(_unwrap_chunk(fields))
-            if own
+            if is_chunk
             else converse_decoder.event_output_chars(event, fields)
         )
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """None: frames have no comments."""
+        """Empty: frames have no comments."""
         return b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """AWS names the kind in a header, else in the body, where its SDKs look too."""
+        """The type is in the body: AWS sends it in a header, but its SDKs read both."""
         return orjson.dumps({"message": message, "__type": kind})
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """Converse, which fits any model."""
-        operation = _STREAMED[0] if stream else _WHOLE[0]
+        """A Converse request, which works with any model."""
+        operation = _STREAM_OPERATIONS[0] if stream else _DOCUMENT_OPERATIONS[0]
         return response_encoding.json_post_request(
-            f"{_MODEL}{quote(model, safe='')}/{operation}", {"messages": []}
+            f"{_MODEL_SEGMENT}{quote(model, safe='')}/{operation}", {"messages": []}
         )
 
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """As Converse tells them, or the model itself."""
+        """Converts to Converse or to the model's own format."""
         has_failed = any(turn.failure for turn in turns)
-        words = _response_capabilities(
+        capabilities = _response_capabilities(
             request, context, streams=self.streams(request), has_failed=has_failed
         )
-        return conversion.convert(turns, words, self.model(request), context)
+        return conversion.convert(turns, capabilities, self.model(request), context)
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
@@ -193,9 +195,11 @@ class Bedrock:
         (turn,) = self.convert(request, turns, context).turns
         streams = self.streams(request)
         if turn.failure and not streams:
-            return errors.whole_error_response(turn.failure, context)
-        if maker := _model_format_of(request):
-            return invoke_encoder.encode_model_response(maker, turn, context, streams=streams)
+            return errors.http_error_of_failure(turn.failure, context)
+        if model_format := _model_format_of(request):
+            return invoke_encoder.encode_model_response(
+                model_format, turn, context, streams=streams
+            )
         return converse_encoder.encode_response(turn, context, streams=streams)
 
     def error_response(
@@ -205,19 +209,19 @@ class Bedrock:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """The message, and in a header the kind of the error."""
+        """An error with its message in the body, and its type in a header."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None tells limits."""
+        """None: Bedrock has no such headers."""
         return ()
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """Counts of tokens."""
-        if _model_and_operation(request)[1] == _COUNT:
-            return auxiliary_responses.count_tokens(
+        """Token counts."""
+        if _model_and_operation(request)[1] == _COUNT_OPERATION:
+            return auxiliary_responses.count_tokens_response(
                 lenient_json.parse_object(request.body), context
             )
         return None
@@ -225,48 +229,48 @@ class Bedrock:
 
 def _model_and_operation(request: Request) -> tuple[str, str]:
     path, _, operation = request.path.rpartition("/")
-    return unquote(path.partition(_MODEL)[2]), operation
+    return unquote(path.partition(_MODEL_SEGMENT)[2]), operation
 
 
 def _response_capabilities(
     request: Request, context: EncodeContext, *, streams: bool, has_failed: bool
 ) -> Capabilities:
-    """The words of an answer to this request; an HTTP error is the same whoever answers."""
+    """The capabilities of the response; an HTTP error is the same for all models."""
     is_http_error = has_failed and not streams
-    maker = None if is_http_error else _model_format_of(request)
-    if maker is None:
+    model_format = None if is_http_error else _model_format_of(request)
+    if model_format is None:
         return converse_capabilities.capabilities(streams=streams)
-    return invoke_encoder.model_capabilities(maker, streams=streams, context=context)
+    return invoke_encoder.model_capabilities(model_format, streams=streams, context=context)
 
 
 def _model_format_of(request: Request) -> ModelFormat | None:
-    """Who answers in a shape of their own; None where Converse is asked.
+    """The model's own format; None for a Converse request.
 
-    May raise `NotRepresentable`.
+    Raises `NotRepresentable` if the format is unknown.
     """
     model, operation = _model_and_operation(request)
-    if operation.startswith(_WHOLE[0]):
+    if operation.startswith(_DOCUMENT_OPERATIONS[0]):
         return None
     return model_formats.format_of_model(model, lenient_json.parse_object(request.body))
 
 
 def _decode_frames(response: DialectResponse) -> Iterator[Frame | None]:
-    """The frames; None for what is none."""
-    cutter = EventStreamCodec(_UNLIMITED)
+    """The frames; None for bytes that are no frame."""
+    codec = EventStreamCodec(_MAX_FRAME_BYTES)
     for message in response.messages:
-        yield from map(parse_frame, cutter.feed(message))
-    yield from map(parse_frame, cutter.close())
+        yield from map(parse_frame, codec.feed(message))
+    yield from map(parse_frame, codec.close())
 
 
-def _feed_frame(answer: BedrockStreamDecoder, frame: Frame) -> BedrockStreamDecoder:
-    """The answer, with what the frame says; a `chunk` holds an event of the model's own."""
+def _feed_frame(decoder: BedrockResponseDecoder, frame: Frame) -> BedrockResponseDecoder:
+    """Decodes the frame and returns the decoder; a `chunk` holds an event of the model's own."""
     fields = lenient_json.parse_object(frame.payload)
     event = frame.header(frames.EVENT_TYPE)
-    if event == frames.CHUNK:
-        answer.feed_model_document(_unwrap_chunk(fields), streamed=True)
+    if event == frames.CHUNK_EVENT:
+        decoder.feed_model_document(_unwrap_chunk(fields), streamed=True)
     else:
-        answer.feed_converse_event(event, fields)
-    return answer
+        decoder.feed_converse_event(event, fields)
+    return decoder
 
 
 def _unwrap_chunk(fields: Fields) -> Fields:
@@ -279,14 +283,14 @@ def _unwrap_chunk(fields: Fields) -> Fields:
 
 
 def _decode_exception_frame(frame: Frame) -> Failure | None:
-    """What an exception that the service names says, or an error that it does not."""
+    """The failure of a frame of type `exception` (modeled by the service) or `error` (not)."""
     fields = lenient_json.parse_object(frame.payload)
     match frame.header(frames.MESSAGE_TYPE):
         case frames.EXCEPTION:
             return Failure(
                 message=_error_message(fields),
                 type=frame.header(frames.EXCEPTION_TYPE),
-                code=lenient_json.printable_text(fields.get(frames.STATUS)),
+                code=lenient_json.printable_text(fields.get(frames.STATUS_FIELD)),
             )
         case "error":
             return Failure(frame.header(":error-message"), type=frame.header(":error-code"))
@@ -295,7 +299,7 @@ def _decode_exception_frame(frame: Frame) -> Failure | None:
 
 
 def _error_message(fields: Fields) -> str:
-    """The message, and the model's own where it adds to it; some services write it in capitals."""
+    """The message, with the model's own if different; some services send `Message`."""
     message = lenient_json.printable_text(fields.get("message")) or lenient_json.printable_text(
         fields.get("Message")
     )
@@ -304,14 +308,14 @@ def _error_message(fields: Fields) -> str:
 
 
 def _decode_http_error(response: DialectResponse) -> Failure:
-    """An HTTP error: its kind stands in a header, `ValidationException:http://...`, or beside."""
+    """An HTTP error; its type is in a header, `ValidationException:http://...`, or in the body."""
     fields = lenient_json.parse_object(json_api.joined_body(response))
-    found = json_api.decode_http_error(response)
-    named = header_value(response.head.headers, errors.TYPE) or lenient_json.printable_text(
-        fields.get("__type")
-    )
+    failure = json_api.decode_http_error(response)
+    error_type = header_value(
+        response.head.headers, errors.ERROR_TYPE_HEADER
+    ) or lenient_json.printable_text(fields.get("__type"))
     return replace(
-        found,
-        message=_error_message(fields) or found.message,
-        type=named.rpartition("#")[2].partition(":")[0] or found.type,
+        failure,
+        message=_error_message(fields) or failure.message,
+        type=error_type.rpartition("#")[2].partition(":")[0] or failure.type,
     )

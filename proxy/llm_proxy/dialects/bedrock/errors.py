@@ -10,15 +10,15 @@ from typing import Final
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.capabilities import with_message
+from llm_proxy.dialects.capabilities import with_default_message
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
 
-TYPE: Final = "x-amzn-ErrorType"
-"""The header that names the kind of an HTTP error."""
+ERROR_TYPE_HEADER: Final = "x-amzn-ErrorType"
+"""The header of an HTTP error's type."""
 
-_WORDS: Final[Mapping[int, tuple[str, str]]] = {
+_DEFAULTS_BY_STATUS: Final[Mapping[int, tuple[str, str]]] = {
     400: ("ValidationException", "The request is not valid."),
     401: ("UnrecognizedClientException", "The security token in the request is invalid."),
     403: ("AccessDeniedException", "You don't have access to the model."),
@@ -29,89 +29,100 @@ _WORDS: Final[Mapping[int, tuple[str, str]]] = {
     500: ("InternalServerException", "The service failed."),
     503: ("ServiceUnavailableException", "The service is not available."),
 }  # fmt: skip
-"""Type and message of a status."""
+"""Default type and message by status."""
 
-_OTHERS: Final[Mapping[str, int]] = {
+_STATUS_OF_OTHER_TYPES: Final[Mapping[str, int]] = {
     "ServiceQuotaExceededException": 400,
     "UnrecognizedClientException": 403,
     "ExpiredTokenException": 403,
     "ModelStreamErrorException": 424,
     "ModelNotReadyException": 429,
 }
-"""Types that share a status with another."""
+"""The status of types that share it with another."""
 
-_STATUS: Final = {**{name: status for status, (name, _) in _WORDS.items()}, **_OTHERS}
+_STATUS_BY_TYPE: Final = {
+    **{name: status for status, (name, _) in _DEFAULTS_BY_STATUS.items()},
+    **_STATUS_OF_OTHER_TYPES,
+}
 
-_OF_STREAM: Final = "modelStreamErrorException"
-"""The one that may tell a status of the model's own, and stands for what has no name."""
+_MODEL_STREAM_ERROR: Final = "modelStreamErrorException"
+"""The type that may hold the model's own status, and the default for unknown types."""
 
-IN_CONVERSE: Final = frozenset(
+CONVERSE_EXCEPTIONS: Final = frozenset(
     (
-        _OF_STREAM,
+        _MODEL_STREAM_ERROR,
         "internalServerException",
         "serviceUnavailableException",
         "throttlingException",
         "validationException",
     )
 )
-"""What can end a stream of Converse: clients drop the message of any other type."""
+"""The exceptions of ConverseStream: clients drop the message of any other type."""
 
-IN_INVOKE: Final = IN_CONVERSE | {"modelTimeoutException"}
-"""What can end a stream of a model's own."""
+INVOKE_EXCEPTIONS: Final = CONVERSE_EXCEPTIONS | {"modelTimeoutException"}
+"""The exceptions of InvokeModelWithResponseStream."""
 
-_NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
-_NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
+_TYPE_PATTERN: Final = re.compile(r"[\w.-]+", re.ASCII)
+_STATUS_PATTERN: Final = re.compile("[1-9][0-9]{0,8}")
 
 
 def error_response(
     status: int, failure: Failure, context: EncodeContext, retry_after: float | None = None
 ) -> DialectResponse:
     """An HTTP error; `retry_after` is in s."""
-    said = _with_status_defaults(status, failure)
-    fields = (*response_headers(context), (TYPE, said.type), *_retry_headers(retry_after))
-    return response_encoding.json_response({"message": said.message}, fields, status)
+    failure_with_defaults = _with_status_defaults(status, failure)
+    headers = (
+        *common_response_headers(context),
+        (ERROR_TYPE_HEADER, failure_with_defaults.type),
+        *_retry_headers(retry_after),
+    )
+    return response_encoding.json_response(
+        {"message": failure_with_defaults.message}, headers, status
+    )
 
 
-def whole_error_response(failure: Failure, context: EncodeContext) -> DialectResponse:
-    """The HTTP error that stands in place of an answer."""
+def http_error_of_failure(failure: Failure, context: EncodeContext) -> DialectResponse:
+    """The HTTP error in place of a response; the status is by its type."""
     return error_response(_status_of_type(failure), failure, context)
 
 
 def with_known_type(failure: Failure) -> Failure:
-    """An error in place of an answer, as it is told: of a type that clients know."""
-    if failure.type in _STATUS:
+    """The failure for an HTTP error: an unknown type becomes the default of its status."""
+    if failure.type in _STATUS_BY_TYPE:
         return _with_status_defaults(_status_of_type(failure), replace(failure, code=""))
     return _with_status_defaults(
         _status_of_type(failure), Failure(failure.message or failure.type or failure.code)
     )
 
 
-def stream_error_of(failure: Failure, known: frozenset[str]) -> Failure:
-    """An error amid a stream, as it is told: of one of the `known` types."""
-    named = failure.type[:1].lower() + failure.type[1:]
-    kind = named if named in known else _OF_STREAM
-    has_status = kind == _OF_STREAM and _NUMBER.fullmatch(failure.code)
-    return Failure(with_message(failure).message, kind, failure.code if has_status else "")
+def with_stream_error_type(failure: Failure, known: frozenset[str]) -> Failure:
+    """The failure for a stream; an unknown type becomes `modelStreamErrorException`."""
+    camel_case_type = failure.type[:1].lower() + failure.type[1:]
+    kind = camel_case_type if camel_case_type in known else _MODEL_STREAM_ERROR
+    has_status = kind == _MODEL_STREAM_ERROR and _STATUS_PATTERN.fullmatch(failure.code)
+    return Failure(with_default_message(failure).message, kind, failure.code if has_status else "")
 
 
-def response_headers(context: EncodeContext) -> Headers:
-    """What the request is known by."""
+def common_response_headers(context: EncodeContext) -> Headers:
+    """The headers of every response: the request id."""
     return (("x-amzn-RequestId", context.uuid("request")),)
 
 
 def _with_status_defaults(status: int, failure: Failure) -> Failure:
-    """The error with the words that come with the status, where it has none."""
-    kind, message = _WORDS.get(status, _WORDS[400 if status < 500 else 500])
-    named = failure.type if _NAME.fullmatch(failure.type) else kind
-    return Failure(failure.message or message, named)
+    """The failure without code; an empty message or invalid type defaults to the status's."""
+    kind, message = _DEFAULTS_BY_STATUS.get(
+        status, _DEFAULTS_BY_STATUS[400 if status < 500 else 500]
+    )
+    error_type = failure.type if _TYPE_PATTERN.fullmatch(failure.type) else kind
+    return Failure(failure.message or message, error_type)
 
 
-def _retry_headers(after: float | None) -> Headers:
-    """When to ask again, in s and in ms."""
-    if after is None:
+def _retry_headers(delay_s: float | None) -> Headers:
+    """The retry delay, in s and in ms."""
+    if delay_s is None:
         return ()
-    return (("retry-after", str(ceil(after))), ("x-amz-retry-after", f"{after * 1000:.0f}"))
+    return (("retry-after", str(ceil(delay_s))), ("x-amz-retry-after", f"{delay_s * 1000:.0f}"))
 
 
 def _status_of_type(failure: Failure) -> int:
-    return _STATUS.get(failure.type, 500)
+    return _STATUS_BY_TYPE.get(failure.type, 500)

@@ -10,44 +10,44 @@ from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import eventstream
 from llm_proxy.turns import Failure
 
-CODEC: Final = eventstream.NAME
-"""The codec that cuts frames."""
+CODEC: Final = eventstream.CODEC_NAME
+"""The codec that splits frames."""
 
 MESSAGE_TYPE: Final = ":message-type"
 EVENT_TYPE: Final = ":event-type"
 EXCEPTION_TYPE: Final = ":exception-type"
-"""The headers that say what a frame is: an event or an exception, and of which type."""
+"""The frame headers: event or exception, and the type of either."""
 
 EVENT: Final = "event"
 EXCEPTION: Final = "exception"
-"""Types of messages."""
+"""Values of `MESSAGE_TYPE`."""
 
-STATUS: Final = "originalStatusCode"
-"""The field of an exception that tells the status of the model's own."""
+STATUS_FIELD: Final = "originalStatusCode"
+"""The field of an exception with the model's own status."""
 
-CHUNK: Final = "chunk"
-"""The type of the events that hold one of a model's own."""
+CHUNK_EVENT: Final = "chunk"
+"""The type of the events that wrap one of a model's own format."""
 
 _JSON: Final = (":content-type", "application/json")
 
 
 def encode_event_frame(name: str, payload: Document) -> bytes:
-    """An event of this type."""
+    """A frame of one event of this type."""
     headers = ((EVENT_TYPE, name), _JSON, (MESSAGE_TYPE, EVENT))
     return eventstream.encode_frame(headers, response_encoding.json_line(payload))
 
 
 def encode_chunk_frame(native_event: Document) -> bytes:
-    """An event of a model's own, wrapped."""
+    """A `chunk` frame, which wraps an event of a model's own format in base64."""
     return encode_event_frame(
-        CHUNK, {"bytes": b64encode(response_encoding.json_line(native_event)).decode()}
+        CHUNK_EVENT, {"bytes": b64encode(response_encoding.json_line(native_event)).decode()}
     )
 
 
 def encode_exception_frame(failure: Failure) -> bytes:
-    """An error that ends a stream; its type is one that clients know."""
+    """The frame of an error that ends a stream; clients must know its type."""
     headers = ((EXCEPTION_TYPE, failure.type), _JSON, (MESSAGE_TYPE, EXCEPTION))
     document: Document = {"message": failure.message}
     if failure.code:
-        document[STATUS] = int(failure.code)
+        document[STATUS_FIELD] = int(failure.code)
     return eventstream.encode_frame(headers, response_encoding.json_line(document))

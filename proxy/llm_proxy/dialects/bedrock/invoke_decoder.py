@@ -1,9 +1,9 @@
 """Decodes Bedrock responses in the makers' own formats and in Converse's.
 
-InvokeModel gives the maker's document, and streams its events, each in a frame `chunk`.  Which
-maker it is shows in the documents alone: behind an inference profile the path does not tell.
-Bedrock puts fields of its own beside theirs, of which `amazon-bedrock-invocationMetrics` comes
-with the last event of a stream, whoever made the model.
+InvokeModel returns the maker's document, and streams its events, each in a frame `chunk`.  The
+format is detected from the documents: with an inference profile, the path does not name the maker.
+Bedrock adds fields of its own, of which `amazon-bedrock-invocationMetrics` comes with the last
+event of every model's stream.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from llm_proxy.dialects.anthropic.message_decoder import (
 )
 from llm_proxy.dialects.bedrock import completion_decoder, converse_decoder, usage
 from llm_proxy.dialects.bedrock.completion_decoder import CompletionsDecoder
-from llm_proxy.dialects.bedrock.converse_decoder import DELTA, EVENTS, ConverseDecoder
-from llm_proxy.dialects.bedrock.usage import METRICS
+from llm_proxy.dialects.bedrock.converse_decoder import DELTA_EVENT, EVENT_NAMES, ConverseDecoder
+from llm_proxy.dialects.bedrock.usage import METRICS_FIELD
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Failure, Json, Turn
 
-PREFIX: Final = "amazon-bedrock-"
-"""What the fields begin with that the service itself puts beside a model's own."""
+SERVICE_FIELD_PREFIX: Final = "amazon-bedrock-"
+"""The prefix of the fields that the service adds to a model's own."""
 
-_EVENTS: Final = frozenset(EVENTS)
+_CONVERSE_EVENT_NAMES: Final = frozenset(EVENT_NAMES)
 
-_ANTHROPIC: Final = frozenset(
+_ANTHROPIC_KINDS: Final = frozenset(
     (
         "message",
         "message_start",
@@ -47,55 +47,57 @@ _ANTHROPIC: Final = frozenset(
 )
 
 
-class BedrockStreamDecoder:
-    """The turns of a response, and whether it has ended, as its documents and events come."""
+class BedrockResponseDecoder:
+    """Decodes the documents and events of a response to turns, and detects its end."""
 
     def __init__(self) -> None:
         self._anthropic = MessagesDecoder()
         self._converse = ConverseDecoder()
         self._nova = ConverseDecoder(joins_text=True)
         self._completions = CompletionsDecoder()
-        self._beside: dict[str, Json] = {}
-        self._end = ""
+        self._service_fields: dict[str, Json] = {}
+        self._ending_reason = ""
         self.failure: Failure | None = None
         """The model's own error inside its stream."""
 
     @property
     def ending_reason(self) -> str:
-        """What said that nothing more would come but counts; empty before that."""
-        return self._end or ("every choice finished" if self._completions.all_finished else "")
+        """What ended the message (only counts can follow); empty before that."""
+        return self._ending_reason or (
+            "every choice finished" if self._completions.all_finished else ""
+        )
 
     def feed_converse_event(self, event: str, fields: Fields) -> None:
-        """Read one event of ConverseStream."""
+        """Decode one event of ConverseStream."""
         self._converse.feed(event, fields)
         if self._converse.stop_reason:
-            self._end = f"messageStop: {self._converse.stop_reason}"
+            self._ending_reason = f"messageStop: {self._converse.stop_reason}"
 
     def feed_model_document(self, fields: Fields, *, streamed: bool) -> None:
-        """Read one document, or one event of a model's own; other shapes are left out."""
+        """Decode one document or one event of a model's own format; unknown ones are ignored."""
         self._record_service_metrics(fields)
         fields = _with_completion_type(fields)
-        if document_kind(fields) in _ANTHROPIC:
+        if document_kind(fields) in _ANTHROPIC_KINDS:
             self._feed_anthropic(fields)
         elif isinstance(fields.get("output"), dict):
             self._converse.feed_document(fields)
-        elif not _EVENTS.isdisjoint(fields):
+        elif not _CONVERSE_EVENT_NAMES.isdisjoint(fields):
             self._feed_nova(fields)
         else:
             self._completions.feed(fields, streamed=streamed)
 
     def _record_service_metrics(self, fields: Fields) -> None:
-        self._beside.update(
-            (name, value) for name, value in fields.items() if name.startswith(PREFIX)
+        self._service_fields.update(
+            (name, value) for name, value in fields.items() if name.startswith(SERVICE_FIELD_PREFIX)
         )
-        if METRICS in fields:
-            self._end = "invocation metrics"
+        if METRICS_FIELD in fields:
+            self._ending_reason = "invocation metrics"
 
     def _feed_nova(self, fields: Fields) -> None:
-        for name in _EVENTS.intersection(fields):
+        for name in _CONVERSE_EVENT_NAMES.intersection(fields):
             self._nova.feed(name, lenient_json.object_fields(fields.get(name)))
         if self._nova.stop_reason:
-            self._end = f"messageStop: {self._nova.stop_reason}"
+            self._ending_reason = f"messageStop: {self._nova.stop_reason}"
 
     def _feed_anthropic(self, fields: Fields) -> None:
         self._anthropic.feed(fields)
@@ -103,44 +105,46 @@ class BedrockStreamDecoder:
             case "error":
                 self.failure = self.failure or decode_failure(fields)
             case "message_stop":
-                self._end = "message_stop"
+                self._ending_reason = "message_stop"
             case "message_delta" | "completion" if reason := stop_reason(fields):
-                self._end = f"stop_reason: {reason}"
+                self._ending_reason = f"stop_reason: {reason}"
             case _:
                 pass
 
-    def result(self) -> tuple[Turn, ...]:
-        """What was said."""
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns so far."""
         turns = [
-            *self._anthropic.result(),
-            *(item.result() for item in (self._converse, self._nova) if not item.is_empty),
-            *self._completions.result(),
+            *self._anthropic.turns(),
+            *(item.turn() for item in (self._converse, self._nova) if not item.is_empty),
+            *self._completions.turns(),
         ]
         return tuple(map(self._with_service_fields, turns))
 
     def _with_service_fields(self, turn: Turn) -> Turn:
-        """The turn with what Bedrock itself says; the model's own counts come first."""
-        fields = dict(lenient_json.named_metadata(self._beside, self._beside))
-        own = (values for values in turn.metadata if values[0] not in fields)
-        counted = usage.decode_service_metrics(
-            lenient_json.object_fields(self._beside.get(METRICS))
+        """The turn with Bedrock's own fields; the model's own usage takes precedence."""
+        fields = dict(lenient_json.named_metadata(self._service_fields, self._service_fields))
+        model_metadata = (values for values in turn.metadata if values[0] not in fields)
+        service_usage = usage.decode_service_metrics(
+            lenient_json.object_fields(self._service_fields.get(METRICS_FIELD))
         )
-        return replace(turn, usage=turn.usage or counted, metadata=(*own, *fields.items()))
+        return replace(
+            turn, usage=turn.usage or service_usage, metadata=(*model_metadata, *fields.items())
+        )
 
 
 def model_event_output_chars(fields: Fields) -> int:
-    """How many characters one event of a model's own adds to what was said."""
+    """How many output characters one event of a model's own format adds."""
     fields = _with_completion_type(fields)
-    if document_kind(fields) in _ANTHROPIC:
+    if document_kind(fields) in _ANTHROPIC_KINDS:
         return message_decoder.event_output_chars(fields)
-    if DELTA in fields:
+    if DELTA_EVENT in fields:
         return converse_decoder.event_output_chars(
-            DELTA, lenient_json.object_fields(fields.get(DELTA))
+            DELTA_EVENT, lenient_json.object_fields(fields.get(DELTA_EVENT))
         )
     return completion_decoder.event_output_chars(fields)
 
 
 def _with_completion_type(fields: Fields) -> Fields:
-    """A completion of Anthropic's, which old models wrote without a type, has one."""
-    is_bare = isinstance(fields.get("completion"), str) and "type" not in fields
-    return {**fields, "type": "completion"} if is_bare else fields
+    """Adds the type that old Anthropic models omit in completions."""
+    lacks_type = isinstance(fields.get("completion"), str) and "type" not in fields
+    return {**fields, "type": "completion"} if lacks_type else fields

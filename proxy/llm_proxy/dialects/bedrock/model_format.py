@@ -14,16 +14,16 @@ from llm_proxy.turns import Turn
 
 
 class ModelFormat(Protocol):
-    """How the models of one maker speak.  The turns that they tell fit."""
+    """The InvokeModel wire format of one maker's models.  Encoders take converted turns."""
 
     def decode_request(self, body: Fields) -> Conversation:
-        """What a request to them asks."""
+        """The conversation of a request body."""
 
     def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
-        """The words of an answer; the service counts the tokens of one that tells no usage."""
+        """The capabilities of a response; the service counts tokens if the format has no usage."""
 
     def encode_document(self, turn: Turn, context: EncodeContext) -> Document:
-        """The whole answer."""
+        """The whole response."""
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
-        """The answer as a stream; of a turn that failed, what is said before its end."""
+        """The events of a streamed response; for a failed turn, those before its end."""

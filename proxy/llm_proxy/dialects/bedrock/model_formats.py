@@ -1,7 +1,7 @@
 """Selects the InvokeModel format of a model on Amazon Bedrock.
 
-A model's id names its maker, behind a region (`us.anthropic.claude-...`) or in an ARN.  The ARN of
-an application's own profile names nobody: there the request tells, as each maker spells its own.
+A model's id names its maker, after a region (`us.anthropic.claude-...`) or in an ARN.  The ARN of
+an application inference profile names no maker: there the fields of the request decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from llm_proxy.dialects.bedrock.completion_format import (
 from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.bedrock.nova_format import NovaFormat
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.errors import NotRepresentable, printable
+from llm_proxy.errors import NotRepresentable, printable_excerpt
 
 _CLAUDE: Final = ClaudeFormat()
 _CLAUDE_COMPLETION: Final = ClaudeCompletionFormat()
@@ -29,10 +29,10 @@ _NOVA: Final = NovaFormat()
 _CHAT: Final = ChatModelFormat()
 _MISTRAL: Final = list_completion_format("outputs")
 
-_OF_ANTHROPIC: Final = r"anthropic\."
+_ANTHROPIC_PATTERN: Final = r"anthropic\."
 
-_BY_MODEL: Final[tuple[tuple[str, ModelFormat], ...]] = (
-    (_OF_ANTHROPIC, _CLAUDE),
+_FORMAT_BY_MODEL_PATTERN: Final[tuple[tuple[str, ModelFormat], ...]] = (
+    (_ANTHROPIC_PATTERN, _CLAUDE),
     (r"amazon\.nova-(?!canvas|reel|sonic|.*embed)", _NOVA),
     (r"amazon\.titan-(?:text|tg1)", TITAN),
     (r"meta\.llama", LLAMA),
@@ -43,9 +43,9 @@ _BY_MODEL: Final[tuple[tuple[str, ModelFormat], ...]] = (
     (r"deepseek\.r1", list_completion_format("choices")),
     (r"(?:ai21\.jamba|deepseek|google|minimax|moonshotai?|nvidia|openai|qwen|writer|zai)\b", _CHAT),
 )
-"""The first that fits."""
+"""In matching order."""
 
-_BY_FIELD: Final[tuple[tuple[str, ModelFormat], ...]] = (
+_FORMAT_BY_REQUEST_FIELD: Final[tuple[tuple[str, ModelFormat], ...]] = (
     ("anthropic_version", _CLAUDE),
     ("max_tokens_to_sample", _CLAUDE_COMPLETION),
     ("inferenceConfig", _NOVA),
@@ -53,30 +53,39 @@ _BY_FIELD: Final[tuple[tuple[str, ModelFormat], ...]] = (
     ("textGenerationConfig", TITAN),
     ("max_gen_len", LLAMA),
 )
-"""Fields of a request that one maker's models take alone."""
+"""Request fields that only one maker's models have."""
 
-_LONGEST: Final = 100
-"""Characters of a model's id in a message."""
+_MAX_SHOWN_CHARS: Final = 100
+"""The limit for a model id in an error message."""
 
 
 def format_of_model(model: str, body: Fields) -> ModelFormat:
-    """Who answers this request.  Raises `NotRepresentable` where nothing tells."""
-    found = next(
-        (model_format for name, model_format in _BY_MODEL if _is_made_by(name, model)), None
+    """The format of a model, by its id or the request.  Raises `NotRepresentable` if unknown."""
+    matched_format = next(
+        (
+            model_format
+            for name, model_format in _FORMAT_BY_MODEL_PATTERN
+            if _matches_model_pattern(name, model)
+        ),
+        None,
     )
-    if found is _CLAUDE and "prompt" in body:
+    if matched_format is _CLAUDE and "prompt" in body:
         return _CLAUDE_COMPLETION
-    found = found or next((it for name, it in _BY_FIELD if name in body), None)
-    if found is None:
-        shown = printable(model, _LONGEST)
-        raise NotRepresentable(f"bedrock does not know in whose format the model {shown} answers")
-    return found
+    matched_format = matched_format or next(
+        (model_format for name, model_format in _FORMAT_BY_REQUEST_FIELD if name in body), None
+    )
+    if matched_format is None:
+        shown_model = printable_excerpt(model, _MAX_SHOWN_CHARS)
+        raise NotRepresentable(
+            f"bedrock does not know in whose format the model {shown_model} answers"
+        )
+    return matched_format
 
 
-def signs_reasoning(model: str) -> bool:
-    """Whether the model wants the reasoning that it is handed back with its seal."""
-    return _is_made_by(_OF_ANTHROPIC, model)
+def requires_signed_reasoning(model: str) -> bool:
+    """Whether the model requires signatures on reasoning in the history (Anthropic)."""
+    return _matches_model_pattern(_ANTHROPIC_PATTERN, model)
 
 
-def _is_made_by(name: str, model: str) -> bool:
-    return re.search(rf"(?:^|[./]){name}", model) is not None
+def _matches_model_pattern(pattern: str, model: str) -> bool:
+    return re.search(rf"(?:^|[./]){pattern}", model) is not None

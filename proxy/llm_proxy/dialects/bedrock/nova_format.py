@@ -1,4 +1,4 @@
-"""The format of Amazon's Nova models: Converse's shapes with other usage names.
+"""The format of Amazon's Nova models: Converse's, with other usage names.
 
 In a stream each event is wrapped in its name, and each piece of a text has a block of its own.
 """
@@ -24,32 +24,32 @@ from llm_proxy.turns import Text, Turn
 
 
 class NovaFormat:
-    """Nova's documents and streams."""
+    """The InvokeModel format of Amazon's Nova models."""
 
     def decode_request(self, body: Fields) -> Conversation:
-        """As of Converse."""
+        """As Converse, whose request format Nova shares."""
         return converse_request_decoder.decode_request(body)
 
     def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
-        """The words of a document, or of a stream, whose texts cite nothing and flow together."""
-        words = converse_capabilities.capabilities(streams=streams)
-        words = replace(words, metadata_names=(USAGE,), arrange=_arrange)
+        """As Converse; a stream has no citations, and its texts have no boundaries."""
+        capabilities = converse_capabilities.capabilities(streams=streams)
+        capabilities = replace(capabilities, metadata_names=(USAGE,), arrange=_arrange_turn)
         if not streams:
-            return words
+            return capabilities
         return replace(
-            words,
+            capabilities,
             convert_text=without_citations,
             merged_kinds=frozenset((Text,)),
-            usage_fields=tuple(count for count in usage.COUNTS if count != "total"),
+            usage_fields=tuple(count for count in usage.USAGE_FIELDS if count != "total"),
             required_usage_fields=("input", "output"),
         )
 
     def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
-        """What was said, and what it cost."""
+        """The message and its usage."""
         return {**converse_encoder.encode_message(turn), "usage": _encode_nova_usage(turn)}
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
-        """Each event under its name."""
+        """The events, each wrapped in its name."""
         for name, document in converse_encoder.encode_message_events(
             turn, context.split_text, separate_text_blocks=True
         ):
@@ -60,9 +60,9 @@ class NovaFormat:
 
 
 def _encode_nova_usage(turn: Turn) -> Document:
-    return {**usage.encode_model_usage(turn.usage), **converse_encoder.extra_usage_fields(turn)}
+    return {**usage.encode_nova_usage(turn.usage), **converse_encoder.extra_usage_fields(turn)}
 
 
-def _arrange(turn: Turn) -> Turn:
-    metadata = converse_capabilities.limit_usage_metadata(dict(turn.metadata))
-    return replace(converse_capabilities.arrange_provider_tools(turn), metadata=metadata)
+def _arrange_turn(turn: Turn) -> Turn:
+    metadata = converse_capabilities.representable_metadata(dict(turn.metadata))
+    return replace(converse_capabilities.arrange_provider_tool_parts(turn), metadata=metadata)

@@ -1,7 +1,7 @@
 """Decodes and encodes Amazon Bedrock's usage fields, metrics and headers.
 
-Converse counts at its end.  With what a model says of its own come the service's counts, whoever
-made the model: beside the last event of a stream, or in the headers of a document.
+Converse sends usage at its end.  InvokeModel adds the service's counts to every model's own format:
+in the last event of a stream, or in the headers of a document.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.turns import Json, Usage
 
-_Names = Mapping[str, tuple[str, ...]]
-"""For each field of `Usage`, what it is called."""
+_FieldNames = Mapping[str, tuple[str, ...]]
+"""For each field of `Usage`, its names in a format."""
 
-_COUNTS: Final[_Names] = {
+_CONVERSE_NAMES: Final[_FieldNames] = {
     "input": ("inputTokens",),
     "output": ("outputTokens",),
     "total": ("totalTokens",),
     "cache_read": ("cacheReadInputTokens", "cacheReadInputTokenCount"),
     "cache_write": ("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
 }
-"""Converse's name is the first, and that of Amazon's own models the last."""
+"""The first is Converse's name, the last that of Amazon's own models."""
 
-_OF_METRICS: Final[_Names] = {
+_METRIC_NAMES: Final[_FieldNames] = {
     "input": ("inputTokenCount",),
     "output": ("outputTokenCount",),
     "cache_read": ("cacheReadInputTokenCount",),
     "cache_write": ("cacheWriteInputTokenCount",),
 }
-_IN_HEADERS: Final[Mapping[str, str]] = {
+_HEADER_NAMES: Final[Mapping[str, str]] = {
     "input": "x-amzn-bedrock-input-token-count",
     "output": "x-amzn-bedrock-output-token-count",
     "cache_read": "x-amzn-bedrock-cache-read-input-token-count",
@@ -42,34 +42,34 @@ _IN_HEADERS: Final[Mapping[str, str]] = {
 }
 _NUMBER: Final = re.compile("[0-9]{1,15}")
 
-_KNOWN: Final = frozenset(name for names in _COUNTS.values() for name in names)
+_KNOWN_FIELDS: Final = frozenset(name for names in _CONVERSE_NAMES.values() for name in names)
 
-METRICS: Final = "amazon-bedrock-invocationMetrics"
+METRICS_FIELD: Final = "amazon-bedrock-invocationMetrics"
 """The field of the service's metrics."""
 
-COUNTS: Final = tuple(_COUNTS)
-"""The fields of `Usage` that Converse has names for."""
+USAGE_FIELDS: Final = tuple(_CONVERSE_NAMES)
+"""The fields of `Usage` that Converse has."""
 
-OF_SERVICE: Final = tuple(_OF_METRICS)
-"""Those that the service itself counts."""
+SERVICE_USAGE_FIELDS: Final = tuple(_METRIC_NAMES)
+"""Those that the service counts for InvokeModel."""
 
-LATENCY: Final = 100
-"""Milliseconds that an answer is said to have taken: nothing here looks at a clock."""
+FAKE_LATENCY_MS: Final = 100
+"""A constant, since encoding uses no clock."""
 
 
 def decode_usage(counts: Fields) -> Usage | None:
-    """The input does not count what was read from a cache or written to it."""
-    return _decode_counts(counts, _COUNTS) if counts else None
+    """The usage; its input excludes tokens read from a cache or written to one."""
+    return _decode_counts(counts, _CONVERSE_NAMES) if counts else None
 
 
 def decode_service_metrics(counts: Fields) -> Usage | None:
-    """What the service itself counts."""
-    return _decode_counts(counts, _OF_METRICS) if counts else None
+    """The usage in the service's metrics."""
+    return _decode_counts(counts, _METRIC_NAMES) if counts else None
 
 
 def decode_header_usage(headers: Headers) -> Usage | None:
-    """The same, as a document is told it."""
-    fields = {field: header_value(headers, name) for field, name in _IN_HEADERS.items()}
+    """The usage in the headers of a document."""
+    fields = {field: header_value(headers, name) for field, name in _HEADER_NAMES.items()}
     counts = {
         field: int(text) for field, text in fields.items() if text and _NUMBER.fullmatch(text)
     }
@@ -77,44 +77,46 @@ def decode_header_usage(headers: Headers) -> Usage | None:
 
 
 def extra_usage_fields(counts: Fields) -> dict[str, Json]:
-    """What is told of the cost that `Usage` has no word for."""
+    """The usage fields that `Usage` does not have."""
     return dict(
-        lenient_json.named_metadata(counts, (name for name in counts if name not in _KNOWN))
+        lenient_json.named_metadata(counts, (name for name in counts if name not in _KNOWN_FIELDS))
     )
 
 
 def encode_usage(usage: Usage | None) -> Document:
-    """Usage as Converse tells it."""
-    return _encode_counts(usage, _COUNTS, 0)
+    """The usage object of Converse."""
+    return _encode_counts(usage, _CONVERSE_NAMES, 0)
 
 
-def encode_model_usage(usage: Usage | None) -> Document:
-    """Usage as Amazon's own models tell it."""
-    return _encode_counts(usage, _COUNTS, -1)
+def encode_nova_usage(usage: Usage | None) -> Document:
+    """The usage object of Amazon's own models."""
+    return _encode_counts(usage, _CONVERSE_NAMES, -1)
 
 
 def encode_service_metrics(usage: Usage | None, fields: Fields) -> Document:
-    """Usage as the service's metrics tell it, with what else is given of them."""
-    counts = [name for names in _OF_METRICS.values() for name in names]
-    times = {"invocationLatency": LATENCY, "firstByteLatency": LATENCY}
-    document = {name: value for name, value in fields.items() if name not in counts}
-    return {**_encode_counts(usage, _OF_METRICS, 0), **times, **document}
+    """The service's metrics; `fields` are given ones, whose token counts are replaced."""
+    counts = [name for names in _METRIC_NAMES.values() for name in names]
+    latencies = {"invocationLatency": FAKE_LATENCY_MS, "firstByteLatency": FAKE_LATENCY_MS}
+    other_fields = {name: value for name, value in fields.items() if name not in counts}
+    return {**_encode_counts(usage, _METRIC_NAMES, 0), **latencies, **other_fields}
 
 
 def encode_usage_headers(usage: Usage | None) -> Headers:
-    """Usage as the headers of a document tell it."""
-    counts = {name: getattr(usage, field, None) for field, name in _IN_HEADERS.items()}
+    """The usage headers of a document."""
+    counts = {name: getattr(usage, field, None) for field, name in _HEADER_NAMES.items()}
     values = tuple((name, str(count)) for name, count in counts.items() if count is not None)
-    return (*values, ("x-amzn-bedrock-invocation-latency", str(LATENCY)))
+    return (*values, ("x-amzn-bedrock-invocation-latency", str(FAKE_LATENCY_MS)))
 
 
-def _decode_counts(counts: Fields, names: _Names) -> Usage:
-    found = {
-        field: lenient_json.first_count(*map(counts.get, known)) for field, known in names.items()
+def _decode_counts(counts: Fields, names: _FieldNames) -> Usage:
+    usage_fields = {
+        field: lenient_json.first_integer(*map(counts.get, known)) for field, known in names.items()
     }
-    return Usage(**found)
+    return Usage(**usage_fields)
 
 
-def _encode_counts(usage: Usage | None, names: _Names, which: int) -> Document:
-    counted = {known[which]: getattr(usage, field, None) for field, known in names.items()}
-    return {name: count for name, count in counted.items() if count is not None}
+def _encode_counts(usage: Usage | None, names: _FieldNames, name_index: int) -> Document:
+    named_counts = {
+        known[name_index]: getattr(usage, field, None) for field, known in names.items()
+    }
+    return {name: count for name, count in named_counts.items() if count is not None}

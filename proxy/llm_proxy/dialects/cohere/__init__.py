@@ -1,1 +1,1 @@
-"""Cohere: chats of version 2 and version 1."""
+"""Cohere: versions 2 and 1 of its API."""

@@ -1,6 +1,6 @@
 """Cohere's embeddings, reranking, tokenization and model responses.
 
-The models are those that are listed; where none are, any is there.
+The models are those of `EncodeContext.models`; where it is empty, every name exists.
 """
 
 from __future__ import annotations
@@ -20,26 +20,24 @@ from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, Json
 
 _WORD: Final = re.compile(r"\w+")
-_CONTEXT: Final = 128_000
+_CONTEXT_TOKENS: Final = 128_000
 
 
-def auxiliary_response_of(
-    operation: str, request: Request, context: EncodeContext
-) -> DialectResponse:
-    """The answer to an operation that is no chat: `v2/embed`."""
+def auxiliary_response(operation: str, request: Request, context: EncodeContext) -> DialectResponse:
+    """The response to an operation that is no chat, such as `v2/embed`; 501 for unknown ones."""
     version, _, name = operation.partition("/")
     if name not in _OPERATIONS:
         return errors.error_response(501, Failure(f"/{operation} is not answered here"), context)
     fields = lenient_json.parse_object(request.body)
-    document, billed = _OPERATIONS[name](fields, version, context)
-    meta = {"api_version": {"version": version.removeprefix("v")}, **billed}
+    document, billed_fields = _OPERATIONS[name](fields, version, context)
+    meta = {"api_version": {"version": version.removeprefix("v")}, **billed_fields}
     return response_encoding.json_response(
-        {**document, "meta": meta}, errors.response_headers(context)
+        {**document, "meta": meta}, errors.common_response_headers(context)
     )
 
 
 def models_response(path: str, context: EncodeContext) -> DialectResponse:
-    """One model, or all."""
+    """One model or the list of models; 404 for a model that is not listed."""
     name = path.rpartition("/v1/models")[2].removeprefix("/")
     if name and context.models and name not in context.models:
         return errors.model_not_found_response(name, context)
@@ -48,7 +46,7 @@ def models_response(path: str, context: EncodeContext) -> DialectResponse:
         if name
         else {"models": [_model_object(model) for model in context.models]}
     )
-    return response_encoding.json_response(document, errors.response_headers(context))
+    return response_encoding.json_response(document, errors.common_response_headers(context))
 
 
 def _model_object(name: str) -> Document:
@@ -57,46 +55,46 @@ def _model_object(name: str) -> Document:
         "is_deprecated": False,
         "endpoints": ["chat", "embed", "rerank"],
         "finetuned": False,
-        "context_length": _CONTEXT,
+        "context_length": _CONTEXT_TOKENS,
         "tokenizer_url": None,
         "features": ["tools", "reasoning"],
         "default_endpoints": [],
     }
 
 
-Said = tuple[Document, Document]
-"""What an operation says, and what is billed for it."""
+OperationResult = tuple[Document, Document]
+"""The response document of an operation, and the billing fields of its `meta`."""
 
 
-def _embed_response(fields: Fields, version: str, context: EncodeContext) -> Said:
-    document = embeddings.embed_response(fields, version)
-    read = sum(map(fakes.estimated_tokens, document["texts"]))
+def _embed_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
+    document = embeddings.embed_document(fields, version)
+    input_tokens = sum(map(fakes.estimated_token_count, document["texts"]))
     images = len(lenient_json.array_items(fields.get("images")))
-    billed = {"input_tokens": read, **({"images": images} if images else {})}
-    return {"id": context.uuid("embeddings"), **document}, {"billed_units": billed}
+    billed_units = {"input_tokens": input_tokens, **({"images": images} if images else {})}
+    return {"id": context.uuid("embeddings"), **document}, {"billed_units": billed_units}
 
 
-def _rerank_response(fields: Fields, version: str, context: EncodeContext) -> Said:
-    """The documents, those first that share the most words with the query."""
+def _rerank_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
+    """The documents, ranked by how many words they share with the query."""
     query, documents = (
         lenient_json.printable_text(fields.get("query")),
         lenient_json.array_items(fields.get("documents")),
     )
     texts = [_document_text(document) for document in documents]
-    scores = [_fake_relevance(context.seed, query, text) for text in texts]
+    scores = [_fake_relevance_score(context.seed, query, text) for text in texts]
     ranked = sorted(range(len(texts)), key=lambda at: -scores[at])
-    wanted = lenient_json.first_count(fields.get("top_n")) or len(ranked)
-    shows = version == "v1" and fields.get("return_documents") is True
+    top_n = lenient_json.first_integer(fields.get("top_n")) or len(ranked)
+    returns_documents = version == "v1" and fields.get("return_documents") is True
     results = [
         {
-            "index": at,
-            "relevance_score": scores[at],
-            **({"document": {"text": texts[at]}} if shows else {}),
+            "index": index,
+            "relevance_score": scores[index],
+            **({"document": {"text": texts[index]}} if returns_documents else {}),
         }
-        for at in ranked[: max(wanted, 0)]
+        for index in ranked[: max(top_n, 0)]
     ]
-    billed: Document = {"billed_units": {"search_units": 1}}
-    return {"id": context.uuid("ranks"), "results": results}, billed
+    billed_fields: Document = {"billed_units": {"search_units": 1}}
+    return {"id": context.uuid("ranks"), "results": results}, billed_fields
 
 
 def _document_text(document: Json) -> str:
@@ -104,33 +102,31 @@ def _document_text(document: Json) -> str:
     return lenient_json.printable_text(fields.get("text") or document)
 
 
-def _fake_relevance(seed: str, query: str, text: str) -> float:
-    """The share of the query's words that stand in the text; chance tells equals apart."""
-    wanted = set(_WORD.findall(query.lower()))
-    found = len(wanted.intersection(_WORD.findall(text.lower())))
-    rolled = sha256(f"{seed}\0{query}\0{text}".encode("utf-8", "replace")).digest()
-    chance = int.from_bytes(rolled[:4], "big") / 2**32
-    return round((found + chance) / (len(wanted) + 1), 8)
+def _fake_relevance_score(seed: str, query: str, text: str) -> float:
+    """The fraction of the query's words that the text has; a seeded hash breaks ties."""
+    query_words = set(_WORD.findall(query.lower()))
+    shared_count = len(query_words.intersection(_WORD.findall(text.lower())))
+    digest = sha256(f"{seed}\0{query}\0{text}".encode("utf-8", "replace")).digest()
+    tie_breaker = int.from_bytes(digest[:4], "big") / 2**32
+    return round((shared_count + tie_breaker) / (len(query_words) + 1), 8)
 
 
-def _tokenize_response(fields: Fields, _version: str, _context: EncodeContext) -> Said:
+def _tokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
     pieces = tokens.token_strings(lenient_json.printable_text(fields.get("text")))
-    return {"tokens": list(map(tokens.token_number, pieces)), "token_strings": pieces}, {}
+    return {"tokens": list(map(tokens.token_id, pieces)), "token_strings": pieces}, {}
 
 
-def _detokenize_response(fields: Fields, _version: str, _context: EncodeContext) -> Said:
-    numbers = (
-        lenient_json.first_count(array_item)
-        for array_item in lenient_json.array_items(fields.get("tokens"))
+def _detokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
+    token_ids = (
+        lenient_json.first_integer(token)
+        for token in lenient_json.array_items(fields.get("tokens"))
     )
-    return {
-        "text": tokens.text_of_tokens(-1 if number is None else number for number in numbers)
-    }, {}
+    return {"text": tokens.detokenize(-1 if number is None else number for number in token_ids)}, {}
 
 
-_OPERATIONS: Final[dict[str, Callable[[Fields, str, EncodeContext], Said]]] = {
-    "embed": _embed_response,
-    "rerank": _rerank_response,
-    "tokenize": _tokenize_response,
-    "detokenize": _detokenize_response,
+_OPERATIONS: Final[dict[str, Callable[[Fields, str, EncodeContext], OperationResult]]] = {
+    "embed": _embed_result,
+    "rerank": _rerank_result,
+    "tokenize": _tokenize_result,
+    "detokenize": _detokenize_result,
 }

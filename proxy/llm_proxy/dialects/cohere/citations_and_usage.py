@@ -11,102 +11,113 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.cohere import shared_fields
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.turns import Citation, Finish, Json, Metadata, Text, Turn
+from llm_proxy.turns import Citation, FinishReason, Json, Metadata, Text, Turn
 
-COUNTS: Final = (*shared_fields.COUNTS, "cache_read")
-"""The counts that an answer tells."""
+USAGE_FIELDS: Final = (*shared_fields.USAGE_WIRE_NAMES, "cache_read")
+"""The fields of `Usage` that a response can hold."""
 
-ALWAYS: Final = ("input", "output")
-"""Those that every answer tells."""
+REQUIRED_USAGE_FIELDS: Final = ("input", "output")
+"""Those that every response holds."""
 
 
 def with_billed_units(turn: Turn) -> Turn:
-    """The turn with what is paid for it, which is what it counts, where it does not say."""
+    """The turn with `billed_units` in its metadata; where missing, its own token counts."""
     if turn.usage is None:
         return turn
     fields = dict(turn.metadata)
-    if not isinstance(fields.get(shared_fields.PAID), dict):
-        fields[shared_fields.PAID] = {
-            shared_fields.COUNTS[name]: getattr(turn.usage, name) for name in ALWAYS
+    if not isinstance(fields.get(shared_fields.BILLED_UNITS), dict):
+        fields[shared_fields.BILLED_UNITS] = {
+            shared_fields.USAGE_WIRE_NAMES[name]: getattr(turn.usage, name)
+            for name in REQUIRED_USAGE_FIELDS
         }
     return replace(turn, metadata=tuple(fields.items()))
 
 
-def as_failed_stream(turn: Turn) -> Turn:
-    """What a stream tells of a turn that an error breaks off."""
+def failed_stream_turn(turn: Turn) -> Turn:
+    """What a stream can hold of a turn that ends in an error: no usage and no metadata."""
     return replace(
-        turn, usage=None, metadata=(), finish=Finish.ERROR, finish_raw=shared_fields.ERROR
+        turn,
+        usage=None,
+        metadata=(),
+        finish=FinishReason.ERROR,
+        finish_raw=shared_fields.ERROR_FINISH,
     )
 
 
-def usage_account(turn: Turn) -> Document:
-    """The counts of a turn, and what stands beside them."""
+def encode_usage(turn: Turn) -> Document:
+    """The usage of a turn with the metadata that belongs to it; empty without usage."""
     usage = turn.usage
     if usage is None:
         return {}
     tokens: Document = {
         name: count
-        for field, name in shared_fields.COUNTS.items()
+        for field, name in shared_fields.USAGE_WIRE_NAMES.items()
         if (count := getattr(usage, field)) is not None
     }
-    cached = {} if usage.cache_read is None else {shared_fields.CACHED: usage.cache_read}
-    document: Document = dict(nonempty_metadata(turn.metadata, shared_fields.ACCOUNT))
-    among: Document = dict(nonempty_metadata(turn.metadata, shared_fields.ACCOUNT_OF_TOKENS))
-    return {**document, "tokens": {**tokens, **among}, **cached}
+    cached = {} if usage.cache_read is None else {shared_fields.CACHED_TOKENS: usage.cache_read}
+    extra_fields: Document = dict(nonempty_metadata(turn.metadata, shared_fields.USAGE_METADATA))
+    extra_token_fields: Document = dict(
+        nonempty_metadata(turn.metadata, shared_fields.TOKENS_METADATA)
+    )
+    return {**extra_fields, "tokens": {**tokens, **extra_token_fields}, **cached}
 
 
 def convert_cited_text(text: Text, convert_citation: Callable[[Citation], Citation]) -> Text:
-    """A text with its citations as this version tells them: no words, no citations."""
+    """A text with its citations converted; an empty text has none."""
     return Text(text.text, tuple(map(convert_citation, text.citations)) if text.text else ())
 
 
-def cited_span(cited: Citation) -> tuple[int, int] | None:
-    """The characters that rest on a source, if there are any."""
-    return cited.span if cited.span and cited.span[0] < cited.span[1] else None
+def nonempty_span(citation: Citation) -> tuple[int, int] | None:
+    """The cited characters of the text (start, end); None where the span is missing or empty."""
+    return citation.span if citation.span and citation.span[0] < citation.span[1] else None
 
 
-def with_cited_words(cited: Citation, text: str) -> dict[str, Json]:
-    """The metadata of a citation of this text, with the words that it is for."""
-    name = shared_fields.OF_CITATION[0]
-    fields = dict(cited.metadata)
+def metadata_with_cited_text(citation: Citation, text: str) -> dict[str, Json]:
+    """The metadata of a citation, with the cited passage of this text as `text` if missing."""
+    name = shared_fields.CITATION_METADATA[0]
+    fields = dict(citation.metadata)
     value = fields.get(name)
     if isinstance(value, str) and value:
         return fields
-    within = cited_span(cited)
-    return {**fields, name: text[slice(*within)] if within else ""}
+    span = nonempty_span(citation)
+    return {**fields, name: text[slice(*span)] if span else ""}
 
 
-def citation_source_name(cited: Citation) -> str:
-    """What the source of a citation is known by."""
-    name = dict(cited.metadata).get(shared_fields.OF_SOURCE[0])
-    return name if isinstance(name, str) else ""
+def citation_source_id(citation: Citation) -> str:
+    """The id of a citation's source; empty where it has none."""
+    source_id = dict(citation.metadata).get(shared_fields.SOURCE_METADATA[0])
+    return source_id if isinstance(source_id, str) else ""
 
 
-def encode_citation_span(cited: Citation) -> Document:
-    """A citation, but for its sources."""
-    within = {} if cited.span is None else {"start": cited.span[0], "end": cited.span[1]}
+def encode_citation_without_sources(citation: Citation) -> Document:
+    """A citation without its sources."""
+    span_fields = (
+        {} if citation.span is None else {"start": citation.span[0], "end": citation.span[1]}
+    )
     return {
-        **within,
+        **span_fields,
         "text": "",
-        **dict(nonempty_metadata(cited.metadata, shared_fields.OF_CITATION)),
+        **dict(nonempty_metadata(citation.metadata, shared_fields.CITATION_METADATA)),
     }
 
 
 def group_by_span(citations: Sequence[Citation]) -> Iterator[list[Citation]]:
-    """Those that one citation on the wire tells, since they are of the same words."""
-    for has_source, group in groupby(citations, _span_identity):
-        alike = list(group)
-        yield from [alike] if has_source[-1] else ([citation] for citation in alike)
+    """Groups neighbours that one citation on the wire holds: same span, several sources."""
+    for identity, group in groupby(citations, _citation_group_key):
+        same_span = list(group)
+        yield from [same_span] if identity[-1] else ([citation] for citation in same_span)
 
 
-def _span_identity(cited: Citation) -> tuple[tuple[int, int] | None, bytes, bool]:
-    has_source = any(name in shared_fields.OF_SOURCE for name, _ in cited.metadata)
-    fields: dict[str, Json] = dict(nonempty_metadata(cited.metadata, shared_fields.OF_CITATION))
-    return cited.span, lenient_json.compact_json(fields).encode("utf-8", "replace"), has_source
+def _citation_group_key(citation: Citation) -> tuple[tuple[int, int] | None, bytes, bool]:
+    has_source = any(name in shared_fields.SOURCE_METADATA for name, _ in citation.metadata)
+    fields: dict[str, Json] = dict(
+        nonempty_metadata(citation.metadata, shared_fields.CITATION_METADATA)
+    )
+    return citation.span, lenient_json.compact_json(fields).encode("utf-8", "replace"), has_source
 
 
 def citation_metadata(fields: dict[str, Json]) -> Metadata:
-    """The metadata of a citation."""
+    """The metadata that a citation can hold, out of these fields."""
     return lenient_json.named_metadata(
-        fields, (*shared_fields.OF_CITATION, *shared_fields.OF_SOURCE)
+        fields, (*shared_fields.CITATION_METADATA, *shared_fields.SOURCE_METADATA)
     )

@@ -1,4 +1,4 @@
-"""Encodes Cohere's embeddings: floats, or smaller numbers derived from them."""
+"""Encodes Cohere's embeddings: floats, or smaller types derived from them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from llm_proxy.dialects import fakes, lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 
-_DIMENSIONS: Final = (("light", 384), ("v4", 1536))
-"""How long the vectors of models are whose names have this in them."""
+_DIMENSIONS_BY_MODEL: Final = (("light", 384), ("v4", 1536))
+"""Pairs of a fragment of model names and the dimensions of those models."""
 
-_OF_OTHERS: Final = 1024
+_DEFAULT_DIMENSIONS: Final = 1024
 _FLOAT: Final = "float"
 
 
-def embed_response(fields: Fields, api_version: str) -> Document:
-    """A vector for each thing that was sent, in its order; version 1 tells floats alone."""
+def embed_document(fields: Fields, api_version: str) -> Document:
+    """The response document: a fake vector for each input, in order, in each requested type.
+
+    Version 1 has plain floats where no type is requested.
+    """
     vectors = [
         fakes.fake_embedding(embedding_input, _requested_dimensions(fields))
         for embedding_input in _embedding_inputs(fields)
@@ -28,19 +31,19 @@ def embed_response(fields: Fields, api_version: str) -> Document:
         lenient_json.printable_text(array_item)
         for array_item in lenient_json.array_items(fields.get("texts"))
     ]
-    wanted = [
-        text
-        for text in map(
+    requested_types = [
+        embedding_type
+        for embedding_type in map(
             lenient_json.str_or_empty, lenient_json.array_items(fields.get("embedding_types"))
         )
-        if text
+        if embedding_type
     ]
-    if api_version == "v1" and not wanted:
+    if api_version == "v1" and not requested_types:
         return {"embeddings": vectors, "texts": texts, "response_type": "embeddings_floats"}
     by_type = {
-        text: [_TYPES[text](vector) for vector in vectors]
-        for text in wanted or [_FLOAT]
-        if text in _TYPES
+        embedding_type: [_CONVERTERS_BY_TYPE[embedding_type](vector) for vector in vectors]
+        for embedding_type in requested_types or [_FLOAT]
+        if embedding_type in _CONVERTERS_BY_TYPE
     }
     return {"embeddings": by_type, "texts": texts, "response_type": "embeddings_by_type"}
 
@@ -51,13 +54,13 @@ def _embedding_inputs(fields: Fields) -> Iterator[str]:
 
 
 def _requested_dimensions(fields: Fields) -> int:
-    if wanted := lenient_json.first_count(fields.get("output_dimension")):
-        return wanted
+    if requested := lenient_json.first_integer(fields.get("output_dimension")):
+        return requested
     model = lenient_json.printable_text(fields.get("model"))
-    return next((size for name, size in _DIMENSIONS if name in model), _OF_OTHERS)
+    return next((size for name, size in _DIMENSIONS_BY_MODEL if name in model), _DEFAULT_DIMENSIONS)
 
 
-def _pack_bits(numbers: Sequence[float]) -> list[int]:
+def _pack_sign_bits(numbers: Sequence[float]) -> list[int]:
     signs = [number > 0 for number in numbers]
     return [
         sum(sign << 7 - place for place, sign in enumerate(signs[at : at + 8]))
@@ -65,18 +68,18 @@ def _pack_bits(numbers: Sequence[float]) -> list[int]:
     ]
 
 
-def _to_int8(numbers: Sequence[float]) -> list[int]:
-    """The numbers as they lie between -127 and 127."""
+def _scale_to_int8(numbers: Sequence[float]) -> list[int]:
+    """The numbers, scaled so that the largest magnitude is 127."""
     largest = max(map(abs, numbers)) or 1.0
     return [round(number / largest * 127) for number in numbers]
 
 
-_TYPES: Final[dict[str, Callable[[Sequence[float]], Any]]] = {
+_CONVERTERS_BY_TYPE: Final[dict[str, Callable[[Sequence[float]], Any]]] = {
     _FLOAT: list,
-    "int8": _to_int8,
-    "uint8": lambda numbers: [number + 128 for number in _to_int8(numbers)],
-    "ubinary": _pack_bits,
-    "binary": lambda numbers: [pack_bit - 128 for pack_bit in _pack_bits(numbers)],
+    "int8": _scale_to_int8,
+    "uint8": lambda numbers: [number + 128 for number in _scale_to_int8(numbers)],
+    "ubinary": _pack_sign_bits,
+    "binary": lambda numbers: [byte - 128 for byte in _pack_sign_bits(numbers)],
     "base64": lambda numbers: b64encode(pack(f"<{len(numbers)}f", *numbers)).decode(),
 }
-"""Each type of embeddings, made of floats."""
+"""Type of embeddings -> its conversion from floats."""

@@ -11,7 +11,7 @@ from llm_proxy.dialects.cohere import v2_decoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, Text, ToolCall, ToolResult
 
-_TYPES: Final = {
+_JSON_SCHEMA_TYPES: Final = {
     "str": "string",
     "int": "integer",
     "float": "number",
@@ -19,16 +19,16 @@ _TYPES: Final = {
     "list": "array",
     "dict": "object",
 }
-"""JSON Schema's names for the types of parameters, which version 1 calls as Python does."""
+"""Python's names of parameter types, as version 1 has them -> JSON Schema's."""
 
 
 def decode_v2_request(body: Fields) -> Conversation:
-    """The conversation that a chat of version 2 holds."""
-    messages = request_decoding.merge_adjacent_roles(_decode_messages(body))
+    """The conversation of a `/v2/chat` body."""
+    messages = request_decoding.merge_adjacent_messages(_decode_v2_messages(body))
     fields = lenient_json.object_fields(body.get("response_format"))
     return Conversation(
         messages,
-        system=request_decoding.leading_system_prompt(messages),
+        system=request_decoding.first_system_text(messages),
         tools=tuple(request_decoding.decode_function_tools(body.get("tools"))),
         temperature=request_decoding.decode_number(body.get("temperature")),
         top_p=request_decoding.decode_number(body.get("p")),
@@ -41,23 +41,23 @@ def decode_v2_request(body: Fields) -> Conversation:
     )
 
 
-def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
-    for object_item in lenient_json.object_items(body.get("messages")):
-        match request_decoding.decode_role(object_item.get("role")):
+def _decode_v2_messages(body: Fields) -> Iterator[RequestMessage]:
+    for message in lenient_json.array_objects(body.get("messages")):
+        match request_decoding.decode_role(message.get("role")):
             case None:
                 pass
             case "tool":
-                text = _tool_output_text(object_item.get("content"))
-                call_id = request_decoding.text_or_empty(object_item.get("tool_call_id"))
+                text = _tool_output_text(message.get("content"))
+                call_id = request_decoding.text_or_empty(message.get("tool_call_id"))
                 yield request_decoding.request_message("tool", [ToolResult(call_id, text)])
             case role:
-                yield request_decoding.request_message(role, _decode_parts(object_item))
+                yield request_decoding.request_message(role, _decode_v2_parts(message))
 
 
-def _decode_parts(fields: Fields) -> Iterator[Part]:
+def _decode_v2_parts(fields: Fields) -> Iterator[Part]:
     items = [part for _, part in v2_decoder.decode_fragments(fields, 0)]
     yield from (item for item in items if not isinstance(item, ToolCall))
-    for block in lenient_json.object_items(fields.get("content")):
+    for block in lenient_json.array_objects(fields.get("content")):
         if image := lenient_json.object_fields(block.get("image_url")):
             yield data_urls.decode_media_url(
                 lenient_json.printable_text(image.get("url")), "image/*"
@@ -66,10 +66,10 @@ def _decode_parts(fields: Fields) -> Iterator[Part]:
 
 
 def _tool_output_text(content: Json) -> str:
-    """What a tool gave: in words, or as documents, which hold words or fields."""
+    """A tool's output: text, or documents whose `data` is text or JSON, one a line."""
     documents = [
         lenient_json.object_fields(object_item.get("document"))
-        for object_item in lenient_json.object_items(content)
+        for object_item in lenient_json.array_objects(content)
     ]
     items = [
         lenient_json.printable_text(document.get("data"))
@@ -80,21 +80,21 @@ def _tool_output_text(content: Json) -> str:
 
 
 def decode_v1_request(body: Fields) -> Conversation:
-    """The conversation that a chat of version 1 holds: a history, and what is said now."""
-    history = lenient_json.object_items(body.get("chat_history"))
-    now: Fields = {**body, "role": "user"}
-    messages = request_decoding.merge_adjacent_roles(
-        decode_v1_turn for fields in (*history, now) for decode_v1_turn in _decode_v1_turns(fields)
+    """The conversation of a `/v1/chat` body: its history, then the current message."""
+    history = lenient_json.array_objects(body.get("chat_history"))
+    current_message: Fields = {**body, "role": "user"}
+    messages = request_decoding.merge_adjacent_messages(
+        message for fields in (*history, current_message) for message in _decode_v1_messages(fields)
     )
     fields = lenient_json.object_fields(body.get("response_format"))
     return Conversation(
         messages,
         system=request_decoding.text_or_empty(body.get("preamble"))
-        or request_decoding.leading_system_prompt(messages),
+        or request_decoding.first_system_text(messages),
         tools=tuple(
             tool_definition
-            for object_item in lenient_json.object_items(body.get("tools"))
-            for tool_definition in _decode_tool(object_item)
+            for object_item in lenient_json.array_objects(body.get("tools"))
+            for tool_definition in _decode_v1_tool(object_item)
         ),
         temperature=request_decoding.decode_number(body.get("temperature")),
         top_p=request_decoding.decode_number(body.get("p")),
@@ -105,13 +105,13 @@ def decode_v1_request(body: Fields) -> Conversation:
     )
 
 
-def _decode_v1_turns(fields: Fields) -> Iterator[RequestMessage]:
-    """What one speaker says, and before it what the tools gave that stands beside."""
-    if items := lenient_json.object_items(fields.get("tool_results")):
+def _decode_v1_messages(fields: Fields) -> Iterator[RequestMessage]:
+    """The message of a history entry, after the tool results that the entry holds."""
+    if items := lenient_json.array_objects(fields.get("tool_results")):
         yield request_decoding.request_message("tool", map(_decode_tool_result, items))
     role = request_decoding.decode_role(fields.get("role"))
     text = lenient_json.str_or_empty(fields.get("message"))
-    calls = lenient_json.object_items(fields.get("tool_calls"))
+    calls = lenient_json.array_objects(fields.get("tool_calls"))
     if role == "assistant" or (role is not None and text):
         yield request_decoding.request_message(role, [Text(text), *map(_decode_tool_call, calls)])
 
@@ -130,21 +130,24 @@ def _decode_tool_result(fields: Fields) -> ToolResult:
     return ToolResult("", request_decoding.tool_output_text(fields.get("outputs")), name)
 
 
-def _decode_tool(fields: Fields) -> Iterator[ToolDefinition]:
-    defined = lenient_json.object_fields(fields.get("parameter_definitions"))
+def _decode_v1_tool(fields: Fields) -> Iterator[ToolDefinition]:
+    parameter_definitions = lenient_json.object_fields(fields.get("parameter_definitions"))
     properties: dict[str, Json] = {
         name: {
-            "type": _TYPES.get(lenient_json.str_or_empty(document.get("type")), "string"),
+            "type": _JSON_SCHEMA_TYPES.get(
+                lenient_json.str_or_empty(document.get("type")), "string"
+            ),
             "description": request_decoding.text_or_empty(document.get("description")),
         }
         for name, document in (
-            (name, lenient_json.object_fields(document)) for name, document in defined.items()
+            (name, lenient_json.object_fields(document))
+            for name, document in parameter_definitions.items()
         )
     }
     required: list[Json] = [
         name
-        for name, it in defined.items()
-        if lenient_json.object_fields(it).get("required") is True
+        for name, definition in parameter_definitions.items()
+        if lenient_json.object_fields(definition).get("required") is True
     ]
-    wanted: Json = {"type": "object", "properties": properties, "required": required}
-    return request_decoding.decode_tool(fields, wanted if defined else None)
+    schema: Json = {"type": "object", "properties": properties, "required": required}
+    return request_decoding.decode_tool(fields, schema if parameter_definitions else None)

@@ -8,97 +8,99 @@ from typing import Final
 
 from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.turns import Citation, Failure, Finish, Metadata, Usage
+from llm_proxy.turns import Citation, Failure, FinishReason, Metadata, Usage
 
-FINISH: Final = {
-    "COMPLETE": Finish.STOP,
-    "STOP_SEQUENCE": Finish.STOP_SEQUENCE,
-    "MAX_TOKENS": Finish.LENGTH,
-    "TOOL_CALL": Finish.TOOL_CALLS,
-    "ERROR": Finish.ERROR,
-    "ERROR_LIMIT": Finish.CONTEXT_FULL,
-    "ERROR_TOXIC": Finish.CONTENT_FILTER,
-    "TIMEOUT": Finish.ERROR,
+FINISH_BY_REASON: Final = {
+    "COMPLETE": FinishReason.STOP,
+    "STOP_SEQUENCE": FinishReason.STOP_SEQUENCE,
+    "MAX_TOKENS": FinishReason.LENGTH,
+    "TOOL_CALL": FinishReason.TOOL_CALLS,
+    "ERROR": FinishReason.ERROR,
+    "ERROR_LIMIT": FinishReason.CONTEXT_FULL,
+    "ERROR_TOXIC": FinishReason.CONTENT_FILTER,
+    "TIMEOUT": FinishReason.ERROR,
 }
 """`USER_CANCEL` is `OTHER`."""
 
-ERROR: Final = "ERROR"
-"""Why an answer ends that an error breaks off."""
+ERROR_FINISH: Final = "ERROR"
+"""The finish reason of a response that an error ends."""
 
-PAID: Final = "billed_units"
-ACCOUNT: Final = (PAID, "warnings")
-ACCOUNT_OF_TOKENS: Final = ("image_tokens",)
-"""The metadata that stands beside the counts, and among them."""
+BILLED_UNITS: Final = "billed_units"
+USAGE_METADATA: Final = (BILLED_UNITS, "warnings")
+TOKENS_METADATA: Final = ("image_tokens",)
+"""The turn's metadata in `usage` or `meta` (`USAGE_METADATA`), and in its `tokens`."""
 
-COUNTS: Final = {
+USAGE_WIRE_NAMES: Final = {
     "input": "input_tokens",
     "output": "output_tokens",
     "reasoning": "reasoning_tokens",
 }
-"""What the fields of `Usage` are called among the tokens."""
+"""Fields of `Usage` -> fields of `tokens`."""
 
-CACHED: Final = "cached_tokens"
+CACHED_TOKENS: Final = "cached_tokens"
 
-OF_CITATION: Final = ("text", "type", "content_index")
-OF_SOURCE: Final = ("source", "source_type")
-"""The metadata of a citation: what it says itself, and what its source does."""
+CITATION_METADATA: Final = ("text", "type", "content_index")
+SOURCE_METADATA: Final = ("source", "source_type")
+"""A citation's metadata: its own fields, and the id and type of its source."""
 
-_QUOTED: Final = ("text", "snippet", "content", "output")
-"""Where documents and the results of tools keep their words."""
+_QUOTE_FIELDS: Final = ("text", "snippet", "content", "output")
+"""The fields in which documents and tool results may keep their text."""
 
 
-def finish_of_raw(raw: str) -> Finish | None:
-    """The shared word for one of Cohere's; None where it said nothing."""
-    return FINISH.get(raw, Finish.OTHER) if raw else None
+def finish_of_raw(raw: str) -> FinishReason | None:
+    """The `Finish` of one of Cohere's finish reasons; None for an empty one."""
+    return FINISH_BY_REASON.get(raw, FinishReason.OTHER) if raw else None
 
 
 def decode_usage(fields: Fields) -> Usage | None:
     """The counts in `usage` (version 2) or `meta` (version 1).
 
-    `tokens` counts what the model read and wrote, `billed_units` what is paid for, which is
-    less; `/v1/generate` says only the latter.
+    `tokens` counts what the model read and wrote; `billed_units` counts less, and is the only
+    one that `/v1/generate` has.
     """
     tokens = lenient_json.object_fields(fields.get("tokens"))
-    counts = tokens or lenient_json.object_fields(fields.get(PAID))
+    counts = tokens or lenient_json.object_fields(fields.get(BILLED_UNITS))
     if not counts:
         return None
     return Usage(
-        input=lenient_json.first_count(counts.get(COUNTS["input"])),
-        output=lenient_json.first_count(counts.get(COUNTS["output"])),
-        cache_read=lenient_json.first_count(fields.get(CACHED)),
-        reasoning=lenient_json.first_count(tokens.get(COUNTS["reasoning"])),
+        input=lenient_json.first_integer(counts.get(USAGE_WIRE_NAMES["input"])),
+        output=lenient_json.first_integer(counts.get(USAGE_WIRE_NAMES["output"])),
+        cache_read=lenient_json.first_integer(fields.get(CACHED_TOKENS)),
+        reasoning=lenient_json.first_integer(tokens.get(USAGE_WIRE_NAMES["reasoning"])),
     )
 
 
-def extra_usage_fields(fields: Fields) -> Metadata:
-    """What stands beside the counts, in the same place."""
+def decode_usage_metadata(fields: Fields) -> Metadata:
+    """The turn's metadata in `usage` (version 2) or `meta` (version 1)."""
     tokens = lenient_json.object_fields(fields.get("tokens"))
     return (
-        *lenient_json.named_metadata(fields, ACCOUNT),
-        *lenient_json.named_metadata(tokens, ACCOUNT_OF_TOKENS),
+        *lenient_json.named_metadata(fields, USAGE_METADATA),
+        *lenient_json.named_metadata(tokens, TOKENS_METADATA),
     )
 
 
 def decode_failure(fields: Fields) -> Failure | None:
-    """The error that an event or a document reports: a message, with its type beside it.
+    """The error in an event or a document, if there is one.
 
-    `message` is an object in an answer, and a string in an error.
+    `message` is an error where it is a string; in a response it is an object.
     """
     message = fields.get("message")
-    alone = message if isinstance(message, str) else None
-    candidates = (fields.get("error"), fields.get("err"), alone)
+    error_text = message if isinstance(message, str) else None
+    candidates = (fields.get("error"), fields.get("err"), error_text)
     error = next(
         (candidate for candidate in candidates if candidate and candidate is not True), None
     )
     if error is None:
         return None
-    read = json_api.decode_failure(error)
-    return replace(read, type=lenient_json.printable_text(fields.get("error_type")) or read.type)
+    failure = json_api.decode_failure(error)
+    return replace(
+        failure, type=lenient_json.printable_text(fields.get("error_type")) or failure.type
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CitedSource:
-    """A document, or the result of a tool, that a citation may name."""
+    """A document or tool result that a citation refers to."""
 
     url: str = ""
     title: str = ""
@@ -107,30 +109,33 @@ class CitedSource:
 
 
 def decode_source(fields: Fields, metadata: Metadata = ()) -> CitedSource:
-    """A source as its fields describe it; applications choose most of their names."""
+    """A source from a document's fields, most of whose names the application chooses."""
     return CitedSource(
         url=lenient_json.printable_text(fields.get("url")),
         title=lenient_json.printable_text(fields.get("title")),
         quoted=next(
-            filter(None, (lenient_json.printable_text(fields.get(name)) for name in _QUOTED)), ""
+            filter(None, (lenient_json.printable_text(fields.get(name)) for name in _QUOTE_FIELDS)),
+            "",
         ),
         metadata=metadata,
     )
 
 
-def decode_citations(fields: Fields, documents: Mapping[str, CitedSource]) -> Iterator[Citation]:
-    """One citation for each source that a span of the text rests on.
+def decode_citations(
+    fields: Fields, sources_by_id: Mapping[str, CitedSource]
+) -> Iterator[Citation]:
+    """One citation for each source of a span; one without a source where there is none.
 
-    Version 2 spells the sources out, version 1 names documents.  The span's own words are the
-    answer's, not the source's: they are kept as `text`.
+    Version 2 has the sources inline, version 1 refers to documents by id.  `text` is the cited
+    passage of the response, not of the source, and is kept as metadata.
     """
     start, end = (
-        lenient_json.first_count(fields.get("start")),
-        lenient_json.first_count(fields.get("end")),
+        lenient_json.first_integer(fields.get("start")),
+        lenient_json.first_integer(fields.get("end")),
     )
     span = None if start is None or end is None or start >= end else (start, end)
-    metadata = lenient_json.named_metadata(fields, OF_CITATION)
-    for cited_source in [*_decode_sources(fields, documents)] or [CitedSource()]:
+    metadata = lenient_json.named_metadata(fields, CITATION_METADATA)
+    for cited_source in [*_decode_sources(fields, sources_by_id)] or [CitedSource()]:
         yield Citation(
             cited_source.url,
             cited_source.title,
@@ -140,15 +145,21 @@ def decode_citations(fields: Fields, documents: Mapping[str, CitedSource]) -> It
         )
 
 
-def _decode_sources(fields: Fields, documents: Mapping[str, CitedSource]) -> Iterator[CitedSource]:
-    for object_item in lenient_json.object_items(fields.get("sources")):
+def _decode_sources(
+    fields: Fields, sources_by_id: Mapping[str, CitedSource]
+) -> Iterator[CitedSource]:
+    for object_item in lenient_json.array_objects(fields.get("sources")):
         document = lenient_json.object_fields(
             object_item.get("document") or object_item.get("tool_output")
         )
-        named = zip(OF_SOURCE, (object_item.get("id"), object_item.get("type")), strict=True)
-        yield decode_source(document, lenient_json.named_metadata(dict(named), OF_SOURCE))
-    for name in map(
+        source_fields = zip(
+            SOURCE_METADATA, (object_item.get("id"), object_item.get("type")), strict=True
+        )
+        yield decode_source(
+            document, lenient_json.named_metadata(dict(source_fields), SOURCE_METADATA)
+        )
+    for document_id in map(
         lenient_json.printable_text, lenient_json.array_items(fields.get("document_ids"))
     ):
-        known = documents.get(name, CitedSource())
-        yield replace(known, metadata=((OF_SOURCE[0], name),))
+        source = sources_by_id.get(document_id, CitedSource())
+        yield replace(source, metadata=((SOURCE_METADATA[0], document_id),))

@@ -11,30 +11,34 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, object_argument_call
 from llm_proxy.dialects.cohere import citations_and_usage, errors, shared_fields
 from llm_proxy.dialects.cohere.shared_fields import CitedSource
-from llm_proxy.dialects.cohere.v1_decoder import METADATA, RESPONSE_ID, RESULTS
-from llm_proxy.turns import Citation, Finish, Json, Part, Text, ToolCall, Turn
+from llm_proxy.dialects.cohere.v1_decoder import (
+    METADATA_FIELDS,
+    RESPONSE_ID,
+    SEARCH_RESULT_METADATA,
+)
+from llm_proxy.turns import Citation, FinishReason, Json, Part, Text, ToolCall, Turn
 
-_WORDS: Final = {
-    Finish.STOP: "COMPLETE",
-    Finish.STOP_SEQUENCE: "STOP_SEQUENCE",
-    Finish.LENGTH: "MAX_TOKENS",
-    Finish.CONTEXT_FULL: "ERROR_LIMIT",
-    Finish.CONTENT_FILTER: "ERROR_TOXIC",
-    Finish.ERROR: shared_fields.ERROR,
+_RAW_OF_FINISH: Final = {
+    FinishReason.STOP: "COMPLETE",
+    FinishReason.STOP_SEQUENCE: "STOP_SEQUENCE",
+    FinishReason.LENGTH: "MAX_TOKENS",
+    FinishReason.CONTEXT_FULL: "ERROR_LIMIT",
+    FinishReason.CONTENT_FILTER: "ERROR_TOXIC",
+    FinishReason.ERROR: shared_fields.ERROR_FINISH,
 }
-"""It completes also where it stops for its tools."""
+"""`COMPLETE` stands for `TOOL_CALLS` too."""
 
-_DOCUMENTS: Final = RESULTS[-1]
-_SOURCE: Final = shared_fields.OF_SOURCE[0]
+_DOCUMENTS_FIELD: Final = SEARCH_RESULT_METADATA[-1]
+_SOURCE_ID: Final = shared_fields.SOURCE_METADATA[0]
 
 
 def capabilities(response_id: str, *, stream: bool) -> Capabilities:
-    """The words of a stream, or of a document; `response_id` is for a turn that has none."""
+    """What a stream or a document can hold; `response_id` is for a turn that has none."""
     return Capabilities(
         dialect="cohere",
         streams=stream,
-        finish_of_raw=shared_fields.FINISH,
-        raw_of_finish=_WORDS,
+        finish_of_raw=shared_fields.FINISH_BY_REASON,
+        raw_of_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
         convert_text=partial(
             citations_and_usage.convert_cited_text, convert_citation=_convert_citation
@@ -43,100 +47,120 @@ def capabilities(response_id: str, *, stream: bool) -> Capabilities:
         merged_kinds=frozenset((Text,)),
         part_order=(Text, ToolCall),
         id_prefix="co-",
-        names_model=False,
-        usage_fields=citations_and_usage.COUNTS,
-        required_usage_fields=citations_and_usage.ALWAYS,
+        includes_model=False,
+        usage_fields=citations_and_usage.USAGE_FIELDS,
+        required_usage_fields=citations_and_usage.REQUIRED_USAGE_FIELDS,
         always_has_usage=True,
-        metadata_names=METADATA,
-        arrange=partial(_arrange, response_id=response_id),
-        convert_failure=errors.as_stream_error if stream else errors.as_whole_error,
-        convert_failed_turn=citations_and_usage.as_failed_stream,
+        metadata_names=METADATA_FIELDS,
+        arrange=partial(_normalize_turn, response_id=response_id),
+        convert_failure=errors.as_stream_error if stream else errors.as_http_error,
+        convert_failed_turn=citations_and_usage.failed_stream_turn,
     )
 
 
 def _convert_tool_call(call: ToolCall) -> ToolCall | None:
-    """A call whose parameters are an object; it has no id."""
+    """A call whose arguments are an object, without its id; None for other arguments."""
     tool_call = object_argument_call(call)
     return None if tool_call is None else replace(tool_call, id="")
 
 
-def _convert_citation(cited: Citation) -> Citation:
-    fields = {**dict(cited.metadata), _SOURCE: citations_and_usage.citation_source_name(cited)}
-    metadata = nonempty_metadata(tuple(fields.items()), (shared_fields.OF_CITATION[0], _SOURCE))
+def _convert_citation(citation: Citation) -> Citation:
+    fields = {
+        **dict(citation.metadata),
+        _SOURCE_ID: citations_and_usage.citation_source_id(citation),
+    }
+    metadata = nonempty_metadata(
+        tuple(fields.items()), (shared_fields.CITATION_METADATA[0], _SOURCE_ID)
+    )
     return Citation(
-        cited.url, cited.title, cited.quoted, citations_and_usage.cited_span(cited), metadata
+        citation.url,
+        citation.title,
+        citation.quoted,
+        citations_and_usage.nonempty_span(citation),
+        metadata,
     )
 
 
-def _arrange(turn: Turn, response_id: str) -> Turn:
-    """With what is paid, an id of the response, and the documents that citations name."""
+def _normalize_turn(turn: Turn, response_id: str) -> Turn:
+    """The turn with billed units, a response id, and the documents that its citations refer to."""
     fields = dict(citations_and_usage.with_billed_units(turn).metadata)
-    library = _CitedDocuments(fields.get(_DOCUMENTS))
-    named = [*library.name_cited_documents(turn.parts)]
+    cited_documents = _CitedDocuments(fields.get(_DOCUMENTS_FIELD))
+    parts_with_ids = [*cited_documents.assign_document_ids(turn.parts)]
     parts = tuple(
-        library.name_cited_documents(named)
-    )  # a citation may name what a later one describes
-    fields[_DOCUMENTS] = library.documents
+        cited_documents.assign_document_ids(parts_with_ids)
+    )  # a citation may refer to a document that a later one describes
+    fields[_DOCUMENTS_FIELD] = cited_documents.documents
     fields[RESPONSE_ID] = lenient_json.printable_text(fields.get(RESPONSE_ID)) or response_id
-    return replace(turn, parts=parts, metadata=nonempty_metadata(tuple(fields.items()), METADATA))
+    return replace(
+        turn, parts=parts, metadata=nonempty_metadata(tuple(fields.items()), METADATA_FIELDS)
+    )
 
 
 class _CitedDocuments:
-    """The documents of an answer, each under a name of its own."""
+    """The documents of a response, each with its own id."""
 
     def __init__(self, documents: Json) -> None:
         self.documents: list[Json] = [
-            dict(object_item) for object_item in lenient_json.object_items(documents)
+            dict(object_item) for object_item in lenient_json.array_objects(documents)
         ]
-        named = (
+        documents_with_ids = (
             (lenient_json.printable_text(object_item.get("id")), object_item)
-            for object_item in lenient_json.object_items(documents)
+            for object_item in lenient_json.array_objects(documents)
         )
-        self._known = {name: shared_fields.decode_source(fields) for name, fields in named if name}
+        self._sources_by_id = {
+            name: shared_fields.decode_source(fields) for name, fields in documents_with_ids if name
+        }
 
-    def name_cited_documents(self, parts: Iterable[Part]) -> Iterable[Part]:
-        """The parts, whose citations name the documents that they are of."""
+    def assign_document_ids(self, parts: Iterable[Part]) -> Iterable[Part]:
+        """The parts, whose citations refer to documents by id; missing documents are added."""
         for part in parts:
             if isinstance(part, Text):
-                cited = tuple(
-                    self._name_cited_document(citation, part.text) for citation in part.citations
+                citations = tuple(
+                    self._assign_document_id(citation, part.text) for citation in part.citations
                 )
-                yield replace(part, citations=cited)
+                yield replace(part, citations=citations)
             else:
                 yield part
 
-    def _name_cited_document(self, cited: Citation, text: str) -> Citation:
-        name = citations_and_usage.citation_source_name(cited)
-        cited_source = CitedSource(cited.url, cited.title, cited.quoted)
+    def _assign_document_id(self, citation: Citation, text: str) -> Citation:
+        source_id = citations_and_usage.citation_source_id(citation)
+        cited_source = CitedSource(citation.url, citation.title, citation.quoted)
         if cited_source == CitedSource():
-            cited_source = self._known.get(name, cited_source)
+            cited_source = self._sources_by_id.get(source_id, cited_source)
         else:
-            name = self._document_name_for(name, cited_source)
+            source_id = self._find_or_add_document(source_id, cited_source)
         metadata = citations_and_usage.citation_metadata(
-            {**citations_and_usage.with_cited_words(cited, text), _SOURCE: name}
+            {**citations_and_usage.metadata_with_cited_text(citation, text), _SOURCE_ID: source_id}
         )
         return Citation(
-            cited_source.url, cited_source.title, cited_source.quoted, cited.span, metadata
+            cited_source.url, cited_source.title, cited_source.quoted, citation.span, metadata
         )
 
-    def _document_name_for(self, name: str, cited_source: CitedSource) -> str:
-        """The name of a document like this, which is added where there is none."""
-        if name and self._known.get(name, cited_source) == cited_source:
-            return name if name in self._known else self._add_document(name, cited_source)
-        alike = next((text for text, known in self._known.items() if known == cited_source), "")
-        return alike or self._add_document(self._unused_name(), cited_source)
+    def _find_or_add_document(self, document_id: str, cited_source: CitedSource) -> str:
+        """The id of the document that equals this source, preferably `document_id`."""
+        if document_id and self._sources_by_id.get(document_id, cited_source) == cited_source:
+            return (
+                document_id
+                if document_id in self._sources_by_id
+                else self._add_document(document_id, cited_source)
+            )
+        existing_id = next(
+            (known_id for known_id, known in self._sources_by_id.items() if known == cited_source),
+            "",
+        )
+        return existing_id or self._add_document(self._unused_document_id(), cited_source)
 
-    def _unused_name(self) -> str:
-        names = (f"doc_{number}" for number in range(len(self._known) + 1))
-        return next(name for name in names if name not in self._known)
+    def _unused_document_id(self) -> str:
+        document_ids = (f"doc_{number}" for number in range(len(self._sources_by_id) + 1))
+        return next(name for name in document_ids if name not in self._sources_by_id)
 
-    def _add_document(self, name: str, cited_source: CitedSource) -> str:
+    def _add_document(self, document_id: str, cited_source: CitedSource) -> str:
         fields = {
             "title": cited_source.title,
             "snippet": cited_source.quoted,
             "url": cited_source.url,
         }
         document: dict[str, Json] = {field: value for field, value in fields.items() if value}
-        self.documents.append({"id": name, **document})
-        self._known[name] = cited_source
-        return name
+        self.documents.append({"id": document_id, **document})
+        self._sources_by_id[document_id] = cited_source
+        return document_id

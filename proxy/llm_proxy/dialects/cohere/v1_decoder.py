@@ -1,7 +1,7 @@
 """Decodes `/v1/chat` and `/v1/generate`, whole or from events.
 
-The last event of a stream repeats the whole answer as `response`, which fills in what the
-events before it left out; a document is that answer alone.
+The last event of a stream repeats the whole response as `response`, which fills in what the
+earlier events left out; an unstreamed document is that response alone.
 
     {"event_type": "text-generation", "text": "Hel", "is_finished": false}
     {"event_type": "stream-end", "finish_reason": "COMPLETE", "response": {"text": "Hello"}}
@@ -17,32 +17,41 @@ from llm_proxy.dialects.cohere import shared_fields
 from llm_proxy.dialects.cohere.shared_fields import CitedSource
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.turns import Citation, Failure, Finish, Json, Part, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Citation, Failure, FinishReason, Json, Part, Text, ToolCall, Turn, Usage
 
 RESPONSE_ID: Final = "response_id"
-QUERIES: Final = ("search_queries",)
-RESULTS: Final = ("search_results", "documents")
+QUERY_METADATA: Final = ("search_queries",)
+SEARCH_RESULT_METADATA: Final = ("search_results", "documents")
 
-_OF_ANSWER: Final = (RESPONSE_ID, *QUERIES, *RESULTS, "is_search_required")
+_RESPONSE_METADATA: Final = (
+    RESPONSE_ID,
+    *QUERY_METADATA,
+    *SEARCH_RESULT_METADATA,
+    "is_search_required",
+)
 
-METADATA: Final = (*_OF_ANSWER, *shared_fields.ACCOUNT, *shared_fields.ACCOUNT_OF_TOKENS)
+METADATA_FIELDS: Final = (
+    *_RESPONSE_METADATA,
+    *shared_fields.USAGE_METADATA,
+    *shared_fields.TOKENS_METADATA,
+)
 
-END: Final = "stream-end"
+END_EVENT: Final = "stream-end"
 """The event that ends a stream."""
 
 
 def decode_turns(documents: Iterable[Fields]) -> tuple[Turn, ...]:
-    """One turn a generation, of which a chat has one."""
-    answer = _V1ResponseDecoder()
+    """One turn per generation, of which a chat has one."""
+    decoder = _V1ResponseDecoder()
     for document in documents:
-        answer.feed(document)
-    return answer.decode_turns()
+        decoder.feed(document)
+    return decoder.turns()
 
 
 def event_output_chars(event: Fields) -> int:
-    """How many characters an event adds to what was said; old servers have no types.
+    """The output characters that an event adds to a response; old servers send no type.
 
-    A piece of a call counts as one at least.
+    A fragment of a tool call counts as at least one.
     """
     match event.get("event_type"):
         case "tool-calls-chunk":
@@ -56,133 +65,137 @@ def event_output_chars(event: Fields) -> int:
 
 
 class _V1ResponseDecoder:
-    """One answer, as its events come."""
+    """Decodes one response, event by event."""
 
     def __init__(self) -> None:
         self._generations: dict[int, _GenerationDecoder] = {}
-        self._documents: dict[str, CitedSource] = {}
+        self._sources_by_id: dict[str, CitedSource] = {}
         self._id = ""
         self._usage: Usage | None = None
         self._failure: Failure | None = None
         self._metadata: dict[str, Json] = {}
 
     def feed(self, document: Fields) -> None:
-        """Read one event, or the whole document."""
-        whole = lenient_json.object_fields(document.get("response"))
+        """Add one event, or the whole document."""
+        response = lenient_json.object_fields(document.get("response"))
         self._read_response_fields(document)
-        self._read_response_fields(whole)
-        index = lenient_json.first_count(document.get("index")) or 0
-        if "generations" not in document and not whole.get("generations"):
-            self._generation_at(index).feed(document, self._documents)
-            self._generation_at(index).feed_whole(whole, self._documents)
-        for fields in (document, whole):
-            for position, details in enumerate(
-                lenient_json.object_items(fields.get("generations"))
+        self._read_response_fields(response)
+        index = lenient_json.first_integer(document.get("index")) or 0
+        if "generations" not in document and not response.get("generations"):
+            self._generation_at(index).feed(document, self._sources_by_id)
+            self._generation_at(index).feed_complete(response, self._sources_by_id)
+        for fields in (document, response):
+            for position, generation in enumerate(
+                lenient_json.array_objects(fields.get("generations"))
             ):
-                place = lenient_json.first_count(details.get("index"))
-                self._generation_at(position if place is None else place).feed_whole(details, {})
+                generation_index = lenient_json.first_integer(generation.get("index"))
+                self._generation_at(
+                    position if generation_index is None else generation_index
+                ).feed_complete(generation, {})
 
-    def decode_turns(self) -> tuple[Turn, ...]:
-        """What was said; counts and errors of the answer belong to each generation."""
+    def turns(self) -> tuple[Turn, ...]:
+        """One turn per generation; each has the usage, failure and metadata of the response."""
         return tuple(
-            self._turn_of(generation_decoder)
-            for _, generation_decoder in sorted(self._generations.items())
+            self._build_turn(generation) for _, generation in sorted(self._generations.items())
         )
 
     def _generation_at(self, index: int) -> _GenerationDecoder:
         return self._generations.setdefault(index, _GenerationDecoder())
 
     def _read_response_fields(self, fields: Fields) -> None:
-        for object_item in lenient_json.object_items(fields.get("documents")):
-            self._documents[lenient_json.printable_text(object_item.get("id"))] = (
+        for object_item in lenient_json.array_objects(fields.get("documents")):
+            self._sources_by_id[lenient_json.printable_text(object_item.get("id"))] = (
                 shared_fields.decode_source(object_item)
             )
         meta = lenient_json.object_fields(fields.get("meta"))
         self._usage = shared_fields.decode_usage(meta) or self._usage
         self._failure = self._failure or shared_fields.decode_failure(fields)
-        self._metadata.update(lenient_json.named_metadata(fields, _OF_ANSWER))
-        self._metadata.update(shared_fields.extra_usage_fields(meta))
+        self._metadata.update(lenient_json.named_metadata(fields, _RESPONSE_METADATA))
+        self._metadata.update(shared_fields.decode_usage_metadata(meta))
         self._id = self._id or lenient_json.printable_text(
             fields.get("generation_id") or fields.get("id")
         )
 
-    def _turn_of(self, generation: _GenerationDecoder) -> Turn:
-        parts = generation.result()
+    def _build_turn(self, generation: _GenerationDecoder) -> Turn:
+        parts = generation.parts()
         raw = generation.finish_raw
-        calls = any(isinstance(part, ToolCall) for part in parts)
+        has_calls = any(isinstance(part, ToolCall) for part in parts)
         return Turn(
             parts,
-            finish=Finish.TOOL_CALLS
-            if calls and raw == "COMPLETE"
+            finish=FinishReason.TOOL_CALLS
+            if has_calls and raw == "COMPLETE"
             else shared_fields.finish_of_raw(raw),
             finish_raw=raw,
             usage=self._usage,
             failure=self._failure,
             id=generation.id or self._id,
-            metadata=lenient_json.named_metadata(self._metadata, METADATA),
+            metadata=lenient_json.named_metadata(self._metadata, METADATA_FIELDS),
         )
 
 
 class _GenerationDecoder:
-    """One generation, as its events come."""
+    """Decodes one generation, event by event."""
 
     def __init__(self) -> None:
         self.id = ""
         self.finish_raw = ""
         self._text: list[str] = []
         self._citations: list[Citation] = []
-        self._is_started = FragmentJoiner()
-        """Tool calls as the model writes them."""
-        self._calls: tuple[ToolCall, ...] = ()
-        """Tool calls as the provider gives them once they are whole."""
+        self._call_fragments = FragmentJoiner()
+        """Tool calls from streamed fragments."""
+        self._complete_calls: tuple[ToolCall, ...] = ()
+        """Complete tool calls as a later event repeats them; they replace the fragments."""
 
-    def feed(self, fields: Fields, documents: dict[str, CitedSource]) -> None:
-        """Read one event; a stream may tell a text in pieces, and once more with its calls."""
+    def feed(self, fields: Fields, sources_by_id: dict[str, CitedSource]) -> None:
+        """Add one event; text that an event repeats with its tool calls is skipped."""
         call = lenient_json.object_fields(fields.get("tool_call_delta"))
         text = lenient_json.str_or_empty(fields.get("text")) or lenient_json.str_or_empty(
             call.get("text")
         )
         if text and not (self._text and fields.get("tool_calls")):
             self._text.append(text)
-        for object_item in lenient_json.object_items(fields.get("citations")):
-            self._citations.extend(shared_fields.decode_citations(object_item, documents))
+        for object_item in lenient_json.array_objects(fields.get("citations")):
+            self._citations.extend(shared_fields.decode_citations(object_item, sources_by_id))
         if call.get("name") or call.get("parameters"):
-            self._is_started.add(
-                _decode_tool_call(call), lenient_json.first_count(call.get("index")) or 0
+            self._call_fragments.add(
+                _decode_tool_call(call), lenient_json.first_integer(call.get("index")) or 0
             )
-        calls = tuple(map(_decode_tool_call, lenient_json.object_items(fields.get("tool_calls"))))
-        self._calls = calls or self._calls
+        calls = tuple(map(_decode_tool_call, lenient_json.array_objects(fields.get("tool_calls"))))
+        self._complete_calls = calls or self._complete_calls
         self.finish_raw = (
             lenient_json.printable_text(fields.get("finish_reason")) or self.finish_raw
         )
 
-    def feed_whole(self, whole: Fields, documents: dict[str, CitedSource]) -> None:
-        """Read the whole of it, once what it repeats was told."""
-        values = (
+    def feed_complete(self, generation: Fields, sources_by_id: dict[str, CitedSource]) -> None:
+        """Add the complete generation, without the text and citations that events have given."""
+        fed_fields = (
             *(["text"] if self._text else []),
             *(["citations"] if self._citations else []),
         )
-        self.feed({name: value for name, value in whole.items() if name not in values}, documents)
-        self.id = lenient_json.printable_text(whole.get("id")) or self.id
+        self.feed(
+            {name: value for name, value in generation.items() if name not in fed_fields},
+            sources_by_id,
+        )
+        self.id = lenient_json.printable_text(generation.get("id")) or self.id
 
-    def result(self) -> tuple[Part, ...]:
-        """What it says."""
+    def parts(self) -> tuple[Part, ...]:
+        """The decoded parts."""
         fragments = FragmentJoiner()
         for text in self._text:
             fragments.add(Text(text))
         if self._citations:
             fragments.add(Text("", tuple(self._citations)))
-        for call in self._calls:
-            fragments.add(call, key=None)  # each comes whole
+        for call in self._complete_calls:
+            fragments.add(call, key=None)  # a complete call is never joined
         return (
             fragments.joined_parts()
-            if self._calls
-            else fragments.joined_parts() + self._is_started.joined_parts()
+            if self._complete_calls
+            else fragments.joined_parts() + self._call_fragments.joined_parts()
         )
 
 
 def _decode_tool_call(call: Fields) -> ToolCall:
-    """A call, whose parameters are an object, or its fragment, where they are JSON text."""
+    """A call with an object of parameters, or a fragment of one with JSON text."""
     parameters = call.get("parameters")
     return ToolCall(
         id=lenient_json.printable_text(call.get("id")),

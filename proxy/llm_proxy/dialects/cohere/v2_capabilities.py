@@ -11,30 +11,35 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, text_argument_call
 from llm_proxy.dialects.cohere import citations_and_usage, errors, shared_fields
-from llm_proxy.dialects.cohere.v2_decoder import CITATIONS, METADATA, OF_TEXT, PLAN
-from llm_proxy.turns import Citation, Finish, Json, Part, Reasoning, Text, ToolCall, Turn
+from llm_proxy.dialects.cohere.v2_decoder import (
+    CITATIONS,
+    METADATA_FIELDS,
+    TEXT_CITATION_TYPES,
+    TOOL_PLAN_METADATA,
+)
+from llm_proxy.turns import Citation, FinishReason, Json, Part, Reasoning, Text, ToolCall, Turn
 
-_WORDS: Final = {
-    Finish.STOP: "COMPLETE",
-    Finish.STOP_SEQUENCE: "STOP_SEQUENCE",
-    Finish.LENGTH: "MAX_TOKENS",
-    Finish.TOOL_CALLS: "TOOL_CALL",
-    Finish.CONTENT_FILTER: shared_fields.ERROR,
-    Finish.ERROR: shared_fields.ERROR,
+_RAW_OF_FINISH: Final = {
+    FinishReason.STOP: "COMPLETE",
+    FinishReason.STOP_SEQUENCE: "STOP_SEQUENCE",
+    FinishReason.LENGTH: "MAX_TOKENS",
+    FinishReason.TOOL_CALLS: "TOOL_CALL",
+    FinishReason.CONTENT_FILTER: shared_fields.ERROR_FINISH,
+    FinishReason.ERROR: shared_fields.ERROR_FINISH,
 }
 
-TOOL: Final = "tool"
-_DOCUMENT: Final = "document"
-"""The kinds of sources."""
+TOOL_SOURCE: Final = "tool"
+_DOCUMENT_SOURCE: Final = "document"
+"""The types of sources."""
 
 
 def capabilities(*, stream: bool) -> Capabilities:
-    """The words of a stream, or of a document."""
+    """What a stream or a document can hold."""
     return Capabilities(
         dialect="cohere",
         streams=stream,
-        finish_of_raw=shared_fields.FINISH,
-        raw_of_finish=_WORDS,
+        finish_of_raw=shared_fields.FINISH_BY_REASON,
+        raw_of_finish=_RAW_OF_FINISH,
         convert_text=partial(
             citations_and_usage.convert_cited_text, convert_citation=_convert_citation
         ),
@@ -43,86 +48,97 @@ def capabilities(*, stream: bool) -> Capabilities:
         merged_kinds=frozenset((Text,)),
         part_order=() if stream else (Reasoning, Text, ToolCall),
         id_prefix="co-",
-        names_model=False,
-        usage_fields=citations_and_usage.COUNTS,
-        required_usage_fields=citations_and_usage.ALWAYS,
+        includes_model=False,
+        usage_fields=citations_and_usage.USAGE_FIELDS,
+        required_usage_fields=citations_and_usage.REQUIRED_USAGE_FIELDS,
         always_has_usage=True,
-        metadata_names=METADATA,
-        arrange=partial(_arrange, stream=stream),
-        convert_failure=errors.as_stream_error if stream else errors.as_whole_error,
-        convert_failed_turn=citations_and_usage.as_failed_stream,
+        metadata_names=METADATA_FIELDS,
+        arrange=partial(_normalize_turn, stream=stream),
+        convert_failure=errors.as_stream_error if stream else errors.as_http_error,
+        convert_failed_turn=citations_and_usage.failed_stream_turn,
     )
 
 
 def is_tool_plan(part: Part) -> bool:
-    """Whether it is reasoning that plans calls."""
-    return isinstance(part, Reasoning) and part.metadata == PLAN
+    """Whether it is reasoning from `tool_plan`, which announces tool calls."""
+    return isinstance(part, Reasoning) and part.metadata == TOOL_PLAN_METADATA
 
 
 def _convert_reasoning(reasoning: Reasoning) -> Reasoning | None:
-    metadata = PLAN if PLAN[0] in reasoning.metadata else ()
+    metadata = TOOL_PLAN_METADATA if TOOL_PLAN_METADATA[0] in reasoning.metadata else ()
     return Reasoning(reasoning.text, metadata=metadata) if reasoning.text else None
 
 
-def _convert_citation(cited: Citation) -> Citation:
-    name = citations_and_usage.citation_source_name(cited)
-    has_source = bool(cited.url or cited.title or cited.quoted or name)
-    is_tool = (shared_fields.OF_SOURCE[1], TOOL) in cited.metadata
-    kind = TOOL if is_tool else _DOCUMENT
-    fields = dict(cited.metadata) | {
-        shared_fields.OF_CITATION[1]: OF_TEXT[0],
-        **dict(zip(shared_fields.OF_SOURCE, (name, kind if has_source else ""), strict=True)),
+def _convert_citation(citation: Citation) -> Citation:
+    source_id = citations_and_usage.citation_source_id(citation)
+    has_source = bool(citation.url or citation.title or citation.quoted or source_id)
+    is_tool = (shared_fields.SOURCE_METADATA[1], TOOL_SOURCE) in citation.metadata
+    source_type = TOOL_SOURCE if is_tool else _DOCUMENT_SOURCE
+    fields = dict(citation.metadata) | {
+        shared_fields.CITATION_METADATA[1]: TEXT_CITATION_TYPES[0],
+        **dict(
+            zip(
+                shared_fields.SOURCE_METADATA,
+                (source_id, source_type if has_source else ""),
+                strict=True,
+            )
+        ),
     }
     metadata = citations_and_usage.citation_metadata(fields)
     return Citation(
-        cited.url, cited.title, cited.quoted, citations_and_usage.cited_span(cited), metadata
+        citation.url,
+        citation.title,
+        citation.quoted,
+        citations_and_usage.nonempty_span(citation),
+        metadata,
     )
 
 
-def _arrange(turn: Turn, *, stream: bool) -> Turn:
-    """With blocks numbered for their citations; a document has one plan, and that first."""
+def _normalize_turn(turn: Turn, *, stream: bool) -> Turn:
+    """The turn with merged blocks and indexed citations; in a document, tool plans come first."""
     parts = turn.parts if stream else sorted(turn.parts, key=lambda part: not is_tool_plan(part))
-    numbered = tuple(_number_citations(_merge_into_blocks(parts)))
+    numbered = tuple(_set_content_indices(_merge_adjacent_reasoning(parts)))
     fields = dict(citations_and_usage.with_billed_units(turn).metadata)
-    fields[CITATIONS] = list(_decode_non_text_citations(fields.get(CITATIONS)))
+    fields[CITATIONS] = list(_filter_non_text_citations(fields.get(CITATIONS)))
     return replace(
-        turn, parts=numbered, metadata=nonempty_metadata(tuple(fields.items()), METADATA)
+        turn, parts=numbered, metadata=nonempty_metadata(tuple(fields.items()), METADATA_FIELDS)
     )
 
 
-def _merge_into_blocks(parts: Iterable[Part]) -> Iterable[Part]:
-    """The parts, with neighbours among the thoughts as one, and among the plans."""
-    for kind, group in groupby(parts, lambda part: (type(part), is_tool_plan(part))):
-        if kind[0] is Reasoning:
+def _merge_adjacent_reasoning(parts: Iterable[Part]) -> Iterable[Part]:
+    """The parts; neighbouring thoughts become one, and so do neighbouring tool plans."""
+    for key, group in groupby(parts, lambda part: (type(part), is_tool_plan(part))):
+        if key[0] is Reasoning:
             thoughts = [item for item in group if isinstance(item, Reasoning)]
             yield replace(thoughts[0], text="".join(thought.text for thought in thoughts))
         else:
             yield from group
 
 
-def _number_citations(parts: Iterable[Part]) -> Iterable[Part]:
-    """The parts, their citations with the number of the block that they are of, if not nought."""
-    at = 0
+def _set_content_indices(parts: Iterable[Part]) -> Iterable[Part]:
+    """The parts; each citation has the `content_index` of its block, which is left out for 0."""
+    content_index = 0
     for part in parts:
         if isinstance(part, Text):
-            cited = tuple(
-                _citation_of_block(citation, part.text, at) for citation in part.citations
+            citations = tuple(
+                _with_content_index(citation, part.text, content_index)
+                for citation in part.citations
             )
-            yield replace(part, citations=cited)
+            yield replace(part, citations=citations)
         else:
             yield part
-        at += isinstance(part, Text | Reasoning) and not is_tool_plan(part)
+        content_index += isinstance(part, Text | Reasoning) and not is_tool_plan(part)
 
 
-def _citation_of_block(cited: Citation, text: str, at: int) -> Citation:
-    fields = citations_and_usage.with_cited_words(cited, text) | {
-        shared_fields.OF_CITATION[2]: at or None
+def _with_content_index(citation: Citation, text: str, content_index: int) -> Citation:
+    fields = citations_and_usage.metadata_with_cited_text(citation, text) | {
+        shared_fields.CITATION_METADATA[2]: content_index or None
     }
-    return replace(cited, metadata=citations_and_usage.citation_metadata(fields))
+    return replace(citation, metadata=citations_and_usage.citation_metadata(fields))
 
 
-def _decode_non_text_citations(value: Json) -> Iterable[Json]:
-    for object_item in lenient_json.object_items(value):
+def _filter_non_text_citations(value: Json) -> Iterable[Json]:
+    for object_item in lenient_json.array_objects(value):
         kind = object_item.get("type")
-        if isinstance(kind, str) and kind not in OF_TEXT:
+        if isinstance(kind, str) and kind not in TEXT_CITATION_TYPES:
             yield dict(lenient_json.named_metadata(object_item, object_item))

@@ -1,6 +1,6 @@
 """Decodes `/v2/chat` responses: a document, or events.
 
-What a document holds in arrays, an event holds as one object, with its index beside it:
+Where a document has an array, an event has one object, and its index in a field of its own:
 
     document   {"message": {"content": [{"text": "Hello"}]}, "finish_reason": "COMPLETE"}
     event      {"index": 0, "delta": {"message": {"content": {"text": "Hel"}}}}
@@ -18,36 +18,36 @@ from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Failure, Json, Metadata, Part, Reasoning, Text, ToolCall, Turn, Usage
 
-PLAN: Final[Metadata] = (("type", "tool_plan"),)
-"""The metadata of reasoning that tells a plan of calls from thoughts."""
+TOOL_PLAN_METADATA: Final[Metadata] = (("type", "tool_plan"),)
+"""The metadata that marks reasoning as a tool plan; thoughts have none."""
 
-OF_TEXT: Final = ("TEXT_CONTENT", "")
-"""Types of citations that rest on the answer; others rest on the plan or the thoughts."""
+TEXT_CITATION_TYPES: Final = ("TEXT_CONTENT", "")
+"""Types of citations of the response text; others cite sources for the plan or the thoughts."""
 
 CITATIONS: Final = "citations"
-METADATA: Final = (*shared_fields.ACCOUNT, *shared_fields.ACCOUNT_OF_TOKENS, CITATIONS)
+METADATA_FIELDS: Final = (*shared_fields.USAGE_METADATA, *shared_fields.TOKENS_METADATA, CITATIONS)
 
-END: Final = "message-end"
-"""The event that ends a stream, but for what HTTP clients know as its end."""
+END_EVENT: Final = "message-end"
+"""The last event of a stream before `[DONE]`."""
 
-_DELTA: Final = "-delta"
-"""How the types of events end that add to what opened before."""
+_DELTA_SUFFIX: Final = "-delta"
+"""The suffix of the types of events that add to an opened part."""
 
-Keyed = Iterator[tuple[Hashable, Part]]
-"""Fragments, each with the key that joins it to others of its kind."""
+KeyedFragments = Iterator[tuple[Hashable, Part]]
+"""Fragments, each with the key for `FragmentJoiner.add`."""
 
 
 def decode_turn(documents: Iterable[Fields]) -> Turn:
-    """The turn that these events, or the one document, tell."""
-    message = _V2ResponseDecoder()
+    """The turn of these events, or of the one document."""
+    decoder = _V2ResponseDecoder()
     for document in documents:
-        message.feed(document)
-    return message.decode_turn()
+        decoder.feed(document)
+    return decoder.turn()
 
 
 def event_output_chars(event: Fields) -> int:
-    """How many characters an event adds to what was said: what opens a part adds none."""
-    if not lenient_json.printable_text(event.get("type")).endswith(_DELTA):
+    """The output characters that an event adds to a response; only deltas add any."""
+    if not lenient_json.printable_text(event.get("type")).endswith(_DELTA_SUFFIX):
         return 0
     fields = lenient_json.object_fields(
         lenient_json.object_fields(event.get("delta")).get("message")
@@ -58,7 +58,7 @@ def event_output_chars(event: Fields) -> int:
 
 
 class _V2ResponseDecoder:
-    """One answer, as its events come."""
+    """Decodes one response, event by event."""
 
     def __init__(self) -> None:
         self._fragments = FragmentJoiner()
@@ -67,16 +67,16 @@ class _V2ResponseDecoder:
         self._usage: Usage | None = None
         self._failure: Failure | None = None
         self._metadata: dict[str, Json] = {}
-        self._plan_citations: list[Json] = []
-        """Citations that rest on no text."""
+        self._non_text_citations: list[Json] = []
+        """Citations of tool plans and thoughts, as their wire objects."""
 
     def feed(self, document: Fields) -> None:
-        """Read one event, or the whole document."""
+        """Add one event, or the whole document."""
         fields = lenient_json.object_fields(document.get("delta")) or document
         message = lenient_json.object_fields(fields.get("message"))
         for key, fragment in decode_fragments(message, document.get("index")):
             self._fragments.add(fragment, key)
-        for citation in _objects_of(message.get(CITATIONS)):
+        for citation in _as_object_list(message.get(CITATIONS)):
             self._add_citation(citation)
         self._id = self._id or lenient_json.printable_text(document.get("id"))
         self._finish_raw = (
@@ -85,12 +85,12 @@ class _V2ResponseDecoder:
         self._failure = self._failure or shared_fields.decode_failure(fields)
         usage = lenient_json.object_fields(fields.get("usage"))
         self._usage = shared_fields.decode_usage(usage) or self._usage
-        self._metadata.update(shared_fields.extra_usage_fields(usage))
+        self._metadata.update(shared_fields.decode_usage_metadata(usage))
 
-    def decode_turn(self) -> Turn:
-        """What was said."""
-        if self._plan_citations:
-            self._metadata[CITATIONS] = self._plan_citations
+    def turn(self) -> Turn:
+        """The decoded turn."""
+        if self._non_text_citations:
+            self._metadata[CITATIONS] = self._non_text_citations
         return Turn(
             self._fragments.joined_parts(),
             finish=shared_fields.finish_of_raw(self._finish_raw),
@@ -98,31 +98,31 @@ class _V2ResponseDecoder:
             usage=self._usage,
             failure=self._failure,
             id=self._id,
-            metadata=lenient_json.named_metadata(self._metadata, METADATA),
+            metadata=lenient_json.named_metadata(self._metadata, METADATA_FIELDS),
         )
 
     def _add_citation(self, citation: Fields) -> None:
-        if lenient_json.printable_text(citation.get("type")) not in OF_TEXT:
-            self._plan_citations.append(dict(lenient_json.named_metadata(citation, citation)))
+        if lenient_json.printable_text(citation.get("type")) not in TEXT_CITATION_TYPES:
+            self._non_text_citations.append(dict(lenient_json.named_metadata(citation, citation)))
             return
-        key = lenient_json.first_count(citation.get("content_index")) or 0
+        key = lenient_json.first_integer(citation.get("content_index")) or 0
         self._fragments.add(Text("", tuple(shared_fields.decode_citations(citation, {}))), key)
 
 
-def decode_fragments(message: Fields, index: Json) -> Keyed:
-    """What a message holds, whole or in part, besides its citations."""
-    at = lenient_json.first_count(index) or 0
+def decode_fragments(message: Fields, index: Json) -> KeyedFragments:
+    """The fragments of a message or of a delta, without citations."""
+    first_index = lenient_json.first_integer(index) or 0
     if plan := lenient_json.str_or_empty(message.get("tool_plan")):
-        yield "tool_plan", Reasoning(plan, metadata=PLAN)
+        yield "tool_plan", Reasoning(plan, metadata=TOOL_PLAN_METADATA)
     content = message.get("content")
     if isinstance(content, str) and content:
-        yield at, Text(content)
-    for position, block in enumerate(_objects_of(content), at):
+        yield first_index, Text(content)
+    for position, block in enumerate(_as_object_list(content), first_index):
         if thought := lenient_json.str_or_empty(block.get("thinking")):
             yield position, Reasoning(thought)
         if text := lenient_json.str_or_empty(block.get("text")):
             yield position, Text(text)
-    for position, call in enumerate(_objects_of(message.get("tool_calls")), at):
+    for position, call in enumerate(_as_object_list(message.get("tool_calls")), first_index):
         function = lenient_json.object_fields(call.get("function"))
         arguments = function.get("arguments")
         yield (
@@ -137,6 +137,6 @@ def decode_fragments(message: Fields, index: Json) -> Keyed:
         )
 
 
-def _objects_of(value: Json) -> list[Fields]:
-    """The objects of a document's array, or the one object of an event."""
-    return [value] if isinstance(value, dict) else lenient_json.object_items(value)
+def _as_object_list(value: Json) -> list[Fields]:
+    """The objects in a document's array, or an event's object as the only one."""
+    return [value] if isinstance(value, dict) else lenient_json.array_objects(value)

@@ -1,1 +1,1 @@
-"""Google: Gemini and its interactions."""
+"""Google: the Gemini API and the Interactions API."""

@@ -13,108 +13,112 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Json
 
-_DIMENSIONS: Final = 768
-_INPUT, _OUTPUT = 1_048_576, 65_536
-"""Tokens that a model takes and gives."""
-_METHODS: Final = ("generateContent", "countTokens", "embedContent")
+_EMBEDDING_DIMENSIONS: Final = 768
+_INPUT_LIMIT_TOKENS, _OUTPUT_LIMIT_TOKENS = 1_048_576, 65_536
+"""The limits of every model."""
+_GENERATION_METHODS: Final = ("generateContent", "countTokens", "embedContent")
 _PUBLISHER: Final = "publishers/google/"
 
 
-def auxiliary_response_of(operation: str, body: Fields) -> DialectResponse | None:
-    """The answer to an operation that asks for no turn; None for one that does."""
-    answer = _POSTED.get(operation)
-    return None if answer is None else response_encoding.json_response(answer(body))
+def auxiliary_response(operation: str, body: Fields) -> DialectResponse | None:
+    """The response to an operation without a turn; None for any other operation."""
+    build_document = _DOCUMENT_BUILDERS.get(operation)
+    return None if build_document is None else response_encoding.json_response(build_document(body))
 
 
-def models_response(context: EncodeContext, *, vertex: bool) -> DialectResponse:
-    """The models that there are."""
-    name = "publisherModels" if vertex else "models"
+def models_response(context: EncodeContext, *, is_vertex: bool) -> DialectResponse:
+    """The list of `EncodeContext.models`."""
+    name = "publisherModels" if is_vertex else "models"
     return response_encoding.json_response(
-        {name: [_model_object(model, vertex=vertex) for model in context.models]}
+        {name: [_model_object(model, is_vertex=is_vertex) for model in context.models]}
     )
 
 
-def model_response(name: str, context: EncodeContext, *, vertex: bool) -> DialectResponse:
-    """One model; any is there where none are listed."""
+def model_response(name: str, context: EncodeContext, *, is_vertex: bool) -> DialectResponse:
+    """One model; 404 where `EncodeContext.models` is not empty and does not list it."""
     if context.models and name not in context.models:
         return errors.model_not_found_response(name, context)
-    return response_encoding.json_response(_model_object(name, vertex=vertex))
+    return response_encoding.json_response(_model_object(name, is_vertex=is_vertex))
 
 
-def _model_object(name: str, *, vertex: bool) -> Document:
-    if vertex:
+def _model_object(name: str, *, is_vertex: bool) -> Document:
+    if is_vertex:
         return {"name": f"{_PUBLISHER}models/{name}", "versionId": "default", "launchStage": "GA"}
     return {
         "name": f"models/{name}",
         "version": "001",
         "displayName": name,
-        "inputTokenLimit": _INPUT,
-        "outputTokenLimit": _OUTPUT,
-        "supportedGenerationMethods": list(_METHODS),
+        "inputTokenLimit": _INPUT_LIMIT_TOKENS,
+        "outputTokenLimit": _OUTPUT_LIMIT_TOKENS,
+        "supportedGenerationMethods": list(_GENERATION_METHODS),
     }
 
 
-def _count_tokens_response(body: Fields) -> Document:
+def _count_tokens_document(body: Fields) -> Document:
     inner = lenient_json.object_fields(body.get("generateContentRequest"))
-    read = [fields.get(name) for fields in (body, inner) for name in _READ]
-    total = fakes.estimated_tokens("".join(text for value in read for text in _input_texts(value)))
+    inputs = [fields.get(name) for fields in (body, inner) for name in _MODEL_INPUT_FIELDS]
+    total = fakes.estimated_token_count(
+        "".join(text for value in inputs for text in _input_texts(value))
+    )
     return {
         "totalTokens": total,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": total}],
     }
 
 
-def _embed_response(body: Fields) -> Document:
-    return {"embedding": _decode_embedding_request(body)}
+def _embed_document(body: Fields) -> Document:
+    return {"embedding": _embedding_object(body)}
 
 
-def _batch_embed_response(body: Fields) -> Document:
+def _batch_embed_document(body: Fields) -> Document:
     return {
         "embeddings": [
-            _decode_embedding_request(object_item)
-            for object_item in lenient_json.object_items(body.get("requests"))
+            _embedding_object(request)
+            for request in lenient_json.array_objects(body.get("requests"))
         ]
     }
 
 
-def _predict_response(body: Fields) -> Document:
-    size = lenient_json.object_fields(body.get("parameters")).get("outputDimensionality")
-    instances = lenient_json.object_items(body.get("instances"))
+def _predict_document(body: Fields) -> Document:
+    dimensions = lenient_json.object_fields(body.get("parameters")).get("outputDimensionality")
+    instances = lenient_json.array_objects(body.get("instances"))
     return {
         "predictions": [
-            _prediction_object(lenient_json.str_or_empty(instance.get("content")), size)
+            _prediction_object(lenient_json.str_or_empty(instance.get("content")), dimensions)
             for instance in instances
         ]
     }
 
 
-def _prediction_object(text: str, size: Json) -> Document:
-    counted: Document = {"truncated": False, "token_count": fakes.estimated_tokens(text)}
-    return {"embeddings": {"values": _embedding_values(text, size), "statistics": counted}}
+def _prediction_object(text: str, dimensions: Json) -> Document:
+    statistics: Document = {"truncated": False, "token_count": fakes.estimated_token_count(text)}
+    return {"embeddings": {"values": _embedding_values(text, dimensions), "statistics": statistics}}
 
 
-def _decode_embedding_request(body: Fields) -> Document:
+def _embedding_object(body: Fields) -> Document:
     config = lenient_json.object_fields(body.get("embedContentConfig"))
-    size = body.get("outputDimensionality") or config.get("outputDimensionality")
-    return {"values": _embedding_values("".join(_input_texts(body.get("content"))), size)}
+    dimensions = body.get("outputDimensionality") or config.get("outputDimensionality")
+    return {"values": _embedding_values("".join(_input_texts(body.get("content"))), dimensions)}
 
 
-def _embedding_values(text: str, size: Json) -> list[float]:
-    return fakes.fake_embedding(text, lenient_json.first_count(size) or _DIMENSIONS)
+def _embedding_values(text: str, dimensions: Json) -> list[float]:
+    return fakes.fake_embedding(
+        text, lenient_json.first_integer(dimensions) or _EMBEDDING_DIMENSIONS
+    )
 
 
 def _input_texts(value: Json) -> Iterator[str]:
-    return fakes.model_input_texts(value, _HOLDERS, _OBJECTS)
+    return fakes.model_input_texts(value, _TEXT_HOLDER_FIELDS, _JSON_INPUT_FIELDS)
 
 
-_READ: Final = ("systemInstruction", "contents", "instances", "tools")
-"""The fields of a request that the model reads."""
-_HOLDERS: Final = ("parts", "text", "content", "prompt")
-_OBJECTS: Final = ("functionCall", "functionResponse", "functionDeclarations")
+_MODEL_INPUT_FIELDS: Final = ("systemInstruction", "contents", "instances", "tools")
+"""The fields of a request that count as input tokens."""
+_TEXT_HOLDER_FIELDS: Final = ("parts", "text", "content", "prompt")
+_JSON_INPUT_FIELDS: Final = ("functionCall", "functionResponse", "functionDeclarations")
 
-_POSTED: Final[Mapping[str, Callable[[Fields], Document]]] = {
-    "countTokens": _count_tokens_response,
-    "embedContent": _embed_response,
-    "batchEmbedContents": _batch_embed_response,
-    "predict": _predict_response,
+_DOCUMENT_BUILDERS: Final[Mapping[str, Callable[[Fields], Document]]] = {
+    "countTokens": _count_tokens_document,
+    "embedContent": _embed_document,
+    "batchEmbedContents": _batch_embed_document,
+    "predict": _predict_document,
 }

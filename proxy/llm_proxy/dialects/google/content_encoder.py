@@ -10,38 +10,38 @@ import orjson
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.google import part_conversion
-from llm_proxy.dialects.google.content_decoder import OF_PART
+from llm_proxy.dialects.google.content_decoder import PART_METADATA
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
-Cut = Callable[[str], Iterable[str]]
+TextSplitter = Callable[[str], Iterable[str]]
 
 
-def empty_part() -> Document:
-    """A part that says nothing."""
+def empty_text_part() -> Document:
+    """A part with empty text."""
     return {"text": ""}
 
 
-def encode_parts(items: Iterable[Part]) -> list[Document]:
-    """Each part."""
-    return [_encode_part(part) for part in items]
+def encode_parts(parts: Iterable[Part]) -> list[Document]:
+    """Each part as one wire part."""
+    return [_encode_part(part) for part in parts]
 
 
-def encode_part_groups(items: Iterable[Part], cut: Cut) -> Iterator[list[Document]]:
-    """The parts of each chunk; calls that are asked for at once share one."""
-    for calls, group in groupby(items, part_conversion.is_client_tool_call):
-        if calls:
+def encode_part_chunks(parts: Iterable[Part], split_text: TextSplitter) -> Iterator[list[Document]]:
+    """The wire parts of each chunk; neighbouring calls of client tools share a chunk."""
+    for are_client_calls, group in groupby(parts, part_conversion.is_client_tool_call):
+        if are_client_calls:
             yield encode_parts(group)
         else:
-            yield from (piece for part in group for piece in _split_part(part, cut))
+            yield from (piece for part in group for piece in _encode_part_pieces(part, split_text))
 
 
-def _split_part(part: Part, cut: Cut) -> Iterator[list[Document]]:
-    """A part in pieces, of which the last bears its seal."""
+def _encode_part_pieces(part: Part, split_text: TextSplitter) -> Iterator[list[Document]]:
+    """A part in chunks; the last has its metadata, such as the signature."""
     if isinstance(part, Text | Reasoning) and part.text:
-        *first, last = (_part_with_text(part, piece) for piece in cut(part.text))
+        *first, last = (_part_with_text(part, piece) for piece in split_text(part.text))
         yield from ([piece] for piece in first)
-        yield [{**last, **_extra_fields(part)}]
+        yield [{**last, **_metadata_fields(part)}]
     elif not isinstance(part, Text) or part.metadata:
         yield [_encode_part(part)]
 
@@ -49,28 +49,28 @@ def _split_part(part: Part, cut: Cut) -> Iterator[list[Document]]:
 def _encode_part(part: Part) -> Document:
     match part:
         case Text() | Reasoning():
-            return {**_part_with_text(part, part.text), **_extra_fields(part)}
+            return {**_part_with_text(part, part.text), **_metadata_fields(part)}
         case Refusal():
             return {"text": part.text}
         case ToolCall():
-            return {**_encode_function_call(part), **_extra_fields(part)}
+            return {**_encode_tool_call(part), **_metadata_fields(part)}
         case ToolResult():
-            return {**_encode_function_response(part), **_extra_fields(part)}
+            return {**_encode_tool_result(part), **_metadata_fields(part)}
         case Media():
-            return {**_encode_media(part), **_extra_fields(part)}
+            return {**_encode_media(part), **_metadata_fields(part)}
 
 
-def _part_with_text(part: Text | Reasoning, words: str) -> Document:
-    return {"text": words, "thought": True} if isinstance(part, Reasoning) else {"text": words}
+def _part_with_text(part: Text | Reasoning, text: str) -> Document:
+    return {"text": text, "thought": True} if isinstance(part, Reasoning) else {"text": text}
 
 
-def _extra_fields(part: Part) -> Document:
+def _metadata_fields(part: Part) -> Document:
     if isinstance(part, Reasoning):
-        return {part_conversion.SEAL: part.signature} if part.signature else {}
-    return dict(nonempty_metadata(part.metadata, (*OF_PART, *part_conversion.OF_MEDIA)))
+        return {part_conversion.SIGNATURE_FIELD: part.signature} if part.signature else {}
+    return dict(nonempty_metadata(part.metadata, (*PART_METADATA, *part_conversion.MEDIA_METADATA)))
 
 
-def _encode_function_call(call: ToolCall) -> Document:
+def _encode_tool_call(call: ToolCall) -> Document:
     arguments = orjson.Fragment(call.arguments)
     match dict(call.metadata).get("type"):
         case part_conversion.CODE_CALL:
@@ -88,19 +88,19 @@ def _encode_function_call(call: ToolCall) -> Document:
             return {"functionCall": {**_id_field(call.id), "name": call.name, "args": arguments}}
 
 
-def _encode_function_response(result: ToolResult) -> Document:
+def _encode_tool_result(result: ToolResult) -> Document:
     fields = dict(result.metadata)
     kind = str(fields["type"])
     if kind == part_conversion.CODE_RESULT:
         output: Document = {"outcome": fields["outcome"], "output": result.content}
         return {kind: {**_id_field(result.call_id), **output}}
-    named = "toolType" if kind == part_conversion.TOOL_RESULT else "name"
+    name_field = "toolType" if kind == part_conversion.TOOL_RESULT else "name"
     response = {"response": orjson.Fragment(result.content)} if result.content else {}
-    return {kind: {**_id_field(result.call_id), named: result.name, **response}}
+    return {kind: {**_id_field(result.call_id), name_field: result.name, **response}}
 
 
-def _id_field(identity: str) -> Document:
-    return {"id": identity} if identity else {}
+def _id_field(call_id: str) -> Document:
+    return {"id": call_id} if call_id else {}
 
 
 def _encode_media(media: Media) -> Document:

@@ -1,9 +1,9 @@
 """The dialect `gemini`: Google's own API, Vertex AI, and compatible servers.
 
-The path names model and operation.  `streamGenerateContent` answers in SSE where the query says
-`alt=sse`, else in one JSON array that comes over time.  A stream of events has no terminator: it
-is over when every candidate has its `finishReason`, when the prompt was blocked, or after an
-error, which may be a document that is no SSE at all.
+The path names model and operation.  `streamGenerateContent` responds in SSE where the query has
+`alt=sse`, else in one JSON array that is sent element by element.  A stream of events has no
+terminator: it is over when every candidate has its `finishReason`, when the prompt is blocked, or
+after an error, which may be a document without SSE framing.
 """
 
 from __future__ import annotations
@@ -26,41 +26,45 @@ from llm_proxy.dialects.google import (
     gemini_request_decoder,
     shared_format,
 )
-from llm_proxy.dialects.google.gemini_capabilities import Form, GeminiResponseOptions, capabilities
+from llm_proxy.dialects.google.gemini_capabilities import (
+    GeminiResponseOptions,
+    ResponseCodec,
+    capabilities,
+)
 from llm_proxy.dialects.google.gemini_decoder import (
     GeminiResponseDecoder,
     candidates_by_index,
     has_finish_reason,
     is_complete_message,
     message_output_chars,
-    parse_documents,
+    parse_chunks,
     prompt_block_reason,
 )
 from llm_proxy.dialects.google.gemini_encoder import GeminiEncoder
-from llm_proxy.errors import NotRepresentable, printable
+from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
-_WHOLE: Final = "generateContent"
-_STREAM: Final = "streamGenerateContent"
-_ASSIST: Final = "/v1internal"
-"""The path of Code Assist, which names no model and wraps what it says."""
-_VERTEX: Final = re.compile("/(?:projects|publishers|endpoints)/")
-_POST: Final = re.compile(
-    rf"(?:{_ASSIST}|/(?:models|tunedModels|endpoints)/(?P<model>.*)):(?P<operation>"
+_GENERATE: Final = "generateContent"
+_STREAM_GENERATE: Final = "streamGenerateContent"
+_CODE_ASSIST_PATH: Final = "/v1internal"
+"""The path of Code Assist, which names no model and wraps requests and responses."""
+_VERTEX_PATH: Final = re.compile("/(?:projects|publishers|endpoints)/")
+_POST_PATH: Final = re.compile(
+    rf"(?:{_CODE_ASSIST_PATH}|/(?:models|tunedModels|endpoints)/(?P<model>.*)):(?P<operation>"
     r"generateContent|streamGenerateContent|countTokens|computeTokens|embedContent"
     r"|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent)\Z"
 )
-_PREDICT: Final = re.compile(
+_PREDICT_PATH: Final = re.compile(
     r"/(?:v1beta1?|v1alpha|publishers/google)/models/(?P<model>[^/:]+)"
     r":(?P<operation>predict|predictLongRunning)\Z"
 )
-"""Images, videos and embeddings of Vertex; without the front it is what other servers speak."""
-_GET: Final = re.compile(
+"""Images, videos and embeddings of Vertex; other servers have the path without these prefixes."""
+_MODELS_PATH: Final = re.compile(
     r"/(?P<front>v1|v1beta1?|v1alpha|publishers/google)/(?:models|tunedModels)"
     r"(?:/(?P<model>[^/:]+))?\Z"
 )
-_OTHER_PUBLISHER: Final = re.compile(r"/publishers/(?!google/)")
+_OTHER_PUBLISHER_PATH: Final = re.compile(r"/publishers/(?!google/)")
 
 
 class Gemini:
@@ -79,64 +83,64 @@ class Gemini:
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
-        """Operations on a model, and the list of models where it cannot be OpenAI's."""
-        if (match := _model_and_operation(request)) is None or _OTHER_PUBLISHER.search(
-            request.path
-        ):
+        """Operations on a model; the list of models where the request cannot be OpenAI's."""
+        if (match := _match_path(request)) is None or _OTHER_PUBLISHER_PATH.search(request.path):
             return False
-        return match.re is not _GET or match["front"] != "v1" or _has_google_key(request)
+        return (
+            match.re is not _MODELS_PATH or match["front"] != "v1" or _has_google_api_key(request)
+        )
 
     def model(self, request: Request) -> str:
-        """The one in the path; the body's where the path has none (Code Assist)."""
-        match = _model_and_operation(request)
-        named = (match["model"] if match else "") or ""
-        if not named and request.method == "POST":
-            named = lenient_json.printable_text(
+        """The model of the path; the body's where the path has none (Code Assist)."""
+        match = _match_path(request)
+        model_name = (match["model"] if match else "") or ""
+        if not model_name and request.method == "POST":
+            model_name = lenient_json.printable_text(
                 lenient_json.parse_object(request.body).get("model")
             )
-        return named.removeprefix("models/")
+        return model_name.removeprefix("models/")
 
     def streams(self, request: Request) -> bool:
-        """Only by its path."""
-        return _normal_path(request).endswith(f":{_STREAM}")
+        """By the path alone."""
+        return _unquoted_path(request).endswith(f":{_STREAM_GENERATE}")
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The contents, where content is to be generated."""
+        """The conversation of a request that generates content; None for other operations."""
         body = lenient_json.parse_object(request.body)
-        asks = _normal_path(request).endswith((f":{_WHOLE}", f":{_STREAM}"))
-        return gemini_request_decoder.decode_request(body) if body and asks else None
+        is_generation = _unquoted_path(request).endswith((f":{_GENERATE}", f":{_STREAM_GENERATE}"))
+        return gemini_request_decoder.decode_request(body) if body and is_generation else None
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """Events by content type, else as asked; an array also where one document takes its place.
+        """SSE by content type, else by the request; a JSON response to a stream is an array.
 
-        Errors are documents, and come labelled as the stream that they are not.
+        Errors are documents, even where their content type is that of a stream.
         """
         content_type = header_value(head.headers, "content-type") or ""
         if not json_api.succeeded(head):
             return "whole"
-        if framing.codec_of_content_type(content_type) == "sse":
+        if framing.codec_name_for_content_type(content_type) == "sse":
             return "sse"
         if not self.streams(request):
             return "whole"
         return "sse" if _requests_sse(request) and "json" not in content_type else "json-array"
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by the array's end, or when every candidate finished; by a block; by an error."""
+        """By the array's end, finished candidates, a blocked prompt, or an error."""
         if response.codec not in ("sse", "json-array") or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         return _stream_completeness(response)
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn a candidate; a blocked prompt, or an error alone, is a turn of its own."""
+        """One turn per candidate; one turn for a blocked prompt or an error without candidates."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
-        answer = GeminiResponseDecoder()
-        for document in parse_documents(response):
-            answer.feed(document)
-        return answer.turns()
+        decoder = GeminiResponseDecoder()
+        for document in parse_chunks(response):
+            decoder.feed(document)
+        return decoder.turns()
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What the parts of its candidates say."""
+        """The output characters of the message's candidates."""
         return message_output_chars(codec, message)
 
     def keep_alive_message(self, codec: str) -> bytes:
@@ -144,30 +148,34 @@ class Gemini:
         return b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """Google's shape, whose message and status every client prints."""
+        """Google's error format, whose message and status every client prints."""
         return shared_format.error_body(status, kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """In events where it streams."""
-        path = f"/v1beta/models/{quote(model)}:{_STREAM if stream else _WHOLE}"
+        """A request without contents; with `alt=sse` where it streams."""
+        path = f"/v1beta/models/{quote(model)}:{_STREAM_GENERATE if stream else _GENERATE}"
         request = response_encoding.json_post_request(path, {"contents": []})
         return replace(request, query="alt=sse") if stream else request
 
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """As candidates; a blocked prompt where one turn is that."""
-        words = capabilities(self._response_options(request), is_single=len(turns) == 1)
-        return conversion.convert(turns, words, self.model(request), context)
+        """As candidates, or as a blocked prompt if the only turn is one."""
+        response_capabilities = capabilities(
+            self._response_options(request), is_single=len(turns) == 1
+        )
+        return conversion.convert(turns, response_capabilities, self.model(request), context)
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events, an array of the same documents, or one document."""
-        values = self.convert(request, turns, context).turns
-        if (failure := values[0].failure) and not self.streams(request):
+        converted_turns = self.convert(request, turns, context).turns
+        if (failure := converted_turns[0].failure) and not self.streams(request):
             return self.error_response(errors.status_of_failure(failure), failure, context)
-        return GeminiEncoder(self._response_options(request), context).encode_response(values)
+        return GeminiEncoder(self._response_options(request), context).encode_response(
+            converted_turns
+        )
 
     def error_response(
         self,
@@ -176,7 +184,7 @@ class Gemini:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """A status in words, with what it takes to go on as details."""
+        """Google's error format, with quota and retry delay as details."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
@@ -186,46 +194,48 @@ class Gemini:
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """Models, counts of tokens, and embeddings."""
-        match = _model_and_operation(request)
+        """Models, token counts and embeddings."""
+        match = _match_path(request)
         if match is None:
             return None
-        if match.re is not _GET:
-            return auxiliary_responses.auxiliary_response_of(
+        if match.re is not _MODELS_PATH:
+            return auxiliary_responses.auxiliary_response(
                 match["operation"], lenient_json.parse_object(request.body)
             )
-        vertex = "publishers" in match["front"]
+        is_vertex = "publishers" in match["front"]
         if match["model"] is None:
-            return auxiliary_responses.models_response(context, vertex=vertex)
-        return auxiliary_responses.model_response(match["model"], context, vertex=vertex)
+            return auxiliary_responses.models_response(context, is_vertex=is_vertex)
+        return auxiliary_responses.model_response(match["model"], context, is_vertex=is_vertex)
 
     def _response_options(self, request: Request) -> GeminiResponseOptions:
-        match = _model_and_operation(request)
-        path = _normal_path(request)
-        operation = match["operation"] if match and match.re is not _GET else ""
-        if operation not in (_WHOLE, _STREAM):
-            raise NotRepresentable(f"gemini tells no turn in answer to {printable(path, 200)}")
-        form: Form = "sse" if _requests_sse(request) else "json-array"
+        match = _match_path(request)
+        path = _unquoted_path(request)
+        operation = match["operation"] if match and match.re is not _MODELS_PATH else ""
+        if operation not in (_GENERATE, _STREAM_GENERATE):
+            raise NotRepresentable(
+                f"gemini tells no turn in answer to {printable_excerpt(path, 200)}"
+            )
+        stream_codec: ResponseCodec = "sse" if _requests_sse(request) else "json-array"
         return GeminiResponseOptions(
-            stream_form=form if operation == _STREAM else "whole",
-            is_wrapped=path.endswith(f"{_ASSIST}:{operation}"),
-            recitation_field="citations" if _VERTEX.search(path) else "citationSources",
+            codec=stream_codec if operation == _STREAM_GENERATE else "whole",
+            is_wrapped=path.endswith(f"{_CODE_ASSIST_PATH}:{operation}"),
+            recitation_field="citations" if _VERTEX_PATH.search(path) else "citationSources",
         )
 
 
-def _normal_path(request: Request) -> str:
-    """The path as its clients mean it: some write the colon as `%3A`."""
+def _unquoted_path(request: Request) -> str:
+    """The path, percent-decoded: some clients write the colon as `%3A`."""
     return unquote(request.path)
 
 
-def _model_and_operation(request: Request) -> re.Match[str] | None:
-    """The model and the operation that a request names; None where it is not Gemini's."""
-    path = _normal_path(request)
+def _match_path(request: Request) -> re.Match[str] | None:
+    """The match of a Gemini path, with group `model` and perhaps `operation`; None for others."""
+    path = _unquoted_path(request)
     match request.method:
         case "POST":
-            return _POST.search(path) or _PREDICT.search(path)
+            return _POST_PATH.search(path) or _PREDICT_PATH.search(path)
         case "GET":
-            return _GET.search(path)
+            return _MODELS_PATH.search(path)
         case _:
             return None
 
@@ -234,8 +244,8 @@ def _query_parameters(request: Request) -> dict[str, list[str]]:
     return parse_qs(request.query)
 
 
-def _has_google_key(request: Request) -> bool:
-    """Whether it carries a key as only Google's clients do."""
+def _has_google_api_key(request: Request) -> bool:
+    """Whether a key is in the header or the query parameter that only Google's clients use."""
     return header_value(
         request.headers, "x-goog-api-key"
     ) is not None or "key" in _query_parameters(request)
@@ -249,28 +259,36 @@ def _requests_sse(request: Request) -> bool:
 def _stream_completeness(response: DialectResponse) -> Completeness:
     if not json_api.joined_body(response).strip():
         return Completeness(is_complete=False, reason="empty stream")
-    finished: dict[int, bool] = {}
-    blocked = ""
-    for document in parse_documents(response):
+    finished_by_index: dict[int, bool] = {}
+    block_reason = ""
+    for document in parse_chunks(response):
         if error := document.get("error"):
             return json_api.completeness_by_error(shared_format.decode_failure(error))
-        blocked = blocked or prompt_block_reason(document)
+        block_reason = block_reason or prompt_block_reason(document)
         for index, candidate in candidates_by_index(document):
-            finished[index] = finished.get(index, False) or has_finish_reason(candidate)
+            finished_by_index[index] = finished_by_index.get(index, False) or has_finish_reason(
+                candidate
+            )
     if response.codec == "json-array":
-        judgement = json_api.completeness(response)
-        return judgement if judgement.is_complete else replace(judgement, reason="array not closed")
-    if missing := _missing_ending(response, finished, blocked):
+        array_completeness = json_api.completeness(response)
+        return (
+            array_completeness
+            if array_completeness.is_complete
+            else replace(array_completeness, reason="array not closed")
+        )
+    if missing := _incomplete_reason(response, finished_by_index, block_reason):
         return Completeness(is_complete=False, reason=missing)
-    reason = f"prompt blocked: {blocked}" if blocked else "every candidate finished"
+    reason = f"prompt blocked: {block_reason}" if block_reason else "every candidate finished"
     return Completeness(is_complete=True, reason=reason)
 
 
-def _missing_ending(response: DialectResponse, finished: dict[int, bool], blocked: str) -> str:
-    """What a stream of events lacks to be whole; empty where it lacks nothing."""
+def _incomplete_reason(
+    response: DialectResponse, finished_by_index: dict[int, bool], block_reason: str
+) -> str:
+    """Why a stream of events is incomplete; empty where it is complete."""
     if not is_complete_message(shared_format.join_split_messages(response)[-1]):
         return "cut inside an event"
-    open_ones = [str(index) for index, done in sorted(finished.items()) if not done]
-    if blocked or (finished and not open_ones):
+    unfinished = [str(index) for index, done in sorted(finished_by_index.items()) if not done]
+    if block_reason or (finished_by_index and not unfinished):
         return ""
-    return f"candidate {', '.join(open_ones)} unfinished" if finished else "no candidate"
+    return f"candidate {', '.join(unfinished)} unfinished" if finished_by_index else "no candidate"

@@ -10,41 +10,41 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.google import errors, gemini_decoder, part_conversion, source_encoder
-from llm_proxy.dialects.google.content_decoder import GROUNDING
-from llm_proxy.turns import Finish, Media, Part, Text, Turn
+from llm_proxy.dialects.google.content_decoder import GROUNDING_FIELD
+from llm_proxy.turns import FinishReason, Media, Part, Text, Turn
 
-_WORDS: Final = {
-    Finish.STOP: "STOP",
-    Finish.LENGTH: "MAX_TOKENS",
-    Finish.CONTENT_FILTER: "SAFETY",
-    Finish.PAUSED: "CONTINUATION",
-    Finish.ERROR: "MALFORMED_RESPONSE",
-    Finish.OTHER: "OTHER",
+_RAW_OF_FINISH: Final = {
+    FinishReason.STOP: "STOP",
+    FinishReason.LENGTH: "MAX_TOKENS",
+    FinishReason.CONTENT_FILTER: "SAFETY",
+    FinishReason.PAUSED: "CONTINUATION",
+    FinishReason.ERROR: "MALFORMED_RESPONSE",
+    FinishReason.OTHER: "OTHER",
 }
 
 
-Form = Literal["sse", "json-array", "whole"]
-"""The codec that cuts an answer."""
+ResponseCodec = Literal["sse", "json-array", "whole"]
+"""The codec that splits a response into messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeminiResponseOptions:
-    """What a request asks of the manner of its answer."""
+    """How a request wants its response to be encoded."""
 
-    stream_form: Form
+    codec: ResponseCodec
     is_wrapped: bool = False
-    """Whether each document stands in another (Code Assist)."""
+    """Whether each document is the `response` of another (Code Assist)."""
     recitation_field: str = "citationSources"
-    """Where texts that repeat another say so."""
+    """The field of `citationMetadata` that lists recitations."""
 
 
 def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabilities:
-    """The words of an answer; `alone` is one of a single turn, which a blocked prompt may be."""
+    """What a response can hold; only a single turn (`is_single`) can be a blocked prompt."""
     return Capabilities(
         dialect="gemini",
-        streams=options.stream_form != "whole",
-        finish_of_raw=gemini_decoder.FINISH,
-        raw_of_finish=_WORDS,
+        streams=options.codec != "whole",
+        finish_of_raw=gemini_decoder.FINISH_BY_REASON,
+        raw_of_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
         convert_text=part_conversion.convert_text,
         convert_reasoning=part_conversion.convert_reasoning,
@@ -57,65 +57,73 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
         kinds_kept_empty=frozenset((Text,)),
         id_prefix="",
         call_id_prefix=None,
-        usage_fields=tuple(gemini_decoder.COUNTS),
+        usage_fields=tuple(gemini_decoder.USAGE_WIRE_NAMES),
         required_usage_fields=("input", "total"),
-        metadata_names=(*gemini_decoder.OF_ANSWER, *gemini_decoder.OF_CANDIDATE, GROUNDING),
-        shared_metadata_names=gemini_decoder.OF_ANSWER,
-        allows_several_turns=True,
-        arrange=partial(_arrange, is_single=is_single),
+        metadata_names=(
+            *gemini_decoder.RESPONSE_METADATA,
+            *gemini_decoder.CANDIDATE_METADATA,
+            GROUNDING_FIELD,
+        ),
+        response_level_metadata_names=gemini_decoder.RESPONSE_METADATA,
+        response_allows_several_turns=True,
+        arrange=partial(_normalize_turn, is_single=is_single),
         convert_failure=errors.with_status_defaults,
-        convert_failed_turn=_as_failed_stream,
+        convert_failed_turn=_failed_stream_turn,
     )
 
 
 def is_blocked_prompt(turn: Turn) -> bool:
-    """Whether the turn is a verdict on the prompt, which no candidate answers."""
-    is_verdict = turn.finish is Finish.CONTENT_FILTER and not turn.parts
-    return is_verdict and turn.finish_raw == gemini_decoder.prompt_block_reason(dict(turn.metadata))
+    """Whether the turn is a blocked prompt, which is encoded without candidates."""
+    is_filtered = turn.finish is FinishReason.CONTENT_FILTER and not turn.parts
+    return is_filtered and turn.finish_raw == gemini_decoder.prompt_block_reason(
+        dict(turn.metadata)
+    )
 
 
-def _arrange(turn: Turn, *, is_single: bool) -> Turn:
+def _normalize_turn(turn: Turn, *, is_single: bool) -> Turn:
     fields = dict(turn.metadata)
     reason = gemini_decoder.prompt_block_reason(fields) if is_single else ""
-    if reason and not turn.parts and turn.finish is Finish.CONTENT_FILTER:
-        verdict = nonempty_metadata(turn.metadata, gemini_decoder.OF_ANSWER)
-        return replace(turn, finish_raw=reason, metadata=verdict)
-    fields[GROUNDING] = gemini_decoder.grounding_metadata(fields.get(GROUNDING))
-    unfinished = turn.finish is not None and turn.finish_raw in gemini_decoder.UNFINISHED
+    if reason and not turn.parts and turn.finish is FinishReason.CONTENT_FILTER:
+        response_metadata = nonempty_metadata(turn.metadata, gemini_decoder.RESPONSE_METADATA)
+        return replace(turn, finish_raw=reason, metadata=response_metadata)
+    fields[GROUNDING_FIELD] = gemini_decoder.grounding_without_sources(fields.get(GROUNDING_FIELD))
+    is_unfinished = turn.finish is not None and turn.finish_raw in gemini_decoder.UNFINISHED_REASONS
     return replace(
         turn,
         parts=source_encoder.merge_and_place_citations(
             _merge_audio(turn.parts), part_conversion.has_signature
         ),
-        finish_raw=_WORDS[Finish.OTHER] if unfinished else turn.finish_raw,
+        finish_raw=_RAW_OF_FINISH[FinishReason.OTHER] if is_unfinished else turn.finish_raw,
         metadata=lenient_json.named_metadata(fields, fields),
     )
 
 
-def _merge_audio(values: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts, what follows of a sound joined to its beginning: sounds come in pieces."""
-    sounds: dict[str, FragmentJoiner] = {}
-    others: list[Part | FragmentJoiner] = []
-    for part in values:
+def _merge_audio(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts, with inline audio of the same type joined, since it is streamed in pieces."""
+    audio_by_type: dict[str, FragmentJoiner] = {}
+    merged: list[Part | FragmentJoiner] = []
+    for part in parts:
         if not isinstance(part, Media) or not part.media_type.startswith("audio/") or part.url:
-            others.append(part)
+            merged.append(part)
             continue
-        if part.media_type not in sounds:
-            sounds[part.media_type] = FragmentJoiner()
-            others.append(sounds[part.media_type])
-        sounds[part.media_type].add(part)
+        if part.media_type not in audio_by_type:
+            audio_by_type[part.media_type] = FragmentJoiner()
+            merged.append(audio_by_type[part.media_type])
+        audio_by_type[part.media_type].add(part)
     return tuple(
-        _join_audio(other) if isinstance(other, FragmentJoiner) else other for other in others
+        _join_audio(other) if isinstance(other, FragmentJoiner) else other for other in merged
     )
 
 
-def _join_audio(sound: FragmentJoiner) -> Part:
-    [whole] = sound.joined_parts()
+def _join_audio(fragments: FragmentJoiner) -> Part:
+    [whole] = fragments.joined_parts()
     return (part_conversion.convert_media(whole) or whole) if isinstance(whole, Media) else whole
 
 
-def _as_failed_stream(turn: Turn) -> Turn:
-    """What a stream tells before its end: counts, but neither sources nor what a finish says."""
-    names = tuple(name for name in gemini_decoder.OF_ANSWER if name != gemini_decoder.FEEDBACK)
-    said = (replace(part, citations=()) if isinstance(part, Text) else part for part in turn.parts)
-    return replace(turn, parts=tuple(said), metadata=nonempty_metadata(turn.metadata, names))
+def _failed_stream_turn(turn: Turn) -> Turn:
+    """What a stream holds before its last chunk: usage, but no citations and no finish metadata."""
+    names = tuple(
+        name for name in gemini_decoder.RESPONSE_METADATA if name != gemini_decoder.PROMPT_FEEDBACK
+    )
+    parts = (replace(part, citations=()) if isinstance(part, Text) else part for part in turn.parts)
+    return replace(turn, parts=tuple(parts), metadata=nonempty_metadata(turn.metadata, names))

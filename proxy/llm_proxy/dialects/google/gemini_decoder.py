@@ -8,114 +8,121 @@ from typing import Final
 from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.google import content_decoder, shared_format
-from llm_proxy.dialects.google.content_decoder import GROUNDING, SUPPORT, CandidateContentDecoder
+from llm_proxy.dialects.google.content_decoder import (
+    GROUNDING_FIELD,
+    GROUNDING_SOURCE_FIELDS,
+    CandidateContentDecoder,
+)
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.framing.sse import is_done, parse_event
-from llm_proxy.turns import Failure, Finish, Json, Part, Turn, Usage
+from llm_proxy.framing.sse import is_done_message, parse_event
+from llm_proxy.turns import Failure, FinishReason, Json, Part, Turn, Usage
 
-_FILTERS: Final = (
+_FILTER_REASONS: Final = (
     *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"),
     *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
     *("3", "4", "7", "8"),
 )
-_MISTAKES: Final = (
+_ERROR_REASONS: Final = (
     *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
     *("MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE"),
 )
-_FILTERED: Final = "raiFilteredReason"
-"""Why there is no image: a finish, and metadata."""
+_FILTERED_REASON_FIELD: Final = "raiFilteredReason"
+"""Imagen's reason for withholding an image: a finish reason, and metadata."""
 
-FINISH: Final = {
-    "STOP": Finish.STOP,
-    "1": Finish.STOP,
-    "MAX_TOKENS": Finish.LENGTH,
-    "2": Finish.LENGTH,
-    "CONTINUATION": Finish.PAUSED,
-    _FILTERED: Finish.CONTENT_FILTER,
-    **dict.fromkeys(_FILTERS, Finish.CONTENT_FILTER),
-    **dict.fromkeys(_MISTAKES, Finish.ERROR),
+FINISH_BY_REASON: Final = {
+    "STOP": FinishReason.STOP,
+    "1": FinishReason.STOP,
+    "MAX_TOKENS": FinishReason.LENGTH,
+    "2": FinishReason.LENGTH,
+    "CONTINUATION": FinishReason.PAUSED,
+    _FILTERED_REASON_FIELD: FinishReason.CONTENT_FILTER,
+    **dict.fromkeys(_FILTER_REASONS, FinishReason.CONTENT_FILTER),
+    **dict.fromkeys(_ERROR_REASONS, FinishReason.ERROR),
 }
-"""Clients may ask for enums as numbers; of these the ones that all of Google's APIs share."""
-UNFINISHED: Final = ("", "0", "FINISH_REASON_UNSPECIFIED")
+"""Clients may request enums as numbers; these are the numbers that all of Google's APIs share."""
+UNFINISHED_REASONS: Final = ("", "0", "FINISH_REASON_UNSPECIFIED")
 
-FEEDBACK: Final = "promptFeedback"
-OF_CHUNK: Final = ("createTime", FEEDBACK, "modelStatus")
-"""The metadata of a turn that stands in its chunks."""
+PROMPT_FEEDBACK: Final = "promptFeedback"
+CHUNK_METADATA: Final = ("createTime", PROMPT_FEEDBACK, "modelStatus")
+"""The turn's metadata at the top level of chunks."""
 
-COUNTS: Final = {
+USAGE_WIRE_NAMES: Final = {
     "input": "promptTokenCount",
     "output": "candidatesTokenCount",
     "total": "totalTokenCount",
     "cache_read": "cachedContentTokenCount",
     "reasoning": "thoughtsTokenCount",
 }
-"""The counts of a usage, each with the wire's word."""
+"""Fields of `Usage` -> fields of `usageMetadata`."""
 
-OF_USAGE: Final = ("toolUsePromptTokenCount", "trafficType", "serviceTier")
-"""The metadata of a turn that stands beside its counts."""
+USAGE_METADATA: Final = ("toolUsePromptTokenCount", "trafficType", "serviceTier")
+"""The turn's metadata in `usageMetadata`."""
 
-OF_CANDIDATE: Final = (
+CANDIDATE_METADATA: Final = (
     *("finishMessage", "safetyRatings", "avgLogprobs", "logprobsResult", "urlContextMetadata"),
     *("continuationToken", "tokenCount"),
 )
-"""The metadata of a turn that stands in its candidate."""
+"""The turn's metadata in its candidate."""
 
-OF_ANSWER: Final = (*OF_USAGE, *OF_CHUNK)
-"""The metadata that all turns of an answer share."""
+RESPONSE_METADATA: Final = (*USAGE_METADATA, *CHUNK_METADATA)
+"""The metadata that all turns of a response share."""
 
-OF_TURN: Final = (*OF_ANSWER, *OF_CANDIDATE, GROUNDING, _FILTERED)
-"""All metadata of a turn, in the order in which it is read."""
+TURN_METADATA: Final = (
+    *RESPONSE_METADATA,
+    *CANDIDATE_METADATA,
+    GROUNDING_FIELD,
+    _FILTERED_REASON_FIELD,
+)
+"""All metadata of a turn, in decoding order."""
 
 
-_STREAMED: Final = ("sse", "json-array")
+_STREAM_CODECS: Final = ("sse", "json-array")
 
 
-def parse_documents(response: DialectResponse) -> Iterator[Fields]:
-    """The chunks of a response, each the document that its clients would read."""
-    yield from map(_unwrap_response, _response_of_message(response))
+def parse_chunks(response: DialectResponse) -> Iterator[Fields]:
+    """The chunks of a response, each without Code Assist's wrapper."""
+    yield from map(_unwrap_code_assist, _parse_messages(response))
 
 
 def message_output_chars(codec: str, message: bytes) -> int:
-    """How many characters a message of a stream adds to what was said: a seal adds none."""
+    """The output characters that a message of a stream adds; signatures count nothing."""
     return sum(
         content_decoder.part_output_chars(part)
-        for _, candidate in candidates_by_index(
-            _unwrap_response(_documents_of_message(codec, message))
-        )
-        for part in lenient_json.object_items(
+        for _, candidate in candidates_by_index(_unwrap_code_assist(_parse_message(codec, message)))
+        for part in lenient_json.array_objects(
             lenient_json.object_fields(candidate.get("content")).get("parts")
         )
     )
 
 
-def _unwrap_response(document: Fields) -> Fields:
-    return lenient_json.object_fields(document.get("response")) or document  # Code Assist wraps
+def _unwrap_code_assist(document: Fields) -> Fields:
+    return lenient_json.object_fields(document.get("response")) or document
 
 
-def _documents_of_message(codec: str, message: bytes) -> Fields:
+def _parse_message(codec: str, message: bytes) -> Fields:
     match codec:
         case "sse":
             return shared_format.decode_event(message)
         case "json-array":
-            return _element_text(message)
+            return _parse_array_element(message)
         case _:
             return {}
 
 
-def _response_of_message(response: DialectResponse) -> Iterable[Fields]:
-    if response.codec in _STREAMED:
+def _parse_messages(response: DialectResponse) -> Iterable[Fields]:
+    if response.codec in _STREAM_CODECS:
         return (
-            _documents_of_message(response.codec, join_split_message)
-            for join_split_message in shared_format.join_split_messages(response)
+            _parse_message(response.codec, message)
+            for message in shared_format.join_split_messages(response)
         )
     return shared_format.parse_documents(json_api.joined_body(response))
 
 
 def is_complete_message(message: bytes) -> bool:
-    """Whether the last message of a stream is no half event; comments and a `[DONE]` are none."""
+    """Whether the last message of a stream is not truncated; comments and `[DONE]` are complete."""
     event = parse_event(message)
     if event.data is not None:
-        return bool(shared_format.decode_event(message)) or is_done(message)
+        return bool(shared_format.decode_event(message)) or is_done_message(message)
     return (
         not message.strip()
         or message.lstrip().startswith(b":")
@@ -123,43 +130,45 @@ def is_complete_message(message: bytes) -> bool:
     )
 
 
-def _element_text(message: bytes) -> Fields:
-    if found := lenient_json.parse_object(message):
-        return found
-    inner = message.strip(b" \t\r\n,").removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n,")
-    return lenient_json.parse_object(inner.removeprefix(b"["))
+def _parse_array_element(message: bytes) -> Fields:
+    if document := lenient_json.parse_object(message):
+        return document
+    element = message.strip(b" \t\r\n,").removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n,")
+    return lenient_json.parse_object(element.removeprefix(b"["))
 
 
 def candidates_by_index(document: Fields) -> Iterator[tuple[int, Fields]]:
-    """The candidates of a chunk under their index, which may be left out where there is one."""
-    for position, candidate in enumerate(lenient_json.object_items(document.get("candidates"))):
-        index = lenient_json.first_count(candidate.get("index"))
+    """The candidates of a chunk with their index; one without an index has its position."""
+    for position, candidate in enumerate(lenient_json.array_objects(document.get("candidates"))):
+        index = lenient_json.first_integer(candidate.get("index"))
         yield position if index is None else index, candidate
 
 
-def grounding_metadata(grounding: Json) -> dict[str, Json]:
-    """What a grounding says beside the sources, which are citations."""
+def grounding_without_sources(grounding: Json) -> dict[str, Json]:
+    """The fields of a grounding other than its sources, which become citations."""
     fields = lenient_json.object_fields(grounding)
     return dict(
-        lenient_json.named_metadata(fields, (name for name in fields if name not in SUPPORT))
+        lenient_json.named_metadata(
+            fields, (name for name in fields if name not in GROUNDING_SOURCE_FIELDS)
+        )
     )
 
 
 def has_finish_reason(candidate: Fields) -> bool:
-    """Whether a candidate says why it ended."""
-    return lenient_json.printable_text(candidate.get("finishReason")) not in UNFINISHED
+    """Whether a candidate has a finish reason."""
+    return lenient_json.printable_text(candidate.get("finishReason")) not in UNFINISHED_REASONS
 
 
 def prompt_block_reason(document: Fields) -> str:
-    """Why the prompt was blocked; empty where it was not."""
+    """The reason why the prompt was blocked; empty where it was not."""
     reason = lenient_json.printable_text(
-        lenient_json.object_fields(document.get(FEEDBACK)).get("blockReason")
+        lenient_json.object_fields(document.get(PROMPT_FEEDBACK)).get("blockReason")
     )
     return "" if reason in ("0", "BLOCK_REASON_UNSPECIFIED") else reason
 
 
 class GeminiResponseDecoder:
-    """The turns of a response, as its chunks come."""
+    """Decodes a response into turns, chunk by chunk."""
 
     def __init__(self) -> None:
         self._candidates: dict[int, _CandidateDecoder] = {}
@@ -171,35 +180,35 @@ class GeminiResponseDecoder:
         self._metadata: dict[str, Json] = {}
 
     def feed(self, document: Fields) -> None:
-        """Read one chunk; a response that does not stream is the only one."""
+        """Add one chunk; an unstreamed response is one chunk."""
         self._id = self._id or lenient_json.printable_text(document.get("responseId"))
         self._model = self._model or lenient_json.printable_text(document.get("modelVersion"))
         self._prompt_block_reason = self._prompt_block_reason or prompt_block_reason(document)
         counts = lenient_json.object_fields(document.get("usageMetadata"))
-        self._usage = shared_format.decode_usage(counts, COUNTS) or self._usage
-        self._metadata.update(lenient_json.named_metadata(counts, OF_USAGE))
-        self._metadata.update(lenient_json.named_metadata(document, OF_CHUNK))
+        self._usage = shared_format.decode_usage(counts, USAGE_WIRE_NAMES) or self._usage
+        self._metadata.update(lenient_json.named_metadata(counts, USAGE_METADATA))
+        self._metadata.update(lenient_json.named_metadata(document, CHUNK_METADATA))
         if error := document.get("error"):
             self._failure = self._failure or shared_format.decode_failure(error)
         for index, candidate in candidates_by_index(document):
             self._candidates.setdefault(index, _CandidateDecoder()).feed(candidate)
-        for prediction in lenient_json.object_items(document.get("predictions")):
-            if "bytesBase64Encoded" in prediction or _FILTERED in prediction:
+        for prediction in lenient_json.array_objects(document.get("predictions")):
+            if "bytesBase64Encoded" in prediction or _FILTERED_REASON_FIELD in prediction:
                 self._candidates[len(self._candidates)] = _decode_prediction(prediction)
 
     def turns(self) -> tuple[Turn, ...]:
-        """What was said; counts, errors and the verdict on the prompt belong to each candidate."""
-        items = [candidate for _, candidate in sorted(self._candidates.items())]
-        if not items and (self._prompt_block_reason or self._failure):
-            items = [_CandidateDecoder()]
-        return tuple(self._turn_of(candidate) for candidate in items)
+        """One turn per candidate; each has the usage, failure and block reason of the response."""
+        candidates = [candidate for _, candidate in sorted(self._candidates.items())]
+        if not candidates and (self._prompt_block_reason or self._failure):
+            candidates = [_CandidateDecoder()]
+        return tuple(self._build_turn(candidate) for candidate in candidates)
 
-    def _turn_of(self, candidate: _CandidateDecoder) -> Turn:
+    def _build_turn(self, candidate: _CandidateDecoder) -> Turn:
         raw = candidate.finish_raw or self._prompt_block_reason
         finish = candidate.finish() if candidate.finish_raw else None
         return Turn(
-            candidate.result(),
-            finish=Finish.CONTENT_FILTER
+            candidate.parts(),
+            finish=FinishReason.CONTENT_FILTER
             if finish is None and self._prompt_block_reason
             else finish,
             finish_raw=raw,
@@ -207,12 +216,14 @@ class GeminiResponseDecoder:
             failure=self._failure,
             id=self._id,
             model=self._model,
-            metadata=lenient_json.named_metadata(self._metadata | candidate.metadata, OF_TURN),
+            metadata=lenient_json.named_metadata(
+                self._metadata | candidate.metadata, TURN_METADATA
+            ),
         )
 
 
 class _CandidateDecoder:
-    """One candidate, as its chunks come."""
+    """Decodes one candidate, chunk by chunk."""
 
     def __init__(self) -> None:
         self.finish_raw = ""
@@ -220,41 +231,45 @@ class _CandidateDecoder:
         self._content = CandidateContentDecoder()
 
     def feed(self, candidate: Fields) -> None:
-        """Read one chunk's part of it; old models say `STOP` in every chunk, so the last counts."""
+        """Add one chunk's candidate; the last finish counts, since old models repeat `STOP`."""
         if has_finish_reason(candidate):
             self.finish_raw = lenient_json.printable_text(candidate.get("finishReason"))
-        self.metadata.update(lenient_json.named_metadata(candidate, OF_CANDIDATE))
-        if rest := grounding_metadata(candidate.get(GROUNDING)):
-            self.metadata[GROUNDING] = rest
+        self.metadata.update(lenient_json.named_metadata(candidate, CANDIDATE_METADATA))
+        if grounding := grounding_without_sources(candidate.get(GROUNDING_FIELD)):
+            self.metadata[GROUNDING_FIELD] = grounding
         self.feed_parts(
-            lenient_json.object_items(
+            lenient_json.array_objects(
                 lenient_json.object_fields(candidate.get("content")).get("parts")
             )
         )
         self._content.feed_grounding(candidate)
 
     def feed_parts(self, parts: list[Fields]) -> None:
-        """Read parts, which may be increments."""
+        """Add parts, which may be increments."""
         for part in parts:
             self._content.feed(part)
 
-    def result(self) -> tuple[Part, ...]:
-        """What it says."""
-        return self._content.result()
+    def parts(self) -> tuple[Part, ...]:
+        """The decoded parts."""
+        return self._content.parts()
 
-    def finish(self) -> Finish:
-        """Gemini says `STOP` also where the model waits for its client's tools."""
-        finish = FINISH.get(self.finish_raw, Finish.OTHER)
-        return Finish.TOOL_CALLS if finish is Finish.STOP and self._content.calls else finish
+    def finish(self) -> FinishReason:
+        """The finish; `TOOL_CALLS` where Gemini sends `STOP` and the model waits for tools."""
+        finish = FINISH_BY_REASON.get(self.finish_raw, FinishReason.OTHER)
+        return (
+            FinishReason.TOOL_CALLS
+            if finish is FinishReason.STOP and self._content.has_client_call
+            else finish
+        )
 
 
 def _decode_prediction(prediction: Fields) -> _CandidateDecoder:
-    """An image of Imagen's, or why there is none."""
+    """A candidate from a prediction of Imagen: an image, or the reason why it is withheld."""
     candidate = _CandidateDecoder()
     if data := prediction.get("bytesBase64Encoded"):
         image: Json = {"mimeType": prediction.get("mimeType"), "data": data}
         candidate.feed_parts([{"inlineData": image}])
-    if filtered := lenient_json.named_metadata(prediction, (_FILTERED,)):
-        candidate.finish_raw = _FILTERED
+    if filtered := lenient_json.named_metadata(prediction, (_FILTERED_REASON_FIELD,)):
+        candidate.finish_raw = _FILTERED_REASON_FIELD
         candidate.metadata.update(filtered)
     return candidate

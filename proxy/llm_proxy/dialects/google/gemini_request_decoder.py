@@ -12,21 +12,21 @@ from llm_proxy.dialects.google.field_names import camel_case_fields, decode_sche
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, Reasoning, Text, ToolCall, ToolResult
 
-_JSON: Final = "application/json"
-_OUTPUTS: Final = ("output", "result")
-"""The fields in which a tool's answer is told."""
-_DECLARED: Final = "functionDeclarations"
+_JSON_MIME_TYPE: Final = "application/json"
+_OUTPUT_FIELDS: Final = ("output", "result")
+"""The fields of a function response that hold its output."""
+_DECLARATIONS_FIELD: Final = "functionDeclarations"
 
 
 def decode_request(fields: Fields) -> Conversation:
-    """The conversation that a body holds; that of Code Assist wraps it."""
+    """The conversation of a body; Code Assist wraps it in `request`."""
     body = camel_case_fields(fields.get("request") or dict(fields))
-    messages = request_decoding.merge_adjacent_roles(_decode_messages(body))
+    messages = request_decoding.merge_adjacent_messages(_decode_messages(body))
     config = camel_case_fields(body.get("generationConfig"))
     return Conversation(
         messages,
         system=_decode_system_prompt(body.get("systemInstruction"))
-        or request_decoding.leading_system_prompt(messages),
+        or request_decoding.first_system_text(messages),
         tools=tuple(_decode_tools(body)),
         temperature=request_decoding.decode_number(config.get("temperature")),
         top_p=request_decoding.decode_number(config.get("topP")),
@@ -36,20 +36,20 @@ def decode_request(fields: Fields) -> Conversation:
 
 
 def _enables_thinking(value: Json) -> bool:
-    """A budget of nought is off; what else stands there, or nothing, is on."""
+    """Whether there is a thinking config whose budget is not 0."""
     return isinstance(value, dict) and camel_case_fields(value).get("thinkingBudget") != 0
 
 
 def _response_schema(config: Fields) -> Json:
-    """The schema of the answer, in either spelling; `{}` where it may be any JSON."""
+    """The response schema, in either style; `{}` for any JSON, None for text."""
     fields = request_decoding.first_schema(
         config.get("responseJsonSchema"), decode_schema(config.get("responseSchema"))
     )
-    return fields or ({} if config.get("responseMimeType") == _JSON else None)
+    return fields or ({} if config.get("responseMimeType") == _JSON_MIME_TYPE else None)
 
 
 def _decode_system_prompt(value: Json) -> str:
-    """The system prompt: a content, or its text alone."""
+    """The text of a system prompt, which is a content or a string."""
     parts = (
         [Text(value)]
         if isinstance(value, str)
@@ -60,27 +60,27 @@ def _decode_system_prompt(value: Json) -> str:
 
 def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
     contents = body.get("contents")
-    for object_item in lenient_json.object_items(
+    for content in lenient_json.array_objects(
         [contents] if isinstance(contents, dict) else contents
     ):
-        role = request_decoding.decode_role(object_item.get("role") or "user")
+        role = request_decoding.decode_role(content.get("role") or "user")
         if role is not None:
-            yield request_decoding.request_message(role, _decode_parts(object_item))
+            yield request_decoding.request_message(role, _decode_parts(content))
 
 
 def _decode_parts(fields: Fields) -> Iterator[Part]:
     value = fields.get("parts")
-    for object_item in lenient_json.object_items([value] if isinstance(value, dict) else value):
-        part = camel_case_fields(object_item)
-        kind = next((name for name in content_decoder.KNOWN if name in part), "")
+    for part_fields in lenient_json.array_objects([value] if isinstance(value, dict) else value):
+        part = camel_case_fields(part_fields)
+        kind = next((name for name in content_decoder.PART_KINDS if name in part), "")
         yield from _decode_part(kind, part, camel_case_fields(part.get(kind)))
 
 
 def _decode_part(kind: str, part: Fields, inner: Fields) -> Iterator[Part]:
     match kind:
         case "text" if part.get("thought") is True:
-            seal = lenient_json.str_or_empty(part.get("thoughtSignature"))
-            yield Reasoning(lenient_json.str_or_empty(part.get("text")), seal or None)
+            signature = lenient_json.str_or_empty(part.get("thoughtSignature"))
+            yield Reasoning(lenient_json.str_or_empty(part.get("text")), signature or None)
         case "text":
             yield Text(lenient_json.str_or_empty(part.get("text")))
         case "functionCall":
@@ -90,7 +90,7 @@ def _decode_part(kind: str, part: Fields, inner: Fields) -> Iterator[Part]:
             )
             yield ToolCall(call_id, name, lenient_json.compact_json(inner.get("args") or {}))
         case "functionResponse":
-            yield _tool_result_text(inner)
+            yield _decode_tool_result(inner)
         case "inlineData" | "fileData":
             yield content_decoder.decode_media(inner)
         case "":
@@ -99,24 +99,32 @@ def _decode_part(kind: str, part: Fields, inner: Fields) -> Iterator[Part]:
             yield content_decoder.decode_server_tool(kind, inner)
 
 
-def _tool_result_text(fields: Fields) -> ToolResult:
-    """What a tool of the client's gave: one field of the response, an error, or all of it."""
+def _decode_tool_result(fields: Fields) -> ToolResult:
+    """The result of a client's tool.
+
+    Its content is the output field if that is the only one, else the whole response, which has
+    failed where it has an error and no output.
+    """
     response = fields.get("response")
     document = lenient_json.object_fields(response)
-    value = next((document[name] for name in _OUTPUTS if document.keys() == {name}), None)
-    failed = value is None and bool(document.get("error")) and "output" not in document
+    output = next((document[name] for name in _OUTPUT_FIELDS if document.keys() == {name}), None)
+    failed = output is None and bool(document.get("error")) and "output" not in document
     return ToolResult(
         request_decoding.text_or_empty(fields.get("id")),
-        lenient_json.printable_text(response if value is None else value),
+        lenient_json.printable_text(response if output is None else output),
         request_decoding.text_or_empty(fields.get("name")),
         failed,
     )
 
 
 def _decode_tools(body: Fields) -> Iterator[ToolDefinition]:
-    """Every function that is declared, and the tools that Google runs, by their fields."""
-    for offered in map(camel_case_fields, lenient_json.object_items(body.get("tools"))):
-        for fields in map(camel_case_fields, lenient_json.object_items(offered.get(_DECLARED))):
+    """The declared functions, and the tools that Google runs, named by their field."""
+    for tool in map(camel_case_fields, lenient_json.array_objects(body.get("tools"))):
+        for fields in map(
+            camel_case_fields, lenient_json.array_objects(tool.get(_DECLARATIONS_FIELD))
+        ):
             schemas = (fields.get("parametersJsonSchema"), decode_schema(fields.get("parameters")))
             yield from request_decoding.decode_tool(fields, *schemas)
-        yield from (ToolDefinition(name) for name, it in offered.items() if isinstance(it, dict))
+        yield from (
+            ToolDefinition(name) for name, config in tool.items() if isinstance(config, dict)
+        )

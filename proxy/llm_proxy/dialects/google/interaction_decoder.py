@@ -8,71 +8,74 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.google import shared_format
 from llm_proxy.dialects.google.step_decoder import StepDecoder
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.turns import Failure, Finish, Json, Turn
+from llm_proxy.turns import Failure, FinishReason, Json, Turn
 
-COMPLETED: Final = ("interaction.completed", "interaction.complete")
-"""As it is spelled, and as it was before steps had their name."""
+COMPLETED_EVENT_TYPES: Final = ("interaction.completed", "interaction.complete")
+"""The type of the last event, and its older spelling."""
 
-FINISH: Final = {
-    "completed": Finish.STOP,
-    "requires_action": Finish.TOOL_CALLS,
-    "incomplete": Finish.LENGTH,
-    "budget_exceeded": Finish.LENGTH,
-    "requires_continuation": Finish.PAUSED,
-    "failed": Finish.ERROR,
+FINISH_BY_STATUS: Final = {
+    "completed": FinishReason.STOP,
+    "requires_action": FinishReason.TOOL_CALLS,
+    "incomplete": FinishReason.LENGTH,
+    "budget_exceeded": FinishReason.LENGTH,
+    "requires_continuation": FinishReason.PAUSED,
+    "failed": FinishReason.ERROR,
 }
-"""What each status means that an interaction can end in."""
-RUNNING: Final = ("", "in_progress", "queued")
-COUNTS: Final = {
+"""Final statuses of an interaction -> `Finish`."""
+RUNNING_STATUSES: Final = ("", "in_progress", "queued")
+USAGE_WIRE_NAMES: Final = {
     "input": "total_input_tokens",
     "output": "total_output_tokens",
     "total": "total_tokens",
     "cache_read": "total_cached_tokens",
     "reasoning": "total_thought_tokens",
 }
-"""The counts of a usage, each with the wire's word."""
+"""Fields of `Usage` -> fields of `usage`."""
 
-METADATA: Final = ("agent", "previous_interaction_id", "service_tier", "environment_id")
+METADATA_FIELDS: Final = ("agent", "previous_interaction_id", "service_tier", "environment_id")
 
 
-_DELTAS: Final = ("step.delta", "content.delta")
-_SAYS_NOTHING: Final = ("thought_signature", "text_annotation", "text_annotation_delta")
-"""The types of deltas that tell what stands beside the words."""
+_DELTA_EVENT_TYPES: Final = ("step.delta", "content.delta")
+_NON_OUTPUT_DELTA_TYPES: Final = ("thought_signature", "text_annotation", "text_annotation_delta")
+"""The types of deltas without output characters: signatures and annotations."""
 
 
 def event_output_chars(event: Fields) -> int:
-    """How many characters an event adds to what was said; a delta counts as one at least.
+    """The output characters that an event adds to a response; a delta counts as at least one.
 
-    Seals and annotations add none.
+    Signatures and annotations count nothing.
     """
     delta = lenient_json.object_fields(event.get("delta"))
-    if event.get("event_type") not in _DELTAS or delta.get("type") in _SAYS_NOTHING:
+    if (
+        event.get("event_type") not in _DELTA_EVENT_TYPES
+        or delta.get("type") in _NON_OUTPUT_DELTA_TYPES
+    ):
         return 0
-    within = lenient_json.object_fields(delta.get("content"))  # of a thought's summary
-    texts = (delta.get("text"), delta.get("arguments"), within.get("text"))
+    summary_content = lenient_json.object_fields(delta.get("content"))  # of a thought's summary
+    texts = (delta.get("text"), delta.get("arguments"), summary_content.get("text"))
     return max(sum(len(lenient_json.str_or_empty(text)) for text in texts), 1)
 
 
 class InteractionDecoder:
-    """The turn of a response, as its events come."""
+    """Decodes a response into at most one turn, event by event."""
 
     def __init__(self) -> None:
         self._steps: dict[int, StepDecoder] = {}
         self._interaction_fields: dict[str, Json] = {}
-        """The fields of the interaction, as they were said last."""
+        """The latest value of each field of the interaction."""
         self._failure: Failure | None = None
 
     def feed(self, event: Fields) -> None:
-        """Read one event; of another kind than these it is left out."""
+        """Add one event; one of an unknown type is ignored, except for its error."""
         if error := event.get("error"):
             self._failure = self._failure or shared_format.decode_failure(error)
-        index = lenient_json.first_count(event.get("index"), len(self._steps)) or 0
+        index = lenient_json.first_integer(event.get("index"), len(self._steps)) or 0
         match lenient_json.str_or_empty(event.get("event_type")):
             case "step.start" | "content.start":
                 self._step_at(index).feed(
                     lenient_json.object_fields(event.get("step") or event.get("content"))
                 )
-            case kind if kind in _DELTAS:
+            case kind if kind in _DELTA_EVENT_TYPES:
                 self._step_at(index).feed(lenient_json.object_fields(event.get("delta")))
                 fields = lenient_json.object_fields(event.get("metadata"))
                 self._read_interaction_fields({"usage": fields.get("total_usage")})
@@ -87,25 +90,27 @@ class InteractionDecoder:
                     )
 
     def turns(self) -> tuple[Turn, ...]:
-        """What was said."""
+        """One turn; none where the response has no steps, no status and no error."""
         self._feed_steps()
         status = lenient_json.printable_text(self._interaction_fields.get("status"))
         if not (self._steps or status or self._failure):
             return ()
-        errors = lenient_json.object_items(self._interaction_fields.get("errors"))
-        ordered = [step for _, step in sorted(self._steps.items())]
+        errors = lenient_json.array_objects(self._interaction_fields.get("errors"))
+        steps = [step for _, step in sorted(self._steps.items())]
         turn = Turn(
-            tuple(part for step in ordered for part in step.result()),
-            finish=None if status in RUNNING else FINISH.get(status, Finish.OTHER),
-            finish_raw="" if status in RUNNING else status,
+            tuple(part for step in steps for part in step.parts()),
+            finish=None
+            if status in RUNNING_STATUSES
+            else FINISH_BY_STATUS.get(status, FinishReason.OTHER),
+            finish_raw="" if status in RUNNING_STATUSES else status,
             usage=shared_format.decode_usage(
-                lenient_json.object_fields(self._interaction_fields.get("usage")), COUNTS
+                lenient_json.object_fields(self._interaction_fields.get("usage")), USAGE_WIRE_NAMES
             ),
             failure=self._failure
             or next((shared_format.decode_failure(dict(error)) for error in errors), None),
             id=lenient_json.printable_text(self._interaction_fields.get("id")),
             model=lenient_json.printable_text(self._interaction_fields.get("model")),
-            metadata=lenient_json.named_metadata(self._interaction_fields, METADATA),
+            metadata=lenient_json.named_metadata(self._interaction_fields, METADATA_FIELDS),
         )
         return (turn,)
 
@@ -119,9 +124,9 @@ class InteractionDecoder:
         self._interaction_fields.update(fields)
 
     def _feed_steps(self) -> None:
-        """Read the steps of an interaction that was told at once; a stream told them already."""
+        """Add the steps of an unstreamed interaction; a stream has added its steps already."""
         if self._steps:
             return
         value = self._interaction_fields.get("steps") or self._interaction_fields.get("outputs")
-        for index, step in enumerate(lenient_json.object_items(value)):
+        for index, step in enumerate(lenient_json.array_objects(value)):
             self._step_at(index).feed(step)

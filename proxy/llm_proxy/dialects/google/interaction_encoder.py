@@ -18,35 +18,39 @@ from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn, Usage
 
-_RUNS: Final = interaction_decoder.RUNNING[1]
+_IN_PROGRESS: Final = interaction_decoder.RUNNING_STATUSES[1]
 
 
 @dataclass(frozen=True, slots=True)
 class InteractionEncoder:
-    """Tells a turn that fits."""
+    """Encodes a turn that fits the capabilities."""
 
     context: EncodeContext
 
     def encode_stream(self, turn: Turn) -> DialectResponse:
-        """Events, each with its name, and the end that has none."""
+        """A stream of named events, then `[DONE]`, or an error as the last event."""
         return response_encoding.stream_response("sse", sse.CONTENT_TYPE, self._encode_events(turn))
 
     def encode_document(self, turn: Turn) -> DialectResponse:
         """One document."""
         steps = [step_encoder.encode_step(part) for part in turn.parts]
-        return response_encoding.json_response({**self._encode_completed(turn), "steps": steps})
-
-    def encode_cancelled(self, identity: str) -> DialectResponse:
-        """An interaction that was told to stop."""
         return response_encoding.json_response(
-            {**self._interaction_object(Turn((), id=identity), "cancelled")}
+            {**self._completed_interaction_object(turn), "steps": steps}
+        )
+
+    def encode_cancelled(self, interaction_id: str) -> DialectResponse:
+        """The document of a cancelled interaction."""
+        return response_encoding.json_response(
+            {**self._interaction_object(Turn((), id=interaction_id), "cancelled")}
         )
 
     def _encode_events(self, turn: Turn) -> Iterator[bytes]:
         yield _encode_event(
-            "interaction.created", interaction=self._interaction_object(turn, _RUNS)
+            "interaction.created", interaction=self._interaction_object(turn, _IN_PROGRESS)
         )
-        yield _encode_event("interaction.status_update", interaction_id=turn.id, status=_RUNS)
+        yield _encode_event(
+            "interaction.status_update", interaction_id=turn.id, status=_IN_PROGRESS
+        )
         for index, part in enumerate(turn.parts):
             yield _encode_event(
                 "step.start", index=index, step=step_encoder.encode_step_start(part)
@@ -58,24 +62,25 @@ class InteractionEncoder:
             yield _encode_event("error", error={"code": failure.code, "message": failure.message})
             return
         yield _encode_event(
-            interaction_decoder.COMPLETED[0], interaction=self._encode_completed(turn)
+            interaction_decoder.COMPLETED_EVENT_TYPES[0],
+            interaction=self._completed_interaction_object(turn),
         )
-        yield sse.encode_event(sse.DONE)
+        yield sse.encode_event(sse.DONE_DATA)
 
-    def _encode_completed(self, turn: Turn) -> Document:
+    def _completed_interaction_object(self, turn: Turn) -> Document:
         counts = {"usage": _encode_usage(turn.usage)} if turn.usage is not None else {}
         return {**self._interaction_object(turn, turn.finish_raw), **counts}
 
     def _interaction_object(self, turn: Turn, status: str) -> Document:
-        moment = datetime.fromtimestamp(self.context.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        timestamp = datetime.fromtimestamp(self.context.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "id": turn.id,
             "object": "interaction",
             **({"model": turn.model} if turn.model else {}),
             **dict(turn.metadata),
             "status": status,
-            "created": moment,
-            "updated": moment,
+            "created": timestamp,
+            "updated": timestamp,
         }
 
 
@@ -84,5 +89,8 @@ def _encode_event(kind: str, **fields: object) -> bytes:
 
 
 def _encode_usage(usage: Usage) -> Document:
-    counts = {word: getattr(usage, name) for name, word in interaction_decoder.COUNTS.items()}
-    return {word: count for word, count in counts.items() if count is not None}
+    counts = {
+        wire_name: getattr(usage, name)
+        for name, wire_name in interaction_decoder.USAGE_WIRE_NAMES.items()
+    }
+    return {wire_name: count for wire_name, count in counts.items() if count is not None}

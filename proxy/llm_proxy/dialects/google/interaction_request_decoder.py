@@ -8,31 +8,31 @@ from typing import Final
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import lenient_json, request_decoding
 from llm_proxy.dialects.google.field_names import decode_schema
-from llm_proxy.dialects.google.step_decoder import MEDIA, StepDecoder
+from llm_proxy.dialects.google.step_decoder import MEDIA_KINDS, StepDecoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, ToolResult
 
-_CONTENTS: Final = ("text", *MEDIA)
-_INPUT: Final = "user_input"
-_OUTPUT: Final = "model_output"
-_RESULT: Final = "function_result"
-_MADE: Final = (_OUTPUT, "thought")
-"""Types of steps that the model makes; so are calls, and what Google's own tools give."""
-_JSON: Final = "application/json"
+_CONTENT_TYPES: Final = ("text", *MEDIA_KINDS)
+_INPUT_STEP: Final = "user_input"
+_OUTPUT_STEP: Final = "model_output"
+_RESULT_STEP: Final = "function_result"
+_MODEL_STEPS: Final = (_OUTPUT_STEP, "thought")
+"""Types of steps of the model, to which calls and results of Google's tools are added."""
+_JSON_MIME_TYPE: Final = "application/json"
 
 
 def decode_request(body: Fields) -> Conversation:
-    """The conversation that a body holds."""
+    """The conversation of the body of a new interaction."""
     items = _input_items(body.get("input"))
-    messages = request_decoding.merge_adjacent_roles(
+    messages = request_decoding.merge_adjacent_messages(
         _decode_messages(items), mergeable_roles=("assistant", "tool")
     )
     config = lenient_json.object_fields(body.get("generation_config"))
-    tools = lenient_json.object_items(body.get("tools"))
+    tools = lenient_json.array_objects(body.get("tools"))
     return Conversation(
         messages,
         system=request_decoding.text_or_empty(body.get("system_instruction"))
-        or request_decoding.leading_system_prompt(messages),
+        or request_decoding.first_system_text(messages),
         tools=tuple(
             tool_definition
             for tool in tools
@@ -50,12 +50,12 @@ def decode_request(body: Fields) -> Conversation:
 
 
 def _input_items(value: Json) -> list[Fields]:
-    """The turns or steps; contents alone are what the user says at once."""
+    """The input as turns or steps; contents alone become one step of the user."""
     item: Json = {"type": "text", "text": value} if isinstance(value, str) else value
-    listed = lenient_json.object_items(item if isinstance(item, list) else [item])
-    if listed and all(fields.get("type") in _CONTENTS for fields in listed):
-        return [{"type": _INPUT, "content": [dict(fields) for fields in listed]}]
-    return listed
+    items = lenient_json.array_objects(item if isinstance(item, list) else [item])
+    if items and all(fields.get("type") in _CONTENT_TYPES for fields in items):
+        return [{"type": _INPUT_STEP, "content": [dict(fields) for fields in items]}]
+    return items
 
 
 def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
@@ -63,20 +63,24 @@ def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
         kind = lenient_json.str_or_empty(item.get("type"))
         if "role" in item:
             if role := request_decoding.decode_role(item.get("role")):
-                yield request_decoding.request_message(role, _content_items(item.get("content")))
-        elif kind == _INPUT:
-            yield request_decoding.request_message("user", _content_items(item.get("content")))
-        elif kind in _CONTENTS:
+                yield request_decoding.request_message(role, _decode_contents(item.get("content")))
+        elif kind == _INPUT_STEP:
+            yield request_decoding.request_message("user", _decode_contents(item.get("content")))
+        elif kind in _CONTENT_TYPES:
             yield request_decoding.request_message("user", _decode_parts(item))
-        elif kind == _RESULT:
+        elif kind == _RESULT_STEP:
             yield request_decoding.request_message("tool", _decode_parts(item))
-        elif kind in _MADE or kind.endswith(("_call", "_result")):
-            parts = _content_items(item.get("content")) if kind == _OUTPUT else _decode_parts(item)
+        elif kind in _MODEL_STEPS or kind.endswith(("_call", "_result")):
+            parts = (
+                _decode_contents(item.get("content"))
+                if kind == _OUTPUT_STEP
+                else _decode_parts(item)
+            )
             yield request_decoding.request_message("assistant", parts)
 
 
-def _content_items(value: Json) -> Iterator[Part]:
-    """Contents, each by itself: one, several, or a text alone."""
+def _decode_contents(value: Json) -> Iterator[Part]:
+    """The parts of a content, of a list of contents, or of a string."""
     for content in value if isinstance(value, list) else [value]:
         yield from _decode_parts(
             {"type": "text", "text": content}
@@ -86,7 +90,7 @@ def _content_items(value: Json) -> Iterator[Part]:
 
 
 def _decode_parts(fields: Fields) -> Iterator[Part]:
-    if fields.get("type") == _RESULT:
+    if fields.get("type") == _RESULT_STEP:
         yield ToolResult(
             request_decoding.text_or_empty(fields.get("call_id")),
             request_decoding.tool_output_text(fields.get("result")),
@@ -96,18 +100,23 @@ def _decode_parts(fields: Fields) -> Iterator[Part]:
         return
     step = StepDecoder()
     step.feed(fields)
-    yield from step.result()
+    yield from step.parts()
 
 
 def _response_schema(body: Fields) -> Json:
-    """The schema of the answer: of a format in words, or as it was before formats had types."""
+    """The response schema of a `text` format, or of the older format, which is a schema.
+
+    `{}` for any JSON, None for text.
+    """
     value = body.get("response_format")
-    for form in lenient_json.object_items(value if isinstance(value, list) else [value]):
-        if form.get("type") == "text":
-            is_json = form.get("mime_type") == _JSON
-            return request_decoding.first_schema(decode_schema(form.get("schema"))) or (
+    for response_format in lenient_json.array_objects(
+        value if isinstance(value, list) else [value]
+    ):
+        if response_format.get("type") == "text":
+            is_json = response_format.get("mime_type") == _JSON_MIME_TYPE
+            return request_decoding.first_schema(decode_schema(response_format.get("schema"))) or (
                 {} if is_json else None
             )
-        if form.get("type") not in MEDIA:
-            return decode_schema(dict(form))
-    return {} if body.get("response_mime_type") == _JSON else None
+        if response_format.get("type") not in MEDIA_KINDS:
+            return decode_schema(dict(response_format))
+    return {} if body.get("response_mime_type") == _JSON_MIME_TYPE else None

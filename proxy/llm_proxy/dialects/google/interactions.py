@@ -1,8 +1,8 @@
 """The dialect `gemini-interactions`: Google's stateful Interactions API.
 
-Here events have names, and a stream ends in `[DONE]`; Gemini's own streams have neither.  What
-was said is a list of steps: thoughts, text, calls, and the tools that Google runs itself.  The
-event `interaction.completed` ends a stream too, with whatever status the interaction has.
+Unlike in `gemini`, events have names, and a stream ends in `[DONE]`.  A response is a list of
+steps: thoughts, text, tool calls, and calls and results of the tools that Google runs itself.
+The event `interaction.completed` ends a stream too, whatever the interaction's status.
 """
 
 from __future__ import annotations
@@ -62,37 +62,37 @@ class GeminiInteractions:
         return request.method in ("GET", "DELETE") and match["of"] is not None
 
     def model(self, request: Request) -> str:
-        """The model that is asked, or the agent."""
+        """The body's `model`, or its `agent`."""
         fields = lenient_json.parse_object(request.body)
         return lenient_json.printable_text(fields.get("model") or fields.get("agent")).removeprefix(
             "models/"
         )
 
     def streams(self, request: Request) -> bool:
-        """Where the body says so, or the query of one that is taken up again."""
+        """By the body's `stream`; for a GET, which resumes an interaction, by the query's."""
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
         return lenient_json.parse_object(request.body).get("stream") is True
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The input of a new interaction."""
+        """The conversation of a new interaction; None for other requests."""
         body = lenient_json.parse_object(request.body)
         is_new = request.method == "POST" and not _interaction_id_of_path(request)
         return interaction_request_decoder.decode_request(body) if body and is_new else None
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """Events by content type; where there is none, by what was asked for."""
-        return json_api.codec_of_events_or_whole(head, streams=self.streams(request))
+        """SSE by content type; where there is none, by the request."""
+        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by `[DONE]`, by the event that completes it, or by an error."""
+        """By `[DONE]`, the event `interaction.completed`, or an error."""
         if response.codec != "sse" or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         for message in reversed(shared_format.join_split_messages(response)):
-            if sse.is_done(message):
-                return Completeness(is_complete=True, reason=sse.DONE.decode())
+            if sse.is_done_message(message):
+                return Completeness(is_complete=True, reason=sse.DONE_DATA.decode())
             event = shared_format.decode_event(message)
-            if event.get("event_type") in interaction_decoder.COMPLETED:
+            if event.get("event_type") in interaction_decoder.COMPLETED_EVENT_TYPES:
                 return Completeness(is_complete=True, reason="interaction completed")
             if error := event.get("error"):
                 return json_api.completeness_by_error(shared_format.decode_failure(error))
@@ -101,16 +101,16 @@ class GeminiInteractions:
         return Completeness(is_complete=False, reason=reason)
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn, or none where nothing of an interaction can be read."""
+        """One turn, or none where the response holds no interaction."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
-        said = InteractionDecoder()
+        decoder = InteractionDecoder()
         for event in _parse_events(response):
-            said.feed(event)
-        return said.turns()
+            decoder.feed(event)
+        return decoder.turns()
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What a delta says."""
+        """The output characters of an event."""
         return (
             interaction_decoder.event_output_chars(shared_format.decode_event(message))
             if codec == "sse"
@@ -118,15 +118,15 @@ class GeminiInteractions:
         )
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """A comment, as gateways send it."""
+        """An SSE comment, as gateways send it."""
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """Google's shape."""
+        """Google's error format."""
         return shared_format.error_body(status, kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """A question without any words."""
+        """A new interaction with empty input."""
         fields = {"stream": True} if stream else {}
         return response_encoding.json_post_request(
             "/v1beta/interactions", {"model": model, "input": "", **fields}
@@ -135,27 +135,31 @@ class GeminiInteractions:
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """As steps; an interaction that is asked for by its id has it."""
+        """To one step per part; an interaction that the path names keeps its id."""
         body = lenient_json.parse_object(request.body)
         agent = "" if body.get("model") else lenient_json.printable_text(body.get("agent"))
-        words = capabilities(streams=self.streams(request), agent=agent)
-        known = _interaction_id_of_path(request)
-        items = [replace(turn, id=known) if known else turn for turn in turns]
-        return conversion.convert(items, words, self.model(request), context)
+        response_capabilities = capabilities(streams=self.streams(request), agent=agent)
+        interaction_id = _interaction_id_of_path(request)
+        turns_with_id = [
+            replace(turn, id=interaction_id) if interaction_id else turn for turn in turns
+        ]
+        return conversion.convert(
+            turns_with_id, response_capabilities, self.model(request), context
+        )
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to `[DONE]`, or one document."""
         [turn] = self.convert(request, turns, context).turns
-        spoken = InteractionEncoder(context)
+        encoder = InteractionEncoder(context)
         if self.streams(request):
-            return spoken.encode_stream(turn)
+            return encoder.encode_stream(turn)
         if turn.failure is not None:
             return self.error_response(
                 errors.status_of_failure(turn.failure), turn.failure, context
             )
-        return spoken.encode_document(turn)
+        return encoder.encode_document(turn)
 
     def error_response(
         self,
@@ -164,7 +168,7 @@ class GeminiInteractions:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """As Google's other APIs do."""
+        """Google's error format, with quota and retry delay as details."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
@@ -174,24 +178,27 @@ class GeminiInteractions:
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """What is cancelled or deleted says nothing more."""
+        """An empty object for a deletion; the interaction for a cancellation."""
         if request.method == "DELETE":
             return response_encoding.json_response({})
-        if request.method == "POST" and (identity := _interaction_id_of_path(request)):
-            return InteractionEncoder(context).encode_cancelled(identity)
+        if request.method == "POST" and (interaction_id := _interaction_id_of_path(request)):
+            return InteractionEncoder(context).encode_cancelled(interaction_id)
         return None
 
 
 def _interaction_id_of_path(request: Request) -> str:
-    """The interaction that the path names; empty where it names none."""
+    """The id of the interaction in the path; empty where it has none."""
     match = _PATH.search(request.path)
     return unquote(match["id"] or "") if match else ""
 
 
 def _parse_events(response: DialectResponse) -> Iterator[Fields]:
-    """The events of a stream; the one document of a body is read as the event that ends one."""
+    """The events of a stream; an unstreamed document becomes the event that completes one."""
     if response.codec == "sse":
         yield from map(shared_format.decode_event, shared_format.join_split_messages(response))
         return
     for document in shared_format.parse_documents(json_api.joined_body(response)):
-        yield {"event_type": interaction_decoder.COMPLETED[0], "interaction": dict(document)}
+        yield {
+            "event_type": interaction_decoder.COMPLETED_EVENT_TYPES[0],
+            "interaction": dict(document),
+        }

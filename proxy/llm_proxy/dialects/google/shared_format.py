@@ -1,4 +1,4 @@
-"""What Google's APIs share: errors and stream messages."""
+"""Wire format shared by Google's APIs: stream messages, usage and errors."""
 
 from __future__ import annotations
 
@@ -11,55 +11,64 @@ from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.framing import CODECS, MESSAGE_LIMIT
+from llm_proxy.framing import CODECS, MAX_MESSAGE_BYTES
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, Json, Usage
 
 
 def join_split_messages(response: DialectResponse) -> Sequence[bytes]:
-    """The messages, joined again where they were cut for their length: images come in one event."""
-    if all(len(message) < MESSAGE_LIMIT for message in response.messages):
+    """The messages, where those that framing cut at `MESSAGE_LIMIT` are whole again.
+
+    An inline image is one event, which may exceed the limit.
+    """
+    if all(len(message) < MAX_MESSAGE_BYTES for message in response.messages):
         return response.messages
     body = json_api.joined_body(response)
-    cutter = CODECS[response.codec](len(body) + 1)
-    return [*cutter.feed(body), *cutter.close()]
+    codec = CODECS[response.codec](len(body) + 1)
+    return [*codec.feed(body), *codec.close()]
 
 
 def parse_documents(body: bytes) -> list[Fields]:
-    """The one document of a body, or each of an array; none where it is not JSON."""
+    """The object of a body, or the objects of its array; none where it is not JSON."""
     try:
         value = lenient_json.parse_json(body)
     except ValueError:
         return []
-    return lenient_json.object_items(value if isinstance(value, list) else [value])
+    return lenient_json.array_objects(value if isinstance(value, list) else [value])
 
 
 def decode_event(message: bytes) -> Fields:
-    """The document of an event; an error may stand between events as a document that is none."""
+    """The document of an event, or of an error that is sent between events without SSE framing."""
     data = parse_event(message).data
     return lenient_json.parse_object(message if data is None else data)
 
 
-def decode_usage(counts: Fields, names: Mapping[str, str]) -> Usage | None:
-    """The counts that stand under these names: what was thought is no part of the output."""
-    found = Usage(
-        **{name: lenient_json.first_count(counts.get(word)) for name, word in names.items()}
+def decode_usage(counts: Fields, wire_names: Mapping[str, str]) -> Usage | None:
+    """The usage out of these counts; None where all are missing.
+
+    `wire_names` maps fields of `Usage` to fields of `counts`.  The output excludes reasoning.
+    """
+    usage = Usage(
+        **{
+            name: lenient_json.first_integer(counts.get(wire_name))
+            for name, wire_name in wire_names.items()
+        }
     )
-    return None if found == Usage() else found
+    return None if usage == Usage() else usage
 
 
-def error_document(status: int, kind: str, message: str) -> Document:
-    """An error as Google writes one, the kind in place of its canonical status."""
-    return {"error": {"code": status, "message": message, "status": kind}}
+def error_document(status: int, canonical_status: str, message: str) -> Document:
+    """The JSON body of an error; the canonical status is such as `INVALID_ARGUMENT`."""
+    return {"error": {"code": status, "message": message, "status": canonical_status}}
 
 
-def error_body(status: int, kind: str, message: str) -> bytes:
-    """The same, as a body."""
-    return orjson.dumps(error_document(status, kind, message))
+def error_body(status: int, canonical_status: str, message: str) -> bytes:
+    """The same as `error_document`, as bytes."""
+    return orjson.dumps(error_document(status, canonical_status, message))
 
 
 def decode_failure(error: Json) -> Failure:
-    """An error as Google writes one: the canonical status is its type."""
+    """A failure of Google's, whose type is the canonical status."""
     failure = json_api.decode_failure(error)
     return replace(
         failure,
@@ -69,10 +78,7 @@ def decode_failure(error: Json) -> Failure:
 
 
 def decode_http_error(response: DialectResponse) -> Failure:
-    """What an HTTP error says, which an array wraps where a stream was asked for."""
-    errors = (
-        parse_document.get("error")
-        for parse_document in parse_documents(json_api.joined_body(response))
-    )
+    """The failure of an HTTP error; for a streaming request it may be in an array."""
+    errors = (document.get("error") for document in parse_documents(json_api.joined_body(response)))
     error = next((value for value in errors if value and value is not True), None)
     return decode_failure(error) if error else json_api.decode_http_error(response)

@@ -1,7 +1,7 @@
 """Encodes the sources of Gemini's text and the passages that cite them.
 
-A text that repeats another says so with a license or a date of publication; all other sources
-are of the grounding.  Passages are bytes of all the text of a candidate.
+A citation with a license or publication date is a recitation (the text repeats the source); all
+others are grounding.  Passages are byte offsets in all text of a candidate.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from typing import Final
 from llm_proxy.dialects import lenient_json, part_merging
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.google.citations import byte_offsets, is_valid_span
-from llm_proxy.dialects.google.content_decoder import GROUNDING, SOURCES, SUPPORT
+from llm_proxy.dialects.google.content_decoder import (
+    GROUNDING_FIELD,
+    GROUNDING_SOURCE_FIELDS,
+    SOURCE_KINDS,
+)
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Citation, Metadata, Part, Reasoning, Text
 
-_RECITED: Final = ("license", "publicationDate")
-_WEB: Final = SOURCES[0]
-_OF_KIND: Final = {
+_RECITATION_FIELDS: Final = ("license", "publicationDate")
+_WEB_KIND: Final = SOURCE_KINDS[0]
+_METADATA_OF_SOURCE_KIND: Final = {
     "web": ("domain",),
     "retrievedContext": (
         *("documentName", "fileSearchStore", "customMetadata", "ragChunk", "pageNumber"),
@@ -28,75 +32,83 @@ _OF_KIND: Final = {
     "maps": ("placeId", "placeAnswerSources", "route"),
     "image": ("sourceUri", "imageUri", "domain"),
 }
-_WITH_TEXT: Final = ("retrievedContext", "maps")
-"""The kinds of sources that quote."""
+_QUOTING_KINDS: Final = ("retrievedContext", "maps")
+"""The kinds of sources that hold the quoted text."""
 
 
 def convert_citation(citation: Citation) -> Citation | None:
-    """A citation as it can be told; None where it says nothing."""
+    """A citation as the wire can hold it; None where that is empty."""
     if _is_recitation(citation):
         return Citation(
             citation.url,
             citation.title,
             span=citation.span,
-            metadata=nonempty_metadata(citation.metadata, _RECITED),
+            metadata=nonempty_metadata(citation.metadata, _RECITATION_FIELDS),
         )
     kind = _source_kind(citation)
     fields = dict(citation.metadata)
-    rest = lenient_json.named_metadata(fields, (name for name in fields if name in _OF_KIND[kind]))
-    quoted = citation.quoted if kind in _WITH_TEXT else ""
-    if not (citation.url or citation.title or quoted or rest):
+    metadata = lenient_json.named_metadata(
+        fields, (name for name in fields if name in _METADATA_OF_SOURCE_KIND[kind])
+    )
+    quoted = citation.quoted if kind in _QUOTING_KINDS else ""
+    if not (citation.url or citation.title or quoted or metadata):
         return None
-    marked: Metadata = (("type", kind),) if kind != _WEB else ()
-    url = citation.url or lenient_json.printable_text(dict(rest).get("sourceUri"))
-    return Citation(url, citation.title, quoted, citation.span, (*marked, *rest))
+    kind_metadata: Metadata = (("type", kind),) if kind != _WEB_KIND else ()
+    url = citation.url or lenient_json.printable_text(dict(metadata).get("sourceUri"))
+    return Citation(url, citation.title, quoted, citation.span, (*kind_metadata, *metadata))
 
 
 def merge_and_place_citations(
-    parts: Iterable[Part], is_sealed: Callable[[Part], bool]
+    parts: Iterable[Part], ends_run: Callable[[Part], bool]
 ) -> tuple[Part, ...]:
-    """Parts of which neighbours are joined up to a seal, with citations where they are read.
+    """Merges neighbouring texts and thoughts, and orders citations as a decoder reads them.
 
-    What names no passage stands at the last text, behind what does.
+    Nothing is merged with a part before it for which `ends_run` is true.  Citations of empty texts
+    go to the last text.  In it, citations without a span follow those that have one.
     """
-    loose: list[Citation] = []
-    items: list[Part] = []
+    unplaced: list[Citation] = []
+    kept_parts: list[Part] = []
     for part in parts:
         if not isinstance(part, Text) or part.text:
-            items.append(part)
+            kept_parts.append(part)
             continue
-        loose += part.citations
-        items += [replace(part, citations=())] * bool(part.metadata)
-    if loose and not any(isinstance(part, Text) for part in items):
-        items.append(Text(""))
-    joined = part_merging.merge_neighbours(items, (Text, Reasoning), is_sealed)
-    last = max((at for at, part in enumerate(joined) if isinstance(part, Text)), default=None)
+        unplaced += part.citations
+        kept_parts += [replace(part, citations=())] * bool(part.metadata)
+    if unplaced and not any(isinstance(part, Text) for part in kept_parts):
+        kept_parts.append(Text(""))
+    merged = part_merging.merge_neighbours(kept_parts, (Text, Reasoning), ends_run)
+    last_text_index = max(
+        (at for at, part in enumerate(merged) if isinstance(part, Text)), default=None
+    )
     return tuple(
-        _dedupe_citations(
-            part, [*part.citations, *(loose if at == last else ())], is_last=at == last
+        _place_citations(
+            part,
+            [*part.citations, *(unplaced if at == last_text_index else ())],
+            is_last=at == last_text_index,
         )
         if isinstance(part, Text)
         else part
-        for at, part in enumerate(joined)
+        for at, part in enumerate(merged)
     )
 
 
-def _dedupe_citations(text: Text, citations: Iterable[Citation], *, is_last: bool) -> Text:
-    everywhere = None if is_last else (0, len(text.text))
+def _place_citations(text: Text, citations: Iterable[Citation], *, is_last: bool) -> Text:
+    default_span = None if is_last else (0, len(text.text))
     placed = (
         replace(
-            citation, span=citation.span if is_valid_span(citation.span, text.text) else everywhere
+            citation,
+            span=citation.span if is_valid_span(citation.span, text.text) else default_span,
         )
         for citation in citations
     )
-    once: dict[tuple[object, ...], Citation] = {}
+    unique: dict[tuple[object, ...], Citation] = {}
     for citation in placed:
-        once.setdefault((citation.url, citation.title, citation.quoted, citation.span), citation)
-    return replace(text, citations=tuple(sorted(once.values(), key=_citation_sort_key)))
+        unique.setdefault((citation.url, citation.title, citation.quoted, citation.span), citation)
+    return replace(text, citations=tuple(sorted(unique.values(), key=_citation_sort_key)))
 
 
 def _citation_sort_key(citation: Citation) -> int:
-    """Recitals are read first, and last what names no passage."""
+    """Recitations are decoded first, and citations without a span last."""
     if _is_recitation(citation):
         return 0
     return 1 if citation.span else 2
@@ -105,17 +117,19 @@ def _citation_sort_key(citation: Citation) -> int:
 def _is_recitation(citation: Citation) -> bool:
     fields = dict(citation.metadata)
     return (
-        not citation.quoted and "type" not in fields and any(fields.get(name) for name in _RECITED)
+        not citation.quoted
+        and "type" not in fields
+        and any(fields.get(name) for name in _RECITATION_FIELDS)
     )
 
 
 def _source_kind(citation: Citation) -> str:
     kind = dict(citation.metadata).get("type")
-    return kind if isinstance(kind, str) and kind in _OF_KIND else _WEB
+    return kind if isinstance(kind, str) and kind in _METADATA_OF_SOURCE_KIND else _WEB_KIND
 
 
 def source_fields(parts: Iterable[Part], recitation_field: str) -> Document:
-    """What a candidate says of the sources of its text; `recited` names the list of recitals."""
+    """A candidate's fields for sources; `recitation_field` names the list of recitations."""
     sources = _CandidateSources()
     start = 0
     for text in (part for part in parts if isinstance(part, Text)):
@@ -127,54 +141,58 @@ def source_fields(parts: Iterable[Part], recitation_field: str) -> Document:
 
 
 class _CandidateSources:
-    """The sources of one candidate, in the order in which they are read."""
+    """Collects the sources of one candidate, in the order of decoding."""
 
     def __init__(self) -> None:
         self._recitations: list[Document] = []
         self._supports: list[Document] = []
-        self._named_sources: dict[str, int] = {}
-        """For each source that a passage names, its place."""
+        self._chunk_indices: dict[str, int] = {}
+        """The JSON text of each cited chunk -> its index in `_chunks`."""
         self._chunks: list[Document] = []
         self._uncited_sources: list[Document] = []
 
     def add_citation(
-        self, citation: Citation, text: str, offsets: Sequence[int], start: int
+        self, citation: Citation, text: str, offsets: Sequence[int], text_start_byte: int
     ) -> None:
-        """Take a citation of a text that begins `start` bytes into all text."""
-        passage: Document = {}
+        """Add a citation of a text that starts at `text_start_byte` of the candidate's text."""
+        segment: Document = {}
         if citation.span is not None:
-            begin, end = (start + offsets[at] for at in citation.span)
-            passage = {**({"startIndex": begin} if begin else {}), "endIndex": end}
+            begin, end = (text_start_byte + offsets[at] for at in citation.span)
+            segment = {**({"startIndex": begin} if begin else {}), "endIndex": end}
         if _is_recitation(citation):
-            source: Document = {**passage, **_web_source(citation), **dict(citation.metadata)}
-            self._recitations.append(source)
+            recitation: Document = {
+                **segment,
+                **_uri_and_title_fields(citation),
+                **dict(citation.metadata),
+            }
+            self._recitations.append(recitation)
         elif citation.span is None:
             self._uncited_sources.append(_grounding_chunk(citation))
         else:
             self._add_support(
-                {**passage, "text": text[slice(*citation.span)]}, self._source_index(citation)
+                {**segment, "text": text[slice(*citation.span)]}, self._chunk_index(citation)
             )
 
-    def _source_index(self, citation: Citation) -> int:
+    def _chunk_index(self, citation: Citation) -> int:
         chunk = _grounding_chunk(citation)
-        place = self._named_sources.setdefault(lenient_json.compact_json(chunk), len(self._chunks))
-        if place == len(self._chunks):
+        index = self._chunk_indices.setdefault(lenient_json.compact_json(chunk), len(self._chunks))
+        if index == len(self._chunks):
             self._chunks.append(chunk)
-        return place
+        return index
 
-    def _add_support(self, segment: Document, source: int) -> None:
-        """A passage that rests on a source; one passage may rest on several."""
+    def _add_support(self, segment: Document, chunk_index: int) -> None:
+        """Add a passage and its source; a repeated passage gets the source added."""
         if self._supports and self._supports[-1]["segment"] == segment:
-            self._supports[-1]["groundingChunkIndices"].append(source)
+            self._supports[-1]["groundingChunkIndices"].append(chunk_index)
         else:
-            self._supports.append({"segment": segment, "groundingChunkIndices": [source]})
+            self._supports.append({"segment": segment, "groundingChunkIndices": [chunk_index]})
 
     def source_fields(self, recitation_field: str) -> Document:
-        """The fields of the candidate."""
+        """The collected sources as fields of the candidate."""
         chunks = [*self._chunks, *self._uncited_sources]
         grounding: Document = {
-            **({SUPPORT[0]: chunks} if chunks else {}),
-            **({SUPPORT[1]: self._supports} if self._supports else {}),
+            **({GROUNDING_SOURCE_FIELDS[0]: chunks} if chunks else {}),
+            **({GROUNDING_SOURCE_FIELDS[1]: self._supports} if self._supports else {}),
         }
         return {
             **(
@@ -182,11 +200,11 @@ class _CandidateSources:
                 if self._recitations
                 else {}
             ),
-            **({GROUNDING: grounding} if grounding else {}),
+            **({GROUNDING_FIELD: grounding} if grounding else {}),
         }
 
 
-def _web_source(citation: Citation) -> Document:
+def _uri_and_title_fields(citation: Citation) -> Document:
     return {
         **({"uri": citation.url} if citation.url else {}),
         **({"title": citation.title} if citation.title else {}),
@@ -194,11 +212,11 @@ def _web_source(citation: Citation) -> Document:
 
 
 def _grounding_chunk(citation: Citation) -> Document:
-    """A source; an image names itself by the page that it is of."""
+    """A grounding chunk; the URL of an image's page is in `sourceUri` alone."""
     kind = _source_kind(citation)
     document: Document = {name: value for name, value in citation.metadata if name != "type"}
-    page = _web_source(citation)
+    web_fields = _uri_and_title_fields(citation)
     if document.get("sourceUri") == citation.url:
-        page.pop("uri", None)
+        web_fields.pop("uri", None)
     quoted: Document = {"text": citation.quoted} if citation.quoted else {}
-    return {kind: {**page, **quoted, **document}}
+    return {kind: {**web_fields, **quoted, **document}}

@@ -1,4 +1,4 @@
-"""Decodes one interaction step, whole or growing."""
+"""Decodes one interaction step, whole or streamed."""
 
 from __future__ import annotations
 
@@ -20,61 +20,63 @@ from llm_proxy.turns import (
     ToolResult,
 )
 
-MEDIA: Final = ("image", "audio", "video", "document")
-OF_CALL: Final = ("server_name", "signature", "search_type", "retrieval_type")
-OF_MEDIA: Final = ("resolution", "sample_rate", "channels")
-_OF_CITATION: Final = (
+MEDIA_KINDS: Final = ("image", "audio", "video", "document")
+TOOL_METADATA: Final = ("server_name", "signature", "search_type", "retrieval_type")
+MEDIA_METADATA: Final = ("resolution", "sample_rate", "channels")
+_CITATION_FIELDS: Final = (
     *("type", "url", "document_uri", "title", "file_name", "name", "source"),
     *("start_index", "end_index"),
 )
-_DEPTH: Final = 2
-"""Steps hold contents, and thoughts hold contents; nothing holds more."""
+_MAX_DEPTH: Final = 2
+"""The limit of nested contents; the API nests no deeper."""
 
 
 class StepDecoder:
-    """The parts of one step: the step itself, its contents, and its deltas are told alike."""
+    """Decodes one step; the step itself, its contents and its deltas have the same format."""
 
     def __init__(self) -> None:
         self._fragments = FragmentJoiner()
-        self._cited: list[LocatedCitation] = []
-        self._calls = False
-        self._arguments: Json = None
-        """Arguments as a whole, which deltas replace."""
+        self._located_citations: list[LocatedCitation] = []
+        self._has_tool_call = False
+        self._whole_arguments: Json = None
+        """Arguments as an object, which deltas replace."""
         self._arguments_text: list[str] = []
-        """Arguments as JSON text, in pieces."""
+        """Fragments of arguments as JSON text."""
 
     def feed(self, fields: Fields, depth: int = 0) -> None:
-        """Read a step, one of its contents or a delta; unknown ones are left out."""
+        """Add a step, one of its contents or a delta; unknown types are ignored."""
         match lenient_json.str_or_empty(fields.get("type")):
             case "text" | "text_annotation_delta" | "text_annotation":
                 self._feed_text(fields)
             case "thought" | "thought_summary" | "thought_signature":
                 self._feed_thought(fields)
-            case "model_output" if depth < _DEPTH:
-                for content in lenient_json.object_items(fields.get("content")):
+            case "model_output" if depth < _MAX_DEPTH:
+                for content in lenient_json.array_objects(fields.get("content")):
                     self.feed(content, depth + 1)
             case "arguments_delta":
                 self._arguments_text.append(lenient_json.str_or_empty(fields.get("arguments")))
             case kind:
-                self._feed_action(kind, fields)
+                self._feed_media_or_tool(kind, fields)
 
-    def result(self) -> tuple[Part, ...]:
-        """What it says."""
-        if self._calls:
-            whole = lenient_json.join_pieces(self._arguments_text) or lenient_json.compact_json(
-                self._arguments or {}
+    def parts(self) -> tuple[Part, ...]:
+        """The decoded parts, with their citations."""
+        if self._has_tool_call:
+            arguments = lenient_json.join_pieces(self._arguments_text) or lenient_json.compact_json(
+                self._whole_arguments or {}
             )
-            self._fragments.add(ToolCall("", "", whole))
-            self._calls = False
-        return attach_citations(self._fragments.joined_parts(), self._cited)
+            self._fragments.add(ToolCall("", "", arguments))
+            self._has_tool_call = False
+        return attach_citations(self._fragments.joined_parts(), self._located_citations)
 
     def _feed_text(self, fields: Fields) -> None:
         if text := lenient_json.str_or_empty(fields.get("text")):
             self._fragments.add(Text(text))
-        self._cited += map(_decode_citation, lenient_json.object_items(fields.get("annotations")))
+        self._located_citations += map(
+            _decode_citation, lenient_json.array_objects(fields.get("annotations"))
+        )
 
     def _feed_thought(self, fields: Fields) -> None:
-        """A seal, and a summary where one was asked for: whole, or a content at a time."""
+        """A thought's signature, and its summary, if requested, whole or one content at a time."""
         contents = [fields.get("content"), *lenient_json.array_items(fields.get("summary"))]
         readable = (
             lenient_json.str_or_empty(lenient_json.object_fields(content).get("text"))
@@ -86,8 +88,8 @@ class StepDecoder:
         if signature:
             self._fragments.add(Reasoning("", signature))
 
-    def _feed_action(self, kind: str, fields: Fields) -> None:
-        if kind in MEDIA:
+    def _feed_media_or_tool(self, kind: str, fields: Fields) -> None:
+        if kind in MEDIA_KINDS:
             media = _decode_media(kind, fields)
             self._fragments.add(media, "audio" if kind == "audio" and not media.url else None)
         elif kind.endswith("_call"):
@@ -96,17 +98,19 @@ class StepDecoder:
             self._fragments.add(_decode_tool_result(kind, fields))
 
     def _feed_tool_call(self, kind: str, fields: Fields) -> None:
-        """A call of the client's tool, or of one that Google runs."""
+        """A call of a client's tool, or of one that Google runs."""
         arguments = fields.get("arguments")
         if isinstance(arguments, str):
             self._arguments_text.append(arguments)
         else:
-            self._arguments = arguments or self._arguments
-        self._calls = True
+            self._whole_arguments = arguments or self._whole_arguments
+        self._has_tool_call = True
         name = lenient_json.printable_text(fields.get("name")) or kind.removesuffix("_call")
-        own: Metadata = () if kind == "function_call" else (("type", kind),)
-        metadata = lenient_json.named_metadata(fields, OF_CALL)
-        call = ToolCall(lenient_json.printable_text(fields.get("id")), name, "", (*own, *metadata))
+        kind_metadata: Metadata = () if kind == "function_call" else (("type", kind),)
+        metadata = lenient_json.named_metadata(fields, TOOL_METADATA)
+        call = ToolCall(
+            lenient_json.printable_text(fields.get("id")), name, "", (*kind_metadata, *metadata)
+        )
         self._fragments.add(call)
 
 
@@ -116,7 +120,7 @@ def _decode_tool_result(kind: str, fields: Fields) -> ToolResult:
         content=lenient_json.printable_text(fields.get("result")),
         name=lenient_json.printable_text(fields.get("name")) or kind.removesuffix("_result"),
         failed=fields.get("is_error") is True,
-        metadata=(("type", kind), *lenient_json.named_metadata(fields, OF_CALL)),
+        metadata=(("type", kind), *lenient_json.named_metadata(fields, TOOL_METADATA)),
     )
 
 
@@ -125,25 +129,25 @@ def _decode_media(kind: str, fields: Fields) -> Media:
         media_type=lenient_json.printable_text(fields.get("mime_type")) or f"{kind}/*",
         url=lenient_json.printable_text(fields.get("uri")),
         base64=lenient_json.str_or_empty(fields.get("data")),
-        metadata=lenient_json.named_metadata(fields, OF_MEDIA),
+        metadata=lenient_json.named_metadata(fields, MEDIA_METADATA),
     )
 
 
 def _decode_citation(annotation: Fields) -> LocatedCitation:
-    """A page, a file or a place; its passage is in bytes of the step's text."""
+    """A citation of a page, a file or a place; its passage is in bytes of the step's text."""
     title = annotation.get("title") or annotation.get("file_name") or annotation.get("name")
     kind = lenient_json.named_metadata(annotation, ("type",))
-    rest = lenient_json.named_metadata(
-        annotation, (name for name in annotation if name not in _OF_CITATION)
+    metadata = lenient_json.named_metadata(
+        annotation, (name for name in annotation if name not in _CITATION_FIELDS)
     )
     citation = Citation(
         url=lenient_json.printable_text(annotation.get("url") or annotation.get("document_uri")),
         title=lenient_json.printable_text(title),
         quoted=lenient_json.printable_text(annotation.get("source")),
-        metadata=rest if annotation.get("type") == "url_citation" else (*kind, *rest),
+        metadata=metadata if annotation.get("type") == "url_citation" else (*kind, *metadata),
     )
     start, end = (
-        lenient_json.first_count(annotation.get("start_index")),
-        lenient_json.first_count(annotation.get("end_index")),
+        lenient_json.first_integer(annotation.get("start_index")),
+        lenient_json.first_integer(annotation.get("end_index")),
     )
     return LocatedCitation(citation, start, end)

@@ -8,16 +8,16 @@ from typing import Any
 import orjson
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.google import interaction_capabilities as words
+from llm_proxy.dialects.google import interaction_capabilities as capabilities
 from llm_proxy.dialects.google.citations import byte_offsets
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
-Cut = Callable[[str], Iterable[str]]
+TextSplitter = Callable[[str], Iterable[str]]
 
 
 def encode_step(part: Part) -> Document:
-    """The step of a part."""
+    """The whole step of a part."""
     match part:
         case Text():
             return {
@@ -30,7 +30,7 @@ def encode_step(part: Part) -> Document:
         case ToolCall():
             return {**encode_step_start(part), "arguments": orjson.Fragment(part.arguments)}
         case ToolResult():
-            return {**encode_step_start(part), **_encode_result(part)}
+            return {**encode_step_start(part), **_result_fields(part)}
         case Media():
             return {**encode_step_start(part), "content": [_encode_media(part)]}
         case Refusal():
@@ -38,7 +38,7 @@ def encode_step(part: Part) -> Document:
 
 
 def encode_step_start(part: Part) -> Document:
-    """What is said of a step before it grows."""
+    """The step as `step.start` holds it, without its content."""
     match part:
         case Reasoning():
             return {"type": "thought"}
@@ -46,34 +46,34 @@ def encode_step_start(part: Part) -> Document:
             return _encode_call_start(part)
         case ToolResult():
             return {
-                **_step_kind(part),
+                **_kind_field(part),
                 "call_id": part.call_id,
                 **_tool_name_field(part),
-                **_extra_fields(part),
+                **_metadata_fields(part),
             }
         case _:
             return {"type": "model_output"}
 
 
-def encode_step_deltas(part: Part, cut: Cut) -> Iterator[Document]:
-    """How it grows."""
+def encode_step_deltas(part: Part, split_text: TextSplitter) -> Iterator[Document]:
+    """The deltas of a part, which follow its start."""
     match part:
         case Text() | Refusal():
-            yield from map(_encode_text, cut(part.text))
+            yield from map(_encode_text, split_text(part.text))
             if isinstance(part, Text) and part.citations:
                 yield {"type": "text_annotation_delta", **_encode_annotations(part)}
         case Reasoning():
-            yield from _encode_thought_deltas(part, cut)
+            yield from _encode_thought_deltas(part, split_text)
         case ToolCall():
-            yield from _encode_argument_deltas(part, cut)
+            yield from _encode_argument_deltas(part, split_text)
         case ToolResult():
-            yield {**_step_kind(part), **_encode_result(part)}
+            yield {**_kind_field(part), **_result_fields(part)}
         case Media():
             yield _encode_media(part)
 
 
-def _encode_thought_deltas(reasoning: Reasoning, cut: Cut) -> Iterator[Document]:
-    for piece in cut(reasoning.text):
+def _encode_thought_deltas(reasoning: Reasoning, split_text: TextSplitter) -> Iterator[Document]:
+    for piece in split_text(reasoning.text):
         yield {"type": "thought_summary", "content": _encode_text(piece)}
     if reasoning.signature:
         yield {"type": "thought_signature", **_signature_fields(reasoning)}
@@ -84,38 +84,38 @@ def _encode_text(text: str) -> Document:
 
 
 def _encode_annotations(text: Text) -> Document:
-    """What a text rests on, in bytes of it."""
+    """The annotations of a text, with byte offsets in it."""
     offsets = byte_offsets(text.text)
-    cited = [
+    annotations = [
         {
             **_encode_annotation(citation),
             **(
-                _span_fields(offsets[citation.span[0]], offsets[citation.span[1]])
+                _byte_span_fields(offsets[citation.span[0]], offsets[citation.span[1]])
                 if citation.span
                 else {}
             ),
         }
         for citation in text.citations
     ]
-    return {"annotations": cited} if cited else {}
+    return {"annotations": annotations} if annotations else {}
 
 
-def _span_fields(begin: int, end: int) -> Document:
-    return {"start_index": begin, "end_index": end}
+def _byte_span_fields(start_byte: int, end_byte: int) -> Document:
+    return {"start_index": start_byte, "end_index": end_byte}
 
 
 def _encode_annotation(citation: Citation) -> Document:
-    """A page, a file or a place; each kind has its own names for the same."""
+    """A page, a file or a place; each kind has its own names for the same fields."""
     document: Document = dict(citation.metadata)
-    kind = document.pop("type", words.URL)
+    kind = document.pop("type", capabilities.URL_CITATION)
     match kind:
-        case words.FILE:
+        case capabilities.FILE_CITATION:
             source = {
                 "document_uri": citation.url,
                 "file_name": citation.title,
                 "source": citation.quoted,
             }
-        case words.PLACE:
+        case capabilities.PLACE_CITATION:
             source = {"url": citation.url, "name": citation.title}
         case _:
             source = {"url": citation.url, "title": citation.title}
@@ -127,26 +127,26 @@ def _signature_fields(reasoning: Reasoning) -> Document:
 
 
 def _encode_call_start(call: ToolCall) -> Document:
-    own = _step_kind(call)
-    named = _tool_name_field(call) if own else {"name": call.name}
-    kind = own or {"type": words.FUNCTION}
-    return {**kind, "id": call.id, **named, "arguments": {}, **_extra_fields(call)}
+    marked_kind = _kind_field(call)
+    name_field = _tool_name_field(call) if marked_kind else {"name": call.name}
+    kind = marked_kind or {"type": capabilities.FUNCTION_CALL}
+    return {**kind, "id": call.id, **name_field, "arguments": {}, **_metadata_fields(call)}
 
 
-def _encode_argument_deltas(call: ToolCall, cut: Cut) -> Iterator[Document]:
-    """Arguments grow as text; those of Google's own tools come as they are."""
-    if own := _step_kind(call):
-        yield {**own, "arguments": orjson.Fragment(call.arguments)}
+def _encode_argument_deltas(call: ToolCall, split_text: TextSplitter) -> Iterator[Document]:
+    """Arguments as fragments of JSON text; those of server tools as one object."""
+    if marked_kind := _kind_field(call):
+        yield {**marked_kind, "arguments": orjson.Fragment(call.arguments)}
         return
-    for piece in cut(call.arguments):
+    for piece in split_text(call.arguments):
         yield {"type": "arguments_delta", "arguments": piece}
 
 
-def _encode_result(result: ToolResult) -> Document:
-    """What a tool gave: text, or the JSON that the text spells."""
+def _result_fields(result: ToolResult) -> Document:
+    """A tool's result as text, or as JSON where the text is compact JSON."""
     failed = {"is_error": True} if result.failed else {}
     value: Any = result.content
-    is_text = dict(result.metadata).get("type") == words.CODE_RESULT
+    is_text = dict(result.metadata).get("type") == capabilities.CODE_RESULT
     if not is_text and value[:1] in ("[", "{") and _is_compact_json(value):
         value = orjson.Fragment(value)
     return {"result": value, **failed}
@@ -162,18 +162,22 @@ def _is_compact_json(text: str) -> bool:
 def _encode_media(media: Media) -> Document:
     document: Document = {"mime_type": media.media_type, "uri": media.url, "data": media.base64}
     fields = {name: value for name, value in document.items() if value}
-    return {"type": words.content_type_of_media(media.media_type), **fields, **dict(media.metadata)}
+    return {
+        "type": capabilities.content_kind_of_media(media.media_type),
+        **fields,
+        **dict(media.metadata),
+    }
 
 
-def _step_kind(part: ToolCall | ToolResult) -> Document:
+def _kind_field(part: ToolCall | ToolResult) -> Document:
     return {name: value for name, value in part.metadata if name == "type"}
 
 
 def _tool_name_field(part: ToolCall | ToolResult) -> Document:
-    """The name of a tool, where the kind of its step does not say it."""
+    """The name of a tool, where it differs from the default for the kind of its step."""
     kind = str(dict(part.metadata).get("type", ""))
-    return {} if part.name == words.default_tool_name(kind) else {"name": part.name}
+    return {} if part.name == capabilities.default_tool_name(kind) else {"name": part.name}
 
 
-def _extra_fields(part: ToolCall | ToolResult) -> Document:
+def _metadata_fields(part: ToolCall | ToolResult) -> Document:
     return {name: value for name, value in part.metadata if name != "type"}

@@ -13,23 +13,23 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json
 
-_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
-_DEPTH: Final = 100
-"""Steps of the longest path that is followed; JSON writers give up not far beyond."""
+_PATH_STEP: Final = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
+_MAX_PATH_STEPS: Final = 100
+"""The limit of steps in a path; JSON encoders fail not far beyond."""
 
 
 @dataclass(slots=True)
 class _ArgumentNode:
-    """A value as it grows: a container where it has children, else text in pieces, or a scalar."""
+    """A partial value: a container where it has children, else text in pieces, or a scalar."""
 
     children: dict[str | int, _ArgumentNode] = field(default_factory=dict)
-    pieces: list[str] = field(default_factory=list)
-    value: Json = None
+    text_pieces: list[str] = field(default_factory=list)
+    scalar: Json = None
 
     def to_json(self) -> Json:
-        """The value as it stands."""
+        """The value so far: an array where all keys are indices, else an object."""
         if not self.children:
-            return lenient_json.join_pieces(self.pieces) if self.pieces else self.value
+            return lenient_json.join_pieces(self.text_pieces) if self.text_pieces else self.scalar
         indices = [key for key in self.children if isinstance(key, int)]
         if len(indices) == len(self.children):
             return [self.children[index].to_json() for index in sorted(indices)]
@@ -37,38 +37,38 @@ class _ArgumentNode:
 
 
 class StreamedArguments:
-    """The arguments of one call, as their parts come."""
+    """Collects the arguments of one call from its `partialArgs`."""
 
     def __init__(self) -> None:
         self._root = _ArgumentNode()
 
     def feed(self, partial: Fields) -> None:
-        """Read one of `partialArgs`; one whose path cannot be read is left out."""
-        steps = _path_steps(lenient_json.str_or_empty(partial.get("jsonPath")))
+        """Add one of `partialArgs`; one with an invalid `jsonPath` is ignored."""
+        steps = _parse_json_path(lenient_json.str_or_empty(partial.get("jsonPath")))
         if not steps:
             return
         node = self._root
         for step in steps:
             node = node.children.setdefault(step, _ArgumentNode())
         if isinstance(piece := partial.get("stringValue"), str):
-            node.pieces.append(piece)
+            node.text_pieces.append(piece)
         else:
-            node.value = partial.get("numberValue", partial.get("boolValue"))
+            node.scalar = partial.get("numberValue", partial.get("boolValue"))
 
     def json_text(self) -> str:
-        """The object as JSON text; of a call that was cut, as far as it came."""
+        """The arguments so far, as the JSON text of an object."""
         return lenient_json.compact_json(self._root.to_json() or {})
 
 
-def _path_steps(path: str) -> list[str | int]:
-    """The steps of a path below its `$`; none where it is no such path."""
+def _parse_json_path(path: str) -> list[str | int]:
+    """The names and indices of a path after `$`; none where it is invalid or too long."""
     steps: list[str | int] = []
-    at = 1
-    while path.startswith("$") and at < len(path):
-        match = _STEP.match(path, at)
-        if not match or len(steps) == _DEPTH:
+    position = 1
+    while path.startswith("$") and position < len(path):
+        match = _PATH_STEP.match(path, position)
+        if not match or len(steps) == _MAX_PATH_STEPS:
             return []
         name = next(group for group in match.groups() if group is not None)
         steps.append(int(name) if match.lastindex == 2 else name)
-        at = match.end()
+        position = match.end()
     return steps

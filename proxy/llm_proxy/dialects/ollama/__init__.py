@@ -1,1 +1,1 @@
-"""Ollama: chats, completions, and the models of a machine."""
+"""Ollama: chats, completions, embeddings and model management."""

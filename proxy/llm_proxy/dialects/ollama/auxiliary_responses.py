@@ -1,7 +1,7 @@
 """Ollama's model management and embedding responses.
 
-The models are those that are listed; where none are, any is there.  To load a model, clients ask
-for a turn without saying anything.
+The models are those of `EncodeContext.models`; where it is empty, every name exists.  To load or
+unload a model, clients send a chat or completion request without messages or prompt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.ollama import errors, paths
 from llm_proxy.dialects.ollama.chat_encoder import (
-    LINES,
+    NDJSON_CONTENT_TYPE,
     done_fields,
     encode_line,
     rfc3339_timestamp,
@@ -27,44 +27,44 @@ from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Failure, Json
 
 _VERSION: Final = "0.14.3"
-_SIZE: Final = 4_661_211_424
-"""Bytes of every model."""
+_MODEL_SIZE_BYTES: Final = 4_661_211_424
+"""The size of every model."""
 
-_CONTEXT: Final = 32_768
-_DIMENSIONS: Final = 768
-_MINUTES: Final = 5 * 60
-"""s for which a model stays loaded."""
+_CONTEXT_TOKENS: Final = 32_768
+_EMBEDDING_DIMENSIONS: Final = 768
+_KEEP_ALIVE_S: Final = 5 * 60
+"""How long a model stays loaded."""
 
-_WORDS: Final = {paths.CHAT: ("messages",), paths.GENERATE: ("prompt", "images")}
-"""The fields of a request that asks for words."""
-
-
-def requests_turn(path: str, fields: Fields) -> bool:
-    """Whether a turn is asked for, and not that a model be loaded."""
-    return any(fields.get(field) for field in _WORDS.get(path, ()))
+_PROMPT_FIELDS: Final = {paths.CHAT: ("messages",), paths.GENERATE: ("prompt", "images")}
+"""By path, the fields of which a request for a turn has at least one."""
 
 
-def auxiliary_response_of(
+def is_turn_request(path: str, fields: Fields) -> bool:
+    """Whether a request to this path asks for a turn, and not to load or unload a model."""
+    return any(fields.get(field) for field in _PROMPT_FIELDS.get(path, ()))
+
+
+def auxiliary_response(
     name: str, request: Request, context: EncodeContext, *, stream: bool
 ) -> DialectResponse | None:
-    """The answer to a request about the model of this name; None where a turn is asked for."""
+    """The response to a request about the model of this name; None for a request for a turn."""
     fields = lenient_json.parse_object(request.body)
-    if requests_turn(request.path, fields):
+    if is_turn_request(request.path, fields):
         return None
-    if request.path in _WORDS:
-        return _load_response(name, request, context, stream=stream)
-    if request.path in _OF_A_MODEL:
+    if request.path in _PROMPT_FIELDS:
+        return _load_or_unload_response(name, request, context, stream=stream)
+    if request.path in _PATHS_REQUIRING_MODEL:
         if not name:
             return errors.error_response(400, Failure("model is required"))
         if not _model_exists(name, context):
             return errors.error_response(404, Failure(f"model '{name}' not found"))
-    if (steps := _TRANSFERS.get(request.path)) is not None:
-        return _transfer_response(steps(name), stream=stream)
-    document = _DOCUMENTS.get(request.path, _empty_success)(name, fields, context)
-    return response_encoding.json_response(document) if document else _empty_body()
+    if (build_steps := _TRANSFER_STEPS.get(request.path)) is not None:
+        return _transfer_response(build_steps(name), stream=stream)
+    document = _DOCUMENT_BUILDERS.get(request.path, _empty_document)(name, fields, context)
+    return response_encoding.json_response(document) if document else _empty_response()
 
 
-def _load_response(
+def _load_or_unload_response(
     name: str, request: Request, context: EncodeContext, *, stream: bool
 ) -> DialectResponse:
     fields = lenient_json.parse_object(request.body)
@@ -77,7 +77,7 @@ def _load_response(
         **done_fields(reason),
     }
     return (
-        response_encoding.stream_response("ndjson", LINES, [encode_line(document)])
+        response_encoding.stream_response("ndjson", NDJSON_CONTENT_TYPE, [encode_line(document)])
         if stream
         else response_encoding.json_response(document)
     )
@@ -108,29 +108,33 @@ def _model_details(name: str) -> Document:
 
 
 def _model_list_entry(name: str) -> Document:
-    fields = {"size": _SIZE, "digest": _fake_digest(name), "details": _model_details(name)}
+    fields = {
+        "size": _MODEL_SIZE_BYTES,
+        "digest": _fake_digest(name),
+        "details": _model_details(name),
+    }
     return {"name": _name_with_tag(name), "model": _name_with_tag(name), **fields}
 
 
-def _tags_response(_name: str, _asked: Fields, context: EncodeContext) -> Document:
+def _tags_document(_name: str, _fields: Fields, context: EncodeContext) -> Document:
     modified = {"modified_at": rfc3339_timestamp(context.created)}
     return {"models": [{**_model_list_entry(name), **modified} for name in context.models]}
 
 
-def _running_models_response(_name: str, _asked: Fields, context: EncodeContext) -> Document:
+def _running_models_document(_name: str, _fields: Fields, context: EncodeContext) -> Document:
     fields = {
-        "expires_at": rfc3339_timestamp(context.created + _MINUTES),
-        "size_vram": _SIZE,
-        "context_length": _CONTEXT,
+        "expires_at": rfc3339_timestamp(context.created + _KEEP_ALIVE_S),
+        "size_vram": _MODEL_SIZE_BYTES,
+        "context_length": _CONTEXT_TOKENS,
     }
     return {"models": [{**_model_list_entry(name), **fields} for name in context.models]}
 
 
-def _version_response(_name: str, _asked: Fields, _context: EncodeContext) -> Document:
+def _version_document(_name: str, _fields: Fields, _context: EncodeContext) -> Document:
     return {"version": _VERSION}
 
 
-def _show_response(name: str, _asked: Fields, context: EncodeContext) -> Document:
+def _show_document(name: str, _fields: Fields, context: EncodeContext) -> Document:
     details = _model_details(name)
     family = details["family"]
     return {
@@ -142,58 +146,60 @@ def _show_response(name: str, _asked: Fields, context: EncodeContext) -> Documen
         "model_info": {
             "general.architecture": family,
             "general.parameter_count": 8_000_000_000,
-            f"{family}.context_length": _CONTEXT,
-            f"{family}.embedding_length": _DIMENSIONS,
+            f"{family}.context_length": _CONTEXT_TOKENS,
+            f"{family}.embedding_length": _EMBEDDING_DIMENSIONS,
         },
         "capabilities": ["completion", "tools", "thinking", "embedding"],
         "modified_at": rfc3339_timestamp(context.created),
     }
 
 
-def _embed_response(name: str, fields: Fields, _context: EncodeContext) -> Document:
-    """A vector for each text, in the order of the texts."""
-    value = fields.get("input")
+def _embed_document(name: str, fields: Fields, _context: EncodeContext) -> Document:
+    """An embedding for each input, in order; an input that is not text is embedded as JSON."""
+    inputs = fields.get("input")
     texts = [
-        as_item if isinstance(as_item, str) else lenient_json.compact_json(as_item)
-        for as_item in _as_items(value)
+        embed_input if isinstance(embed_input, str) else lenient_json.compact_json(embed_input)
+        for embed_input in _as_list(inputs)
     ]
-    dimensions = lenient_json.first_count(fields.get("dimensions")) or _DIMENSIONS
+    dimensions = lenient_json.first_integer(fields.get("dimensions")) or _EMBEDDING_DIMENSIONS
     return {
         "model": name,
         "embeddings": [fakes.fake_embedding(text, dimensions) for text in texts],
         "total_duration": 2_000_000,
         "load_duration": 1_000_000,
-        "prompt_eval_count": sum(map(fakes.estimated_tokens, texts)),
+        "prompt_eval_count": sum(map(fakes.estimated_token_count, texts)),
     }
 
 
-def _legacy_embedding_response(_name: str, fields: Fields, _context: EncodeContext) -> Document:
-    """The vector of one text, as it was asked for at first; of no text, none."""
+def _legacy_embedding_document(_name: str, fields: Fields, _context: EncodeContext) -> Document:
+    """The response of the older `/api/embeddings`: one vector, empty without a prompt."""
     prompt = lenient_json.str_or_empty(fields.get("prompt"))
-    return {"embedding": fakes.fake_embedding(prompt, _DIMENSIONS) if prompt else []}
+    return {"embedding": fakes.fake_embedding(prompt, _EMBEDDING_DIMENSIONS) if prompt else []}
 
 
-def _as_items(value: Json) -> list[Json]:
-    """The items of an array; else the one thing, if there is one."""
+def _as_list(value: Json) -> list[Json]:
+    """An array as it is; any other value as its only item, unless it is empty."""
     if isinstance(value, list):
         return value
     return [value] if value else []
 
 
-def _empty_success(_name: str, _asked: Fields, _context: EncodeContext) -> Document:
-    """What is said where a model was copied or deleted."""
+def _empty_document(_name: str, _fields: Fields, _context: EncodeContext) -> Document:
+    """For copying and deleting, whose success has an empty body."""
     return {}
 
 
-def _empty_body() -> DialectResponse:
+def _empty_response() -> DialectResponse:
     return DialectResponse(ResponseHead(200, "OK", (), "length", 0), "whole", ())
 
 
 def _transfer_response(steps: list[Document], *, stream: bool) -> DialectResponse:
-    """The progress of a transfer; without a stream, only that it is over."""
+    """The progress of a transfer as a stream; unstreamed, only its last status."""
     steps = [*steps, {"status": SUCCESS}]
     if stream:
-        return response_encoding.stream_response("ndjson", LINES, map(encode_line, steps))
+        return response_encoding.stream_response(
+            "ndjson", NDJSON_CONTENT_TYPE, map(encode_line, steps)
+        )
     return response_encoding.json_response(steps[-1])
 
 
@@ -201,7 +207,7 @@ def _pull_steps(name: str) -> list[Document]:
     layer = _layer_step("pulling", name)
     return [
         {"status": "pulling manifest"},
-        *({**layer, "completed": _SIZE * quarter // 4} for quarter in range(1, 5)),
+        *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(1, 5)),
         {"status": "verifying sha256 digest"},
         {"status": "writing manifest"},
     ]
@@ -211,7 +217,7 @@ def _push_steps(name: str) -> list[Document]:
     layer = _layer_step("pushing", name)
     return [
         {"status": "retrieving manifest"},
-        *({**layer, "completed": _SIZE * quarter // 4} for quarter in range(1, 5)),
+        *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(1, 5)),
         {"status": "pushing manifest"},
     ]
 
@@ -223,25 +229,35 @@ def _create_steps(name: str) -> list[Document]:
     ]
 
 
-def _layer_step(doing: str, name: str) -> Document:
+def _layer_step(verb: str, name: str) -> Document:
     digest = _fake_digest(name)
-    return {"status": f"{doing} {digest[:12]}", "digest": f"sha256:{digest}", "total": _SIZE}
+    return {
+        "status": f"{verb} {digest[:12]}",
+        "digest": f"sha256:{digest}",
+        "total": _MODEL_SIZE_BYTES,
+    }
 
 
-_OF_A_MODEL: Final = (paths.SHOW, paths.COPY, paths.DELETE, paths.EMBED, paths.EMBEDDINGS)
+_PATHS_REQUIRING_MODEL: Final = (
+    paths.SHOW,
+    paths.COPY,
+    paths.DELETE,
+    paths.EMBED,
+    paths.EMBEDDINGS,
+)
 
-_TRANSFERS: Final[dict[str, Callable[[str], list[Document]]]] = {
+_TRANSFER_STEPS: Final[dict[str, Callable[[str], list[Document]]]] = {
     paths.PULL: _pull_steps,
     paths.PUSH: _push_steps,
     paths.CREATE: _create_steps,
 }
 
-_DOCUMENTS: Final[dict[str, Callable[[str, Fields, EncodeContext], Document]]] = {
-    paths.TAGS: _tags_response,
-    paths.RUNNING: _running_models_response,
-    paths.VERSION: _version_response,
-    paths.SHOW: _show_response,
-    paths.EMBED: _embed_response,
-    paths.EMBEDDINGS: _legacy_embedding_response,
+_DOCUMENT_BUILDERS: Final[dict[str, Callable[[str, Fields, EncodeContext], Document]]] = {
+    paths.TAGS: _tags_document,
+    paths.RUNNING: _running_models_document,
+    paths.VERSION: _version_document,
+    paths.SHOW: _show_document,
+    paths.EMBED: _embed_document,
+    paths.EMBEDDINGS: _legacy_embedding_document,
 }
-"""Copying and deleting say nothing."""
+"""Copying and deleting are missing, since their responses are empty."""

@@ -15,31 +15,34 @@ from llm_proxy.dialects.capabilities import (
 )
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.ollama import errors
-from llm_proxy.dialects.ollama.line_decoder import DURATIONS, FINISH, METADATA
+from llm_proxy.dialects.ollama.line_decoder import (
+    DURATION_FIELDS,
+    FINISH_BY_REASON,
+    METADATA_FIELDS,
+)
 from llm_proxy.dialects.ollama.paths import CHAT, GENERATE
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Json, Media, Reasoning, Text, ToolCall, Turn, Usage
 
-_WORDS: Final = {finish: word for word, finish in reversed(FINISH.items())}
-"""The first word of each meaning."""
+_RAW_OF_FINISH: Final = {finish: raw for raw, finish in reversed(FINISH_BY_REASON.items())}
+"""The first reason in `FINISH_BY_REASON` of each meaning."""
 
-_TOTAL: Final = "total_duration"
-_READ: Final = 1_000_000
-_WRITTEN: Final = 10_000_000
-_LOAD: Final = 1_000_000
-"""ns that a token takes to be read, one to be written, and the model to be there: a turn that
-does not say how long it took, took as long as one of a middling machine."""
+_TOTAL_DURATION: Final = "total_duration"
+_NS_PER_INPUT_TOKEN: Final = 1_000_000
+_NS_PER_OUTPUT_TOKEN: Final = 10_000_000
+_LOAD_NS: Final = 1_000_000
+"""The speed of an average machine, for a turn without durations of its own."""
 
 
 def capabilities(path: str, *, stream: bool) -> Capabilities:
-    """The words on this path.  Raises `NotRepresentable` where no turn is told."""
+    """What a response on this path can hold.  Raises `NotRepresentable` where that is no turn."""
     if path not in (CHAT, GENERATE):
         raise NotRepresentable(f"ollama tells no turn on {path}")
     return Capabilities(
         dialect="ollama",
         streams=stream,
-        finish_of_raw=FINISH,
-        raw_of_finish=_WORDS,
+        finish_of_raw=FINISH_BY_REASON,
+        raw_of_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
         convert_reasoning=unsigned_reasoning,
         convert_tool_call=object_argument_call,
@@ -47,45 +50,48 @@ def capabilities(path: str, *, stream: bool) -> Capabilities:
         part_order=() if stream else (Reasoning, Text, Media, ToolCall),
         required_usage_fields=("input", "output"),
         always_has_usage=True,
-        metadata_names=METADATA,
-        arrange=partial(_arrange, images=1 if path == GENERATE and not stream else None),
-        convert_failure=errors.as_stream_error if stream else errors.as_whole_error,
-        convert_failed_turn=_as_failed_stream,
+        metadata_names=METADATA_FIELDS,
+        arrange=partial(_normalize_turn, images=1 if path == GENERATE and not stream else None),
+        convert_failure=errors.as_stream_error if stream else errors.as_http_error,
+        convert_failed_turn=_failed_stream_turn,
     )
 
 
 def _convert_image(media: Media) -> Media | None:
-    """An image that is there; of which kind, only its bytes say."""
+    """An inline image; Ollama has no field for its media type.  None for other media."""
     is_image = media.media_type.startswith("image/") and media.base64
     return Media("image/*", base64=media.base64) if is_image else None
 
 
-def _arrange(turn: Turn, images: int | None) -> Turn:
-    """With how long it took, and no more images than the answer has places for."""
+def _normalize_turn(turn: Turn, images: int | None) -> Turn:
+    """The turn with durations.  Raises `NotRepresentable` for more than `images` images."""
     if images is not None and sum(isinstance(part, Media) for part in turn.parts) > images:
         raise NotRepresentable("ollama says one image in a completion that does not stream")
     if turn.failure is not None:
         return turn
     fields = dict(turn.metadata)
-    took = {**_duration_fields(turn.usage or Usage(), fields), **fields}
-    return replace(turn, metadata=nonempty_metadata(tuple(took.items()), METADATA))
+    durations = {**_estimated_durations_ns(turn.usage or Usage(), fields), **fields}
+    return replace(turn, metadata=nonempty_metadata(tuple(durations.items()), METADATA_FIELDS))
 
 
-def _duration_fields(usage: Usage, fields: Fields) -> dict[str, Json]:
-    """How long it would have taken, but for what it says itself."""
-    made = {
-        "load_duration": _LOAD,
-        "prompt_eval_duration": max(usage.input or 0, 1) * _READ,
-        "eval_duration": max(usage.output or 0, 1) * _WRITTEN,
+def _estimated_durations_ns(usage: Usage, fields: Fields) -> dict[str, Json]:
+    """Durations in ns, estimated from the token counts.
+
+    The total sums the durations in `fields`, and the estimates for those that are missing.
+    """
+    estimates_ns = {
+        "load_duration": _LOAD_NS,
+        "prompt_eval_duration": max(usage.input or 0, 1) * _NS_PER_INPUT_TOKEN,
+        "eval_duration": max(usage.output or 0, 1) * _NS_PER_OUTPUT_TOKEN,
     }
-    counted = (
-        lenient_json.first_count(fields.get(name), made[name])
-        for name in DURATIONS
-        if name != _TOTAL
+    durations_ns = (
+        lenient_json.first_integer(fields.get(name), estimates_ns[name])
+        for name in DURATION_FIELDS
+        if name != _TOTAL_DURATION
     )
-    return {_TOTAL: sum(number or 0 for number in counted), **made}
+    return {_TOTAL_DURATION: sum(duration_ns or 0 for duration_ns in durations_ns), **estimates_ns}
 
 
-def _as_failed_stream(turn: Turn) -> Turn:
-    """What a stream tells before an error: not even a model, where it has not begun."""
+def _failed_stream_turn(turn: Turn) -> Turn:
+    """What a stream holds before an error line; without any part, not even the model."""
     return replace(turn, usage=None, metadata=(), model=turn.model if turn.parts else "")

@@ -2,7 +2,7 @@
 
     ( thinking | content | images | tool_calls )* done
 
-A chat says it in a message, a completion beside `response`; a call comes whole.
+A chat holds these fields in `message`, a completion beside `response`.  A tool call is never split.
 """
 
 from __future__ import annotations
@@ -19,137 +19,142 @@ from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.ollama import errors
-from llm_proxy.dialects.ollama.line_decoder import COUNTS, DURATIONS, PLACES
+from llm_proxy.dialects.ollama.line_decoder import DURATION_FIELDS, REMOTE_FIELDS, USAGE_WIRE_NAMES
 from llm_proxy.dialects.ollama.paths import CHAT
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Media, Part, Reasoning, Text, ToolCall, Turn, Usage
 
-LINES: Final = "application/x-ndjson"
+NDJSON_CONTENT_TYPE: Final = "application/x-ndjson"
 """The content type of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaEncoder:
-    """Tells a turn that fits."""
+    """Encodes a turn that fits the capabilities of its path."""
 
     path: str
     stream: bool
     context: EncodeContext
 
     def encode_response(self, turn: Turn) -> DialectResponse:
-        """The answer, a stream or a document."""
+        """The response: a stream of lines, or one document."""
         if self.stream:
             return response_encoding.stream_response(
-                "ndjson", LINES, map(encode_line, self._encode_lines(turn))
+                "ndjson", NDJSON_CONTENT_TYPE, map(encode_line, self._encode_lines(turn))
             )
         return response_encoding.json_response(
             {
                 **self._response_envelope(turn),
-                **self._encode_document(turn),
+                **self._encode_whole_message(turn),
                 **_final_line_fields(turn),
             }
         )
 
-    def _response_envelope(self, turn: Turn, ordinal: int = 0) -> Document:
-        """What every line says; the nanoseconds count the lines."""
+    def _response_envelope(self, turn: Turn, line_number: int = 0) -> Document:
+        """The fields of every line; the nanoseconds of `created_at` are the line's number."""
         return {
             "model": turn.model,
-            **dict(nonempty_metadata(turn.metadata, PLACES)),
-            "created_at": rfc3339_timestamp(self.context.created, ordinal),
+            **dict(nonempty_metadata(turn.metadata, REMOTE_FIELDS)),
+            "created_at": rfc3339_timestamp(self.context.created, line_number),
         }
 
     def _encode_lines(self, turn: Turn) -> Iterator[Document]:
-        ordinal = 0
-        for ordinal, document in enumerate(self._encode_pieces(turn), 1):
+        line_number = 0
+        for line_number, document in enumerate(self._encode_deltas(turn), 1):
             yield {
-                **self._response_envelope(turn, ordinal),
+                **self._response_envelope(turn, line_number),
                 **self._message_fields(document),
                 "done": False,
             }
         if turn.failure is not None:
-            yield errors.encode_error_line(turn.failure)
+            yield errors.stream_error_document(turn.failure)
             return
         yield {
-            **self._response_envelope(turn, ordinal + 1),
+            **self._response_envelope(turn, line_number + 1),
             **self._message_fields({}),
             **_final_line_fields(turn),
         }
 
-    def _encode_pieces(self, turn: Turn) -> Iterator[Document]:
-        calls = 0
+    def _encode_deltas(self, turn: Turn) -> Iterator[Document]:
+        call_count = 0
         for part in turn.parts:
             match part:
                 case Text(text=text) | Reasoning(text=text):
                     yield from (
-                        {_NAMES[type(part)]: piece} for piece in self.context.split_text(text)
+                        {_TEXT_FIELDS[type(part)]: piece} for piece in self.context.split_text(text)
                     )
                 case ToolCall():
-                    yield _append_part({}, part, calls)
-                    calls += 1
+                    yield _append_part({}, part, call_count)
+                    call_count += 1
                 case _:
-                    yield _append_part({}, part, calls)
+                    yield _append_part({}, part, call_count)
 
-    def _encode_document(self, turn: Turn) -> Document:
+    def _encode_whole_message(self, turn: Turn) -> Document:
         document: Document = {}
         for part in turn.parts:
             document = _append_part(document, part, len(document.get("tool_calls", ())))
         return self._message_fields(document)
 
     def _message_fields(self, document: Document) -> Document:
-        """What a message says, where this path says it."""
+        """The fields of a message, placed as this path requires; a completion holds one image."""
         content = document.get("content", "")
-        beside: Document = {name: value for name, value in document.items() if name != "content"}
+        other_fields: Document = {
+            name: value for name, value in document.items() if name != "content"
+        }
         if self.path == CHAT:
-            return {"message": {"role": "assistant", "content": content, **beside}}
-        if images := beside.pop("images", ()):
-            [beside["image"]] = images
-        return {"response": content, **beside}
+            return {"message": {"role": "assistant", "content": content, **other_fields}}
+        if images := other_fields.pop("images", ()):
+            [other_fields["image"]] = images
+        return {"response": content, **other_fields}
 
 
 def encode_line(document: Document) -> bytes:
-    """A line of a stream."""
+    """One line of a stream, with its line end."""
     return response_encoding.json_line(document) + b"\n"
 
 
 def rfc3339_timestamp(seconds: int, nanoseconds: int = 0) -> str:
-    """A time since 1970, in s and ns, as RFC 3339 writes it."""
+    """A Unix time in s, and its fraction in ns, as RFC 3339 text in UTC."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
 
 
 def done_fields(reason: str) -> Document:
-    """That an answer is over, and why."""
+    """The fields that end a response, and its reason."""
     return {"done": True, "done_reason": reason}
 
 
-_NAMES: Final = {Text: "content", Reasoning: "thinking"}
-"""Where a message keeps words."""
+_TEXT_FIELDS: Final = {Text: "content", Reasoning: "thinking"}
+"""The field of a message for each kind of text."""
 
 
-def _append_part(document: Document, part: Part, calls: int) -> Document:
-    """What a message says, and this part; `calls` are told already."""
+def _append_part(document: Document, part: Part, call_index: int) -> Document:
+    """The message with this part added; `calls` is the index of a tool call."""
     match part:
         case Text(text=text) | Reasoning(text=text):
-            return {**document, _NAMES[type(part)]: text}
-        case Media(base64=drawn):
-            return {**document, "images": [*document.get("images", ()), drawn]}
+            return {**document, _TEXT_FIELDS[type(part)]: text}
+        case Media(base64=image_base64):
+            return {**document, "images": [*document.get("images", ()), image_base64]}
         case ToolCall():
             return {
                 **document,
-                "tool_calls": [*document.get("tool_calls", ()), _encode_tool_call(part, calls)],
+                "tool_calls": [
+                    *document.get("tool_calls", ()),
+                    _encode_tool_call(part, call_index),
+                ],
             }
         case _:
-            return document  # none fits
+            return document  # not representable
 
 
 def _encode_tool_call(call: ToolCall, index: int) -> Document:
-    """A call; its arguments are JSON already."""
+    """A tool call; its arguments are JSON text already."""
     arguments = orjson.Fragment(call.arguments.encode())
     return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}}
 
 
 def _final_line_fields(turn: Turn) -> Document:
-    """What the last line says: why, how long it took, and what it cost."""
+    """The fields of the last line: finish reason, durations and token counts."""
     usage = turn.usage or Usage()
-    counts = {name: getattr(usage, field) for field, name in COUNTS.items()}
-    took = dict(nonempty_metadata(turn.metadata, DURATIONS))
-    return {**done_fields(turn.finish_raw), **took, **counts}
+    counts = {name: getattr(usage, field) for field, name in USAGE_WIRE_NAMES.items()}
+    durations = dict(nonempty_metadata(turn.metadata, DURATION_FIELDS))
+    return {**done_fields(turn.finish_raw), **durations, **counts}

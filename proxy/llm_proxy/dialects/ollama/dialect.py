@@ -1,10 +1,10 @@
 """The dialect `ollama`: chats, completions, model transfers and model lists.
 
-A stream is NDJSON, and it is the default: a request streams unless it says `"stream": false`.
-Ollama's cloud labels its streams `application/json`, so the request decides how a response is
-cut, not the content type.  A stream ends in a line with `"done": true` (transfers: with
-`"status": "success"`), or in a line with `"error"`.  What is asked about models, and embeddings,
-come as one document; copying and deleting a model answer with a body that is declared empty.
+A stream is NDJSON, and it is the default: a request streams unless it has `"stream": false`.
+Ollama's cloud labels its streams `application/json`, so the request selects the codec of a
+response, not the content type.  A stream ends in a line with `"done": true` (transfers: with
+`"status": "success"`), or in a line with `"error"`.  Embeddings and model information are one
+document; the response to copying or deleting a model declares an empty body.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from llm_proxy.dialects.ollama.chat_encoder import OllamaEncoder
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
-_STREAMED: Final = (paths.CHAT, paths.GENERATE, paths.PULL, paths.PUSH, paths.CREATE)
-_WHOLE: Final = (paths.SHOW, paths.COPY, paths.EMBED, paths.EMBEDDINGS)
-_PATHS: Final = {
-    "POST": (*_STREAMED, *_WHOLE),
+_STREAMING_PATHS: Final = (paths.CHAT, paths.GENERATE, paths.PULL, paths.PUSH, paths.CREATE)
+_DOCUMENT_PATHS: Final = (paths.SHOW, paths.COPY, paths.EMBED, paths.EMBEDDINGS)
+_PATHS_BY_METHOD: Final = {
+    "POST": (*_STREAMING_PATHS, *_DOCUMENT_PATHS),
     "GET": (paths.TAGS, paths.RUNNING, paths.VERSION),
     "DELETE": (paths.DELETE,),
 }
 
-_TELLING: Final = frozenset(("message", "response", "image", "done", "error", "status"))
-"""A line with none of these fields is not Ollama's."""
+_RESPONSE_FIELDS: Final = frozenset(("message", "response", "image", "done", "error", "status"))
+"""A line with none of these fields is no turn and no transfer of Ollama's."""
 
 
 class Ollama:
@@ -57,11 +57,11 @@ class Ollama:
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
-        """The paths of chats, embeddings and models; a HEAD has no body to understand."""
-        return request.path in _PATHS.get(request.method, ())
+        """The paths of chats, embeddings and models; a HEAD request has no body to decode."""
+        return request.path in _PATHS_BY_METHOD.get(request.method, ())
 
     def model(self, request: Request) -> str:
-        """The body's `model`; `name`, as old clients call it; the `source` of a copy."""
+        """The body's `model`; `name`, as old clients spell it; the `source` of a copy."""
         fields = lenient_json.parse_object(request.body)
         names = (
             lenient_json.printable_text(fields.get(name)) for name in ("model", "name", "source")
@@ -69,29 +69,29 @@ class Ollama:
         return next(filter(None, names), "")
 
     def streams(self, request: Request) -> bool:
-        """On paths that stream, yes, unless the body says `"stream": false`."""
-        if request.path not in _STREAMED:
+        """True on paths that stream, unless the body has `"stream": false`."""
+        if request.path not in _STREAMING_PATHS:
             return False
         return lenient_json.parse_object(request.body).get("stream") is not False
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """A chat or a prompt; none where a model is only to be loaded."""
+        """A chat or a completion; None for a request that only loads or unloads a model."""
         body = lenient_json.parse_object(request.body)
-        if not auxiliary_responses.requests_turn(request.path, body):
+        if not auxiliary_responses.is_turn_request(request.path, body):
             return None
-        read = (
+        decode_body = (
             request_decoder.decode_chat_request
             if request.path == paths.CHAT
             else request_decoder.decode_generate_request
         )
-        return read(body)
+        return decode_body(body)
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """Lines where the request streams and nothing went wrong, whatever the content type."""
+        """NDJSON where the request streams and the status is 200, whatever the content type."""
         return "ndjson" if head.status == 200 and self.streams(request) else "whole"
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by its last line; one document, and an HTTP error, as any JSON API."""
+        """By the last line of a stream; a document and an HTTP error as in any JSON API."""
         if response.codec != "ndjson" or not json_api.succeeded(response.head):
             if json_api.succeeded(response.head) and _is_empty_by_headers(response.head):
                 return Completeness(is_complete=True, reason="empty, as declared")
@@ -104,24 +104,24 @@ class Ollama:
                 return Completeness(is_complete=True, reason="done: true")
             if fields.get("status") == "success":
                 return Completeness(is_complete=True, reason="status: success")
-        return Completeness(is_complete=False, reason=_missing_ending(response))
+        return Completeness(is_complete=False, reason=_incomplete_reason(response))
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn, or none where nothing was said: embeddings, models, what is not Ollama's."""
+        """One turn; none for embeddings, model information, and what is not Ollama's."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
-        spelled = (
+        messages = (
             response.messages if response.codec == "ndjson" else [json_api.joined_body(response)]
         )
-        items = [
+        lines = [
             line
-            for line in map(lenient_json.parse_object, spelled)
-            if not _TELLING.isdisjoint(line)
+            for line in map(lenient_json.parse_object, messages)
+            if not _RESPONSE_FIELDS.isdisjoint(line)
         ]
-        return (line_decoder.decode_turn(items),) if items else ()
+        return (line_decoder.decode_turn(lines),) if lines else ()
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What a line says."""
+        """The output characters of a line."""
         return (
             line_decoder.line_output_chars(lenient_json.parse_object(message))
             if codec == "ndjson"
@@ -133,11 +133,11 @@ class Ollama:
         return b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """Ollama's errors are a message and nothing else."""
+        """A message and nothing else."""
         return orjson.dumps(errors.error_document(message))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """A chat; it says so where it is not to stream."""
+        """A chat with an explicit `stream`, since streaming is the default."""
         fields = {"role": "user", "content": "Hello"}
         return response_encoding.json_post_request(
             paths.CHAT, {"model": model, "messages": [fields], "stream": stream}
@@ -146,14 +146,14 @@ class Ollama:
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """In the words of a chat, or of a completion."""
-        words = capabilities(request.path, stream=self.streams(request))
-        return conversion.convert(turns, words, self.model(request), context)
+        """To the capabilities of a chat or a completion."""
+        response_capabilities = capabilities(request.path, stream=self.streams(request))
+        return conversion.convert(turns, response_capabilities, self.model(request), context)
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Lines up to the one that is done, or one document."""
+        """Lines up to `"done": true`, or one document."""
         (turn,) = self.convert(request, turns, context).turns
         stream = self.streams(request)
         if turn.failure and not stream:
@@ -168,28 +168,28 @@ class Ollama:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """In words, and nothing else."""
+        """A message and nothing else."""
         return errors.error_response(status, failure, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None tells limits."""
+        """None: Ollama sends no limits."""
         return ()
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """Models, their transfers, embeddings, and the loading of a model."""
-        return auxiliary_responses.auxiliary_response_of(
+        """Models, their transfers, embeddings, and loading or unloading a model."""
+        return auxiliary_responses.auxiliary_response(
             self.model(request), request, context, stream=self.streams(request)
         )
 
 
 def _is_empty_by_headers(head: ResponseHead) -> bool:
-    """Whether it is an answer to copying or deleting; an answer in words has a content type."""
-    return head.length == 0 and not header_value(head.headers, "content-type")
+    """Whether it answers a copy or delete; any other empty response has a content type."""
+    return head.content_length == 0 and not header_value(head.headers, "content-type")
 
 
-def _missing_ending(response: DialectResponse) -> str:
+def _incomplete_reason(response: DialectResponse) -> str:
     if not json_api.joined_body(response).strip():
         return "empty body"
     status = lenient_json.printable_text(

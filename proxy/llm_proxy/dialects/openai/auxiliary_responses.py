@@ -1,4 +1,4 @@
-"""OpenAI's model list, embedding and moderation responses."""
+"""Makes OpenAI's model list, embedding and moderation responses without a recording."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, Json
 
-_DIMENSIONS: Final = 1536
-_LARGE: Final = {"text-embedding-3-large": 3072}
-"""Dimensions of models that have others."""
+_DEFAULT_DIMENSIONS: Final = 1536
+_DIMENSIONS_BY_MODEL: Final = {"text-embedding-3-large": 3072}
+"""Dimensions of models that differ from the default."""
 
-_CATEGORIES: Final = (
+_MODERATION_CATEGORIES: Final = (
     "harassment", "harassment/threatening", "hate", "hate/threatening", "illicit",
     "illicit/violent", "self-harm", "self-harm/instructions", "self-harm/intent", "sexual",
     "sexual/minors", "violence", "violence/graphic",
@@ -27,24 +27,24 @@ _CATEGORIES: Final = (
 
 
 def models_response(request: Request, context: EncodeContext) -> DialectResponse | None:
-    """All models, or the one that the path names: any is there where none are listed.
+    """All models of the context, or the one in the path; any exists where the context has none.
 
-    To delete one is nobody's side question.
+    None for a method other than GET: deleting a model is not simulated.
     """
     if request.method != "GET":
         return None
-    _, listed, name = request.path.rpartition("/models/")
-    if not listed:
-        every = [_model_object(model, context) for model in context.models]
+    _, separator, name = request.path.rpartition("/models/")
+    if not separator:
+        model_objects = [_model_object(model, context) for model in context.models]
         return response_encoding.json_response(
-            {"object": "list", "data": every}, errors.response_headers(context)
+            {"object": "list", "data": model_objects}, errors.common_response_headers(context)
         )
     if not context.models or unquote(name) in context.models:
         return response_encoding.json_response(
-            _model_object(unquote(name), context), errors.response_headers(context)
+            _model_object(unquote(name), context), errors.common_response_headers(context)
         )
-    missing = f"The model `{unquote(name)}` does not exist or you do not have access to it."
-    return errors.error_response(404, Failure(missing), context)
+    message = f"The model `{unquote(name)}` does not exist or you do not have access to it."
+    return errors.error_response(404, Failure(message), context)
 
 
 def _model_object(name: str, context: EncodeContext) -> Document:
@@ -52,31 +52,33 @@ def _model_object(name: str, context: EncodeContext) -> Document:
 
 
 def embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
-    """A vector for each text, or list of tokens: in base64 where that is asked for."""
+    """A fake vector for each text or token list, base64 if requested; 400 without input."""
     body = lenient_json.parse_object(request.body)
     texts = _embedding_inputs(body.get("input"))
     if not texts:
         return errors.error_response(400, Failure("'input' has no text to embed."), context)
     model = lenient_json.printable_text(body.get("model"))
-    size = lenient_json.first_count(body.get("dimensions")) or _LARGE.get(model, _DIMENSIONS)
-    vectors = [fakes.fake_embedding(text, size) for text in texts]
-    in_base64 = body.get("encoding_format") == "base64"
+    dimensions = lenient_json.first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
+        model, _DEFAULT_DIMENSIONS
+    )
+    vectors = [fakes.fake_embedding(text, dimensions) for text in texts]
+    is_base64 = body.get("encoding_format") == "base64"
     data = [
         {
             "object": "embedding",
             "index": at,
-            "embedding": _base64_floats(items) if in_base64 else items,
+            "embedding": _base64_floats(vector) if is_base64 else vector,
         }
-        for at, items in enumerate(vectors)
+        for at, vector in enumerate(vectors)
     ]
-    total = sum(map(fakes.estimated_tokens, texts))
+    total = sum(map(fakes.estimated_token_count, texts))
     usage = {"prompt_tokens": total, "total_tokens": total}
-    answer = {"object": "list", "data": data, "model": model, "usage": usage}
-    return response_encoding.json_response(answer, errors.response_headers(context))
+    document = {"object": "list", "data": data, "model": model, "usage": usage}
+    return response_encoding.json_response(document, errors.common_response_headers(context))
 
 
 def _embedding_inputs(value: Json) -> list[str]:
-    """The texts; a list of numbers is one text, in tokens."""
+    """The texts; a list of numbers is one text in tokens, as JSON."""
     match value:
         case str():
             return [value]
@@ -84,8 +86,7 @@ def _embedding_inputs(value: Json) -> list[str]:
             return [lenient_json.compact_json(value)]
         case list():
             return [
-                content if isinstance(content, str) else lenient_json.compact_json(content)
-                for content in value
+                item if isinstance(item, str) else lenient_json.compact_json(item) for item in value
             ]
         case _:
             return []
@@ -97,18 +98,18 @@ def _base64_floats(vector: list[float]) -> str:
 
 
 def moderations_response(request: Request, context: EncodeContext) -> DialectResponse:
-    """Nothing is flagged."""
+    """A moderation response with one result per input, none of them flagged."""
     body = lenient_json.parse_object(request.body)
     count = max(len(_embedding_inputs(body.get("input"))), 1)
     result = {
         "flagged": False,
-        "categories": dict.fromkeys(_CATEGORIES, False),
-        "category_scores": dict.fromkeys(_CATEGORIES, 0.0),
-        "category_applied_input_types": {name: ["text"] for name in _CATEGORIES},
+        "categories": dict.fromkeys(_MODERATION_CATEGORIES, False),
+        "category_scores": dict.fromkeys(_MODERATION_CATEGORIES, 0.0),
+        "category_applied_input_types": {name: ["text"] for name in _MODERATION_CATEGORIES},
     }
-    answer = {
+    document = {
         "id": context.identifier("modr-"),
         "model": lenient_json.printable_text(body.get("model")) or "omni-moderation-latest",
         "results": [result] * count,
     }
-    return response_encoding.json_response(answer, errors.response_headers(context))
+    return response_encoding.json_response(document, errors.common_response_headers(context))

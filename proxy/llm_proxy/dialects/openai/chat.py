@@ -1,10 +1,10 @@
 """The dialect `openai-chat`: Chat Completions of OpenAI and compatible servers.
 
-A stream is SSE without event names: chunks of deltas, `finish_reason` once a choice, a chunk
-of usage without choices where it was asked for, and `data: [DONE]`.  Real servers leave out
-the `[DONE]` (Perplexity, Hugging Face), name an event `error` (Groq), put an `error` beside
-empty choices (OpenRouter) or write a line `error: {...}` that is no SSE at all (GPUStack,
-old llama.cpp).  Each of these ends a stream for good.
+A stream is SSE without event names: chunks of deltas, one `finish_reason` per choice, a usage
+chunk without choices if requested, and `data: [DONE]`.  Real servers omit the `[DONE]`
+(Perplexity, Hugging Face), name an event `error` (Groq), put an `error` beside empty choices
+(OpenRouter) or write a line `error: {...}` that is not SSE (GPUStack, old llama.cpp).
+Each of these ends a stream.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from llm_proxy.dialects.openai import (
     errors,
 )
 from llm_proxy.dialects.openai.chat_capabilities import (
-    OF_MESSAGE,
+    MESSAGE_METADATA_FIELDS,
     ChatResponseOptions,
     capabilities,
     chat_response_options,
 )
 from llm_proxy.dialects.openai.chat_encoder import ChatEncoder
 from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
-from llm_proxy.dialects.openai.provider_variants import family_member
+from llm_proxy.dialects.openai.provider_variants import provider_variant
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, Metadata, Part, TokenCounting, Turn
@@ -56,54 +56,54 @@ class OpenAIChat:
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
-        """A POST to `.../chat/completions` or its like, whatever a provider puts in front."""
-        return request.method == "POST" and api.CHATS.fullmatch(request.path) is not None
+        """Whether it is a POST to `.../chat/completions` or similar, behind any prefix."""
+        return request.method == "POST" and api.CHAT_PATH.fullmatch(request.path) is not None
 
     def model(self, request: Request) -> str:
-        """The body's `model`, else the Azure deployment that the path names."""
-        return api.model_of(request)
+        """The body's `model`, else the Azure deployment in the path."""
+        return api.requested_model(request)
 
     def streams(self, request: Request) -> bool:
-        """Only where the body says `"stream": true`."""
+        """Whether the body has `"stream": true`."""
         return api.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The messages of the body."""
+        """The messages, tools and sampling parameters of the body; None where it is no object."""
         body = lenient_json.parse_object(request.body)
         return chat_request_decoder.decode_request(body) if body else None
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """By status and content type; where there is none, by what was asked for."""
-        return json_api.codec_of_events_or_whole(head, streams=self.streams(request))
+        """By status and content type; without a content type, by whether the request streams."""
+        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
+        """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
         return choices_decoder.completeness(response)
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn a choice; an error without choices is a turn of its own."""
-        return choices_decoder.decode_turns(response, _ChatContent)
+        """One turn per choice; an error without choices is one turn."""
+        return choices_decoder.decode_turns(response, _ChatContentDecoder)
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What the deltas of its choices say."""
+        """The characters in the deltas of its choices."""
         if codec != "sse":
             return 0
-        choices = lenient_json.object_items(api.decode_event(message).get("choices"))
+        choices = lenient_json.array_objects(api.decode_event(message).get("choices"))
         return sum(
-            chat_message_decoder.delta_output_chars(_message_of_choice(choice, streamed=True))
+            chat_message_decoder.delta_output_chars(_delta_or_message(choice, streamed=True))
             for choice in choices
         )
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """A comment, as gateways send it."""
+        """An SSE comment, as gateways send it."""
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """The shape whose message and code every client prints."""
+        """A JSON error body, in the shape whose message and code every client prints."""
         return api.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """With usage asked for."""
+        """A request without messages; a stream requests usage."""
         options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
         return response_encoding.json_post_request(
             "/v1" + _PATH, {"model": model, **options, "messages": []}
@@ -112,25 +112,25 @@ class OpenAIChat:
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """In the words of the member of the family that speaks."""
-        words = capabilities(
-            self._response_options(request), family_member(context.provider), turns
+        """Converts the turns to what the provider's variant of the format can represent."""
+        wire_capabilities = capabilities(
+            self._response_options(request), provider_variant(context.provider), turns
         )
-        return conversion.convert(turns, words, self.model(request), context)
+        return conversion.convert(turns, wire_capabilities, self.model(request), context)
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Chunks up to `[DONE]`, or one document."""
-        values = self.convert(request, turns, context).turns
-        if values[0].failure and not self.streams(request):
+        """Chunks up to `[DONE]`, one JSON document, or an HTTP error for a failed non-stream."""
+        converted = self.convert(request, turns, context).turns
+        if converted[0].failure and not self.streams(request):
             return self.error_response(
-                errors.status_of_failure(values[0].failure), values[0].failure, context
+                errors.status_of_failure(converted[0].failure), converted[0].failure, context
             )
-        spoken = ChatEncoder(
-            self._response_options(request), family_member(context.provider), context
+        encoder = ChatEncoder(
+            self._response_options(request), provider_variant(context.provider), context
         )
-        return spoken.encode_response(values)
+        return encoder.encode_response(converted)
 
     def error_response(
         self,
@@ -139,41 +139,43 @@ class OpenAIChat:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """In the shape of the member of the family that speaks."""
+        """An HTTP error in the shape of the context's provider."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """Of requests and tokens."""
+        """The `x-ratelimit-*` headers of requests and tokens."""
         return errors.rate_limit_headers(context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """None: every request is for a turn."""
+        """None: every request asks for a turn."""
         return None
 
     def _response_options(self, request: Request) -> ChatResponseOptions:
         return chat_response_options(lenient_json.parse_object(request.body))
 
 
-class _ChatContent:
-    """The message of one choice, as its deltas come."""
+class _ChatContentDecoder:
+    """Decodes the message of one choice from its deltas."""
 
     def __init__(self) -> None:
-        self._message_of_choice = ChatMessageDecoder()
+        self._message_decoder = ChatMessageDecoder()
 
     def feed(self, choice: Fields, *, streamed: bool) -> Metadata:
-        """Read one delta, or one whole message."""
-        message = _message_of_choice(choice, streamed=streamed)
-        self._message_of_choice.feed(message, streamed=streamed)
-        return lenient_json.named_metadata(message, OF_MESSAGE)
+        """Decode one delta or one whole message; returns the message's metadata."""
+        message = _delta_or_message(choice, streamed=streamed)
+        self._message_decoder.feed(message, streamed=streamed)
+        return lenient_json.named_metadata(message, MESSAGE_METADATA_FIELDS)
 
-    def result(self) -> tuple[Part, ...]:
-        """What it says."""
-        return self._message_of_choice.result()
+    def decoded_parts(self) -> tuple[Part, ...]:
+        """The parts of the message so far."""
+        return self._message_decoder.decoded_parts()
 
 
-def _message_of_choice(choice: Fields, *, streamed: bool) -> Fields:
-    """The delta, or the whole message; Perplexity always sends both, side by side."""
-    first, second = ("delta", "message") if streamed else ("message", "delta")
-    return lenient_json.object_fields(choice.get(first if first in choice else second))
+def _delta_or_message(choice: Fields, *, streamed: bool) -> Fields:
+    """The `delta` of a stream, else the `message`; Perplexity always sends both."""
+    preferred_field, fallback_field = ("delta", "message") if streamed else ("message", "delta")
+    return lenient_json.object_fields(
+        choice.get(preferred_field if preferred_field in choice else fallback_field)
+    )

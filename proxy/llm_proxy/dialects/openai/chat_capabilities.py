@@ -1,4 +1,4 @@
-"""What an `openai-chat` response can represent, by family member and request."""
+"""What an `openai-chat` response can represent, by provider and request."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from llm_proxy.dialects.capabilities import (
     nonempty_metadata,
     text_argument_call,
     unsigned_reasoning,
-    with_message,
+    with_default_message,
     without_metadata,
 )
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import choices_decoder, errors
 from llm_proxy.dialects.openai.choices_encoder import (
     ResponseOptions,
-    as_failed_stream,
-    includes_usage_chunk,
+    failed_stream_turn,
+    response_includes_usage,
     response_options,
 )
-from llm_proxy.dialects.openai.provider_variants import FamilyMember
+from llm_proxy.dialects.openai.provider_variants import ProviderVariant
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Citation,
-    Finish,
+    FinishReason,
     Json,
     Media,
     Part,
@@ -38,88 +38,94 @@ from llm_proxy.turns import (
     Turn,
 )
 
-OF_MESSAGE: Final = ("extra_content",)
-"""The metadata of a turn that stands in its message."""
+MESSAGE_METADATA_FIELDS: Final = ("extra_content",)
+"""The metadata fields of a turn that are sent in its message."""
 
-_COUNTS: Final = ("input", "output", "total", "cache_read", "cache_write", "reasoning")
-_OF_DETAIL: Final = ("type", "format", "id", "index")
-_WORDS: Final = {
-    Finish.STOP: "stop",
-    Finish.LENGTH: "length",
-    Finish.TOOL_CALLS: "tool_calls",
-    Finish.CONTENT_FILTER: "content_filter",
-    Finish.ERROR: "error",
+_USAGE_FIELDS: Final = ("input", "output", "total", "cache_read", "cache_write", "reasoning")
+_REASONING_DETAIL_FIELDS: Final = ("type", "format", "id", "index")
+_FINISH_REASONS: Final = {
+    FinishReason.STOP: "stop",
+    FinishReason.LENGTH: "length",
+    FinishReason.TOOL_CALLS: "tool_calls",
+    FinishReason.CONTENT_FILTER: "content_filter",
+    FinishReason.ERROR: "error",
 }
-_REFUSED: Final = {Finish.REFUSAL: _WORDS[Finish.STOP]}
-_LEGACY: Final = {**_WORDS, Finish.TOOL_CALLS: "function_call"}
+_REFUSAL_FINISH_REASON: Final = {FinishReason.REFUSAL: _FINISH_REASONS[FinishReason.STOP]}
+_LEGACY_FINISH_REASONS: Final = {**_FINISH_REASONS, FinishReason.TOOL_CALLS: "function_call"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatResponseOptions(ResponseOptions):
-    """What a request asks of the manner of its answer."""
+    """The options of a chat request that shape its response."""
 
     uses_legacy_functions: bool
-    """Whether the client knows functions, and no tools."""
+    """Whether the request has legacy `functions` and no `tools`."""
 
 
 def chat_response_options(body: Fields) -> ChatResponseOptions:
-    """What the body of a request asks for."""
-    it = response_options(body)
+    """The response options in the body of a request."""
+    common_options = response_options(body)
     return ChatResponseOptions(
-        it.stream, it.includes_usage, bool(body.get("functions")) and not body.get("tools")
+        common_options.stream,
+        common_options.includes_usage,
+        bool(body.get("functions")) and not body.get("tools"),
     )
 
 
 def capabilities(
-    options: ChatResponseOptions, member: FamilyMember, turns: Sequence[Turn] = ()
+    options: ChatResponseOptions, variant: ProviderVariant, turns: Sequence[Turn] = ()
 ) -> Capabilities:
-    """The words of this member of the family for such a request, and these turns.
+    """What the provider's response to such a request can represent of these turns.
 
-    Who refuses in words stops: at `content_filter`, OpenAI's own client raises.
+    A turn with a `Refusal` finishes with `stop`: OpenAI's own client raises at `content_filter`.
     """
-    refuses = any(isinstance(part, Refusal) for turn in turns for part in turn.parts)
-    counts = includes_usage_chunk(options, member)
-    detailed = member.reasoning_field == "details"
+    has_refusal = any(isinstance(part, Refusal) for turn in turns for part in turn.parts)
+    has_usage = response_includes_usage(options, variant)
+    has_reasoning_details = variant.reasoning_field == "details"
     return Capabilities(
         dialect="openai-chat",
         streams=options.stream,
-        finish_of_raw=choices_decoder.FINISH,
+        finish_of_raw=choices_decoder.FINISH_BY_REASON,
         raw_of_finish={
-            **(_LEGACY if options.uses_legacy_functions else _WORDS),
-            **(_REFUSED if refuses else {}),
+            **(_LEGACY_FINISH_REASONS if options.uses_legacy_functions else _FINISH_REASONS),
+            **(_REFUSAL_FINISH_REASON if has_refusal else {}),
         },
         convert_text=_convert_text,
-        convert_reasoning=_convert_reasoning_detail if detailed else unsigned_reasoning,
+        convert_reasoning=_convert_reasoning_detail
+        if has_reasoning_details
+        else unsigned_reasoning,
         convert_refusal=without_metadata,
         convert_tool_call=_convert_legacy_function_call
         if options.uses_legacy_functions
         else _convert_tool_call,
         convert_media=_convert_media,
-        merged_kinds=frozenset((Text, Refusal) if detailed else (Text, Refusal, Reasoning)),
+        merged_kinds=frozenset(
+            (Text, Refusal) if has_reasoning_details else (Text, Refusal, Reasoning)
+        ),
         part_order=() if options.stream else _part_order(options),
         id_prefix="chatcmpl-",
-        usage_fields=_COUNTS if counts else (),
-        required_usage_fields=("input", "output", "total") if counts else (),
-        always_has_usage=counts,
+        usage_fields=_USAGE_FIELDS if has_usage else (),
+        required_usage_fields=("input", "output", "total") if has_usage else (),
+        always_has_usage=has_usage,
         metadata_names=(
-            *choices_decoder.OF_CHUNK,
-            *choices_decoder.OF_CHOICE,
-            *OF_MESSAGE,
+            *choices_decoder.RESPONSE_METADATA_FIELDS,
+            *choices_decoder.CHOICE_METADATA_FIELDS,
+            *MESSAGE_METADATA_FIELDS,
             choices_decoder.LOGPROBS,
         ),
-        shared_metadata_names=choices_decoder.OF_CHUNK,
-        allows_several_turns=True,
-        allows_successive_turns=options.stream,
-        arrange=_arrange if options.stream else _move_audio_first,
-        convert_failure=with_message
+        response_level_metadata_names=choices_decoder.RESPONSE_METADATA_FIELDS,
+        response_allows_several_turns=True,
+        response_allows_successive_turns=options.stream,
+        arrange=_normalize_turn if options.stream else _move_audio_first,
+        convert_failure=with_default_message
         if options.stream
-        else partial(errors.as_whole_error, member=member),
-        convert_failed_turn=as_failed_stream,
+        else partial(errors.as_http_error, member=variant),
+        convert_failed_turn=failed_stream_turn,
     )
 
 
 def _part_order(options: ChatResponseOptions) -> tuple[type[Part], ...]:
-    """The order in which the fields of a message are read."""
+    """The order of parts that decoding a whole message yields."""
     last: tuple[type[Part], ...] = (
         (ToolCall, Media) if options.uses_legacy_functions else (Media, ToolCall)
     )
@@ -127,27 +133,31 @@ def _part_order(options: ChatResponseOptions) -> tuple[type[Part], ...]:
 
 
 def _convert_text(text: Text) -> Text:
-    """Citations are of pages; no words, no citations."""
+    """Only pages can be cited, and a text without characters has no citations."""
     return Text(text.text, tuple(map(_convert_citation, text.citations)) if text.text else ())
 
 
-def _convert_citation(cited: Citation) -> Citation:
-    span = cited.span if cited.span and cited.span[0] < cited.span[1] else None
-    return Citation(cited.url, cited.title, cited.quoted, span)
+def _convert_citation(citation: Citation) -> Citation:
+    span = citation.span if citation.span and citation.span[0] < citation.span[1] else None
+    return Citation(citation.url, citation.title, citation.quoted, span)
 
 
 def _convert_reasoning_detail(reasoning: Reasoning) -> Reasoning:
-    """Reasoning as OpenRouter details it: readable, summarised or sealed."""
+    """Reasoning as an entry of `reasoning_details`: text, a summary, or encrypted."""
     kind = "reasoning.encrypted" if reasoning.redacted else "reasoning.text"
-    fields = {"type": kind, **dict(nonempty_metadata(reasoning.metadata, _OF_DETAIL))}
+    fields = {"type": kind, **dict(nonempty_metadata(reasoning.metadata, _REASONING_DETAIL_FIELDS))}
     if reasoning.redacted:
         return Reasoning(redacted=reasoning.redacted, metadata=tuple(fields.items()))
     return Reasoning(reasoning.text, reasoning.signature, metadata=tuple(fields.items()))
 
 
 def _convert_tool_call(call: ToolCall) -> ToolCall:
-    """A call of a function, or of a tool that takes plain text; with what Gemini seals."""
-    names = ("type", *OF_MESSAGE) if ("type", "custom") in call.metadata else OF_MESSAGE
+    """A function or custom call; keeps `extra_content`, which holds Gemini's signatures."""
+    names = (
+        ("type", *MESSAGE_METADATA_FIELDS)
+        if ("type", "custom") in call.metadata
+        else MESSAGE_METADATA_FIELDS
+    )
     return replace(text_argument_call(call), metadata=nonempty_metadata(call.metadata, names))
 
 
@@ -164,33 +174,40 @@ def _convert_media(media: Media) -> Media | None:
     return Media("image/*", url=media.url) if media.url else None
 
 
-def _arrange(turn: Turn) -> Turn:
-    """What comes once at most does; each detail of reasoning has a number of its own."""
-    legacy = [
+def _normalize_turn(turn: Turn) -> Turn:
+    """Numbers reasoning details and checks that what occurs at most once does.
+
+    Raises `NotRepresentable` for a second legacy function call or audio.
+    """
+    legacy_calls = [
         item for item in turn.parts if ("type", "function_call") in getattr(item, "metadata", ())
     ]
-    spoken = [item for item in turn.parts if _is_audio(item)]
-    if len(legacy) > 1 or len(spoken) > 1:
+    audio_parts = [item for item in turn.parts if _is_audio(item)]
+    if len(legacy_calls) > 1 or len(audio_parts) > 1:
         raise NotRepresentable("openai-chat says one function call, and one sound, in a message")
     parts = [_with_detail_index(part, at) for at, part in enumerate(turn.parts)]
-    return choices_decoder.limit_logprobs(replace(turn, parts=tuple(parts)))
+    return choices_decoder.with_representable_logprobs(replace(turn, parts=tuple(parts)))
 
 
 def _move_audio_first(turn: Turn) -> Turn:
-    at = [at for at, part in enumerate(turn.parts) if isinstance(part, Media)]
+    media_positions = [at for at, part in enumerate(turn.parts) if isinstance(part, Media)]
     parts = list(turn.parts)
-    media = sorted((parts[number] for number in at), key=lambda number: not _is_audio(number))
-    for position, part in zip(at, media, strict=True):
+    media = sorted(
+        (parts[index] for index in media_positions), key=lambda part: not _is_audio(part)
+    )
+    for position, part in zip(media_positions, media, strict=True):
         parts[position] = part
-    return _arrange(replace(turn, parts=tuple(parts)))
+    return _normalize_turn(replace(turn, parts=tuple(parts)))
 
 
 def _is_audio(part: Part) -> bool:
     return isinstance(part, Media) and part.media_type == "audio/*"
 
 
-def _with_detail_index(part: Part, at: int) -> Part:
+def _with_detail_index(part: Part, index: int) -> Part:
     if not isinstance(part, Reasoning) or "type" not in dict(part.metadata):
         return part
-    fields: dict[str, Json] = {**dict(part.metadata), "index": at}
-    return replace(part, metadata=nonempty_metadata(tuple(fields.items()), _OF_DETAIL))
+    fields: dict[str, Json] = {**dict(part.metadata), "index": index}
+    return replace(
+        part, metadata=nonempty_metadata(tuple(fields.items()), _REASONING_DETAIL_FIELDS)
+    )

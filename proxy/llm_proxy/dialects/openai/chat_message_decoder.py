@@ -1,8 +1,9 @@
 """Decodes chat messages, whole or from deltas, of OpenAI and compatible servers.
 
-The same thing has several spellings.  Reasoning alone comes as `reasoning_content` (DeepSeek,
-xAI, llama.cpp), `reasoning` (Groq, vLLM, Ollama), `reasoning_details` beside it (OpenRouter),
-`thinking_blocks` beside it (LiteLLM), or as blocks inside `content` (Mistral, Databricks).
+Servers use different fields for the same thing.  Reasoning comes as `reasoning_content`
+(DeepSeek, xAI, llama.cpp), `reasoning` (Groq, vLLM, Ollama), `reasoning_details` beside
+`reasoning` (OpenRouter), `thinking_blocks` beside `reasoning_content` (LiteLLM), or as blocks
+inside `content` (Mistral, Databricks).
 """
 
 from __future__ import annotations
@@ -25,51 +26,51 @@ from llm_proxy.turns import (
     ToolCall,
 )
 
-_OF_CALL: Final = ("index", "id", "type", "function", "custom")
-_READABLE: Final = ("text", "summary", "thinking")
-"""Where entries of `reasoning_details` and `thinking_blocks` keep their text."""
+_STANDARD_CALL_FIELDS: Final = ("index", "id", "type", "function", "custom")
+_REASONING_TEXT_FIELDS: Final = ("text", "summary", "thinking")
+"""The text fields of entries of `reasoning_details` and `thinking_blocks`."""
 
-Keyed = Iterator[tuple[Hashable, Part]]
-"""Fragments, each with the key that joins it to others of its kind."""
+KeyedFragments = Iterator[tuple[Hashable, Part]]
+"""Pairs of a key and a fragment; `FragmentJoiner` joins fragments of one kind and key."""
 
 
 class ChatMessageDecoder:
-    """One message, as its deltas come."""
+    """Decodes one message from its deltas, or from the whole message."""
 
     def __init__(self) -> None:
         self._fragments = FragmentJoiner()
         self._call_ids: dict[int, str] = {}
-        """For each index of a tool call, the id of the call that is open there."""
+        """The ID of the latest tool call at each index."""
 
     def feed(self, delta: Fields, *, streamed: bool) -> None:
-        """Read one delta, or the whole message, whose tool calls are whole too."""
+        """Decode one delta, or the whole message, whose tool calls are never joined."""
         for key, fragment in decode_fragments(delta):
             self._fragments.add(fragment, key)
-        for position, call in enumerate(lenient_json.object_items(delta.get("tool_calls"))):
+        for position, call in enumerate(lenient_json.array_objects(delta.get("tool_calls"))):
             key = self._tool_call_key(position, call) if streamed else None
             self._fragments.add(decode_tool_call(call), key)
 
-    def result(self) -> tuple[Part, ...]:
-        """What it says."""
+    def decoded_parts(self) -> tuple[Part, ...]:
+        """The parts of the message so far."""
         return self._fragments.joined_parts()
 
     def _tool_call_key(self, position: int, call: Fields) -> Hashable:
-        """Calls go by index; Gemini gives all of them index 0, and ids that tell them apart."""
-        index = lenient_json.first_count(call.get("index"))
+        """Index and ID: Gemini gives every call index 0, so the ID must distinguish them."""
+        index = lenient_json.first_integer(call.get("index"))
         index = position if index is None else index
         call_id = lenient_json.printable_text(call.get("id"))
-        known = self._call_ids.setdefault(index, call_id)
-        begins = bool(call_id) and bool(
+        open_call_id = self._call_ids.setdefault(index, call_id)
+        starts_call = bool(call_id) and bool(
             lenient_json.object_fields(call.get("function")).get("name")
         )
-        if begins and known and known != call_id:
-            self._call_ids[index] = known = call_id
-        return index, known
+        if starts_call and open_call_id and open_call_id != call_id:
+            self._call_ids[index] = open_call_id = call_id
+        return index, open_call_id
 
 
 def delta_output_chars(delta: Fields) -> int:
-    """How many characters a delta adds to what was said: the opening of a call does too."""
-    calls = map(decode_tool_call, lenient_json.object_items(delta.get("tool_calls")))
+    """How many output characters a delta adds, the start of a tool call included."""
+    calls = map(decode_tool_call, lenient_json.array_objects(delta.get("tool_calls")))
     return sum(
         map(
             output_chars.fragment_output_chars,
@@ -78,8 +79,8 @@ def delta_output_chars(delta: Fields) -> int:
     )
 
 
-def decode_fragments(delta: Fields) -> Keyed:
-    """What a delta or a message holds besides tool calls, in the order in which it is said."""
+def decode_fragments(delta: Fields) -> KeyedFragments:
+    """The fragments of a delta or a message in output order, without its `tool_calls`."""
     yield from _decode_reasoning(delta)
     yield from _decode_content(delta.get("content"))
     if refusal := lenient_json.str_or_empty(delta.get("refusal")):
@@ -90,40 +91,45 @@ def decode_fragments(delta: Fields) -> Keyed:
             "function_call",
             _decode_call(function, "arguments", metadata=(("type", "function_call"),)),
         )
-    sound = lenient_json.object_fields(delta.get("audio"))
-    if sound.get("data") or sound.get("transcript") or sound.get("id"):
-        yield "audio", _decode_output_audio(sound)
-    for image in lenient_json.object_items(delta.get("images")):
+    audio = lenient_json.object_fields(delta.get("audio"))
+    if audio.get("data") or audio.get("transcript") or audio.get("id"):
+        yield "audio", _decode_output_audio(audio)
+    for image in lenient_json.array_objects(delta.get("images")):
         yield None, _decode_image(image)
-    for annotation in lenient_json.object_items(delta.get("annotations")):
+    for annotation in lenient_json.array_objects(delta.get("annotations")):
         yield "", Text("", citations=(_decode_citation(annotation),))
 
 
-def _decode_reasoning(delta: Fields) -> Keyed:
-    """Details repeat the text of `reasoning`, which is read only where they have none."""
-    details = lenient_json.object_items(
+def _decode_reasoning(delta: Fields) -> KeyedFragments:
+    """Details repeat the text of `reasoning`, which counts only where they have no text."""
+    details = lenient_json.array_objects(
         delta.get("reasoning_details") or delta.get("thinking_blocks")
     )
-    alone = lenient_json.str_or_empty(delta.get("reasoning_content")) or lenient_json.str_or_empty(
-        delta.get("reasoning")
-    )
-    if alone and not any(detail.get(key) for detail in details for key in _READABLE):
-        yield "", Reasoning(alone)
+    plain_text = lenient_json.str_or_empty(
+        delta.get("reasoning_content")
+    ) or lenient_json.str_or_empty(delta.get("reasoning"))
+    if plain_text and not any(
+        detail.get(key) for detail in details for key in _REASONING_TEXT_FIELDS
+    ):
+        yield "", Reasoning(plain_text)
     for detail in details:
-        text = "".join(lenient_json.str_or_empty(detail.get(key)) for key in _READABLE)
+        text = "".join(lenient_json.str_or_empty(detail.get(key)) for key in _REASONING_TEXT_FIELDS)
         signature = lenient_json.str_or_empty(detail.get("signature"))
-        sealed = lenient_json.str_or_empty(detail.get("data"))
+        encrypted = lenient_json.str_or_empty(detail.get("data"))
         metadata = lenient_json.named_metadata(detail, ("type", "format", "id", "index"))
-        kind = (
+        fragment_key = (
             lenient_json.printable_text(detail.get("type")),
-            lenient_json.first_count(detail.get("index")),
+            lenient_json.first_integer(detail.get("index")),
         )
-        if text or signature or sealed:
-            yield None if sealed else kind, Reasoning(text, signature, sealed, metadata)
+        if text or signature or encrypted:
+            yield (
+                None if encrypted else fragment_key,
+                Reasoning(text, signature, encrypted, metadata),
+            )
 
 
-def _decode_content(content: Json) -> Keyed:
-    """A string; blocks, as of Mistral and Databricks; or a document, as of Cloudflare."""
+def _decode_content(content: Json) -> KeyedFragments:
+    """A string, a list of blocks (Mistral, Databricks), or an object (Cloudflare)."""
     if isinstance(content, str) and content:
         yield "", Text(content)
     elif isinstance(content, list):
@@ -137,15 +143,15 @@ def _decode_content(content: Json) -> Keyed:
         yield "", Text(lenient_json.compact_json(content))
 
 
-def _decode_block(block: Fields) -> Keyed:
-    """One typed block of a message; blocks of other types are left out."""
+def _decode_block(block: Fields) -> KeyedFragments:
+    """One typed block of a message; unknown types are skipped."""
     kind = block.get("type")
     if kind == "text" and (text := lenient_json.str_or_empty(block.get("text"))):
         yield "", Text(text)
     elif kind in ("thinking", "reasoning"):
-        yield from _reasoning_text(block.get("thinking") or block.get("summary"))
-    elif kind == "refusal" and (declined := lenient_json.str_or_empty(block.get("refusal"))):
-        yield "", Refusal(declined)
+        yield from _decode_reasoning_block(block.get("thinking") or block.get("summary"))
+    elif kind == "refusal" and (refusal := lenient_json.str_or_empty(block.get("refusal"))):
+        yield "", Refusal(refusal)
     elif kind == "image_url":
         yield None, _decode_image(block)
     elif kind == "input_audio":
@@ -156,9 +162,9 @@ def _decode_block(block: Fields) -> Keyed:
         yield None, data_urls.decode_media_url(lenient_json.printable_text(data), "*/*")
 
 
-def _reasoning_text(value: Json) -> Keyed:
-    """The text of a typed block: a string, or blocks once more."""
-    blocks = [{"text": value}] if isinstance(value, str) else lenient_json.object_items(value)
+def _decode_reasoning_block(value: Json) -> KeyedFragments:
+    """The text of a reasoning block: a string, or a list of text blocks."""
+    blocks = [{"text": value}] if isinstance(value, str) else lenient_json.array_objects(value)
     for block in blocks:
         text, signature = (
             lenient_json.str_or_empty(block.get("text")),
@@ -169,9 +175,11 @@ def _reasoning_text(value: Json) -> Keyed:
 
 
 def decode_tool_call(call: Fields) -> ToolCall:
-    """A call or its fragment; what stands beside it (Gemini's signatures) is kept."""
+    """A call or its fragment; unknown fields (Gemini's signatures) become metadata."""
     call_id = lenient_json.printable_text(call.get("id"))
-    metadata = lenient_json.named_metadata(call, (name for name in call if name not in _OF_CALL))
+    metadata = lenient_json.named_metadata(
+        call, (name for name in call if name not in _STANDARD_CALL_FIELDS)
+    )
     if call.get("type") == "custom":
         return _decode_call(
             lenient_json.object_fields(call.get("custom")),
@@ -185,32 +193,34 @@ def decode_tool_call(call: Fields) -> ToolCall:
 
 
 def _decode_call(
-    function: Fields, arguments: str, call_id: str = "", metadata: Metadata = ()
+    function: Fields, arguments_field: str, call_id: str = "", metadata: Metadata = ()
 ) -> ToolCall:
-    spelled = function.get(arguments)
+    raw_arguments = function.get(arguments_field)
     return ToolCall(
         id=call_id,
         name=lenient_json.printable_text(function.get("name")),
-        arguments=spelled if isinstance(spelled, str) else lenient_json.printable_text(spelled),
+        arguments=raw_arguments
+        if isinstance(raw_arguments, str)
+        else lenient_json.printable_text(raw_arguments),
         metadata=metadata,
     )
 
 
-def _decode_output_audio(sound: Fields) -> Media:
-    """Spoken output; the request alone knows its format."""
+def _decode_output_audio(audio: Fields) -> Media:
+    """Audio output; only the request names its format."""
     return Media(
         media_type="audio/*",
-        base64=lenient_json.str_or_empty(sound.get("data")),
-        transcript=lenient_json.str_or_empty(sound.get("transcript")),
-        metadata=lenient_json.named_metadata(sound, ("id", "expires_at")),
+        base64=lenient_json.str_or_empty(audio.get("data")),
+        transcript=lenient_json.str_or_empty(audio.get("transcript")),
+        metadata=lenient_json.named_metadata(audio, ("id", "expires_at")),
     )
 
 
-def _decode_input_audio(sound: Fields) -> Keyed:
-    if data := lenient_json.printable_text(sound.get("data")):
+def _decode_input_audio(audio: Fields) -> KeyedFragments:
+    if data := lenient_json.printable_text(audio.get("data")):
         yield (
             None,
-            Media(f"audio/{lenient_json.printable_text(sound.get('format')) or '*'}", base64=data),
+            Media(f"audio/{lenient_json.printable_text(audio.get('format')) or '*'}", base64=data),
         )
 
 
@@ -220,17 +230,17 @@ def _decode_image(block: Fields) -> Media:
 
 
 def _decode_citation(annotation: Fields) -> Citation:
-    """A cited page; any other annotation is kept as it is."""
+    """A cited page; any other annotation is kept verbatim in `metadata`."""
     if annotation.get("type") != "url_citation":
         return Citation(metadata=lenient_json.named_metadata(annotation, annotation))
-    cited = lenient_json.object_fields(annotation.get("url_citation"))
+    url_citation = lenient_json.object_fields(annotation.get("url_citation"))
     start, end = (
-        lenient_json.first_count(cited.get("start_index")),
-        lenient_json.first_count(cited.get("end_index")),
+        lenient_json.first_integer(url_citation.get("start_index")),
+        lenient_json.first_integer(url_citation.get("end_index")),
     )
     return Citation(
-        url=lenient_json.printable_text(cited.get("url")),
-        title=lenient_json.printable_text(cited.get("title")),
-        quoted=lenient_json.printable_text(cited.get("content")),
+        url=lenient_json.printable_text(url_citation.get("url")),
+        title=lenient_json.printable_text(url_citation.get("title")),
+        quoted=lenient_json.printable_text(url_citation.get("content")),
         span=None if start is None or end is None or start >= end else (start, end),
     )

@@ -2,8 +2,8 @@
 
     chunk* finish [usage] [DONE]
 
-Of several choices, each chunk belongs to one.  They take turns, and each finishes; or they come one
-after the other, and the first one finishes for all.
+Each chunk belongs to one choice.  Chunks of several choices either alternate, and each choice
+finishes; or the choices follow one another, and only the first has a finish chunk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, choices_decoder, errors
-from llm_proxy.dialects.openai.provider_variants import FamilyMember
+from llm_proxy.dialects.openai.provider_variants import ProviderVariant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
@@ -25,82 +25,87 @@ from llm_proxy.turns import Turn
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """What a request asks of the manner of its answer."""
+    """The options of a request that shape its response."""
 
     stream: bool
     includes_usage: bool
-    """Whether a stream is to tell usage."""
+    """Whether the request sets `stream_options.include_usage`."""
 
 
 def response_options(body: Fields) -> ResponseOptions:
-    """What the body of a request asks for."""
+    """The response options in the body of a request."""
     options = lenient_json.object_fields(body.get("stream_options"))
     return ResponseOptions(body.get("stream") is True, options.get("include_usage") is True)
 
 
-def includes_usage_chunk(manner: ResponseOptions, speaker: FamilyMember) -> bool:
-    """Whether such an answer of this member of the family tells usage."""
-    return not manner.stream or manner.includes_usage or speaker.usage_with_finish
+def response_includes_usage(options: ResponseOptions, variant: ProviderVariant) -> bool:
+    """Whether the provider sends usage in a response with these options."""
+    return not options.stream or options.includes_usage or variant.sends_usage_with_finish
 
 
-def as_failed_stream(turn: Turn) -> Turn:
-    """What a stream tells before its end: neither usage nor what stands beside the finish."""
+def failed_stream_turn(turn: Turn) -> Turn:
+    """The turn of a stream that fails: without usage and without metadata of the finish."""
     return replace(
-        turn, usage=None, metadata=nonempty_metadata(turn.metadata, choices_decoder.OF_CHUNK)
+        turn,
+        usage=None,
+        metadata=nonempty_metadata(turn.metadata, choices_decoder.RESPONSE_METADATA_FIELDS),
     )
 
 
-def chunk_envelope(turn: Turn, kind: str, context: EncodeContext) -> Document:
-    """What stands around the choices of every chunk, or of the whole answer."""
+def response_envelope(turn: Turn, object_type: str, context: EncodeContext) -> Document:
+    """The fields beside `choices` of every chunk, or of the whole response."""
     return {
         "id": turn.id,
-        "object": kind,
+        "object": object_type,
         "created": context.created,
         "model": turn.model,
-        **dict(nonempty_metadata(turn.metadata, choices_decoder.OF_CHUNK)),
+        **dict(nonempty_metadata(turn.metadata, choices_decoder.RESPONSE_METADATA_FIELDS)),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class ChoicesEncoder:
-    """Tells choices in chunks."""
+class ChoicesStreamEncoder:
+    """Encodes the choices of a stream as SSE chunks."""
 
     options: ResponseOptions
-    member: FamilyMember
+    variant: ProviderVariant
     envelope_fields: Document
-    """What stands around the choices of a chunk."""
+    """The fields beside `choices` of every chunk."""
     turns_are_successive: bool = False
-    """Whether choices come one after the other, and finish once."""
+    """Whether choices follow one another with one finish chunk, rather than alternate."""
 
     def encode_events(
         self,
-        first: Turn,
-        pieces: Sequence[Iterator[Document]],
-        finish_fields: Sequence[Document],
+        first_turn: Turn,
+        choice_pieces: Sequence[Iterator[Document]],
+        final_choices: Sequence[Document],
     ) -> Iterator[bytes]:
-        """The stream of an answer whose first turn is this.
+        """The SSE events of a response; `first_turn` holds its failure and usage.
 
-        `pieces` are what each choice says up to its finish; `ended`, how each finishes.
+        `choice_pieces` are the choice objects up to the finish, one iterator per choice;
+        `final_choices` are the choice objects with the finish reasons.
         """
-        items = pieces if self.turns_are_successive else zip_longest(*pieces)
-        finish_fields = finish_fields[:1] if self.turns_are_successive else finish_fields
-        for choice in filter(None, chain.from_iterable(items)):
-            yield self._encode_event([choice])
-        if first.failure is not None:
-            error = {"error": errors.error_fields(first.failure, self.member)}
-            yield sse.encode_event(response_encoding.json_line(error), self.member.error_event_name)
+        choices = choice_pieces if self.turns_are_successive else zip_longest(*choice_pieces)
+        final_choices = final_choices[:1] if self.turns_are_successive else final_choices
+        for choice in filter(None, chain.from_iterable(choices)):
+            yield self._encode_chunk([choice])
+        if first_turn.failure is not None:
+            error = {"error": errors.error_fields(first_turn.failure, self.variant)}
+            yield sse.encode_event(
+                response_encoding.json_line(error), self.variant.error_event_name
+            )
             return
-        counts = choices_decoder.encode_usage(first.usage)
-        for choice in finish_fields:
-            at_finish = self.member.usage_with_finish and choice is finish_fields[-1]
-            yield self._encode_event([choice], usage=counts if at_finish else None)
-        if self.options.includes_usage and not self.member.usage_with_finish:
-            yield self._encode_event([], usage=counts)
-        if self.member.sends_done:
-            yield api.DONE
+        usage = choices_decoder.encode_usage(first_turn.usage)
+        for choice in final_choices:
+            holds_usage = self.variant.sends_usage_with_finish and choice is final_choices[-1]
+            yield self._encode_chunk([choice], usage=usage if holds_usage else None)
+        if self.options.includes_usage and not self.variant.sends_usage_with_finish:
+            yield self._encode_chunk([], usage=usage)
+        if self.variant.sends_done:
+            yield api.DONE_EVENT
 
-    def _encode_event(self, items: list[Document], usage: Document | None = None) -> bytes:
-        chunk = {**self.envelope_fields, "choices": items}
+    def _encode_chunk(self, choices: list[Document], usage: Document | None = None) -> bytes:
+        chunk = {**self.envelope_fields, "choices": choices}
         if usage is not None or self.options.includes_usage:
             chunk["usage"] = usage
         return sse.encode_event(response_encoding.json_line(chunk))

@@ -1,8 +1,8 @@
 """The dialect `openai-completions`: legacy text completions.
 
-Many servers speak it still: vLLM, llama.cpp, Together, DeepSeek and Mistral (to fill gaps).
-Writer's stream is its own: events of `{"value": ...}`, without ids, choices or any end, so
-nothing can prove it whole.
+Many servers still have it: vLLM, llama.cpp, Together, DeepSeek and Mistral (fill-in-the-middle).
+Writer's stream differs: events of `{"value": ...}` without IDs, choices or an end, so nothing can
+prove it complete.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, choices_decoder, errors
 from llm_proxy.dialects.openai.choices_encoder import ResponseOptions, response_options
 from llm_proxy.dialects.openai.completions_encoder import CompletionEncoder, capabilities
-from llm_proxy.dialects.openai.provider_variants import family_member
+from llm_proxy.dialects.openai.provider_variants import provider_variant
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, Metadata, Part, Text, TokenCounting, Turn
 
 _PATH: Final = "/completions"
-_MESSAGES: Final = "/fim/completions"
-"""Completions that answer in messages, beside chats."""
+_FIM_PATH: Final = "/fim/completions"
+"""Fill-in-the-middle completions, which respond with messages: not this dialect."""
 
 
 class OpenAICompletions:
@@ -47,61 +47,58 @@ class OpenAICompletions:
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
-        """A POST to `.../completions`, whatever a provider puts in front."""
+        """Whether it is a POST to `.../completions` behind any prefix, and no chat."""
         path = request.path
-        if request.method != "POST" or path.endswith(_MESSAGES) or api.CHATS.fullmatch(path):
+        if request.method != "POST" or path.endswith(_FIM_PATH) or api.CHAT_PATH.fullmatch(path):
             return False
         return path.endswith(_PATH)
 
     def model(self, request: Request) -> str:
-        """The body's `model`, else the Azure deployment that the path names."""
-        return api.model_of(request)
+        """The body's `model`, else the Azure deployment in the path."""
+        return api.requested_model(request)
 
     def streams(self, request: Request) -> bool:
-        """Only where the body says `"stream": true`."""
+        """Whether the body has `"stream": true`."""
         return api.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The prompt, as what a user says; several prompts are said at once."""
+        """The prompt as one user message; several prompts become one message."""
         body = lenient_json.parse_object(request.body)
         settings = body.get("temperature"), body.get("top_p")
         return request_decoding.prompt_conversation(body.get("prompt"), *settings) if body else None
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """By status and content type; where there is none, by what was asked for."""
-        return json_api.codec_of_events_or_whole(head, streams=self.streams(request))
+        """By status and content type; without a content type, by whether the request streams."""
+        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
+        """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
         return choices_decoder.completeness(response)
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn a choice: of several prompts, n choices each, in the order of their index."""
-        return choices_decoder.decode_turns(response, _CompletionContent) or _decode_writer_stream(
-            response
-        )
+        """One turn per choice, by index; several prompts have n choices each."""
+        return choices_decoder.decode_turns(
+            response, _CompletionContentDecoder
+        ) or _decode_writer_stream(response)
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What its choices say."""
+        """The characters of text in its choices."""
         if codec != "sse":
             return 0
         fields = api.decode_event(message)
-        texts = [
-            object_item.get("text")
-            for object_item in lenient_json.object_items(fields.get("choices"))
-        ]
+        texts = [choice.get("text") for choice in lenient_json.array_objects(fields.get("choices"))]
         return sum(len(lenient_json.str_or_empty(value)) for value in (*texts, fields.get("value")))
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """A comment, as gateways send it."""
+        """An SSE comment, as gateways send it."""
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """The shape whose message and code every client prints."""
+        """A JSON error body, in the shape whose message and code every client prints."""
         return api.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """With usage asked for."""
+        """A request with an empty prompt; a stream requests usage."""
         options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
         return response_encoding.json_post_request(
             "/v1" + _PATH, {"model": model, **options, "prompt": ""}
@@ -110,23 +107,25 @@ class OpenAICompletions:
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """In words alone."""
-        words = capabilities(self._response_options(request), family_member(context.provider))
-        return conversion.convert(turns, words, self.model(request), context)
+        """Converts the turns to plain text."""
+        wire_capabilities = capabilities(
+            self._response_options(request), provider_variant(context.provider)
+        )
+        return conversion.convert(turns, wire_capabilities, self.model(request), context)
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Chunks up to `[DONE]`, or one document."""
-        values = self.convert(request, turns, context).turns
-        if values[0].failure and not self.streams(request):
+        """Chunks up to `[DONE]`, one JSON document, or an HTTP error for a failed non-stream."""
+        converted = self.convert(request, turns, context).turns
+        if converted[0].failure and not self.streams(request):
             return self.error_response(
-                errors.status_of_failure(values[0].failure), values[0].failure, context
+                errors.status_of_failure(converted[0].failure), converted[0].failure, context
             )
-        spoken = CompletionEncoder(
-            self._response_options(request), family_member(context.provider), context
+        encoder = CompletionEncoder(
+            self._response_options(request), provider_variant(context.provider), context
         )
-        return spoken.encode_response(values)
+        return encoder.encode_response(converted)
 
     def error_response(
         self,
@@ -135,42 +134,42 @@ class OpenAICompletions:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """In the shape of the member of the family that speaks."""
+        """An HTTP error in the shape of the context's provider."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """Of requests and tokens."""
+        """The `x-ratelimit-*` headers of requests and tokens."""
         return errors.rate_limit_headers(context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """None: every request is for a turn."""
+        """None: every request asks for a turn."""
         return None
 
     def _response_options(self, request: Request) -> ResponseOptions:
         return response_options(lenient_json.parse_object(request.body))
 
 
-class _CompletionContent:
-    """The text of one choice, as its pieces come; an echoed prompt is part of it."""
+class _CompletionContentDecoder:
+    """Decodes the text of one choice from its pieces; an echoed prompt is part of it."""
 
     def __init__(self) -> None:
         self._fragments = FragmentJoiner()
 
     def feed(self, choice: Fields, *, streamed: bool) -> Metadata:
-        """Read one piece, or the whole text."""
+        """Decode one piece, or the whole text; returns no metadata."""
         if text := lenient_json.str_or_empty(choice.get("text")):
             self._fragments.add(Text(text))
         return ()
 
-    def result(self) -> tuple[Part, ...]:
-        """What it says."""
+    def decoded_parts(self) -> tuple[Part, ...]:
+        """The text so far, as at most one part."""
         return self._fragments.joined_parts()
 
 
 def _decode_writer_stream(response: DialectResponse) -> tuple[Turn, ...]:
-    """Writer's stream."""
+    """One turn of Writer's stream; none where no event has a `value`."""
     if response.codec != "sse":
         return ()
     fragments = FragmentJoiner()

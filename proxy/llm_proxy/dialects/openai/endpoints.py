@@ -1,9 +1,9 @@
 """OpenAI's other endpoints: embeddings, images, audio, files and more.
 
-They are recognised, named and judged; only what was heard is read, and what went wrong.  Most
-answer with one document of JSON.  Sounds, videos and files are bytes that nothing but HTTP
-delimits.  Images, speech, transcriptions and the runs of assistants may come as SSE, which ends
-in an event of its own or in `[DONE]`; a stream whose events are all unknown proves nothing.
+Their requests are recognised and their responses judged for completeness; only transcripts and
+errors are decoded.  Most respond with one JSON document.  Audio, videos and files are bytes
+delimited by HTTP alone.  Images, speech, transcriptions and assistant runs may stream as SSE,
+which ends with a typed final event or `[DONE]`; a stream of unknown events only proves nothing.
 """
 
 from __future__ import annotations
@@ -25,94 +25,96 @@ from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, Turn
 
-_FOREIGN: Final = "anthropic-version"
-"""A header of clients whose models, files and batches are not OpenAI's."""
+_ANTHROPIC_VERSION_HEADER: Final = "anthropic-version"
+"""A header of Anthropic's clients, whose models, files and batches have the same paths."""
 
-_ANYWHERE: Final = r".*/"
-"""Before what nobody calls otherwise, a provider may put anything."""
-_OWN: Final = r".*/(?:v1|openai)/"
-"""Before words that many an API has."""
+_ANY_PREFIX: Final = r".*/"
+"""For path names that only OpenAI-compatible APIs use: any prefix."""
+_OPENAI_PREFIX: Final = r".*/(?:v1|openai)/"
+"""For path names that other APIs use too: OpenAI's own prefix."""
 
-_ASK: Final = ("POST",)
-_KEEP: Final = ("GET", "POST", "DELETE")
+_POST_ONLY: Final = ("POST",)
+_RESOURCE_METHODS: Final = ("GET", "POST", "DELETE")
 
-_ENDS: Final = frozenset(
+_FINAL_EVENT_TYPES: Final = frozenset(
     (
-        *transcripts.ENDS,
+        *transcripts.FINAL_EVENT_TYPES,
         "speech.audio.done",
         "image_generation.completed",
         "image_edit.completed",
     )
 )
-_GOES_ON: Final = (".delta", ".segment", ".partial_image")
-"""How the types of events end that are followed by others."""
-_SAYS: Final = (".delta", ".partial_image")
-"""And of those, the ones that add to what was said."""
+_NONFINAL_TYPE_SUFFIXES: Final = (".delta", ".segment", ".partial_image")
+"""Suffixes of event types that never end a stream."""
+_OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
+"""Suffixes of event types that add to the output."""
 
 
 def _no_response(_request: Request, _context: EncodeContext) -> None:
-    """Nothing is known of what the endpoint keeps or makes."""
+    """None: the response cannot be made up without a recording."""
 
 
-def _decode_failures(response: DialectResponse) -> tuple[Turn, ...]:
-    """The error that ended a stream; what is not a stream has its own field of that name."""
-    said = map(api.decode_event, response.messages) if response.codec == "sse" else ()
-    errors = (json_api.decode_failure(fields["error"]) for fields in said if fields.get("error"))
-    return tuple(Turn((), failure=failure) for failure in errors)[:1]
+def _decode_stream_failure(response: DialectResponse) -> tuple[Turn, ...]:
+    """A turn with the first error of a stream; a document's `error` field is no failure."""
+    events = map(api.decode_event, response.messages) if response.codec == "sse" else ()
+    failures = (
+        json_api.decode_failure(fields["error"]) for fields in events if fields.get("error")
+    )
+    return tuple(Turn((), failure=failure) for failure in failures)[:1]
 
 
 @dataclass(frozen=True)
 class OpenAIEndpoint(RecordOnlyDialect):
-    """One of the endpoints: a dialect without words, or with few."""
+    """One endpoint, as a dialect that is never encoded and decoded only in part."""
 
     name: str
-    path: re.Pattern[str]
-    """All of a request's path; a group `model` in it names the model."""
+    path_pattern: re.Pattern[str]
+    """Matches the full path of a request; an optional group `model` holds the model."""
     methods: tuple[str, ...]
     completeness_of_whole: Callable[[DialectResponse], Completeness] = json_api.completeness
-    """How a success is judged that is no stream of events."""
-    decode_response: Callable[[DialectResponse], tuple[Turn, ...]] = _decode_failures
-    """How a success is read."""
+    """Judges the completeness of a successful response that is not SSE."""
+    decode_response: Callable[[DialectResponse], tuple[Turn, ...]] = _decode_stream_failure
+    """Decodes a successful response."""
     respond: Callable[[Request, EncodeContext], DialectResponse | None] = _no_response
-    """What is answered where nothing was recorded; None where nobody could know."""
+    """Makes the response where nothing was recorded; None where none can be made."""
     volatile_paths: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ("openai-beta",)
     id_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
-        """The endpoint's methods on its path, unless a header says that they are not OpenAI's."""
+        """Whether method and path are the endpoint's, and no `anthropic-version` header is set."""
         return (
             request.method in self.methods
-            and self.path.fullmatch(request.path) is not None
-            and header_value(request.headers, _FOREIGN) is None
+            and self.path_pattern.fullmatch(request.path) is not None
+            and header_value(request.headers, _ANTHROPIC_VERSION_HEADER) is None
         )
 
     def model(self, request: Request) -> str:
-        """The form's or the body's `model`, else the Azure deployment or model of the path."""
-        if text := forms.form_field(request, "model") or api.model_of(request):
-            return text
-        path = self.path.fullmatch(request.path)
-        return unquote((path and path.groupdict().get("model")) or "")
+        """The `model` of the form or the JSON body, else what the path names."""
+        if model := forms.form_field_value(request, "model") or api.requested_model(request):
+            return model
+        path_match = self.path_pattern.fullmatch(request.path)
+        return unquote((path_match and path_match.groupdict().get("model")) or "")
 
     def streams(self, request: Request) -> bool:
-        """Where the body or the form says `stream`; speech has a `stream_format` instead."""
+        """Whether the body or the form sets `stream`, or (for speech) `stream_format` is `sse`."""
         fields = lenient_json.parse_object(request.body)
         return (
             fields.get("stream") is True
             or fields.get("stream_format") == "sse"
-            or forms.form_field(request, "stream").lower() == "true"
+            or forms.form_field_value(request, "stream").lower() == "true"
         )
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """By status and content type; where there is none, by what was asked for."""
+        """By status and content type; without a content type, by whether the request streams."""
         if not json_api.succeeded(head):
             return "whole"
         if content_type := header_value(head.headers, "content-type"):
-            return framing.codec_of_content_type(content_type)
+            return framing.codec_name_for_content_type(content_type)
         return "sse" if self.streams(request) else "whole"
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """A stream by its last event; a body as its endpoint gives it."""
+        """SSE is judged by its last known event, any other body by the endpoint's own rule."""
         if not json_api.succeeded(response.head):
             return json_api.completeness(response)
         return (
@@ -122,19 +124,19 @@ class OpenAIEndpoint(RecordOnlyDialect):
         )
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """What was heard, and what went wrong; else none."""
+        """A transcript or an error as one turn; otherwise no turn."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
         return self.decode_response(response)
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What a delta says; one of sound, or an image in the making, counts as a character."""
-        if codec != "sse" or not _event_type(message).endswith(_SAYS):
+        """The characters of a delta; an audio delta or a partial image counts as one."""
+        if codec != "sse" or not _event_type(message).endswith(_OUTPUT_TYPE_SUFFIXES):
             return 0
         return max(len(_delta_text(api.decode_event(message))), 1)
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """The shape whose message and code every client prints."""
+        """A JSON error body, in the shape whose message and code every client prints."""
         return api.error_body(kind, message)
 
     def error_response(
@@ -144,32 +146,32 @@ class OpenAIEndpoint(RecordOnlyDialect):
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """In the shape of the chats."""
+        """An HTTP error in the provider's shape, as for chats."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """Of requests and tokens."""
+        """The `x-ratelimit-*` headers of requests and tokens."""
         return errors.rate_limit_headers(context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """What the endpoint answers without having been recorded, if anything."""
+        """The response that the endpoint makes without a recording, or None."""
         return self.respond(request, context)
 
 
 def _stream_completeness(response: DialectResponse) -> Completeness:
-    """By the last event that tells."""
+    """By the last event that is final, not final, or an error; unproven where there is none."""
     for message in reversed(response.messages):
-        if api.is_done(message):
+        if api.is_done_event(message):
             return Completeness(is_complete=True, reason="[DONE]")
         fields = api.decode_event(message)
         if error := fields.get("error"):
             return json_api.completeness_by_error(json_api.decode_failure(error))
         kind = _event_type(message)
-        if kind in _ENDS:
+        if kind in _FINAL_EVENT_TYPES:
             return Completeness(is_complete=True, reason=kind)
-        if kind.endswith(_GOES_ON):
+        if kind.endswith(_NONFINAL_TYPE_SUFFIXES):
             return Completeness(is_complete=False, reason=f"no end after {kind}")
     if not json_api.joined_body(response).strip():
         return Completeness(is_complete=False, reason="empty stream")
@@ -179,14 +181,14 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
 def _event_type(message: bytes) -> str:
     return (
         lenient_json.printable_text(api.decode_event(message).get("type"))
-        or parse_event(message).encode_event
+        or parse_event(message).event_type
     )
 
 
 def _delta_text(fields: Fields) -> str:
-    """The words of a transcription's delta, or of one of an assistant's messages."""
+    """The text of a transcription delta, or of a delta of an assistant's message."""
     delta = fields.get("delta")
-    blocks = lenient_json.object_items(lenient_json.object_fields(delta).get("content"))
+    blocks = lenient_json.array_objects(lenient_json.object_fields(delta).get("content"))
     texts = (
         lenient_json.str_or_empty(lenient_json.object_fields(block.get("text")).get("value"))
         for block in blocks
@@ -199,57 +201,59 @@ def _delta_text(fields: Fields) -> str:
 
 
 def _completeness_by_content_type(response: DialectResponse) -> Completeness:
-    """JSON where the content type says so; anything else ends where HTTP says."""
+    """A JSON content type: complete when it parses; any other: by the HTTP framing."""
     is_json = "json" in (header_value(response.head.headers, "content-type") or "").lower()
     return (
         json_api.completeness(response) if is_json else json_api.completeness_by_framing(response)
     )
 
 
-def _plain_endpoint(
-    name: str, path: str, methods: tuple[str, ...] = _ASK, **others: Any
+def _build_endpoint(
+    name: str, path: str, methods: tuple[str, ...] = _POST_ONLY, **options: Any
 ) -> OpenAIEndpoint:
-    return OpenAIEndpoint(f"openai-{name}", re.compile(path), methods, **others)
+    return OpenAIEndpoint(f"openai-{name}", re.compile(path), methods, **options)
 
 
 ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
-    _plain_endpoint(
-        "embeddings", _ANYWHERE + "embeddings", respond=auxiliary_responses.embeddings_response
+    _build_endpoint(
+        "embeddings", _ANY_PREFIX + "embeddings", respond=auxiliary_responses.embeddings_response
     ),
-    _plain_endpoint(
-        "moderations", _ANYWHERE + "moderations", respond=auxiliary_responses.moderations_response
+    _build_endpoint(
+        "moderations", _ANY_PREFIX + "moderations", respond=auxiliary_responses.moderations_response
     ),
-    _plain_endpoint("images", _ANYWHERE + "images/(?:generations|edits|variations)"),
-    _plain_endpoint(
+    _build_endpoint("images", _ANY_PREFIX + "images/(?:generations|edits|variations)"),
+    _build_endpoint(
         "audio",
-        _ANYWHERE + "audio/(?:speech|transcriptions|translations)",
+        _ANY_PREFIX + "audio/(?:speech|transcriptions|translations)",
         completeness_of_whole=_completeness_by_content_type,
         decode_response=transcripts.decode_turns,
     ),
-    _plain_endpoint(
+    _build_endpoint(
         "videos",
-        _OWN + "videos(?:/.+)?",
-        _KEEP,
+        _OPENAI_PREFIX + "videos(?:/.+)?",
+        _RESOURCE_METHODS,
         completeness_of_whole=_completeness_by_content_type,
     ),
-    _plain_endpoint(
+    _build_endpoint(
         "models",
-        rf"(?:{_OWN}|/)models(?:/(?P<model>[^/]+))?",
+        rf"(?:{_OPENAI_PREFIX}|/)models(?:/(?P<model>[^/]+))?",
         ("GET", "DELETE"),
         respond=auxiliary_responses.models_response,
     ),
-    _plain_endpoint("files", _OWN + "files(?:/[^/]+)?", _KEEP),
-    _plain_endpoint(
+    _build_endpoint("files", _OPENAI_PREFIX + "files(?:/[^/]+)?", _RESOURCE_METHODS),
+    _build_endpoint(
         "file-content",
-        _OWN + "files/[^/]+/content",
+        _OPENAI_PREFIX + "files/[^/]+/content",
         ("GET",),
         completeness_of_whole=json_api.completeness_by_framing,
     ),
-    _plain_endpoint("uploads", _OWN + "uploads(?:/.+)?"),
-    _plain_endpoint("batches", _OWN + "batches(?:/.+)?", ("GET", "POST")),
-    _plain_endpoint("fine-tuning", _OWN + "fine_tuning/.+", _KEEP),
-    _plain_endpoint("vector-stores", _OWN + "vector_stores(?:/.+)?", _KEEP),
-    _plain_endpoint("conversations", _OWN + "conversations(?:/.+)?", _KEEP),
-    _plain_endpoint("assistants", _OWN + "(?:assistants|threads)(?:/.+)?", _KEEP),
+    _build_endpoint("uploads", _OPENAI_PREFIX + "uploads(?:/.+)?"),
+    _build_endpoint("batches", _OPENAI_PREFIX + "batches(?:/.+)?", ("GET", "POST")),
+    _build_endpoint("fine-tuning", _OPENAI_PREFIX + "fine_tuning/.+", _RESOURCE_METHODS),
+    _build_endpoint("vector-stores", _OPENAI_PREFIX + "vector_stores(?:/.+)?", _RESOURCE_METHODS),
+    _build_endpoint("conversations", _OPENAI_PREFIX + "conversations(?:/.+)?", _RESOURCE_METHODS),
+    _build_endpoint(
+        "assistants", _OPENAI_PREFIX + "(?:assistants|threads)(?:/.+)?", _RESOURCE_METHODS
+    ),
 )
-"""Each a dialect; no two of them have a path in common."""
+"""One dialect per endpoint; their paths do not overlap."""

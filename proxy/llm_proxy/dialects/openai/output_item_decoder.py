@@ -1,10 +1,10 @@
 """Decodes an output item of the Responses API into parts.
 
-A message, a reasoning and a function call have words of their own.  The tools that OpenAI runs
-itself follow one pattern, and are read by it, so that a tool of tomorrow is read too:
+Messages, reasoning and function calls have their own fields.  The tools that OpenAI runs follow
+one pattern and are decoded by it, so that a future tool is decoded too:
 
-    {"type": "K_call", what is asked, what came back, and the rest}  ->  ToolCall K, ToolResult K
-    {"type": "K_call_output", "call_id": ..., what came back, ...}   ->  ToolResult K
+    {"type": "K_call", arguments, result, other fields}      ->  ToolCall K, ToolResult K
+    {"type": "K_call_output", "call_id": ..., result, ...}   ->  ToolResult K
 """
 
 from __future__ import annotations
@@ -27,30 +27,39 @@ from llm_proxy.turns import (
     ToolResult,
 )
 
-_SPELLED: Final = ("arguments", "input")
-"""What is asked, as the model wrote it."""
-_ACTION: Final = ("action", "operation")
-"""What is asked, as one object."""
-ASKED: Final = ("actions", "queries", "code", "prompt", "revised_prompt")
-"""What is asked, field by field."""
-ANSWERED: Final = ("output", "outputs", "results", "tools", "error")
-"""What came back; an error where it failed."""
-TOOLS: Final = ("program", "mcp_list_tools", "mcp_approval_request")
-"""Calls whose type does not end in `_call`."""
-OUTPUTS: Final = ("_call_output", "_output", "additional_tools")
-KNOWN: Final = frozenset(("call_id", "name", *_SPELLED, *_ACTION, *ASKED, *ANSWERED))
-"""The fields of a call that have words of their own."""
+_TEXT_ARGUMENT_FIELDS: Final = ("arguments", "input")
+"""Arguments as text that the model wrote."""
+_OBJECT_ARGUMENT_FIELDS: Final = ("action", "operation")
+"""Arguments as one object."""
+ARGUMENT_FIELDS: Final = ("actions", "queries", "code", "prompt", "revised_prompt")
+"""Arguments as separate fields of the item."""
+RESULT_FIELDS: Final = ("output", "outputs", "results", "tools", "error")
+"""The result of a call; `error` where it failed."""
+UNSUFFIXED_CALL_TYPES: Final = ("program", "mcp_list_tools", "mcp_approval_request")
+"""Types of calls that do not end in `_call`."""
+OUTPUT_TYPE_SUFFIXES: Final = ("_call_output", "_output", "additional_tools")
+KNOWN_CALL_FIELDS: Final = frozenset(
+    (
+        "call_id",
+        "name",
+        *_TEXT_ARGUMENT_FIELDS,
+        *_OBJECT_ARGUMENT_FIELDS,
+        *ARGUMENT_FIELDS,
+        *RESULT_FIELDS,
+    )
+)
+"""The fields of a call that do not go into its metadata."""
 
-OF_IMAGE: Final = ("output_format", "size", "quality", "background")
-"""How an image was drawn."""
+IMAGE_FIELDS: Final = ("output_format", "size", "quality", "background")
+"""Metadata fields of a generated image."""
 
-OF_PAGE: Final = "url_citation"
+URL_CITATION_TYPE: Final = "url_citation"
 """The type of a citation of a page; others are of files."""
-_OF_CITATION: Final = ("url", "title", "content", "start_index", "end_index")
+_CITATION_FIELDS: Final = ("url", "title", "content", "start_index", "end_index")
 
 
 def decode_item(item: Fields) -> Iterator[Part]:
-    """What an item says; one that nobody knows says nothing."""
+    """The parts of an output item; none for an unknown type."""
     kind = lenient_json.printable_text(item.get("type"))
     if kind == "message" or (not kind and "content" in item):
         yield from _decode_message(item)
@@ -60,40 +69,42 @@ def decode_item(item: Fields) -> Iterator[Part]:
         yield Reasoning(
             redacted=_encrypted_content(item), metadata=_extra_fields(item, ("encrypted_content",))
         )
-    elif kind.endswith(OUTPUTS):
+    elif kind.endswith(OUTPUT_TYPE_SUFFIXES):
         yield _decode_tool_output(item, kind)
     elif kind == "image_generation_call":
         yield from _decode_image(item)
-    elif kind.endswith("_call") or kind in TOOLS:
+    elif kind.endswith("_call") or kind in UNSUFFIXED_CALL_TYPES:
         yield from _decode_tool_item(item, kind)
 
 
 def _decode_message(item: Fields) -> Iterator[Part]:
-    """Texts and refusals; servers that are not OpenAI's call their texts otherwise."""
+    """Texts and refusals; block types are ignored, since other servers rename them."""
     metadata = _extra_fields(item, ("type", "role", "content"))
     content = item.get("content")
-    blocks = [{"text": content}] if isinstance(content, str) else lenient_json.object_items(content)
+    blocks = (
+        [{"text": content}] if isinstance(content, str) else lenient_json.array_objects(content)
+    )
     for block in blocks:
         citations = tuple(
-            map(_decode_citation, lenient_json.object_items(block.get("annotations")))
+            map(_decode_citation, lenient_json.array_objects(block.get("annotations")))
         )
-        text, refused = (
+        text, refusal = (
             lenient_json.str_or_empty(block.get("text")),
             lenient_json.str_or_empty(block.get("refusal")),
         )
         if text or citations:
-            own = lenient_json.named_metadata(block, ("logprobs",))
-            yield Text(lenient_json.join_pieces([text]), citations, (*metadata, *own))
-        if refused:
-            yield Refusal(lenient_json.join_pieces([refused]), metadata)
+            logprobs = lenient_json.named_metadata(block, ("logprobs",))
+            yield Text(lenient_json.join_pieces([text]), citations, (*metadata, *logprobs))
+        if refusal:
+            yield Refusal(lenient_json.join_pieces([refusal]), metadata)
 
 
 def _decode_reasoning(item: Fields) -> Iterator[Part]:
-    """Each summary and each thought by itself; what is sealed goes with the last of them."""
+    """One part per summary and reasoning text; the last one holds the encrypted content."""
     metadata = _extra_fields(item, ("type", "summary", "content", "encrypted_content"))
     blocks = [
-        *lenient_json.object_items(item.get("summary")),
-        *lenient_json.object_items(item.get("content")),
+        *lenient_json.array_objects(item.get("summary")),
+        *lenient_json.array_objects(item.get("content")),
     ]
     texts = [block for block in blocks if lenient_json.str_or_empty(block.get("text"))] or [{}]
     for number, block in enumerate(texts, start=1):
@@ -111,20 +122,22 @@ def _encrypted_content(item: Fields) -> str | None:
 
 
 def _decode_tool_item(item: Fields, kind: str) -> Iterator[Part]:
-    """A call, and what came of it where the provider ran it."""
+    """A call, and its result where the provider ran it."""
     call_id = lenient_json.printable_text(item.get("call_id")) or lenient_json.printable_text(
         item.get("id")
     )
     name = lenient_json.printable_text(item.get("name")) or kind.removesuffix("_call")
-    hidden = ("type",) if kind == "function_call" else ()
-    yield ToolCall(call_id, name, _arguments_text(item), _extra_fields(item, (*KNOWN, *hidden)))
-    if any(item.get(field) for field in ANSWERED) or item.get("output") == "":
+    excluded = ("type",) if kind == "function_call" else ()
+    yield ToolCall(
+        call_id, name, _arguments_text(item), _extra_fields(item, (*KNOWN_CALL_FIELDS, *excluded))
+    )
+    if any(item.get(field) for field in RESULT_FIELDS) or item.get("output") == "":
         yield ToolResult(
             call_id,
             _result_text(item),
             name,
             failed=_has_failed(item),
-            metadata=_unreported_error(item),
+            metadata=_error_beside_result(item),
         )
 
 
@@ -136,8 +149,8 @@ def _decode_tool_output(item: Fields, kind: str) -> ToolResult:
         or kind.removesuffix("_output").removesuffix("_call"),
         failed=_has_failed(item),
         metadata=(
-            *_extra_fields(item, ("call_id", "name", "result", *ANSWERED)),
-            *_unreported_error(item),
+            *_extra_fields(item, ("call_id", "name", "result", *RESULT_FIELDS)),
+            *_error_beside_result(item),
         ),
     )
 
@@ -148,15 +161,15 @@ def _decode_image(item: Fields) -> Iterator[Part]:
         call_id,
         "image_generation",
         _arguments_text(item),
-        _extra_fields(item, (*KNOWN, "result", *OF_IMAGE)),
+        _extra_fields(item, (*KNOWN_CALL_FIELDS, "result", *IMAGE_FIELDS)),
     )
-    if drawn := lenient_json.str_or_empty(item.get("result")):
+    if image_base64 := lenient_json.str_or_empty(item.get("result")):
         media_type = f"image/{lenient_json.printable_text(item.get('output_format')) or '*'}"
-        values = (("id", call_id), *lenient_json.named_metadata(item, OF_IMAGE[1:]))
+        metadata = (("id", call_id), *lenient_json.named_metadata(item, IMAGE_FIELDS[1:]))
         yield Media(
             lenient_json.join_pieces([media_type]),
-            base64=lenient_json.join_pieces([drawn]),
-            metadata=values,
+            base64=lenient_json.join_pieces([image_base64]),
+            metadata=metadata,
         )
     elif error := item.get("error"):
         yield ToolResult(
@@ -165,27 +178,27 @@ def _decode_image(item: Fields) -> Iterator[Part]:
 
 
 def _arguments_text(item: Fields) -> str:
-    """As JSON text, but for the free text of custom tools."""
-    for field in _SPELLED:
+    """The arguments as JSON text; the input of a custom tool as it is."""
+    for field in _TEXT_ARGUMENT_FIELDS:
         if field in item:
             return lenient_json.printable_text(item[field])
-    for field in _ACTION:
+    for field in _OBJECT_ARGUMENT_FIELDS:
         if item.get(field):
             return lenient_json.compact_json(item[field])
-    fields = {field: item[field] for field in ASKED if item.get(field)}
+    fields = {field: item[field] for field in ARGUMENT_FIELDS if item.get(field)}
     return lenient_json.compact_json(fields) if fields else ""
 
 
 def _result_text(item: Fields) -> str:
-    """In the tool's own words where it has some, else as JSON text."""
+    """The first result field that is set: a string as it is, any other value as JSON text."""
     return next(
-        (lenient_json.printable_text(item[field]) for field in ANSWERED if item.get(field)), ""
+        (lenient_json.printable_text(item[field]) for field in RESULT_FIELDS if item.get(field)), ""
     )
 
 
-def _unreported_error(item: Fields) -> Metadata:
-    gave = any(item.get(field) for field in ANSWERED if field != "error")
-    return lenient_json.named_metadata(item, ("error",)) if gave else ()
+def _error_beside_result(item: Fields) -> Metadata:
+    has_result = any(item.get(field) for field in RESULT_FIELDS if field != "error")
+    return lenient_json.named_metadata(item, ("error",)) if has_result else ()
 
 
 def _has_failed(item: Fields) -> bool:
@@ -193,17 +206,17 @@ def _has_failed(item: Fields) -> bool:
 
 
 def _extra_fields(item: Fields, known: Iterable[str]) -> Metadata:
-    """What has no word of its own; that an item is completed goes without saying."""
-    left_out = {*known, *(["status"] if item.get("status") == "completed" else [])}
-    return lenient_json.named_metadata(item, (name for name in item if name not in left_out))
+    """The fields that are not known, as metadata; without the status `completed`."""
+    excluded = {*known, *(["status"] if item.get("status") == "completed" else [])}
+    return lenient_json.named_metadata(item, (name for name in item if name not in excluded))
 
 
 def _decode_citation(annotation: Fields) -> Citation:
-    """A cited page or file; where it lies in a file has no word of its own."""
-    start = lenient_json.first_count(annotation.get("start_index"))
-    end = lenient_json.first_count(annotation.get("end_index"))
-    of_page = annotation.get("type") == OF_PAGE
-    known = (*_OF_CITATION, "type") if of_page else (*_OF_CITATION, "filename")
+    """A cited page or file; the position in a file goes into the metadata."""
+    start = lenient_json.first_integer(annotation.get("start_index"))
+    end = lenient_json.first_integer(annotation.get("end_index"))
+    is_page = annotation.get("type") == URL_CITATION_TYPE
+    known = (*_CITATION_FIELDS, "type") if is_page else (*_CITATION_FIELDS, "filename")
     title: Json = annotation.get("title") or annotation.get("filename")
     return Citation(
         url=lenient_json.printable_text(annotation.get("url")),

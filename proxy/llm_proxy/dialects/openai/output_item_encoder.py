@@ -1,11 +1,11 @@
 """Encodes the parts of a turn as output items of the Responses API.
 
-    Text, Refusal        blocks of one message, as long as they share what stands beside them
-    Reasoning            summaries, then thoughts, then what is sealed: blocks of one item
-    ToolCall             an item; what its own tool gave, or drew, stands in it
-    ToolResult, Media    items of their own where there is no call to stand in
+    Text, Refusal        blocks of one message, as long as their metadata is equal
+    Reasoning            blocks of one item: summaries, then texts, then encrypted content
+    ToolCall             an item, which includes its tool's result or generated image
+    ToolResult, Media    separate items where no call can hold them
 
-What an item is made of, it is read as: see `output_item`.
+Decoding an item yields the parts that it was made of: see `output_item_decoder`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import output_capabilities
-from llm_proxy.dialects.openai.output_capabilities import COMPACTION, SUMMARY, THOUGHT
-from llm_proxy.dialects.openai.output_item_decoder import OF_IMAGE, OUTPUTS
+from llm_proxy.dialects.openai.output_capabilities import (
+    COMPACTION_TYPE,
+    REASONING_TEXT_TYPE,
+    SUMMARY_TYPE,
+)
+from llm_proxy.dialects.openai.output_item_decoder import IMAGE_FIELDS, OUTPUT_TYPE_SUFFIXES
 from llm_proxy.dialects.openai.output_tool_encoder import encode_call_item, encode_result_item
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import (
@@ -31,9 +35,9 @@ from llm_proxy.turns import (
     ToolResult,
 )
 
-IMAGE: Final = "image_generation_call"
+IMAGE_CALL_TYPE: Final = "image_generation_call"
 
-_PREFIXES: Final = {
+_ID_PREFIX_BY_TYPE: Final = {
     "message": "msg_",
     "reasoning": "rs_",
     "function_call": "fc_",
@@ -50,36 +54,36 @@ _PREFIXES: Final = {
     "mcp_list_tools": "mcpl_",
     "mcp_approval_request": "mcpr_",
     "program": "cm_",
-    IMAGE: "ig_",
-    COMPACTION: "cmp_",
+    IMAGE_CALL_TYPE: "ig_",
+    COMPACTION_TYPE: "cmp_",
 }
-"""What the ids of items begin with."""
+"""The prefix of item IDs, by item type."""
 
 
-def encode_items(parts: Sequence[Part], context: EncodeContext) -> list[Document]:
-    """The items that say this, each with an id of its own, which is no other call's either."""
-    made = list(encode_item_documents(parts))
-    calls = {
+def encode_items_with_ids(parts: Sequence[Part], context: EncodeContext) -> list[Document]:
+    """The items of these parts, each with a unique ID that is no other item's `call_id`."""
+    items = list(encode_item_documents(parts))
+    call_ids = {
         document["call_id"]
-        for document in made
-        if "call_id" in document and not _is_output_part(document)
+        for document in items
+        if "call_id" in document and not _is_result_item(document)
     }
-    used: set[object] = set()
-    for ordinal, item in enumerate(made):
-        is_taken = item["id"] in used or ("call_id" not in item and item["id"] in calls)
+    used_ids: set[object] = set()
+    for ordinal, item in enumerate(items):
+        is_taken = item["id"] in used_ids or ("call_id" not in item and item["id"] in call_ids)
         if not item["id"] or is_taken:
-            prefix = _PREFIXES.get(item["type"], "item_")
+            prefix = _ID_PREFIX_BY_TYPE.get(item["type"], "item_")
             item["id"] = context.identifier(prefix, ordinal)
-        used.add(item["id"])
-    return made
+        used_ids.add(item["id"])
+    return items
 
 
-def _is_output_part(item: Document) -> bool:
-    return bool(item["type"].endswith(OUTPUTS))
+def _is_result_item(item: Document) -> bool:
+    return bool(item["type"].endswith(OUTPUT_TYPE_SUFFIXES))
 
 
 def encode_item_documents(parts: Sequence[Part]) -> Iterable[Document]:
-    """The items; the id of one that has none is None.  Sounds are no item."""
+    """The items; `id` is None where the parts have none.  Audio is left out."""
     for group in _group_by_item(parts):
         match group[0]:
             case Text() | Refusal():
@@ -98,42 +102,55 @@ def encode_item_documents(parts: Sequence[Part]) -> Iterable[Document]:
 
 def _group_by_item(parts: Sequence[Part]) -> list[list[Part]]:
     groups: list[list[Part]] = []
-    placed = _result_positions(parts)
-    answers = set(placed.values())
+    result_positions = _result_position_by_call(parts)
+    merged_positions = set(result_positions.values())
     for at, part in enumerate(parts):
-        if at in answers or (isinstance(part, Media) and _is_audio(part)):
+        if at in merged_positions or (isinstance(part, Media) and _is_audio(part)):
             continue
         if groups and _continues_item(groups[-1][-1], part):
             groups[-1].append(part)
         else:
-            groups.append([part, *([parts[placed[at]]] if at in placed else [])])
+            groups.append(
+                [part, *([parts[result_positions[at]]] if at in result_positions else [])]
+            )
     return groups
 
 
-def _result_positions(parts: Sequence[Part]) -> dict[int, int]:
-    """For each call that holds what came of it: where the two stand."""
-    found: dict[int, int] = {}
-    calls = {it.id: at for at, it in enumerate(parts) if isinstance(it, ToolCall)}
+def _result_position_by_call(parts: Sequence[Part]) -> dict[int, int]:
+    """The position of each call whose item holds its result, and of that result."""
+    positions: dict[int, int] = {}
+    call_positions = {
+        tool_call.id: at for at, tool_call in enumerate(parts) if isinstance(tool_call, ToolCall)
+    }
     for at, part in enumerate(parts):
         match part:
             case ToolResult() if not output_capabilities.original_item_type(part):
-                call = calls.get(part.call_id)
+                call_position = call_positions.get(part.call_id)
             case Media():
-                call = calls.get(lenient_json.printable_text(dict(part.metadata).get("id")))
+                call_position = call_positions.get(
+                    lenient_json.printable_text(dict(part.metadata).get("id"))
+                )
             case _:
                 continue
-        if call is not None and call not in found and _can_hold_result(parts[call], part):
-            found[call] = at
-    return found
+        if (
+            call_position is not None
+            and call_position not in positions
+            and _can_hold_result(parts[call_position], part)
+        ):
+            positions[call_position] = at
+    return positions
 
 
-def _can_hold_result(call: Part, answer: Part) -> bool:
-    """Whether the item of a call has a place for this; that of an image has one for its error."""
-    draws = isinstance(call, ToolCall) and output_capabilities.original_item_type(call) == IMAGE
-    if isinstance(answer, Media):
-        return draws and not _is_audio(answer)
-    is_error = isinstance(answer, ToolResult) and answer.failed and bool(answer.content)
-    return is_error if draws else True
+def _can_hold_result(call: Part, result: Part) -> bool:
+    """Whether a call's item can hold this result; an image call holds an image or its error."""
+    is_image_call = (
+        isinstance(call, ToolCall)
+        and output_capabilities.original_item_type(call) == IMAGE_CALL_TYPE
+    )
+    if isinstance(result, Media):
+        return is_image_call and not _is_audio(result)
+    is_error = isinstance(result, ToolResult) and result.failed and bool(result.content)
+    return is_error if is_image_call else True
 
 
 def _is_audio(media: Media) -> bool:
@@ -143,7 +160,7 @@ def _is_audio(media: Media) -> bool:
 def _continues_item(last: Part, part: Part) -> bool:
     match last, part:
         case ((Text() | Refusal()), (Text() | Refusal())):
-            return _extra_fields(last.metadata, "logprobs") == _extra_fields(
+            return _fields_except(last.metadata, "logprobs") == _fields_except(
                 part.metadata, "logprobs"
             )
         case Reasoning(), Reasoning():
@@ -151,19 +168,19 @@ def _continues_item(last: Part, part: Part) -> bool:
             return (
                 bool(last.text and part.text)
                 and not last.redacted
-                and kinds != [THOUGHT, SUMMARY]
-                and _extra_fields(last.metadata, "type") == _extra_fields(part.metadata, "type")
+                and kinds != [REASONING_TEXT_TYPE, SUMMARY_TYPE]
+                and _fields_except(last.metadata, "type") == _fields_except(part.metadata, "type")
             )
         case _:
             return False
 
 
-def _extra_fields(metadata: Metadata, *known: str) -> Document:
-    return {name: value for name, value in metadata if name not in known}
+def _fields_except(metadata: Metadata, *names: str) -> Document:
+    return {name: value for name, value in metadata if name not in names}
 
 
 def _encode_message_item(blocks: Sequence[Part]) -> Document:
-    document = _extra_fields(blocks[0].metadata, "logprobs")
+    document = _fields_except(blocks[0].metadata, "logprobs")
     identity = {"id": document.pop("id", None), "type": "message"}
     status = document.pop("status", "completed")
     content = [_encode_message_block(block) for block in blocks]
@@ -184,27 +201,27 @@ def _encode_message_block(part: Part) -> Document:
     }
 
 
-def _encode_reasoning_item(thoughts: Sequence[Reasoning]) -> Document:
-    first, last = thoughts[0], thoughts[-1]
-    document = _extra_fields(first.metadata, "type")
+def _encode_reasoning_item(blocks: Sequence[Reasoning]) -> Document:
+    first, last = blocks[0], blocks[-1]
+    document = _fields_except(first.metadata, "type")
     identity: Document = {"id": document.pop("id", None)}
-    sealed = {"encrypted_content": last.redacted} if last.redacted else {}
-    if dict(first.metadata).get("type") == COMPACTION:
-        return {**identity, "type": COMPACTION, **sealed, **document}
-    items = [
-        {"type": dict(thought.metadata)["type"], "text": thought.text}
-        for thought in thoughts
-        if thought.text
+    encrypted_fields = {"encrypted_content": last.redacted} if last.redacted else {}
+    if dict(first.metadata).get("type") == COMPACTION_TYPE:
+        return {**identity, "type": COMPACTION_TYPE, **encrypted_fields, **document}
+    text_blocks = [
+        {"type": dict(block.metadata)["type"], "text": block.text} for block in blocks if block.text
     ]
-    summaries = [fields for fields in items if fields["type"] == SUMMARY]
-    told: Document = {**identity, "type": "reasoning", "summary": summaries}
-    if len(summaries) < len(items):
-        told["content"] = [fields for fields in items if fields["type"] == THOUGHT]
-    return {**told, **sealed, **document}
+    summaries = [fields for fields in text_blocks if fields["type"] == SUMMARY_TYPE]
+    item: Document = {**identity, "type": "reasoning", "summary": summaries}
+    if len(summaries) < len(text_blocks):
+        item["content"] = [
+            fields for fields in text_blocks if fields["type"] == REASONING_TEXT_TYPE
+        ]
+    return {**item, **encrypted_fields, **document}
 
 
-def _encode_tool_item(call: ToolCall, answer: Sequence[Part]) -> Document:
-    match answer:
+def _encode_tool_item(call: ToolCall, results: Sequence[Part]) -> Document:
+    match results:
         case [Media() as media]:
             return _encode_image_item(media, call)
         case [ToolResult() as result]:
@@ -214,9 +231,11 @@ def _encode_tool_item(call: ToolCall, answer: Sequence[Part]) -> Document:
 
 
 def _encode_image_item(media: Media, call: ToolCall | None = None) -> Document:
-    name = dict(media.metadata).get("id")
-    tool_call = call or ToolCall(lenient_json.printable_text(name), "", "", (("type", IMAGE),))
-    form = media.media_type.removeprefix("image/")
-    shown: Document = {} if form == "*" else {OF_IMAGE[0]: form}
-    fields = {name: value for name, value in media.metadata if name in OF_IMAGE}
-    return {**encode_call_item(tool_call, None), **shown, **fields, "result": media.base64}
+    item_id = dict(media.metadata).get("id")
+    tool_call = call or ToolCall(
+        lenient_json.printable_text(item_id), "", "", (("type", IMAGE_CALL_TYPE),)
+    )
+    image_format = media.media_type.removeprefix("image/")
+    format_fields: Document = {} if image_format == "*" else {IMAGE_FIELDS[0]: image_format}
+    fields = {name: value for name, value in media.metadata if name in IMAGE_FIELDS}
+    return {**encode_call_item(tool_call, None), **format_fields, **fields, "result": media.base64}

@@ -1,8 +1,8 @@
 """Assembles the output items of a streamed response from its events.
 
-An item comes up to three times: in deltas, whole when it is done, and once more in the response
-that ends the stream.  The later telling is the better one, so deltas count only where the stream
-broke off (or was joined midway, by `starting_after`), and make an item like those that come whole.
+An item is sent up to three times: in deltas, whole when it is done, and again in the response that
+ends the stream.  Later copies take precedence, so deltas count only where the stream broke off (or
+was joined midway, by `starting_after`), and are assembled into an item of the same form.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Final
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai.output_item_decoder import OF_IMAGE
+from llm_proxy.dialects.openai.output_item_decoder import IMAGE_FIELDS
 from llm_proxy.turns import Json
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
-    """Where in an item a delta belongs."""
+    """The field of an item that a delta extends."""
 
-    item: str
+    item_type: str
     """The type of the item."""
     field: str
     parent_field: str = ""
     """The list or object of the item that holds the field; empty where the item does."""
-    index: str = ""
-    """The event's field that counts the entries of that list."""
+    index_field: str = ""
+    """The event's field that holds the index in that list; empty where there is no list."""
     entry_type: str = ""
-    """The type of such an entry; empty where the entries are the texts themselves."""
+    """The type of the list's entries; empty where they are strings."""
 
 
-PLACES: Final = {
+DELTA_TARGET_BY_EVENT: Final = {
     "response.output_text": DeltaTarget(
         "message", "text", "content", "content_index", "output_text"
     ),
@@ -52,135 +52,145 @@ PLACES: Final = {
         "apply_patch_call", "diff", "operation"
     ),
 }
-"""What grows by deltas: `.delta` brings a piece, `.done` the whole."""
+"""The target by event type without `.delta` (which holds a piece) or `.done` (the whole)."""
 
-WHOLE: Final = {"response.shell_call_command": "command"}
-"""Where the field that brings the whole is not named as in the item."""
+DONE_FIELD_BY_EVENT: Final = {"response.shell_call_command": "command"}
+"""The field of `.done` that holds the whole value, where not named as in the item."""
 
 
-class OutputItemsDecoder:
-    """The items of one stream, as its events come; time is linear in what it is given."""
+class OutputItemsAssembler:
+    """Assembles the items of one stream from its events, in linear time."""
 
     def __init__(self) -> None:
-        self._items: list[_OutputItemDecoder] = []
-        self._open: dict[Hashable, _OutputItemDecoder] = {}
-        """The item begun last at each index of the output."""
+        self._items: list[_OutputItemAssembler] = []
+        self._latest_item_by_key: dict[Hashable, _OutputItemAssembler] = {}
+        """The latest item at each output index, or by ID where events have no index."""
 
-    def feed(self, kind: str, event: Fields) -> None:
-        """Read one event of that type; those about the progress of a tool say nothing new."""
-        stem, _, step = kind.rpartition(".")
+    def feed(self, event_type: str, event: Fields) -> None:
+        """Apply one event; progress events of tools are ignored."""
+        stem, _, step = event_type.rpartition(".")
         if stem == "response.output_item":
-            self._store_whole_item(event, lenient_json.object_fields(event.get("item")), step)
-        elif place := PLACES.get(stem):
-            whole = event.get(WHOLE.get(stem, place.field)) if step == "done" else None
-            item = self._item_of_event(event, place.item)
-            item.append_text(place, event, whole or event.get("delta"), replaces=whole is not None)
-        elif kind == "response.output_text.annotation.added":
+            self._store_item_snapshot(event, lenient_json.object_fields(event.get("item")), step)
+        elif target := DELTA_TARGET_BY_EVENT.get(stem):
+            full_value = (
+                event.get(DONE_FIELD_BY_EVENT.get(stem, target.field)) if step == "done" else None
+            )
+            item = self._item_of_event(event, target.item_type)
+            item.append_text(
+                target, event, full_value or event.get("delta"), replaces=full_value is not None
+            )
+        elif event_type == "response.output_text.annotation.added":
             self._item_of_event(event, "message").append_annotation(event)
-        elif kind == "response.image_generation_call.partial_image":
+        elif event_type == "response.image_generation_call.partial_image":
             self._item_of_event(event, "image_generation_call").set_partial_image(event)
-        elif kind == "response.shell_call_output_content.done":
+        elif event_type == "response.shell_call_output_content.done":
             self._item_of_event(event, "shell_call_output").fields["output"] = event.get("output")
 
     def item_documents(self) -> list[Fields]:
-        """The items as they stand."""
+        """The items so far, in output order."""
         return [item.item_document() for item in self._items]
 
-    def _store_whole_item(self, event: Fields, fields: Fields, step: str) -> None:
-        """An item that begins or ends; servers that count badly begin several at one index."""
+    def _store_item_snapshot(self, event: Fields, fields: Fields, step: str) -> None:
+        """Store the item of an `added` or `done` event; some servers reuse an index."""
         item = self._item_of_event(event, lenient_json.str_or_empty(fields.get("type")))
-        if step in item.progress_steps or "done" in item.progress_steps:
+        if step in item.received_snapshots or "done" in item.received_snapshots:
             item = self._begin_item(event, "")
-        item.progress_steps.add(step)
+        item.received_snapshots.add(step)
         item.fields.update(fields)
 
-    def _item_of_event(self, event: Fields, kind: str) -> _OutputItemDecoder:
-        """The item that an event is about; a new one, where the stream was joined midway."""
+    def _item_of_event(self, event: Fields, kind: str) -> _OutputItemAssembler:
+        """The item of an event; a new one where the stream was joined midway."""
         key = _item_key(event)
-        return self._open[key] if key in self._open else self._begin_item(event, kind)
+        return (
+            self._latest_item_by_key[key]
+            if key in self._latest_item_by_key
+            else self._begin_item(event, kind)
+        )
 
-    def _begin_item(self, event: Fields, kind: str) -> _OutputItemDecoder:
-        item = self._open[_item_key(event)] = _OutputItemDecoder(kind)
+    def _begin_item(self, event: Fields, kind: str) -> _OutputItemAssembler:
+        item = self._latest_item_by_key[_item_key(event)] = _OutputItemAssembler(kind)
         self._items.append(item)
         return item
 
 
 def _item_key(event: Fields) -> Hashable:
-    index = lenient_json.first_count(event.get("output_index"))
+    index = lenient_json.first_integer(event.get("output_index"))
     return lenient_json.printable_text(event.get("item_id")) if index is None else index
 
 
-class _OutputItemDecoder:
-    """One item, as its events come."""
+class _OutputItemAssembler:
+    """Assembles one item from its events."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, item_type: str) -> None:
         self.fields: dict[str, Json] = {}
-        self._kind = kind
-        """Its type, as far as its events tell; the item itself knows better."""
-        self.progress_steps: set[str] = set()
-        """Which tellings of the whole item there were."""
+        self._item_type = item_type
+        """The item type according to its delta events; the item's own `type` takes precedence."""
+        self.received_snapshots: set[str] = set()
+        """The events received that hold the whole item: `added`, `done`."""
         self._text_pieces: dict[tuple[DeltaTarget, int], list[str]] = {}
         self._annotations: dict[int, list[Json]] = {}
 
     def append_text(
-        self, place: DeltaTarget, event: Fields, piece: Json, *, replaces: bool = False
+        self, target: DeltaTarget, event: Fields, piece: Json, *, replaces: bool = False
     ) -> None:
-        """Take a piece of a text; `anew` where it is all of the text."""
+        """Append a piece of a text, or with `replaces` set the whole text."""
         if text := lenient_json.str_or_empty(piece):
             pieces = self._text_pieces.setdefault(
-                (place, lenient_json.first_count(event.get(place.index)) or 0), []
+                (target, lenient_json.first_integer(event.get(target.index_field)) or 0), []
             )
             if replaces:
                 pieces.clear()
             pieces.append(text)
 
     def append_annotation(self, event: Fields) -> None:
-        """Take an annotation of a text."""
-        index = lenient_json.first_count(event.get("content_index")) or 0
+        """Append an annotation to a text block."""
+        index = lenient_json.first_integer(event.get("content_index")) or 0
         self._annotations.setdefault(index, []).append(event.get("annotation"))
 
     def set_partial_image(self, event: Fields) -> None:
-        """Take an image in the making; each is better than the one before."""
+        """Store a partial image, in place of the previous one."""
         self.fields["result"] = event.get("partial_image_b64")
-        self.fields.update(lenient_json.named_metadata(event, OF_IMAGE))
+        self.fields.update(lenient_json.named_metadata(event, IMAGE_FIELDS))
 
     def item_document(self) -> Fields:
-        """The item, whole or as far as it came."""
-        grown = self._with_list_texts() | self._with_field_texts()
-        whole = self.fields if "done" in self.progress_steps else {}
+        """The item so far; fields of the `done` event take precedence over deltas."""
+        assembled = self._assemble_list_entries() | self._assemble_text_fields()
+        final_fields = self.fields if "done" in self.received_snapshots else {}
         fields = {
             **self.fields,
-            **{name: value for name, value in grown.items() if not whole.get(name)},
+            **{name: value for name, value in assembled.items() if not final_fields.get(name)},
         }
-        fields.setdefault("type", self._kind)
+        fields.setdefault("type", self._item_type)
         return fields
 
-    def _with_field_texts(self) -> dict[str, Json]:
+    def _assemble_text_fields(self) -> dict[str, Json]:
         texts: dict[DeltaTarget, list[Json]] = {}
-        for (place, _), pieces in sorted(
+        for (target, _), pieces in sorted(
             self._text_pieces.items(), key=lambda values: values[0][1]
         ):
-            if not place.entry_type:
-                texts.setdefault(place, []).append(lenient_json.join_pieces(pieces))
-        grown: dict[str, Json] = {}
-        for place, items in texts.items():
-            value = items if place.index else items[0]
-            fields = lenient_json.object_fields(self.fields.get(place.parent_field))
-            holder: Json = {**fields, place.field: value}
-            grown[place.parent_field or place.field] = holder if place.parent_field else value
-        return grown
+            if not target.entry_type:
+                texts.setdefault(target, []).append(lenient_json.join_pieces(pieces))
+        assembled: dict[str, Json] = {}
+        for target, items in texts.items():
+            value = items if target.index_field else items[0]
+            fields = lenient_json.object_fields(self.fields.get(target.parent_field))
+            parent: Json = {**fields, target.field: value}
+            assembled[target.parent_field or target.field] = (
+                parent if target.parent_field else value
+            )
+        return assembled
 
-    def _with_list_texts(self) -> dict[str, Json]:
+    def _assemble_list_entries(self) -> dict[str, Json]:
         entries: dict[tuple[str, int], dict[str, Json]] = {}
-        for (place, index), pieces in self._text_pieces.items():
-            if place.entry_type:
-                entry = entries.setdefault((place.parent_field, index), {})
+        for (target, index), pieces in self._text_pieces.items():
+            if target.entry_type:
+                entry = entries.setdefault((target.parent_field, index), {})
                 entry.update(
-                    {"type": place.entry_type, place.field: lenient_json.join_pieces(pieces)}
+                    {"type": target.entry_type, target.field: lenient_json.join_pieces(pieces)}
                 )
-        for index, cited in self._annotations.items():
-            entries.setdefault(("content", index), {})["annotations"] = cited
+        for index, item_annotations in self._annotations.items():
+            entries.setdefault(("content", index), {})["annotations"] = item_annotations
         lists: dict[str, list[Json]] = {}
-        for (within, _), entry in sorted(entries.items(), key=lambda values: values[0]):
-            lists.setdefault(within, []).append(entry)
+        for (parent_field, _), entry in sorted(entries.items(), key=lambda values: values[0]):
+            lists.setdefault(parent_field, []).append(entry)
         return {**lists}

@@ -1,6 +1,6 @@
-"""The providers with OpenAI-compatible chats, and how each deviates.
+"""How OpenAI-compatible providers deviate from OpenAI's wire format.
 
-Read from what they send: see `docs/dialects.md`.  A provider that is not here speaks as OpenAI.
+Observed in their responses: see `docs/dialects.md`.  A provider not listed behaves as OpenAI.
 """
 
 from __future__ import annotations
@@ -13,65 +13,65 @@ from llm_proxy.turns import Json
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyMember:
-    """One member of the family."""
+class ProviderVariant:
+    """The deviations of one OpenAI-compatible provider; the defaults are OpenAI's."""
 
     reasoning_field: Literal["reasoning_content", "reasoning", "details", "blocks"] = (
         "reasoning_content"
     )
-    """The field that reasoning stands in, by itself; `details` repeats what stands in `reasoning`
-    with its type and seal; `blocks` are typed parts of `content`."""
+    """The field that holds reasoning text; `details` repeats the text of `reasoning` with its type
+    and signature in `reasoning_details`; `blocks` are typed blocks of `content`."""
     sends_whole_tool_calls: bool = False
-    """Whether a tool call comes in one piece."""
-    usage_with_finish: bool = False
-    """Whether usage comes, unasked, with the reason to finish; else in a chunk of its own, asked
-    for by `stream_options.include_usage`."""
+    """Whether a stream sends a tool call in one chunk."""
+    sends_usage_with_finish: bool = False
+    """Whether the chunk with the finish reason always holds usage; else usage is a separate chunk,
+    sent if the request sets `stream_options.include_usage`."""
     sends_done: bool = True
     """Whether `[DONE]` ends a stream."""
     error_event_name: str = ""
-    """The name of the event that holds an error; nothing else is named."""
+    """The SSE event name of an error; no other event has a name."""
     has_flat_errors: bool = False
-    """Whether an HTTP error is an object of its own, and not under `error`."""
-    has_numeric_codes: bool = False
-    """Whether the code of an HTTP error is its status."""
+    """Whether the body of an HTTP error is the error itself, not an object with `error`."""
+    has_numeric_error_codes: bool = False
+    """Whether the code of an HTTP error is its status, as a number."""
     preamble_chunk: Mapping[str, Json] | None = None
-    """What a chunk before the first one says."""
+    """A chunk sent before the first one; None where there is none."""
 
 
-OPENAI: Final = FamilyMember()
+OPENAI_VARIANT: Final = ProviderVariant()
 
-SPOKEN: Final = ("openai-chat", "openai-completions", "openai-responses")
-"""The dialects that have members who speak in their own ways."""
+DIALECTS_WITH_VARIANTS: Final = ("openai-chat", "openai-completions", "openai-responses")
+"""The dialects whose encoding depends on the provider."""
 
-FAMILY: Final[Mapping[str, FamilyMember]] = {
-    "azure": FamilyMember(
+VARIANT_BY_PROVIDER: Final[Mapping[str, ProviderVariant]] = {
+    "azure": ProviderVariant(
         preamble_chunk={
             "choices": [], "created": 0, "id": "", "model": "", "object": "",
             "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
         },
     ),
-    "deepseek": FamilyMember(usage_with_finish=True),
-    "fireworks": FamilyMember(usage_with_finish=True),
-    "groq": FamilyMember(
+    "deepseek": ProviderVariant(sends_usage_with_finish=True),
+    "fireworks": ProviderVariant(sends_usage_with_finish=True),
+    "groq": ProviderVariant(
         reasoning_field="reasoning", sends_whole_tool_calls=True,
-        usage_with_finish=True, error_event_name="error"
+        sends_usage_with_finish=True, error_event_name="error"
     ),
-    "mistral": FamilyMember(
+    "mistral": ProviderVariant(
         reasoning_field="blocks", sends_whole_tool_calls=True,
-        usage_with_finish=True, has_flat_errors=True
+        sends_usage_with_finish=True, has_flat_errors=True
     ),
-    "ollama": FamilyMember(reasoning_field="reasoning", sends_whole_tool_calls=True),
-    "openrouter": FamilyMember(reasoning_field="details", has_numeric_codes=True),
-    "perplexity": FamilyMember(usage_with_finish=True, sends_done=False),
-    # No provider: so a test asks for `reasoning`.
-    "test-llm": FamilyMember(reasoning_field="reasoning"),
-    "together": FamilyMember(reasoning_field="reasoning", usage_with_finish=True),
-    "vllm": FamilyMember(reasoning_field="reasoning", has_numeric_codes=True),
-    "xai": FamilyMember(usage_with_finish=True),
-    "zai": FamilyMember(usage_with_finish=True),
+    "ollama": ProviderVariant(reasoning_field="reasoning", sends_whole_tool_calls=True),
+    "openrouter": ProviderVariant(reasoning_field="details", has_numeric_error_codes=True),
+    "perplexity": ProviderVariant(sends_usage_with_finish=True, sends_done=False),
+    # Not a provider: a test uses it to get `reasoning`.
+    "test-llm": ProviderVariant(reasoning_field="reasoning"),
+    "together": ProviderVariant(reasoning_field="reasoning", sends_usage_with_finish=True),
+    "vllm": ProviderVariant(reasoning_field="reasoning", has_numeric_error_codes=True),
+    "xai": ProviderVariant(sends_usage_with_finish=True),
+    "zai": ProviderVariant(sends_usage_with_finish=True),
 }  # fmt: skip
 
 
-def family_member(provider: str) -> FamilyMember:
-    """How this provider speaks."""
-    return FAMILY.get(provider, OPENAI)
+def provider_variant(provider: str) -> ProviderVariant:
+    """The deviations of this provider; OpenAI's own for an unknown one."""
+    return VARIANT_BY_PROVIDER.get(provider, OPENAI_VARIANT)

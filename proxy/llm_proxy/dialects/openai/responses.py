@@ -1,8 +1,8 @@
 """The dialect `openai-responses`: typed events about items, and the complete response at the end.
 
 A stream ends with an event that holds the whole response (`response.completed`, `.incomplete`,
-`.failed`), or with an `error`, which OpenAI spells flat and Azure and gateways nested.  There is
-no `[DONE]`; the one that OpenRouter sends proves nothing.
+`.failed`), or with an `error`, flat at OpenAI and nested at Azure and gateways.  There is no
+`[DONE]`; the one that OpenRouter sends proves nothing.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
-_PATHS: Final = {
+_PATH_END_BY_METHOD: Final = {
     "POST": re.compile(r"/responses(?:/compact|/input_tokens|/[^/]+/cancel)?\Z"),
     "GET": re.compile(r"/responses/[^/]+(?:/input_items)?\Z"),
     "DELETE": re.compile(r"/responses/[^/]+\Z"),
 }
-"""The ends of the paths, by method."""
-_MAKES: Final = re.compile(r"/responses(?:/compact)?\Z")
-"""The ends of the paths on which a turn is made."""
-_SAYS: Final = (".delta", ".partial_image")
-"""How the types of events end that add to what was said."""
-_CODED: Final = ".audio.delta"
-"""And of those, the ones whose delta is no text."""
-_NUMBER: Final = re.compile("[0-9]{1,9}")
+"""The ends of the dialect's paths, by method."""
+_TURN_PATH_END: Final = re.compile(r"/responses(?:/compact)?\Z")
+"""The ends of the paths that create a turn."""
+_OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
+"""Suffixes of event types that add to the output."""
+_BINARY_DELTA_SUFFIX: Final = ".audio.delta"
+"""The suffix of event types whose delta is base64, not text."""
+_SEQUENCE_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 class OpenAIResponses:
@@ -63,57 +63,61 @@ class OpenAIResponses:
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
-        """Whatever is about a response: to create, compact, count, cancel, fetch or delete one."""
-        path = _PATHS.get(request.method)
+        """Whether it creates, compacts, counts, cancels, fetches or deletes a response."""
+        path = _PATH_END_BY_METHOD.get(request.method)
         return path is not None and path.search(request.path) is not None
 
     def model(self, request: Request) -> str:
-        """The body's `model`, else the Azure deployment that the path names."""
-        return api.model_of(request)
+        """The body's `model`, else the Azure deployment in the path."""
+        return api.requested_model(request)
 
     def streams(self, request: Request) -> bool:
-        """Only where the body says so, or the query of a response that is fetched."""
+        """Whether the body, or the query of a GET, sets `stream`."""
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
         return api.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The items of the input; none where nothing is made: counts, and what is stored."""
+        """The input items; None for token counts and stored responses, which make no turn."""
         body = lenient_json.parse_object(request.body)
-        makes = request.method == "POST" and _MAKES.search(request.path)
-        return responses_request_decoder.decode_request(body) if body and makes else None
+        requests_turn = request.method == "POST" and _TURN_PATH_END.search(request.path)
+        return responses_request_decoder.decode_request(body) if body and requests_turn else None
 
     def codec(self, request: Request, head: ResponseHead) -> str:
-        """By status and content type; where there is none, by what was asked for."""
-        return json_api.codec_of_events_or_whole(head, streams=self.streams(request))
+        """By status and content type; without a content type, by whether the request streams."""
+        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
-        """Whole by the event that holds the whole response, or by an error in the stream."""
+        """Complete at the event with the whole response, or at an error in the stream."""
         return responses_decoder.completeness(response)
 
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn, or none where nothing of a response can be read."""
+        """One turn, or none where the body holds no response."""
         return responses_decoder.decode_turns(response)
 
     def output_chars(self, codec: str, message: bytes) -> int:
-        """What a delta says; one of sound, or an image in the making, counts as a character."""
+        """The characters of a delta; an audio delta or a partial image counts as one."""
         if codec != "sse":
             return 0
         fields = api.decode_event(message)
         kind = lenient_json.str_or_empty(fields.get("type"))
-        delta = "" if kind.endswith(_CODED) else lenient_json.str_or_empty(fields.get("delta"))
-        return max(len(delta), 1) if kind.endswith(_SAYS) else 0
+        delta = (
+            ""
+            if kind.endswith(_BINARY_DELTA_SUFFIX)
+            else lenient_json.str_or_empty(fields.get("delta"))
+        )
+        return max(len(delta), 1) if kind.endswith(_OUTPUT_TYPE_SUFFIXES) else 0
 
     def keep_alive_message(self, codec: str) -> bytes:
-        """A comment, as gateways send it."""
+        """An SSE comment, as gateways send it."""
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """The shape whose message and code every client prints."""
+        """A JSON error body, in the shape whose message and code every client prints."""
         return api.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """Without instructions or tools."""
+        """A request with an empty input, without instructions or tools."""
         options = {"stream": True} if stream else {}
         return response_encoding.json_post_request(
             "/v1/responses", {"model": model, **options, "input": ""}
@@ -122,21 +126,21 @@ class OpenAIResponses:
     def convert(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedTurns:
-        """As the items of a response, each with an id of its own."""
-        words = capabilities(self._response_options(request), context, turns)
-        return conversion.convert(turns, words, self.model(request), context)
+        """Converts the turn to output items, each with its own ID."""
+        wire_capabilities = capabilities(self._response_options(request), context, turns)
+        return conversion.convert(turns, wire_capabilities, self.model(request), context)
 
     def encode(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Events up to the one that holds the whole response, or that one alone."""
+        """Events up to the whole response, the response document, or an HTTP error."""
         [turn] = self.convert(request, turns, context).turns
-        manner = self._response_options(request)
-        if turn.failure and not manner.stream:
+        options = self._response_options(request)
+        if turn.failure and not options.stream:
             return self.error_response(
                 errors.status_of_failure(turn.failure), turn.failure, context
             )
-        return ResponsesEncoder(manner, context).encode_response(turn)
+        return ResponsesEncoder(options, context).encode_response(turn)
 
     def error_response(
         self,
@@ -145,20 +149,24 @@ class OpenAIResponses:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """In the shape of the member of the family that speaks."""
+        """An HTTP error in the shape of the context's provider."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """Of requests and tokens."""
+        """The `x-ratelimit-*` headers of requests and tokens."""
         return errors.rate_limit_headers(context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """How long a request is; that what was stored is not found."""
-        return responses_auxiliary.auxiliary_response_of(request, context)
+        """A token count, or 404 for a stored response; None where a turn is requested."""
+        return responses_auxiliary.auxiliary_response(request, context)
 
     def _response_options(self, request: Request) -> ResponsesOptions:
-        number = _NUMBER.fullmatch(parse_qs(request.query).get("starting_after", [""])[0])
-        after = int(number[0]) if number else -1
-        return responses_options(request, stream=self.streams(request), after=after)
+        sequence_number = _SEQUENCE_NUMBER.fullmatch(
+            parse_qs(request.query).get("starting_after", [""])[0]
+        )
+        resume_after_sequence = int(sequence_number[0]) if sequence_number else -1
+        return responses_options(
+            request, stream=self.streams(request), resume_after_sequence=resume_after_sequence
+        )

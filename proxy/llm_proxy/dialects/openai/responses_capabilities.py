@@ -19,87 +19,110 @@ from llm_proxy.dialects.openai import (
     output_item_encoder,
 )
 from llm_proxy.dialects.openai import responses_decoder as read
-from llm_proxy.dialects.openai.provider_variants import family_member
+from llm_proxy.dialects.openai.provider_variants import provider_variant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.turns import Failure, Finish, Media, Metadata, Part, Reasoning, Refusal, Turn
+from llm_proxy.turns import Failure, FinishReason, Media, Metadata, Part, Reasoning, Refusal, Turn
 
-STORED: Final = re.compile(r"/responses/(?P<id>[^/]+)(?:/cancel)?\Z")
-"""The end of the path of a response that was given before."""
-COMPACT: Final = "/responses/compact"
-"""The end of the path on which a conversation is made shorter."""
+STORED_RESPONSE_PATH: Final = re.compile(r"/responses/(?P<id>[^/]+)(?:/cancel)?\Z")
+"""The end of the path of a stored response."""
+COMPACT_PATH: Final = "/responses/compact"
+"""The end of the path that compacts a conversation."""
 
-_OPEN: Final = frozenset(("bedrock", "deepseek", "ollama", "openrouter", "vllm"))
-"""Providers of models whose thoughts are told as they are, and not in summaries."""
-_COUNTS: Final = ("input", "output", "total", "cache_read", "cache_write", "reasoning")
-_WORDS: Final = {
-    Finish.STOP: "completed",
-    Finish.LENGTH: "max_output_tokens",
-    Finish.CONTENT_FILTER: "content_filter",
-    Finish.ERROR: "failed",
+_RAW_REASONING_PROVIDERS: Final = frozenset(("bedrock", "deepseek", "ollama", "openrouter", "vllm"))
+"""Providers whose models return raw reasoning text instead of summaries."""
+_USAGE_FIELDS: Final = ("input", "output", "total", "cache_read", "cache_write", "reasoning")
+_RAW_OF_FINISH: Final = {
+    FinishReason.STOP: "completed",
+    FinishReason.LENGTH: "max_output_tokens",
+    FinishReason.CONTENT_FILTER: "content_filter",
+    FinishReason.ERROR: "failed",
 }
-_REFUSED: Final = {Finish.REFUSAL: _WORDS[Finish.STOP]}
-_PAUSED: Final = {Finish.PAUSED: "in_progress"}
-_WHOLE: Final = {**read.STATUSES, **read.REASONS}
-_STREAM: Final = {word: finish for word, finish in _WHOLE.items() if word not in read.PAUSES}
+_RAW_OF_REFUSAL: Final = {FinishReason.REFUSAL: _RAW_OF_FINISH[FinishReason.STOP]}
+_RAW_OF_PAUSED: Final = {FinishReason.PAUSED: "in_progress"}
+_FINISH_OF_RAW_DOCUMENT: Final = {**read.FINISH_BY_STATUS, **read.FINISH_BY_INCOMPLETE_REASON}
+_FINISH_OF_RAW_STREAM: Final = {
+    raw: finish
+    for raw, finish in _FINISH_OF_RAW_DOCUMENT.items()
+    if raw not in read.PENDING_STATUSES
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesOptions:
-    """What a request asks of the manner of its answer."""
+    """The options of a request that shape its response."""
 
     stream: bool
-    body: Fields
-    id: str = ""
-    """The id of the response that is fetched or cancelled; empty where a new one is asked for."""
-    resume_after: int = -1
-    """The number of the event after which a stream goes on."""
+    request_body: Fields
+    stored_response_id: str = ""
+    """The ID of the response that is fetched or cancelled; empty where one is created."""
+    resume_after_sequence: int = -1
+    """The sequence number of the last event that the client has; -1 for a whole stream."""
     is_compaction: bool = False
-    """Whether a conversation is to be made shorter."""
+    """Whether the request compacts a conversation."""
 
     @property
     def is_background(self) -> bool:
-        """Whether the client comes back for the answer."""
-        return bool(self.id) or self.body.get("background") is True
+        """Whether the response runs in the background, and is fetched by its ID."""
+        return bool(self.stored_response_id) or self.request_body.get("background") is True
 
     @property
     def partial_image_count(self) -> int:
-        """How many images in the making are told before one that is drawn."""
-        asked = (
-            object_item.get("partial_images")
-            for object_item in lenient_json.object_items(self.body.get("tools"))
+        """How many partial images precede an image: 0 to 3."""
+        counts = (
+            tool.get("partial_images")
+            for tool in lenient_json.array_objects(self.request_body.get("tools"))
         )
-        return min(max((lenient_json.first_count(value) or 0 for value in asked), default=0), 3)
+        return min(max((lenient_json.first_integer(value) or 0 for value in counts), default=0), 3)
 
 
-def responses_options(request: Request, *, stream: bool, after: int) -> ResponsesOptions:
-    """What this request asks for."""
+def responses_options(
+    request: Request, *, stream: bool, resume_after_sequence: int
+) -> ResponsesOptions:
+    """The response options of a request."""
     path = request.path
-    compact = path.endswith(COMPACT)
-    stored = None if compact else STORED.search(path)
+    is_compaction = path.endswith(COMPACT_PATH)
+    stored_match = None if is_compaction else STORED_RESPONSE_PATH.search(path)
     body = lenient_json.parse_object(request.body)
     return ResponsesOptions(
-        stream and not compact, body, stored["id"] if stored else "", after, compact
+        stream and not is_compaction,
+        body,
+        stored_match["id"] if stored_match else "",
+        resume_after_sequence,
+        is_compaction,
     )
 
 
 def capabilities(
     options: ResponsesOptions, context: EncodeContext, turns: Sequence[Turn]
 ) -> Capabilities:
-    """The words for such a request, and these turns: who refuses in words, completes."""
-    refuses = any(isinstance(part, Refusal) for turn in turns for part in turn.parts)
-    kind = output_capabilities.THOUGHT if context.provider in _OPEN else output_capabilities.SUMMARY
-    pauses = options.is_background and not options.stream
+    """What the response to such a request can represent of these turns.
+
+    A turn with a `Refusal` has the status `completed`.
+    """
+    has_refusal = any(isinstance(part, Refusal) for turn in turns for part in turn.parts)
+    default_reasoning_type = (
+        output_capabilities.REASONING_TEXT_TYPE
+        if context.provider in _RAW_REASONING_PROVIDERS
+        else output_capabilities.SUMMARY_TYPE
+    )
+    may_be_pending = options.is_background and not options.stream
     return Capabilities(
         dialect="openai-responses",
         streams=options.stream,
-        finish_of_raw=_STREAM if options.stream else _WHOLE,
-        raw_of_finish={**_WORDS, **(_REFUSED if refuses else {}), **(_PAUSED if pauses else {})},
+        finish_of_raw=_FINISH_OF_RAW_STREAM if options.stream else _FINISH_OF_RAW_DOCUMENT,
+        raw_of_finish={
+            **_RAW_OF_FINISH,
+            **(_RAW_OF_REFUSAL if has_refusal else {}),
+            **(_RAW_OF_PAUSED if may_be_pending else {}),
+        },
         stop_means_tool_calls=True,
         awaits_client=_awaits_client,
         convert_text=output_capabilities.convert_text,
-        convert_reasoning=partial(output_capabilities.convert_reasoning, kind=kind),
+        convert_reasoning=partial(
+            output_capabilities.convert_reasoning, kind=default_reasoning_type
+        ),
         convert_refusal=output_capabilities.convert_refusal,
         convert_tool_call=output_capabilities.convert_tool_call,
         convert_tool_result=output_capabilities.convert_tool_result,
@@ -109,37 +132,39 @@ def capabilities(
         merged_kinds=frozenset(),
         kinds_kept_empty=frozenset((Reasoning,)),
         id_prefix="resp_",
-        names_model=not options.is_compaction,
-        usage_fields=_COUNTS,
-        required_usage_fields=_COUNTS,
+        includes_model=not options.is_compaction,
+        usage_fields=_USAGE_FIELDS,
+        required_usage_fields=_USAGE_FIELDS,
         always_has_usage=True,
-        metadata_names=() if options.is_compaction else read.METADATA,
-        arrange=partial(_arrange, options=options, context=context),
+        metadata_names=() if options.is_compaction else read.METADATA_FIELDS,
+        arrange=partial(_normalize_turn, options=options, context=context),
         convert_failure=partial(
-            _convert_failure if options.stream else _as_whole_error, context=context
+            _convert_failure if options.stream else _as_http_error, context=context
         ),
-        convert_failed_turn=_as_failed_stream,
+        convert_failed_turn=_failed_stream_turn,
     )
 
 
 def status_and_incomplete_reason(turn: Turn) -> tuple[str, str]:
-    """The status that tells why a turn finished, and the reason of an incomplete response."""
-    raw = turn.finish_raw or _WORDS[Finish.STOP]
-    is_status = raw in read.STATUSES and (raw not in read.PAUSES or turn.finish is Finish.PAUSED)
+    """The `status` for the turn's finish, and the reason of an incomplete response, or empty."""
+    raw = turn.finish_raw or _RAW_OF_FINISH[FinishReason.STOP]
+    is_status = raw in read.FINISH_BY_STATUS and (
+        raw not in read.PENDING_STATUSES or turn.finish is FinishReason.PAUSED
+    )
     return (raw, "") if is_status else ("incomplete", raw)
 
 
 def encode_turn_items(turn: Turn, context: EncodeContext) -> list[Document]:
-    """The items of a turn; the last one is not completed where the turn is not."""
-    made = output_item_encoder.encode_items(turn.parts, context)
+    """The output items of a turn; the last one is not completed where the turn is not."""
+    items = output_item_encoder.encode_items_with_ids(turn.parts, context)
     status, _ = status_and_incomplete_reason(turn)
-    if made and status != "completed" and made[-1].get("status") == "completed":
-        made[-1]["status"] = "in_progress" if status in read.PAUSES else "incomplete"
-    return made
+    if items and status != "completed" and items[-1].get("status") == "completed":
+        items[-1]["status"] = "in_progress" if status in read.PENDING_STATUSES else "incomplete"
+    return items
 
 
 def audio_parts(parts: Sequence[Part]) -> list[Media]:
-    """Speech, which is told beside the items."""
+    """The audio parts, which are sent outside the output items."""
     return [part for part in parts if isinstance(part, Media) and part.media_type == "audio/*"]
 
 
@@ -147,10 +172,13 @@ def _awaits_client(parts: Sequence[Part]) -> bool:
     return read.awaits_client(list(output_item_encoder.encode_item_documents(parts)))
 
 
-def _arrange(turn: Turn, options: ResponsesOptions, context: EncodeContext) -> Turn:
-    """The turn as its items are read, each with an id of its own, and its speech behind them."""
-    items = audio_parts(turn.parts)
-    if len(items) > 1:
+def _normalize_turn(turn: Turn, options: ResponsesOptions, context: EncodeContext) -> Turn:
+    """The turn as decoding its items yields it, each item with an ID; audio comes last.
+
+    Raises `NotRepresentable` for a second audio part.
+    """
+    audio = audio_parts(turn.parts)
+    if len(audio) > 1:
         raise NotRepresentable("openai-responses says one sound in an answer")
     if options.is_compaction:
         turn = replace(turn, finish=None, finish_raw="")
@@ -161,38 +189,38 @@ def _arrange(turn: Turn, options: ResponsesOptions, context: EncodeContext) -> T
     ]
     return replace(
         turn,
-        parts=(*parts, *items),
-        id=options.id or turn.id,
+        parts=(*parts, *audio),
+        id=options.stored_response_id or turn.id,
         metadata=()
         if options.is_compaction
-        else _extra_response_fields(turn.metadata, options.body),
+        else _response_metadata(turn.metadata, options.request_body),
     )
 
 
-def _extra_response_fields(metadata: Metadata, body: Fields) -> Metadata:
-    """What a response says beside its output, part of which the request says first."""
-    tier = body.get("service_tier")
-    conversation = body.get("conversation")
+def _response_metadata(metadata: Metadata, request_body: Fields) -> Metadata:
+    """The metadata of a response; some fields default to those of the request."""
+    tier = request_body.get("service_tier")
+    conversation = request_body.get("conversation")
     is_id = isinstance(conversation, str) and conversation
-    first: Document = {
+    echoed: Document = {
         "service_tier": "default" if tier == "auto" else tier,
-        "previous_response_id": body.get("previous_response_id"),
+        "previous_response_id": request_body.get("previous_response_id"),
         "conversation": {"id": conversation} if is_id else conversation,
     }
-    return nonempty_metadata((*first.items(), *metadata), read.METADATA)
+    return nonempty_metadata((*echoed.items(), *metadata), read.METADATA_FIELDS)
 
 
 def _convert_failure(failure: Failure, context: EncodeContext) -> Failure:
-    """An error with a type and a code, as clients expect; that it is an error says no type."""
-    said = _as_whole_error(
+    """An error with a type and a code, as clients expect; `error` does not count as a type."""
+    converted = _as_http_error(
         replace(failure, type="" if failure.type == "error" else failure.type), context
     )
-    return replace(said, code=said.code or said.type)
+    return replace(converted, code=converted.code or converted.type)
 
 
-def _as_whole_error(failure: Failure, context: EncodeContext) -> Failure:
-    return errors.as_whole_error(failure, family_member(context.provider))
+def _as_http_error(failure: Failure, context: EncodeContext) -> Failure:
+    return errors.as_http_error(failure, provider_variant(context.provider))
 
 
-def _as_failed_stream(turn: Turn) -> Turn:
-    return replace(turn, finish=Finish.ERROR, finish_raw="failed", usage=None)
+def _failed_stream_turn(turn: Turn) -> Turn:
+    return replace(turn, finish=FinishReason.ERROR, finish_raw="failed", usage=None)

@@ -1,4 +1,4 @@
-"""Decodes a Responses API response, from events or a document."""
+"""Decodes a Responses API response from events or a document."""
 
 from __future__ import annotations
 
@@ -10,37 +10,44 @@ from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, output_item_decoder
-from llm_proxy.dialects.openai.output_items_assembler import OutputItemsDecoder
+from llm_proxy.dialects.openai.output_items_assembler import OutputItemsAssembler
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Failure,
-    Finish,
+    FinishReason,
     Media,
     Turn,
     Usage,
 )
 
-PAUSES: Final = ("queued", "in_progress")
-"""Statuses of a response that has not ended."""
+PENDING_STATUSES: Final = ("queued", "in_progress")
+"""Statuses of a response that is not finished."""
 
-STATUSES: Final = {
-    "completed": Finish.STOP,
-    "incomplete": Finish.OTHER,
-    "failed": Finish.ERROR,
-    "cancelled": Finish.OTHER,
-    **dict.fromkeys(PAUSES, Finish.PAUSED),
+FINISH_BY_STATUS: Final = {
+    "completed": FinishReason.STOP,
+    "incomplete": FinishReason.OTHER,
+    "failed": FinishReason.ERROR,
+    "cancelled": FinishReason.OTHER,
+    **dict.fromkeys(PENDING_STATUSES, FinishReason.PAUSED),
 }
-"""What the status of a response says of its finish."""
+"""The `Finish` of each response `status`."""
 
-REASONS: Final = {"max_output_tokens": Finish.LENGTH, "content_filter": Finish.CONTENT_FILTER}
-"""What the reason says for which a response is incomplete."""
+FINISH_BY_INCOMPLETE_REASON: Final = {
+    "max_output_tokens": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+}
+"""The `Finish` of each `incomplete_details.reason`."""
 
-_ENDS: Final = frozenset(f"response.{text}" for text in STATUSES if text not in PAUSES)
-_LIFE: Final = frozenset((*_ENDS, "response.created", *(f"response.{pause}" for pause in PAUSES)))
-"""The events that hold a response."""
+_FINAL_EVENT_TYPES: Final = frozenset(
+    f"response.{status}" for status in FINISH_BY_STATUS if status not in PENDING_STATUSES
+)
+_RESPONSE_EVENT_TYPES: Final = frozenset(
+    (*_FINAL_EVENT_TYPES, "response.created", *(f"response.{pause}" for pause in PENDING_STATUSES))
+)
+"""The types of events that hold a response."""
 
-_OF_THE_CALLER: Final = frozenset(
+_CLIENT_CALL_TYPES: Final = frozenset(
     (
         "custom_tool_call",
         "computer_call",
@@ -51,12 +58,12 @@ _OF_THE_CALLER: Final = frozenset(
         "mcp_approval_request",
     )
 )
-"""Items that may ask the caller for something."""
+"""Types of items that may wait for the client, beside `function_call`."""
 
-_KIND_LENGTH: Final = 60
-"""Characters of an event's type that fit a table."""
+_MAX_TYPE_CHARS: Final = 60
+"""Characters of an event type that fit into a completeness reason."""
 
-METADATA: Final = (
+METADATA_FIELDS: Final = (
     "service_tier",
     "previous_response_id",
     "conversation",
@@ -64,45 +71,45 @@ METADATA: Final = (
     "content_filters",
     "tool_usage",
 )
-"""What a response says beside its output."""
+"""The fields of a response that become a turn's metadata."""
 
 
 def completeness(response: DialectResponse) -> Completeness:
-    """Whole by the event that holds the whole response, or by an error in the stream."""
+    """Complete at the event with the whole response, or at an error in the stream."""
     if response.codec != "sse" or not json_api.succeeded(response.head):
         return json_api.completeness(response)
-    last = ""
+    last_type = ""
     for kind, event in _typed_events(reversed(response.messages)):
         if failure := _decode_failure(kind, event):
             return json_api.completeness_by_error(failure)
-        if kind in _ENDS:
+        if kind in _FINAL_EVENT_TYPES:
             return Completeness(is_complete=True, reason=kind)
-        last = last or kind
-    if last:
+        last_type = last_type or kind
+    if last_type:
         return Completeness(
-            is_complete=False, reason=f"no response.completed after {_shorten_type(last)}"
+            is_complete=False, reason=f"no response.completed after {_shorten_type(last_type)}"
         )
     data = json_api.joined_body(response).strip()
     return Completeness(is_complete=False, reason="no event" if data else "empty stream")
 
 
 def decode_turns(response: DialectResponse) -> tuple[Turn, ...]:
-    """One turn, or none where nothing of a response can be read."""
+    """One turn, or none where the body holds no response."""
     if not json_api.succeeded(response.head):
         return (Turn((), failure=json_api.decode_http_error(response)),)
-    reader = _ResponsesDecoder()
+    decoder = _ResponsesDecoder()
     if response.codec == "sse":
         for kind, event in _typed_events(response.messages):
-            reader.feed(kind, event)
+            decoder.feed(kind, event)
     else:
-        reader.feed_document(
-            api.with_error_field(lenient_json.parse_object(json_api.joined_body(response)))
+        decoder.feed_document(
+            api.wrap_error_object(lenient_json.parse_object(json_api.joined_body(response)))
         )
-    return reader.decode_turns()
+    return decoder.build_turns()
 
 
 def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
-    """The events with their types; a bare response labelled as a stream is its own last event."""
+    """Type and fields of each event; a bare response sent as a stream counts as its last event."""
     for message in messages:
         event = api.decode_event(message)
         if event.get("object") == "response":
@@ -112,13 +119,13 @@ def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
             )
         elif event:
             yield (
-                lenient_json.printable_text(event.get("type")) or parse_event(message).encode_event,
+                lenient_json.printable_text(event.get("type")) or parse_event(message).event_type,
                 event,
             )
 
 
 def _decode_failure(kind: str, event: Fields) -> Failure | None:
-    """The error of an event: nested, flat, or in the response that failed."""
+    """The error of an event: nested, flat, or in the failed response; None without one."""
     error = event.get("error")
     if kind == "error" and not error:
         error = dict(event)
@@ -132,118 +139,125 @@ def _decode_failure(kind: str, event: Fields) -> Failure | None:
 
 
 class _ResponsesDecoder:
-    """The turn of a response, as its events come."""
+    """Decodes the turn of a response from its events or its document."""
 
     def __init__(self) -> None:
-        self._items = OutputItemsDecoder()
-        self._audio_pieces = FragmentJoiner()
-        self._response: Fields = {}
+        self._items_assembler = OutputItemsAssembler()
+        self._audio_joiner = FragmentJoiner()
+        self._response_document: Fields = {}
         self._status = ""
-        """How the response ended; empty while it has not."""
-        self._decode_failure: Failure | None = None
+        """The final status of the response; empty until then."""
+        self._failure: Failure | None = None
 
     def feed(self, kind: str, event: Fields) -> None:
-        """Read one event."""
-        self._decode_failure = self._decode_failure or _decode_failure(kind, event)
-        if kind in _LIFE:
-            self._response = lenient_json.object_fields(event.get("response")) or self._response
-            if kind in _ENDS:
+        """Decode one event."""
+        self._failure = self._failure or _decode_failure(kind, event)
+        if kind in _RESPONSE_EVENT_TYPES:
+            self._response_document = (
+                lenient_json.object_fields(event.get("response")) or self._response_document
+            )
+            if kind in _FINAL_EVENT_TYPES:
                 self._status = kind.removeprefix("response.")
         elif kind == "response.audio.delta":
-            self._audio_pieces.add(
+            self._audio_joiner.add(
                 Media("audio/*", base64=lenient_json.str_or_empty(event.get("delta")))
             )
         elif kind == "response.audio.transcript.delta":
-            self._audio_pieces.add(
+            self._audio_joiner.add(
                 Media("audio/*", transcript=lenient_json.str_or_empty(event.get("delta")))
             )
         else:
-            self._items.feed(kind, event)
+            self._items_assembler.feed(kind, event)
 
     def feed_document(self, document: Fields) -> None:
-        """Read a body that does not stream; one of a background response may not have ended."""
+        """Decode a body that is no stream; a background response may still be pending."""
         if error := document.get("error"):
-            self._decode_failure = json_api.decode_failure(error)
+            self._failure = json_api.decode_failure(error)
         is_response = document.get("object") == "response" and not document.get("deleted")
         if is_response or "output" in document:
-            self._response = document
+            self._response_document = document
             self._status = lenient_json.printable_text(document.get("status"))
 
-    def decode_turns(self) -> tuple[Turn, ...]:
-        """What was said, by the latest telling of it."""
+    def build_turns(self) -> tuple[Turn, ...]:
+        """The turn so far, from the latest copy of each item; none where there is nothing."""
         output = (
-            lenient_json.object_items(self._response.get("output")) or self._items.item_documents()
+            lenient_json.array_objects(self._response_document.get("output"))
+            or self._items_assembler.item_documents()
         )
         items = [part for item in output for part in output_item_decoder.decode_item(item)]
-        parts = (*items, *self._audio_pieces.joined_parts())
-        if not (parts or self._response or self._status or self._decode_failure):
+        parts = (*items, *self._audio_joiner.joined_parts())
+        if not (parts or self._response_document or self._status or self._failure):
             return ()
         finish, raw = self._decode_finish()
         return (
             Turn(
                 parts,
-                finish=Finish.TOOL_CALLS
-                if finish is Finish.STOP and awaits_client(output)
+                finish=FinishReason.TOOL_CALLS
+                if finish is FinishReason.STOP and awaits_client(output)
                 else finish,
                 finish_raw=raw,
-                usage=_decode_usage(self._response),
-                failure=self._decode_failure,
-                id=lenient_json.printable_text(self._response.get("id")),
-                model=lenient_json.printable_text(self._response.get("model")),
-                metadata=lenient_json.named_metadata(self._response, METADATA),
+                usage=_decode_usage(self._response_document),
+                failure=self._failure,
+                id=lenient_json.printable_text(self._response_document.get("id")),
+                model=lenient_json.printable_text(self._response_document.get("model")),
+                metadata=lenient_json.named_metadata(self._response_document, METADATA_FIELDS),
             ),
         )
 
-    def _decode_finish(self) -> tuple[Finish | None, str]:
-        """By the status; of an incomplete response by the reason, which says more."""
-        why = lenient_json.object_fields(self._response.get("incomplete_details")).get("reason")
-        if why and self._status == "incomplete":
-            return REASONS.get(
-                lenient_json.printable_text(why), Finish.OTHER
-            ), lenient_json.printable_text(why)
+    def _decode_finish(self) -> tuple[FinishReason | None, str]:
+        """The finish and its raw value: the incomplete reason if there is one, else the status."""
+        reason = lenient_json.object_fields(self._response_document.get("incomplete_details")).get(
+            "reason"
+        )
+        if reason and self._status == "incomplete":
+            return FINISH_BY_INCOMPLETE_REASON.get(
+                lenient_json.printable_text(reason), FinishReason.OTHER
+            ), lenient_json.printable_text(reason)
         status = self._status
-        return (STATUSES.get(status, Finish.OTHER) if status else None), status
+        return (FINISH_BY_STATUS.get(status, FinishReason.OTHER) if status else None), status
 
 
 def awaits_client(output: Sequence[Fields]) -> bool:
-    """Whether the model waits for its caller to run a tool.
+    """Whether the model waits for the client to run a tool.
 
-    A function is always the caller's.  The other tools may have been run by the provider: then
-    there is an output, or (as of xAI, which gives none) a message that goes on.
+    The client always runs functions.  The provider may have run the other tools: then there is an
+    output, or (at xAI, which sends none) a later message.
     """
-    answered = {
+    answered_call_ids = {
         lenient_json.printable_text(item.get("call_id"))
         for item in output
         if lenient_json.printable_text(item.get("type")).endswith("_output")
     }
-    waiting = False
+    is_waiting = False
     for item in output:
         kind = lenient_json.printable_text(item.get("type"))
-        is_open = lenient_json.printable_text(item.get("call_id")) not in answered
-        if kind == "function_call" and is_open:
+        is_unanswered = lenient_json.printable_text(item.get("call_id")) not in answered_call_ids
+        if kind == "function_call" and is_unanswered:
             return True
-        waiting = kind != "message" and (waiting or (kind in _OF_THE_CALLER and is_open))
-    return waiting
+        is_waiting = kind != "message" and (
+            is_waiting or (kind in _CLIENT_CALL_TYPES and is_unanswered)
+        )
+    return is_waiting
 
 
 def _decode_usage(response: Fields) -> Usage | None:
-    counts = lenient_json.object_fields(response.get("usage"))
-    if not counts:
+    usage_fields = lenient_json.object_fields(response.get("usage"))
+    if not usage_fields:
         return None
-    read = lenient_json.object_fields(counts.get("input_tokens_details"))
-    written = lenient_json.object_fields(counts.get("output_tokens_details"))
+    input_details = lenient_json.object_fields(usage_fields.get("input_tokens_details"))
+    output_details = lenient_json.object_fields(usage_fields.get("output_tokens_details"))
     return Usage(
-        input=lenient_json.first_count(counts.get("input_tokens")),
-        output=lenient_json.first_count(counts.get("output_tokens")),
-        total=lenient_json.first_count(counts.get("total_tokens")),
-        cache_read=lenient_json.first_count(read.get("cached_tokens")),
-        cache_write=lenient_json.first_count(read.get("cache_write_tokens")),
-        reasoning=lenient_json.first_count(written.get("reasoning_tokens")),
+        input=lenient_json.first_integer(usage_fields.get("input_tokens")),
+        output=lenient_json.first_integer(usage_fields.get("output_tokens")),
+        total=lenient_json.first_integer(usage_fields.get("total_tokens")),
+        cache_read=lenient_json.first_integer(input_details.get("cached_tokens")),
+        cache_write=lenient_json.first_integer(input_details.get("cache_write_tokens")),
+        reasoning=lenient_json.first_integer(output_details.get("reasoning_tokens")),
     )
 
 
 def encode_usage(usage: Usage | None) -> Document | None:
-    """Usage as it is told."""
+    """The `usage` object; None without usage."""
     if usage is None:
         return None
     return {
@@ -259,4 +273,4 @@ def encode_usage(usage: Usage | None) -> Document | None:
 
 
 def _shorten_type(kind: str) -> str:
-    return " ".join(kind.split())[:_KIND_LENGTH]
+    return " ".join(kind.split())[:_MAX_TYPE_CHARS]

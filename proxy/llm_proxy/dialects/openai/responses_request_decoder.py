@@ -1,7 +1,7 @@
 """Decodes Responses API requests, whose input is items.
 
-An item is said by whoever made it; one that stands for another by its id (`item_reference`) stands
-for what the model made, which is what clients leave out that let the server keep it.
+The role of an item is that of its author.  An `item_reference` counts as the model's: clients
+that let the server store the response send it in place of the model's items.
 """
 
 from __future__ import annotations
@@ -15,46 +15,53 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import output_item_decoder
 from llm_proxy.turns import Json, Media, Part, Refusal, Text, ToolResult
 
-_MADE: Final = ("reasoning", "compaction", "item_reference", *output_item_decoder.TOOLS)
-"""Types of items that the model makes; so are calls, and what OpenAI's own tools give."""
-_GIVEN: Final = "_call_output"
-"""How the types of results end that the client gives."""
-_APPROVAL: Final = "mcp_approval_response"
-_SEARCHED: Final = "tool_search_output"
-_OFFERS: Final = ("additional_tools", _SEARCHED)
-"""Types of items that offer tools."""
+_MODEL_ITEM_TYPES: Final = (
+    "reasoning",
+    "compaction",
+    "item_reference",
+    *output_item_decoder.UNSUFFIXED_CALL_TYPES,
+)
+"""Types of items that the model makes, as are calls and results of OpenAI's own tools."""
+_CLIENT_RESULT_SUFFIX: Final = "_call_output"
+"""The suffix of item types that hold the client's tool results."""
+_APPROVAL_TYPE: Final = "mcp_approval_response"
+_TOOL_SEARCH_OUTPUT_TYPE: Final = "tool_search_output"
+_TOOL_OFFER_TYPES: Final = ("additional_tools", _TOOL_SEARCH_OUTPUT_TYPE)
+"""Types of items that add tools."""
 
 
 def decode_request(body: Fields) -> Conversation:
-    """The conversation that a body holds."""
+    """The conversation in the body of a Responses API request."""
     items = _input_items(body.get("input"))
-    messages = request_decoding.merge_adjacent_roles(
+    messages = request_decoding.merge_adjacent_messages(
         _decode_messages(items), mergeable_roles=("assistant", "tool")
     )
-    fields = lenient_json.object_fields(lenient_json.object_fields(body.get("text")).get("format"))
+    text_format = lenient_json.object_fields(
+        lenient_json.object_fields(body.get("text")).get("format")
+    )
     return Conversation(
         messages,
         system=request_decoding.text_or_empty(body.get("instructions"))
-        or request_decoding.leading_system_prompt(messages),
+        or request_decoding.first_system_text(messages),
         tools=tuple(_decode_tools(body, items)),
         temperature=request_decoding.decode_number(body.get("temperature")),
         top_p=request_decoding.decode_number(body.get("top_p")),
         reasoning_enabled=request_decoding.is_reasoning_enabled(
             lenient_json.object_fields(body.get("reasoning")).get("effort")
         ),
-        response_schema=request_decoding.response_schema(fields, fields.get("schema")),
+        response_schema=request_decoding.response_schema(text_format, text_format.get("schema")),
         previous_response_id=request_decoding.text_or_empty(body.get("previous_response_id")),
         stored_conversation_id=_stored_conversation_id(body),
         is_stored_by_provider=body.get("store") is not False,
     )
 
 
-def _input_items(value: Json) -> list[Fields]:
-    """The items; a text alone is what the user says."""
+def _input_items(input_value: Json) -> list[Fields]:
+    """The input items; a string is one user message."""
     return (
-        [{"role": "user", "content": value}]
-        if value == lenient_json.str_or_empty(value)
-        else lenient_json.object_items(value)
+        [{"role": "user", "content": input_value}]
+        if input_value == lenient_json.str_or_empty(input_value)
+        else lenient_json.array_objects(input_value)
     )
 
 
@@ -64,22 +71,26 @@ def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
         if kind == "message" or (not kind and "role" in item):
             if role := request_decoding.decode_role(item.get("role")):
                 yield request_decoding.request_message(role, _decode_content(item.get("content")))
-        elif kind.endswith(_GIVEN) or kind == _APPROVAL or _is_client_tool_search(item):
+        elif (
+            kind.endswith(_CLIENT_RESULT_SUFFIX)
+            or kind == _APPROVAL_TYPE
+            or _is_client_tool_search_output(item)
+        ):
             yield request_decoding.request_message("tool", [_decode_tool_result(item, kind)])
-        elif kind in _MADE or kind.endswith(("_call", "_output")):
+        elif kind in _MODEL_ITEM_TYPES or kind.endswith(("_call", "_output")):
             yield request_decoding.request_message(
                 "assistant", output_item_decoder.decode_item(item)
             )
 
 
-def _is_client_tool_search(item: Fields) -> bool:
-    return item.get("type") == _SEARCHED and item.get("execution") == "client"
+def _is_client_tool_search_output(item: Fields) -> bool:
+    return item.get("type") == _TOOL_SEARCH_OUTPUT_TYPE and item.get("execution") == "client"
 
 
 def _decode_content(content: Json) -> Iterator[Part]:
     if isinstance(content, str):
         yield Text(content)
-    for block in lenient_json.object_items(content):
+    for block in lenient_json.array_objects(content):
         match block.get("type"):
             case "refusal":
                 yield Refusal(lenient_json.str_or_empty(block.get("refusal")))
@@ -88,47 +99,51 @@ def _decode_content(content: Json) -> Iterator[Part]:
                     lenient_json.printable_text(block.get("image_url")), "image/*"
                 )
             case "input_file":
-                where = block.get("file_data") or block.get("file_url")
-                yield data_urls.decode_media_url(lenient_json.printable_text(where), "*/*")
+                source = block.get("file_data") or block.get("file_url")
+                yield data_urls.decode_media_url(lenient_json.printable_text(source), "*/*")
             case "input_audio":
-                sound = lenient_json.object_fields(block.get("input_audio"))
-                form = lenient_json.printable_text(sound.get("format")) or "*"
-                yield Media(f"audio/{form}", base64=lenient_json.printable_text(sound.get("data")))
+                audio = lenient_json.object_fields(block.get("input_audio"))
+                audio_format = lenient_json.printable_text(audio.get("format")) or "*"
+                yield Media(
+                    f"audio/{audio_format}", base64=lenient_json.printable_text(audio.get("data"))
+                )
             case _:
                 yield from request_decoding.decode_texts([dict(block)])
 
 
 def _decode_tool_result(item: Fields, kind: str) -> ToolResult:
-    """What the client gives: what a tool of its own gave, or that a call is approved."""
-    if kind == _APPROVAL:
-        call_id, gave = item.get("approval_request_id"), item.get("approve")
+    """A result from the client: of its own tool, or the approval of an MCP call."""
+    if kind == _APPROVAL_TYPE:
+        call_id, output = item.get("approval_request_id"), item.get("approve")
     else:
-        call_id, gave = item.get("call_id"), item.get("output") or item.get("tools")
+        call_id, output = item.get("call_id"), item.get("output") or item.get("tools")
     return ToolResult(
         request_decoding.text_or_empty(call_id),
-        request_decoding.tool_output_text(gave),
+        request_decoding.tool_output_text(output),
         request_decoding.text_or_empty(item.get("name")),
         failed=bool(item.get("error")) or item.get("status") == "failed",
     )
 
 
 def _decode_tools(body: Fields, items: list[Fields]) -> Iterator[ToolDefinition]:
-    """The tools of the request, and those that are offered later; a namespace holds several."""
-    offers = [body, *(item for item in items if item.get("type") in _OFFERS)]
+    """The tools of the request and those added by input items; a namespace holds several."""
+    tool_holders = [body, *(item for item in items if item.get("type") in _TOOL_OFFER_TYPES)]
     for fields in (
-        tool for offer in offers for tool in lenient_json.object_items(offer.get("tools"))
+        tool for holder in tool_holders for tool in lenient_json.array_objects(holder.get("tools"))
     ):
-        inner = (
-            lenient_json.object_items(fields.get("tools"))
+        definitions = (
+            lenient_json.array_objects(fields.get("tools"))
             if fields.get("type") == "namespace"
             else [fields]
         )
-        for document in inner:
+        for document in definitions:
             yield from request_decoding.decode_tool(document, document.get("parameters"))
 
 
 def _stored_conversation_id(body: Fields) -> str:
-    kept = body.get("conversation")
+    conversation = body.get("conversation")
     return request_decoding.text_or_empty(
-        kept if isinstance(kept, str) else lenient_json.object_fields(kept).get("id")
+        conversation
+        if isinstance(conversation, str)
+        else lenient_json.object_fields(conversation).get("id")
     )

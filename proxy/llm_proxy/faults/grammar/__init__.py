@@ -1,10 +1,10 @@
 """Parses fault rules: `reset,after=3,nth=2,model=gpt-4*`.
 
-terms     a text cut into terms, or a mapping as terms
-places    after, at, bytes, ms, fraction
-occasions nth, first, every, probability, window, times, per
-audiences dialect, provider, model, path, session, stream
-rules     all of it together
+terms      splits a text or a mapping into terms
+locations  after, at, bytes, ms, fraction
+triggers   nth, first, every, probability, window, times, per
+selectors  dialect, provider, model, path, session, stream
+rules      complete rules
 """
 
 from llm_proxy.faults.grammar.rules import parse_rule, parse_rules

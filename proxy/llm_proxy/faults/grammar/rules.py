@@ -8,30 +8,30 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from llm_proxy.errors import UsageError
-from llm_proxy.faults.grammar.locations import PLACES, parse_stream_location, requires_messages
-from llm_proxy.faults.grammar.selectors import AUDIENCES, parse_selector
-from llm_proxy.faults.grammar.terms import RuleTerms, parse_mapping, parse_text
-from llm_proxy.faults.grammar.triggers import OCCASIONS, parse_trigger
+from llm_proxy.faults.grammar.locations import LOCATION_PARSERS, parse_location, requires_messages
+from llm_proxy.faults.grammar.selectors import SELECTOR_NAMES, parse_selector
+from llm_proxy.faults.grammar.terms import RuleTerms, parse_rule_mapping, parse_rule_text
+from llm_proxy.faults.grammar.triggers import TRIGGER_PARSERS, parse_trigger
 from llm_proxy.faults.kind import Fault, FaultKind
-from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.faults.rule import FaultRule
 
-_COMMON: Final = (*PLACES, *OCCASIONS, *AUDIENCES)
+_COMMON_TERM_NAMES: Final = (*LOCATION_PARSERS, *TRIGGER_PARSERS, *SELECTOR_NAMES)
 
 
 def parse_rule(text: str | Mapping[Any, Any]) -> FaultRule:
-    """The rule that a text or a mapping spells.
+    """Parses a rule from a text or a mapping.
 
-    Raises `UsageError` for what is no rule, and for one that has no meaning.
+    Raises `UsageError` for an invalid rule, and for one that could never apply.
     """
-    terms = parse_text(text) if isinstance(text, str) else parse_mapping(text)
-    kind = _kind_named(terms)
+    terms = parse_rule_text(text) if isinstance(text, str) else parse_rule_mapping(text)
+    kind = _find_kind(terms)
     _check_argument_names(terms, kind)
     rule = FaultRule(
         terms.text,
         kind,
         _make_fault(terms, kind),
-        parse_stream_location(terms, kind),
+        parse_location(terms, kind),
         parse_trigger(terms, kind),
         parse_selector(terms, kind),
     )
@@ -43,35 +43,40 @@ def parse_rule(text: str | Mapping[Any, Any]) -> FaultRule:
     return rule
 
 
-def parse_rules(many: Iterable[object]) -> tuple[FaultRule, ...]:
-    """The rules of a list.  Raises `UsageError` as `rule_of` does."""
-    return tuple(map(_check_rule, many))
+def parse_rules(specs: Iterable[object]) -> tuple[FaultRule, ...]:
+    """Parses a list of rules.  Raises `UsageError` as `parse_rule` does."""
+    return tuple(map(_parse_untyped_rule, specs))
 
 
-def _check_rule(value: object) -> FaultRule:
-    if not isinstance(value, str | Mapping):
+def _parse_untyped_rule(spec: object) -> FaultRule:
+    if not isinstance(spec, str | Mapping):
         raise UsageError("a fault is a text such as reset,after=3, or a mapping with its name")
-    return parse_rule(value)
+    return parse_rule(spec)
 
 
-def _kind_named(terms: RuleTerms) -> FaultKind:
-    kind = KINDS.get(terms.name)
+def _find_kind(terms: RuleTerms) -> FaultKind:
+    kind = FAULT_KINDS.get(terms.fault_name)
     if kind is not None:
         return kind
-    near = difflib.get_close_matches(terms.name, KINDS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(KINDS))}"
-    raise terms.usage_error(f"there is no fault {terms.name}; {hint}")
+    close_matches = difflib.get_close_matches(terms.fault_name, FAULT_KINDS, 1)
+    hint = (
+        f"did you mean {close_matches[0]}?"
+        if close_matches
+        else f"there are {', '.join(sorted(FAULT_KINDS))}"
+    )
+    raise terms.usage_error(f"there is no fault {terms.fault_name}; {hint}")
 
 
 def _check_argument_names(terms: RuleTerms, kind: FaultKind) -> None:
-    known = (*kind.arguments, *_COMMON)
+    known_names = (*kind.arguments, *_COMMON_TERM_NAMES)
     for name in terms.arguments:
-        if name in known:
+        if name in known_names:
             continue
-        near = difflib.get_close_matches(name, known, 1)
-        has = f"; {kind.name} has {', '.join(kind.arguments)}" if kind.arguments else ""
+        close_matches = difflib.get_close_matches(name, known_names, 1)
+        argument_hint = f"; {kind.name} has {', '.join(kind.arguments)}" if kind.arguments else ""
         raise terms.usage_error(
-            f"there is no {name}{f'; did you mean {near[0]}?' if near else has}"
+            "there is no "
+            f"{name}{f'; did you mean {close_matches[0]}?' if close_matches else argument_hint}"
         )
 
 

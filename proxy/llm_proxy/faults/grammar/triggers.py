@@ -10,7 +10,7 @@ from llm_proxy.faults.grammar.terms import RuleTerms
 from llm_proxy.faults.kind import FaultKind
 from llm_proxy.faults.rule import Trigger
 
-_PER: Final = ("run", "session", "request")
+_COUNT_SCOPES: Final = ("run", "session", "request")
 
 
 def _parse_positive_count(text: str) -> int:
@@ -20,39 +20,41 @@ def _parse_positive_count(text: str) -> int:
     return number
 
 
-def _parse_scope(text: str) -> str:
-    if text not in _PER:
-        raise ValueError(f"one of {', '.join(_PER)}")
+def _parse_count_scope(text: str) -> str:
+    if text not in _COUNT_SCOPES:
+        raise ValueError(f"one of {', '.join(_COUNT_SCOPES)}")
     return text
 
 
-OCCASIONS: Final[Mapping[str, Callable[[str], Any]]] = {
+TRIGGER_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "nth": _parse_positive_count,
     "first": _parse_positive_count,
     "every": _parse_positive_count,
-    "probability": unit_parsers.parse_share,
-    "window": unit_parsers.parse_window,
+    "probability": unit_parsers.parse_fraction,
+    "window": unit_parsers.parse_window_ms,
     "times": _parse_positive_count,
-    "per": _parse_scope,
+    "per": _parse_count_scope,
 }
-"""How each is read, by its word in the grammar."""
+"""The parser of each trigger term, by its name in rules."""
 
 
 def parse_trigger(terms: RuleTerms, kind: FaultKind) -> Trigger:
-    """When it strikes.  Raises `UsageError`."""
+    """The trigger in a rule's terms.  Raises `UsageError`."""
     values: dict[str, Any] = {}
-    for name, read in OCCASIONS.items():
+    for name, parse in TRIGGER_PARSERS.items():
         if name not in terms.arguments or name in kind.arguments:
             continue
         if kind.scope != "request":
             raise terms.usage_error(f"{kind.name} has occasions of its own: leave {name} out")
         try:
-            values[name] = read(terms.arguments[name])
+            values[name] = parse(terms.arguments[name])
         except ValueError as error:
             raise terms.usage_error(f"{name}={terms.arguments[name]} is not {error}") from None
-    counting = [name for name in ("nth", "first", "every") if name in values]
-    if len(counting) > 1:
-        raise terms.usage_error(f"{counting[0]} and {counting[1]} both count: keep one of them")
-    if "per" in values and not counting:
+    count_names = [name for name in ("nth", "first", "every") if name in values]
+    if len(count_names) > 1:
+        raise terms.usage_error(
+            f"{count_names[0]} and {count_names[1]} both count: keep one of them"
+        )
+    if "per" in values and not count_names:
         raise terms.usage_error("per says what nth, first and every count: give one of them, too")
     return Trigger(**values)

@@ -1,4 +1,4 @@
-"""All fault kinds: one file each, one line each in `KINDS`."""
+"""All fault kinds: one module each, listed in `FAULT_KINDS`."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from llm_proxy.faults.kinds import (
     wrong_length,
 )
 
-KINDS: Final[Mapping[str, FaultKind]] = {
-    module_type.KIND.name: module_type.KIND
-    for module_type in (
+FAULT_KINDS: Final[Mapping[str, FaultKind]] = {
+    kind_module.KIND.name: kind_module.KIND
+    for kind_module in (
         bad_encoding,
         bad_tool_call,
         bad_utf8,
@@ -82,4 +82,4 @@ KINDS: Final[Mapping[str, FaultKind]] = {
         wrong_length,
     )
 }
-"""Each fault by its name."""
+"""The fault kinds by the names that rules use."""

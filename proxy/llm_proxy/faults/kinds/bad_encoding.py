@@ -1,10 +1,10 @@
-"""`bad-encoding`: the head says that the body is packed, and it is not.
+"""`bad-encoding`: the head declares a compressed body, and the body is not compressed.
 
     content-encoding: gzip  event 1  event 2  …
     ├───────────────────────┼────────┼────────┼──
 
-The bytes are the same, and a client that believes the head cannot unpack them.  Where the body is
-packed with gzip indeed, the head says deflate.
+The bytes are unchanged, and a client that trusts the head cannot decompress them.  Where the body
+really is compressed with gzip, the head declares deflate.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final
 from llm_proxy.actions import Action, Begin, Burst
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import WITH_BODY, FaultKind, Transform, Work
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.kind import FRAMINGS_WITH_BODY, FaultKind, Mechanism, Transform
+from llm_proxy.faults.location import StreamLocation
 
 _NAME: Final = "Content-Encoding"
 
 
 @dataclass(frozen=True, slots=True)
 class BadEncoding:
-    """A content coding that is none of the body's."""
+    """Declares a content coding that the body does not have."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """In the head."""
-        return Transform(lambda _: _CodingClaim())
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Changes the head."""
+        return Transform(lambda _: _ContentEncodingTransform())
 
 
-class _CodingClaim:
+class _ContentEncodingTransform:
     def feed(self, action: Action) -> Burst:
         if not isinstance(action, Begin):
             return (action,)
@@ -41,13 +41,13 @@ class _CodingClaim:
 
 
 def _with_content_encoding(headers: Headers) -> Headers:
-    real = (header_value(headers, _NAME) or "").lower()
+    actual_coding = (header_value(headers, _NAME) or "").lower()
     kept = tuple(header for header in headers if header[0].lower() != _NAME.lower())
-    return (*kept, (_NAME, "deflate" if "gzip" in real else "gzip"))
+    return (*kept, (_NAME, "deflate" if "gzip" in actual_coding else "gzip"))
 
 
 KIND = FaultKind(
     "bad-encoding", FaultEffect.MALFORMED, "the head says gzip, and the body is not "
                                            "packed", BadEncoding,
-    needs_messages=WITH_BODY, example="bad-encoding",
+    allowed_framings=FRAMINGS_WITH_BODY, example="bad-encoding",
 )  # fmt: skip

@@ -1,14 +1,14 @@
-r"""`bad-tool-call`: the model calls a tool in a way that cannot be carried out.
+r"""`bad-tool-call`: the model calls a tool in a way that cannot be executed.
 
     how=json      {"name":"get_weather","arguments":"{\"city\""}
     how=name      {"name":"get_weather_v2","arguments":"{\"city\":\"Rome\"}"}
     how=missing   {"name":"get_weather","arguments":"{}"}
 
-Arguments that are no JSON, a tool that nobody offered, a required argument left out.  It is the
-first call of the answer that is bad; all else is told as it was.  An answer without a call calls
-the first tool that the request offers, in place of its text.  It has no meaning where no tool is
-offered, and `how=json` has none where a wire holds arguments as an object (Gemini, Ollama, whole
-messages of Anthropic and Bedrock).  A live answer is waited for to its end.
+Invalid JSON as arguments, a tool that was not offered, a missing required argument.  Only the first
+call of the response is changed.  A response without a call gets a call of the first tool that the
+request offers, in place of its text.  Not applicable where no tool is offered; `how=json` is not
+applicable where the wire format holds arguments as an object (Gemini, Ollama, whole messages of
+Anthropic and Bedrock).  A live response is buffered to its end.
 """
 
 from __future__ import annotations
@@ -19,87 +19,104 @@ from typing import Final
 
 from llm_proxy.conversation import ToolDefinition
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.bad_tool_calls import HOWS, fake_call, first_client_call
+from llm_proxy.faults.bad_tool_calls import (
+    TOOL_CALL_CORRUPTIONS,
+    fake_tool_call,
+    find_first_client_call,
+)
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    EVERYTHING,
+    ALL_MESSAGES,
     FaultArgument,
     FaultKind,
     FaultNotApplicable,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
-from llm_proxy.turns import Finish, Reasoning, ToolCall, Turn
+from llm_proxy.faults.location import StreamLocation
+from llm_proxy.turns import FinishReason, Reasoning, ToolCall, Turn
 
-_RIGHT: Final = Turn((ToolCall("", "f", "{}"),), finish=Finish.TOOL_CALLS)
+_VALID_CALL_TURN: Final = Turn((ToolCall("", "f", "{}"),), finish=FinishReason.TOOL_CALLS)
 
 
 @dataclass(frozen=True, slots=True)
 class BadToolCall:
-    """A call that is bad in this way."""
+    """Corrupts the first tool call in the way `how` (a key of `TOOL_CALL_CORRUPTIONS`)."""
 
     how: str = "json"
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """In place of the whole answer."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Replaces all messages of the response."""
         return OneShot(
-            self._inject, taken_count=EVERYTHING, changes_length=True, check=self._check_applicable
+            self._inject,
+            taken_message_count=ALL_MESSAGES,
+            changes_length=True,
+            check_applicable=self._check_applicable,
         )
 
     def _check_applicable(self, position: StreamPosition) -> None:
-        turn = reencoding.convert_for_response(position, _RIGHT)
+        turn = reencoding.to_representable_turn(position, _VALID_CALL_TURN)
         if not _offered_tools(position):
             raise FaultNotApplicable("the request offers no tool")
         if self.how == "json":
             _check_text_arguments(position, turn)
 
     def _inject(self, position: StreamPosition) -> InjectedActions:
-        turns = list(reencoding.decode_whole(position))
+        turns = list(reencoding.decode_whole_response(position))
         tools = _offered_tools(position)
-        at = next(
-            (at for at, turn in enumerate(turns) if first_client_call(turn.parts) is not None), 0
+        call_turn_index = next(
+            (
+                index
+                for index, turn in enumerate(turns)
+                if find_first_client_call(turn.parts) is not None
+            ),
+            0,
         )
-        turns[at] = self._with_bad_call(turns[at], tools)
+        turns[call_turn_index] = self._with_bad_call(turns[call_turn_index], tools)
         return InjectedActions(
-            reencoding.encode_replacement(position, turns), ends_response=True, is_timed=True
+            reencoding.encode_replacement(position, turns), ends_response=True, has_own_timing=True
         )
 
     def _with_bad_call(self, turn: Turn, tools: Sequence[ToolDefinition]) -> Turn:
         parts = turn.parts
-        found = first_client_call(parts)
-        if found is None:
-            thought = [part for part in parts if isinstance(part, Reasoning)]
-            parts = (*thought, HOWS[self.how](fake_call(tools), tools))
-            told = replace(turn, parts=parts, metadata=())
-            return replace(told, finish=Finish.TOOL_CALLS, finish_raw="")
-        number, call = found
+        first_call = find_first_client_call(parts)
+        if first_call is None:
+            reasoning = [part for part in parts if isinstance(part, Reasoning)]
+            parts = (*reasoning, TOOL_CALL_CORRUPTIONS[self.how](fake_tool_call(tools), tools))
+            new_turn = replace(turn, parts=parts, metadata=())
+            return replace(new_turn, finish=FinishReason.TOOL_CALLS, finish_raw="")
+        part_index, call = first_call
         return replace(
-            turn, parts=(*parts[:number], HOWS[self.how](call, tools), *parts[number + 1 :])
+            turn,
+            parts=(
+                *parts[:part_index],
+                TOOL_CALL_CORRUPTIONS[self.how](call, tools),
+                *parts[part_index + 1 :],
+            ),
         )
 
 
-def _check_text_arguments(position: StreamPosition, right: Turn) -> None:
-    """Raises `FaultNotApplicable` where arguments must be an object."""
-    broken = replace(right, parts=(ToolCall("", "f", "{"),))
+def _check_text_arguments(position: StreamPosition, valid_turn: Turn) -> None:
+    """Raises `FaultNotApplicable` where the dialect holds arguments as a JSON object."""
+    invalid_turn = replace(valid_turn, parts=(ToolCall("", "f", "{"),))
     try:
-        reencoding.convert_for_response(position, broken)
+        reencoding.to_representable_turn(position, invalid_turn)
     except FaultNotApplicable:
-        name = position.context.request.dialect.name
+        name = position.context.decoded_request.dialect.name
         raise FaultNotApplicable(f"{name} tells arguments as an object, which is JSON") from None
 
 
 def _offered_tools(position: StreamPosition) -> Sequence[ToolDefinition]:
-    decoded_request = position.context.request
+    decoded_request = position.context.decoded_request
     conversation = decoded_request.dialect.decode_request(decoded_request.request)
     return conversation.tools if conversation is not None else ()
 
 
 def _parse_how(text: str) -> str:
-    if text.strip().lower() not in HOWS:
-        raise ValueError(f"one of {', '.join(HOWS)}")
+    if text.strip().lower() not in TOOL_CALL_CORRUPTIONS:
+        raise ValueError(f"one of {', '.join(TOOL_CALL_CORRUPTIONS)}")
     return text.strip().lower()
 
 

@@ -1,13 +1,13 @@
-"""`bandwidth`: the body comes through a narrow line.
+"""`bandwidth`: the body arrives at a limited rate.
 
     head  ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪  …
     ├─────┼──────────┼────────────┼─────────────
           event 1    event 2      event 3
 
-Bytes, order and length are the same; each piece is due when a line of `rate` bytes a second has
-carried it, counted from its place on.  What the answer itself waits for is not waited for twice.
-Pieces are of 20 ms each, so cuts fall within events, and within characters.  After
-100,000 pieces the rest comes in those that it had, at the same rate.
+Bytes, order and length are unchanged; each piece is due when a line of `rate` bytes per second has
+carried it, counted from its location on.  Pauses of the response itself are not added twice.  A
+piece takes 20 ms, so cuts fall within events, and within characters.  After 100,000 pieces the rest
+is sent in its original chunks, at the same rate.
 """
 
 from __future__ import annotations
@@ -18,46 +18,44 @@ from typing import Final
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import ANYWHERE, FaultArgument, FaultKind, Transform, Work
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.kind import ALL_LOCATIONS, FaultArgument, FaultKind, Mechanism, Transform
+from llm_proxy.faults.location import StreamLocation
 
-_PIECE: Final = 20
-"""ms that a piece takes, unless a single byte takes longer."""
-_MOST: Final = 100_000
-"""Pieces: each of them takes memory, whatever the body's size."""
+_PIECE_MS: Final = 20
+"""The time that a piece takes, unless a single byte takes longer."""
+_MAX_PIECES: Final = 100_000
+"""Limits memory: every piece takes some, whatever the body's size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """A line that carries so many bytes a second."""
+    """Limits the body to `rate` bytes per second."""
 
     rate: int
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """From its place on."""
-        return Transform(lambda position: _ThrottledLine(self.rate, position.at))
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Delays everything from its location on."""
+        return Transform(lambda position: _BandwidthTransform(self.rate, position.at_ms))
 
 
-class _ThrottledLine:
-    """A line that is busy, or waits for something to carry."""
-
-    def __init__(self, rate: int, at: float) -> None:
-        self._rate = rate
-        self._piece = max(1, rate * _PIECE // 1000)
-        self._busy_since = at
-        """When it last began to be busy, in ms."""
-        self._carried_size = 0
+class _BandwidthTransform:
+    def __init__(self, bytes_per_s: int, start_ms: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._piece_bytes = max(1, bytes_per_s * _PIECE_MS // 1000)
+        self._busy_since_ms = start_ms
+        """When the line last became busy."""
+        self._carried_bytes = 0
         """Bytes since then."""
-        self._pieces = 0
+        self._piece_count = 0
 
     def feed(self, action: Action) -> Burst:
         match action:
             case Wait(due):
                 if due > self._free_at_ms():
-                    self._busy_since, self._carried_size = due, 0
+                    self._busy_since_ms, self._carried_bytes = due, 0
                 return (Wait(self._free_at_ms()),)
             case Send(data):
-                return tuple(self._schedule_piece(data))
+                return tuple(self._schedule_pieces(data))
             case _:
                 return (action,)
 
@@ -65,24 +63,28 @@ class _ThrottledLine:
         return ()
 
     def _free_at_ms(self) -> float:
-        """When it has carried all, in ms: counted from one moment, so nothing drifts."""
-        return self._busy_since + self._carried_size * 1000 / self._rate
+        """When the line has carried everything: computed from one start, so nothing drifts."""
+        return self._busy_since_ms + self._carried_bytes * 1000 / self._bytes_per_s
 
-    def _schedule_piece(self, data: bytes) -> list[Action]:
-        gone: list[Action] = []
-        for begin in range(0, len(data), self._piece):
-            self._pieces += 1
-            piece = data[begin : begin + self._piece] if self._pieces < _MOST else data[begin:]
-            self._carried_size += len(piece)
-            gone += [Wait(self._free_at_ms()), Send(piece)]
-            if self._pieces >= _MOST:
+    def _schedule_pieces(self, data: bytes) -> list[Action]:
+        actions: list[Action] = []
+        for begin in range(0, len(data), self._piece_bytes):
+            self._piece_count += 1
+            piece = (
+                data[begin : begin + self._piece_bytes]
+                if self._piece_count < _MAX_PIECES
+                else data[begin:]
+            )
+            self._carried_bytes += len(piece)
+            actions += [Wait(self._free_at_ms()), Send(piece)]
+            if self._piece_count >= _MAX_PIECES:
                 break
-        return gone
+        return actions
 
 
 KIND = FaultKind(
     "bandwidth", FaultEffect.SLOWED, "the body comes through a narrow line", Bandwidth,
-    {"rate": FaultArgument(unit_parsers.parse_rate, "bytes a second: 500, 16kB, "
+    {"rate": FaultArgument(unit_parsers.parse_bytes_per_second, "bytes a second: 500, 16kB, "
                                                     "1MiB", is_required=True)},
-    allowed_locations=ANYWHERE, example="bandwidth,rate=16kB",
+    allowed_locations=ALL_LOCATIONS, example="bandwidth,rate=16kB",
 )  # fmt: skip

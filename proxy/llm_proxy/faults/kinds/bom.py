@@ -1,10 +1,10 @@
-"""`bom`: a byte order mark in front of the body.
+"""`bom`: a byte order mark precedes the body.
 
     head  EF BB BF  event 1  event 2  …
     ├─────┼─────────┼────────┼────────┼──
 
-The standards of SSE and JSON let a reader pass over it, and many do not: they lose the first
-event, or fail.  Frames of an eventstream and packed bodies are no text, so it has no meaning there.
+The standards of SSE and JSON allow parsers to skip it, and many do not: they lose the first event,
+or fail.  Not applicable to AWS event streams and compressed bodies, which are not text.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults import message_contents
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    BODIES,
-    WITH_BODY,
+    ALL_CODECS,
+    FRAMINGS_WITH_BODY,
     FaultKind,
     FaultNotApplicable,
+    Mechanism,
     StreamPosition,
     Transform,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 from llm_proxy.framing import eventstream
 
 
 @dataclass(frozen=True, slots=True)
 class Bom:
-    """The mark."""
+    """Inserts a UTF-8 byte order mark before the body."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """With the first bytes."""
-        return Transform(_begin_transform)
-
-
-def _begin_transform(position: StreamPosition) -> _BomInsertion:
-    if coding := message_contents.content_coding(position.require_head()):
-        raise FaultNotApplicable(f"the body is packed with {coding}")
-    return _BomInsertion()
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Changes the first bytes of the body, and the declared length."""
+        return Transform(_make_transform)
 
 
-class _BomInsertion:
+def _make_transform(position: StreamPosition) -> _BomTransform:
+    if content_coding := message_contents.content_coding(position.require_head()):
+        raise FaultNotApplicable(f"the body is packed with {content_coding}")
+    return _BomTransform()
+
+
+class _BomTransform:
     def __init__(self) -> None:
         self._is_inserted = False
 
     def feed(self, action: Action) -> Burst:
         match action:
-            case Begin(ResponseHead(framing="length", length=int(length)) as head):
-                return (Begin(replace(head, length=length + len(BOM_UTF8))),)
+            case Begin(ResponseHead(framing="length", content_length=int(length)) as head):
+                return (Begin(replace(head, content_length=length + len(BOM_UTF8))),)
             case Send(data) if not self._is_inserted:
                 self._is_inserted = True
                 return (Send(BOM_UTF8 + data),)
@@ -64,5 +64,6 @@ class _BomInsertion:
 
 KIND = FaultKind(
     "bom", FaultEffect.MALFORMED, "a byte order mark in front of the body", Bom,
-    allowed_bodies=BODIES - {eventstream.NAME}, needs_messages=WITH_BODY, example="bom",
+    allowed_codecs=ALL_CODECS - {eventstream.CODEC_NAME}, allowed_framings=FRAMINGS_WITH_BODY,
+    example="bom",
 )  # fmt: skip

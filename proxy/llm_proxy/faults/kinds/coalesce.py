@@ -1,11 +1,11 @@
-"""`coalesce`: what came bit by bit comes at once.
+"""`coalesce`: chunks are joined into one write.
 
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-From its place on, everything goes out in one write, when the last of it is due: as through a
-gateway that buffers.  With `events=` it is so many messages a write.  Nothing is wrong with it: the
-bytes are the same, but a client that takes each read for an event has several in one.
+From its location on, everything is sent in one write, when the last of it is due: as through a
+buffering gateway.  With `events=`, a write contains that many messages.  The bytes are unchanged
+and valid, but a client that takes each read for one event gets several at once.
 """
 
 from __future__ import annotations
@@ -16,90 +16,89 @@ from llm_proxy import framing, unit_parsers
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    ANYWHERE,
+    ALL_LOCATIONS,
     FaultArgument,
     FaultKind,
+    Mechanism,
     StreamPosition,
     Transform,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """Writes of so many messages; None is all of them."""
+    """Joins `events` messages into each write; None joins all."""
 
     events: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` where nothing would ever be written."""
+        """Raises `ValueError` for 0, with which nothing would be written."""
         if self.events == 0:
             raise ValueError("events must be 1 or more")
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """From its place on."""
-        return Transform(self._begin_transform)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Buffers everything from its location on."""
+        return Transform(self._make_transform)
 
-    def _begin_transform(self, position: StreamPosition) -> _Coalescing:
-        position.require_head()  # which says what its messages are
-        return _Coalescing(self.events, position)
+    def _make_transform(self, position: StreamPosition) -> _CoalesceTransform:
+        position.require_head()  # the codec is known only from the head
+        return _CoalesceTransform(self.events, position)
 
 
-class _Coalescing:
-    """Holds the body back until there is enough of it."""
-
-    def __init__(self, events: int | None, position: StreamPosition) -> None:
-        self._events = events
-        self._due = position.at
+class _CoalesceTransform:
+    def __init__(self, events_per_write: int | None, position: StreamPosition) -> None:
+        self._events_per_write = events_per_write
+        self._due_ms = position.at_ms
         self._held = bytearray()
         self._codec = framing.new_codec(position.codec)
-        self._ends = 0
-        """Messages that end in what is held."""
-        self._end = 0
-        """Where the last of them ends."""
-        self._sent_size = len(position.partial_message)
-        """Bytes of the message that is under way which have gone out before."""
-        self._codec.feed(position.partial_message)
+        self._held_message_count = 0
+        """Messages that end in the held bytes."""
+        self._last_message_end = 0
+        """The offset in the held bytes at which the last of them ends."""
+        self._sent_partial_bytes = len(position.partial_message_sent)
+        """Bytes of the current message that were sent before the location."""
+        self._codec.feed(position.partial_message_sent)
 
     def feed(self, action: Action) -> Burst:
         match action:
             case Wait(due):
-                self._due = due
+                self._due_ms = due
                 return ()
             case Begin():
-                return (Wait(self._due), action)
+                return (Wait(self._due_ms), action)
             case Send(data):
                 self._held += data
-                return self._complete_writes(self._codec.feed(data) if self._events else [])
+                return self._complete_writes(
+                    self._codec.feed(data) if self._events_per_write else []
+                )
             case _:
                 return (*self.close(), action)
 
     def close(self) -> Burst:
-        """All that is left."""
         return self._flush_write(len(self._held))
 
     def _complete_writes(self, messages: list[bytes]) -> Burst:
-        """The writes that these messages complete, each when its last byte came."""
-        gone: list[Action] = []
+        """The writes that these messages complete, each due with its last byte."""
+        writes: list[Action] = []
         for message in messages:
-            self._end += len(message) - self._sent_size
-            self._sent_size = 0
-            self._ends += 1
-            if self._ends == self._events:
-                gone += self._flush_write(self._end)
-        return tuple(gone)
+            self._last_message_end += len(message) - self._sent_partial_bytes
+            self._sent_partial_bytes = 0
+            self._held_message_count += 1
+            if self._held_message_count == self._events_per_write:
+                writes += self._flush_write(self._last_message_end)
+        return tuple(writes)
 
     def _flush_write(self, end: int) -> Burst:
         data = bytes(self._held[:end])
         del self._held[:end]
-        self._ends = self._end = 0
-        return (Wait(self._due), Send(data)) if data else (Wait(self._due),)
+        self._held_message_count = self._last_message_end = 0
+        return (Wait(self._due_ms), Send(data)) if data else (Wait(self._due_ms),)
 
 
 KIND = FaultKind(
     "coalesce", FaultEffect.SLOWED, "what came bit by bit comes at once", Coalesce,
     {"events": FaultArgument(unit_parsers.parse_count, "messages of a write; all of them if "
                                                        "left out")},
-    allowed_locations=ANYWHERE, example="coalesce,after=1",
+    allowed_locations=ALL_LOCATIONS, example="coalesce,after=1",
 )  # fmt: skip

@@ -1,12 +1,12 @@
-"""`content-filter`: the provider's filter ends the answer.
+"""`content-filter`: the provider's filter ends the response.
 
     event 1  event 2  finish: content_filter  [DONE]
     ├────────┼────────┼───────────────────────┼─────┤
 
-What was said so far stays; then comes the provider's own word for it (`content_filter`, `SAFETY`,
-Anthropic's `refusal`), and the stream ends as it ever does.  A whole body tells the first half of
-its text.  Clients that don't look at the reason take the half for the whole.  Usage is counted
-anew: a token for four characters.  It has no meaning where the provider has no such word: Ollama.
+The messages before it stay; then follows the provider's finish reason (`content_filter`, `SAFETY`,
+Anthropic's `refusal`), and the stream ends as usual.  A whole body keeps the first half of its
+text.  Clients that ignore the finish reason take the half for the whole.  Usage is estimated: one
+token for four characters.  Not applicable where the provider has no such finish reason: Ollama.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import AT_MESSAGES, FaultKind, Work
-from llm_proxy.faults.location import Place
-from llm_proxy.faults.turn_truncation import truncate_turns
-from llm_proxy.turns import Finish
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind, Mechanism
+from llm_proxy.faults.location import StreamLocation
+from llm_proxy.faults.turn_truncation import truncation_mechanism
+from llm_proxy.turns import FinishReason
 
 
 @dataclass(frozen=True, slots=True)
 class ContentFilter:
-    """An answer that the filter ends."""
+    """Ends the response with the finish reason of the content filter."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The end, at its place."""
-        return truncate_turns(Finish.CONTENT_FILTER)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response at its location."""
+        return truncation_mechanism(FinishReason.CONTENT_FILTER)
 
 
 KIND = FaultKind(
     "content-filter", FaultEffect.ALTERED, "the provider's filter ends the answer", ContentFilter,
-    allowed_locations=AT_MESSAGES, example="content-filter,after=4",
+    allowed_locations=MESSAGE_LOCATIONS, example="content-filter,after=4",
 )  # fmt: skip

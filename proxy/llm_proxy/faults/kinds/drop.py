@@ -1,9 +1,9 @@
-"""`drop`: messages are left out, and all else comes as it was.
+"""`drop`: messages are left out; the others are unchanged.
 
     event 1  (event 2)  event 3  …
     ├────────┼──────────┼────────┼──
 
-What a client makes of a gap tells whether it looks at numbers, identifiers and block ends.
+Shows whether a client checks sequence numbers, identifiers and block ends.
 """
 
 from __future__ import annotations
@@ -13,35 +13,37 @@ from dataclasses import dataclass
 from llm_proxy import unit_parsers
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    AT_MESSAGES,
-    STREAMS,
+    MESSAGE_LOCATIONS,
+    STREAM_CODECS,
     FaultArgument,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """So many messages that are left out."""
+    """Leaves out `count` messages."""
 
     count: int = 1
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` where nothing would happen."""
+        """Raises `ValueError` for a count below 1."""
         if self.count < 1:
             raise ValueError("count must be 1 or more")
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The gap, at its place."""
-        return OneShot(lambda _: InjectedActions(), taken_count=self.count, changes_length=True)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Removes the messages after its location."""
+        return OneShot(
+            lambda _: InjectedActions(), taken_message_count=self.count, changes_length=True
+        )
 
 
 KIND = FaultKind(
     "drop", FaultEffect.ALTERED, "messages are left out", Drop,
     {"count": FaultArgument(unit_parsers.parse_count, "how many", "1")},
-    allowed_locations=AT_MESSAGES, allowed_bodies=STREAMS, example="drop,after=2",
+    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="drop,after=2",
 )  # fmt: skip

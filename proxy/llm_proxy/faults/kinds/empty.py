@@ -1,10 +1,10 @@
-"""`empty`: the right head, and no body.
+"""`empty`: a valid head without a body.
 
     head  0␍␊␍␊
     ├─────┤
 
-The status is that of success and HTTP is in order, but nothing is said.  Most clients of streams
-raise nothing, and hand on an answer without words.  An answer that is no success is left as it is.
+The status is a success and HTTP is valid, but the body is empty.  Most streaming clients raise
+nothing, and return a response without text.  Not applicable to a response without a 2xx status.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from llm_proxy.faults.kind import (
     FaultKind,
     FaultNotApplicable,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import AfterBytes, Place
+from llm_proxy.faults.location import AfterBytes, StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """The end, behind the head."""
+    """Ends the response after the head."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """Behind the head."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response after the head."""
         return OneShot(
-            _inject, changes_length=True, cuts_stream=True, default_location=AfterBytes(0)
+            _inject, changes_length=True, only_truncates=True, default_location=AfterBytes(0)
         )
 
 

@@ -1,12 +1,12 @@
-"""`error-event`: the provider says amid its answer that it failed.
+"""`error-event`: the provider reports an error in the middle of its response.
 
     HTTP/1.1 200 OK  event 1  event 2  event: error …
     ├────────────────┼────────┼────────┼─────────────┤
 
-The status was one of success already, so nobody asks again by itself.  The error has the provider's
-own shape (`{"error": …}`, Anthropic's event `error`, `response.failed`, an exception of an event
-stream), and then the stream ends as that provider ends it.  It has no meaning in a whole body: a
-provider says it with an HTTP error there, which is `status`.
+The status was a success already, so no client retries by itself.  The error has the provider's
+format (`{"error": …}`, Anthropic's event `error`, `response.failed`, an exception frame of an event
+stream), and then the stream ends as that provider ends it.  Not applicable to a whole body: there a
+provider reports errors by the HTTP status, which is the fault `status`.
 """
 
 from __future__ import annotations
@@ -16,48 +16,49 @@ from dataclasses import dataclass, replace
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    AT_MESSAGES,
-    STREAMS,
+    MESSAGE_LOCATIONS,
+    STREAM_CODECS,
     FaultArgument,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 from llm_proxy.turns import Failure, Turn
 
-_MESSAGE = "The server had an error while processing your request."
+_DEFAULT_MESSAGE = "The server had an error while processing your request."
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
-    """An error of the provider's."""
+    """Ends the stream with an error of the provider."""
 
-    message: str = _MESSAGE
+    message: str = _DEFAULT_MESSAGE
     type: str = ""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The error, at its place."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response at its location."""
         return OneShot(self._inject, changes_length=True)
 
     def _inject(self, position: StreamPosition) -> InjectedActions:
-        failed = Turn((), failure=Failure(self.message, type=self.type))
-        reencoding.convert_for_response(position, failed)
+        failed_turn = Turn((), failure=Failure(self.message, type=self.type))
+        reencoding.to_representable_turn(position, failed_turn)
         return InjectedActions(
-            reencoding.encode_ending(position, self._failed_turn), ends_response=True
+            reencoding.encode_ending(position, self._with_failure), ends_response=True
         )
 
-    def _failed_turn(self, so_far: Turn) -> Turn:
+    def _with_failure(self, so_far: Turn) -> Turn:
         return replace(so_far, failure=Failure(self.message, type=self.type))
 
 
 KIND = FaultKind(
     "error-event", FaultEffect.FAILED, "the provider's own error amid its answer", ErrorEvent,
     {
-        "message": FaultArgument(str, "what the error says", _MESSAGE),
+        "message": FaultArgument(str, "what the error says", _DEFAULT_MESSAGE),
         "type": FaultArgument(str, "the error's type; the provider's own if left out"),
     },
-    allowed_locations=AT_MESSAGES | {"ms"}, allowed_bodies=STREAMS, example="error-event,after=3",
+    allowed_locations=MESSAGE_LOCATIONS | {"ms"}, allowed_codecs=STREAM_CODECS,
+    example="error-event,after=3",
 )  # fmt: skip

@@ -1,12 +1,12 @@
-"""`finish-length`: the answer is as long as it may be, and ends there.
+"""`finish-length`: the response ends at the maximum number of output tokens.
 
     event 1  event 2  finish: length  [DONE]
     ├────────┼────────┼───────────────┼─────┤
 
-What was said so far stays; then comes the provider's own word for it (`length`, `max_tokens`,
-`MAX_TOKENS`, `response.incomplete`), and the stream ends as it ever does: amid a sentence, or amid
-the arguments of a call.  A whole body tells the first half of its text.  Clients that don't look at
-the reason take the half for the whole.  Usage is counted anew: a token for four characters.
+The messages before it stay; then follows the provider's finish reason (`length`, `max_tokens`,
+`MAX_TOKENS`, `response.incomplete`), and the stream ends as usual: within a sentence, or within the
+arguments of a tool call.  A whole body keeps the first half of its text.  Clients that ignore the
+finish reason take the half for the whole.  Usage is estimated: one token for four characters.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import AT_MESSAGES, FaultKind, Work
-from llm_proxy.faults.location import Place
-from llm_proxy.faults.turn_truncation import truncate_turns
-from llm_proxy.turns import Finish
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind, Mechanism
+from llm_proxy.faults.location import StreamLocation
+from llm_proxy.faults.turn_truncation import truncation_mechanism
+from llm_proxy.turns import FinishReason
 
 
 @dataclass(frozen=True, slots=True)
 class FinishLength:
-    """An answer that is cut at its longest length."""
+    """Ends the response with the finish reason of the length limit."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The end, at its place."""
-        return truncate_turns(Finish.LENGTH)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response at its location."""
+        return truncation_mechanism(FinishReason.LENGTH)
 
 
 KIND = FaultKind(
     "finish-length", FaultEffect.ALTERED, "the answer ends at its longest length", FinishLength,
-    allowed_locations=AT_MESSAGES, example="finish-length,after=4",
+    allowed_locations=MESSAGE_LOCATIONS, example="finish-length,after=4",
 )  # fmt: skip

@@ -3,9 +3,9 @@
     head  event 1  eve  0␍␊␍␊
     ├─────┼────────┼───┤
 
-Half of the next message's bytes go out, wherever that is: within its JSON, or a character.  HTTP is
-in order.  Most clients drop such a piece and raise nothing; some try to read it.  It has no meaning
-in a whole body, which `truncate` cuts.
+The first half of the next message's bytes is sent, even if that cuts its JSON or a character.  HTTP
+is valid.  Most clients drop such a fragment and raise nothing; some try to parse it.  Not
+applicable to a whole body, which `truncate` cuts.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from dataclasses import dataclass
 from llm_proxy.actions import Send
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    AT_MESSAGES,
-    STREAMS,
+    MESSAGE_LOCATIONS,
+    STREAM_CODECS,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
 class HalfEvent:
-    """An end within a message."""
+    """Ends the body in the middle of a message."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The end, amid the message behind its place."""
-        return OneShot(_inject, taken_count=1, changes_length=True)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the body in the middle of the message after its location."""
+        return OneShot(_inject, taken_message_count=1, changes_length=True)
 
 
 def _inject(position: StreamPosition) -> InjectedActions:
@@ -42,5 +42,5 @@ def _inject(position: StreamPosition) -> InjectedActions:
 
 KIND = FaultKind(
     "half-event", FaultEffect.TRUNCATED, "a clean end in the middle of a message", HalfEvent,
-    allowed_locations=AT_MESSAGES, allowed_bodies=STREAMS, example="half-event,after=2",
+    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="half-event,after=2",
 )  # fmt: skip

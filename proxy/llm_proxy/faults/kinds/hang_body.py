@@ -1,10 +1,10 @@
-"""`hang-body`: the head comes, and nothing behind it.
+"""`hang-body`: the head is sent, and nothing after it.
 
     head  .....................................  FIN
     ├─────┤              silence              ├──┤
 
-The connection stays open for as long as `for=` says, or until the longest silence (`--silence`) is
-over; then it is closed, before its time.  Clients whose timeout ends with the head wait on.
+The connection stays open for the time `for=`, or for the longest silence (`--silence`); then it is
+closed, too early.  Clients whose timeout covers only the head keep waiting.
 """
 
 from __future__ import annotations
@@ -18,31 +18,33 @@ from llm_proxy.faults.kind import (
     FaultArgument,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import AfterBytes, Place
+from llm_proxy.faults.location import AfterBytes, StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
 class HangBody:
-    """A silence of so many ms; None is the longest that there is."""
+    """Sends nothing after the head for `for_` ms; None means the longest silence."""
 
     for_: float | None = None
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The silence, behind the head."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response after the head, late."""
         return OneShot(self._inject, default_location=AfterBytes(0))
 
     def _inject(self, position: StreamPosition) -> InjectedActions:
-        silence = position.context.silence if self.for_ is None else self.for_
-        return InjectedActions((Wait(position.at + silence), Abort("fin")), ends_response=True)
+        silence_ms = position.context.max_silence_ms if self.for_ is None else self.for_
+        return InjectedActions(
+            (Wait(position.at_ms + silence_ms), Abort("fin")), ends_response=True
+        )
 
 
 KIND = FaultKind(
     "hang-body", FaultEffect.UNANSWERED, "the head comes, and nothing behind it", HangBody,
-    {"for": FaultArgument(unit_parsers.parse_milliseconds, "how long; the longest silence if "
+    {"for": FaultArgument(unit_parsers.parse_duration_ms, "how long; the longest silence if "
                                                            "left out")},
     example="hang-body,for=500ms",
 )  # fmt: skip

@@ -1,48 +1,49 @@
-"""`latency`: the answer comes late.
+"""`latency`: the response is delayed.
 
     ............  head  event 1  event 2  …
     │    by=   ├──┼─────┼────────┼────────
 
-All of it is late by the same time, before the head or from its place on.  `by` is a span as of
-a pace: `300ms`, or one that each request draws for itself: `100..300ms`, `normal(200ms,50ms)`.
+The whole response is delayed by the same time, or all of it from its location on.  `by` is a
+duration with the syntax of paces: `300ms`, or one drawn for each request: `100..300ms`,
+`normal(200ms,50ms)`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.durations import parse_span, seeded_duration_ms
+from llm_proxy.faults.durations import parse_duration, seeded_duration_ms
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    ANYWHERE,
+    ALL_LOCATIONS,
     FaultArgument,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
-from llm_proxy.pacing.distributions import Distribution
+from llm_proxy.faults.location import StreamLocation
+from llm_proxy.pacing.distributions import DurationDistribution
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A delay."""
+    """Delays the response by a duration drawn from `by`."""
 
-    by: Distribution
+    by: DurationDistribution
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """Before the head, or at its place."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Delays everything from the head, or from its location, on."""
         return OneShot(self._inject, may_precede_head=True)
 
     def _inject(self, position: StreamPosition) -> InjectedActions:
-        return InjectedActions(delay=seeded_duration_ms(self.by, position.context, "by"))
+        return InjectedActions(delay_ms=seeded_duration_ms(self.by, position.context, "by"))
 
 
 KIND = FaultKind(
     "latency", FaultEffect.SLOWED, "the answer comes late", Latency,
-    {"by": FaultArgument(parse_span, "how late: 300ms, or drawn for each request: "
+    {"by": FaultArgument(parse_duration, "how late: 300ms, or drawn for each request: "
                                      "100..300ms", is_required=True)},
-    allowed_locations=ANYWHERE, example="latency,by=50ms",
+    allowed_locations=ALL_LOCATIONS, example="latency,by=50ms",
 )  # fmt: skip

@@ -1,10 +1,10 @@
-"""`malformed-chunk`: HTTP itself is broken.
+"""`malformed-chunk`: the chunked framing of HTTP is invalid.
 
     head  event 1  event 2  zz␍␊  FIN
     ├─────┼────────┼────────┼─────┤
 
-At its place comes a chunk whose size is no number, and the connection is closed.  Only a chunked
-body has chunks: a whole body of a declared length has none.
+At its location a chunk is sent whose size is no number, and the connection is closed.  Applicable
+only to chunked bodies.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import Final
 from llm_proxy.actions import Abort, SendRaw
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    ANYWHERE,
+    ALL_LOCATIONS,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
-_CHUNK: Final = b"zz\r\n"
-"""Sizes are hexadecimal, and this is no such number."""
+_INVALID_CHUNK_SIZE: Final = b"zz\r\n"
+"""Chunk sizes are hexadecimal, and this is no hexadecimal number."""
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedChunk:
-    """A chunk that is none."""
+    """Sends an invalid chunk."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """At its place."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response at its location."""
         return OneShot(_inject)
 
 
 def _inject(position: StreamPosition) -> InjectedActions:
-    position.require_head()  # which says that there are chunks
-    return InjectedActions((SendRaw(_CHUNK), Abort("fin")), ends_response=True)
+    position.require_head()  # before the head, it is unknown whether the body is chunked
+    return InjectedActions((SendRaw(_INVALID_CHUNK_SIZE), Abort("fin")), ends_response=True)
 
 
 KIND = FaultKind(
     "malformed-chunk", FaultEffect.MALFORMED, "a chunk whose size is no number", MalformedChunk,
-    allowed_locations=ANYWHERE, needs_messages=frozenset(("chunked",)),
+    allowed_locations=ALL_LOCATIONS, allowed_framings=frozenset(("chunked",)),
     example="malformed-chunk,after=1",
 )  # fmt: skip

@@ -1,10 +1,10 @@
-"""`malformed-json`: a message, or a whole body, whose JSON stops in the middle.
+"""`malformed-json`: the JSON of a message, or of a whole body, stops in the middle.
 
     data: {"id":"a","choices":[…]}     becomes     data: {"id":"a","ch
 
-Its framing is right: the line ends, the event has its name, lengths and checksums fit.  All other
-messages come as they were.  Most clients raise the error of their JSON reader, and no error of
-their own; some pass over it.
+Its framing is valid: line ends, event name, lengths and checksums.  All other messages are
+unchanged.  Most clients raise the error of their JSON parser, not one of their own; some skip the
+message.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from dataclasses import dataclass
 from llm_proxy.actions import Send
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    AT_MESSAGES,
+    MESSAGE_LOCATIONS,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 from llm_proxy.framing.truncated_json import truncate_json
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedJson:
-    """Half of a message's JSON."""
+    """Truncates the JSON of a message."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The message behind its place, or the body."""
-        return OneShot(_inject, taken_count=1, changes_length=True)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Changes the message after its location, or a whole body."""
+        return OneShot(_inject, taken_message_count=1, changes_length=True)
 
 
 def _inject(position: StreamPosition) -> InjectedActions:
@@ -41,5 +41,5 @@ def _inject(position: StreamPosition) -> InjectedActions:
 KIND = FaultKind(
     "malformed-json", FaultEffect.MALFORMED, "the JSON of a message stops in the "
                                              "middle", MalformedJson,
-    allowed_locations=AT_MESSAGES, example="malformed-json,after=2",
+    allowed_locations=MESSAGE_LOCATIONS, example="malformed-json,after=2",
 )  # fmt: skip

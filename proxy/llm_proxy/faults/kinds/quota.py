@@ -1,17 +1,17 @@
-"""`quota`: so many requests, or tokens, a window; what is more is refused.
+"""`quota`: limits requests or tokens per window, and refuses what exceeds the limit.
 
     request 1   request 2   request 3             request 4
     ├ 200 ──────┼ 200 ──────┼ 429 retry-after ────┼ 200 ──── …   quota,requests=2,window=60s
     └──────────────── window ────────────────────┘└─ the next window
 
 The window is fixed: it begins with a session's first request, and the next one with the first
-request after its end.  What is within the quota passes, and bears the provider's own countdown
-headers in place of those that it has.  What is beyond is the provider's 429, with the wait until
-the window's end, and nobody is asked for an answer; it does not count.
+request after its end.  A request within the quota passes, and its response gets the provider's
+rate limit headers in place of its own.  A request beyond the quota gets the provider's 429, with
+the time until the window's end; the real response is never fetched, and the request does not count.
 
-A request costs a quarter of its characters in tokens from the moment it is let in, and its answer
-what it tells of itself, else a quarter of its characters, once it has gone out.  Sessions have
-quotas of their own, and a session that is begun again has a new one.
+Tokens are counted for a request when it passes, a quarter of its characters; and for its response
+once it was sent: those that it reports, else a quarter of its characters.  Each session has its own
+quota, and a session that is reset starts a new one.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, ResponseHead
 from llm_proxy.faults import tokens
-from llm_proxy.faults.error_responses import ErrorSpec, refusal_response
+from llm_proxy.faults.error_responses import ErrorSpec, http_error_response
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     FaultArgument,
     FaultContext,
     FaultKind,
+    Mechanism,
     MeteredFault,
     ReplaceResponse,
+    RequestMechanism,
     Transform,
-    Work,
-    Working,
 )
 from llm_proxy.faults.kinds import rate_limit
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaLimits:
-    """What is allowed in a window; None is as much as anybody likes."""
+class Quota:
+    """Limits each session to a number of requests and tokens per window; None is unlimited."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -51,83 +51,97 @@ class QuotaLimits:
     """ms."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` where nothing is limited, or all is refused."""
+        """Raises `ValueError` where nothing is limited, or everything is refused."""
         if self.requests is None and self.tokens is None:
             raise ValueError("quota needs requests or tokens: how many are allowed in a window")
         if 0 in (self.requests, self.tokens) or self.window <= 0:
             raise ValueError("a quota of 0, or for no time, lets nothing in: begin with 1")
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """An account for each session."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """A meter that counts each session."""
         return MeteredFault(lambda: _QuotaMeter(self))
 
 
 @dataclass(slots=True)
 class _SessionQuota:
-    """What one session has used of its window."""
+    """What one session has used in its current window."""
 
-    begun: float
-    requests: int = 0
-    tokens: list[int] = field(default_factory=list)
-    """Of each request and each answer; answers may be added in another thread."""
+    window_start_ms: float
+    request_count: int = 0
+    token_counts: list[int] = field(default_factory=list)
+    """For each request and each response; those of responses may be added in another thread."""
 
 
 class _QuotaMeter:
-    """The accounts of all sessions."""
-
-    def __init__(self, limits: QuotaLimits) -> None:
-        self._limits = limits
+    def __init__(self, quota: Quota) -> None:
+        self._quota = quota
         self._session_quotas: dict[str, _SessionQuota] = {}
 
-    def admit(self, context: FaultContext, session: str, now: float) -> Working | None:
-        limits = self._limits
-        account = self._session_quotas.get(session)
-        if account is None or now >= account.begun + limits.window:
-            account = self._session_quotas[session] = _SessionQuota(now)
-        cost = 0 if limits.tokens is None else tokens.prompt_tokens(context)
-        if self._exceeds(account, cost):
-            left = account.begun + limits.window - now
-            refusal = ErrorSpec(
-                rate_limit.STATUS, quota=self._remaining_limits(account, now), retry_until=left
+    def mechanism_for_request(
+        self, context: FaultContext, session: str, elapsed_ms: float
+    ) -> RequestMechanism | None:
+        quota = self._quota
+        session_quota = self._session_quotas.get(session)
+        if session_quota is None or elapsed_ms >= session_quota.window_start_ms + quota.window:
+            session_quota = self._session_quotas[session] = _SessionQuota(elapsed_ms)
+        prompt_tokens = 0 if quota.tokens is None else tokens.estimate_prompt_tokens(context)
+        if self._would_exceed(session_quota, prompt_tokens):
+            remaining_ms = session_quota.window_start_ms + quota.window - elapsed_ms
+            error_spec = ErrorSpec(
+                rate_limit.TOO_MANY_REQUESTS,
+                account_limits=self._account_limits(session_quota, elapsed_ms),
+                provider_retry_delay_ms=remaining_ms,
             )
-            return ReplaceResponse(lambda context: refusal_response(context, refusal))
-        account.requests += 1
-        account.tokens.append(cost)
-        delivery = replace(context.request.context, quota=self._remaining_limits(account, now))
-        headers = context.request.dialect.rate_limit_headers(delivery)
-        afterwards = None if limits.tokens is None else partial(_charge, account, context.request)
-        return Transform(lambda _: _LimitHeaders(headers), is_quiet=True, on_finished=afterwards)
+            return ReplaceResponse(lambda context: http_error_response(context, error_spec))
+        session_quota.request_count += 1
+        session_quota.token_counts.append(prompt_tokens)
+        encode_context = replace(
+            context.decoded_request.context, quota=self._account_limits(session_quota, elapsed_ms)
+        )
+        headers = context.decoded_request.dialect.rate_limit_headers(encode_context)
+        on_response_sent = (
+            None
+            if quota.tokens is None
+            else partial(_add_response_tokens, session_quota, context.decoded_request)
+        )
+        return Transform(
+            lambda _: _LimitHeadersTransform(headers),
+            is_harmless=True,
+            on_response_sent=on_response_sent,
+        )
 
     def forget_session(self, session: str) -> None:
         self._session_quotas.pop(session, None)
 
-    def _exceeds(self, account: _SessionQuota, cost: int) -> bool:
-        limits = self._limits
-        if limits.requests is not None and account.requests >= limits.requests:
+    def _would_exceed(self, session_quota: _SessionQuota, prompt_tokens: int) -> bool:
+        quota = self._quota
+        if quota.requests is not None and session_quota.request_count >= quota.requests:
             return True
-        return limits.tokens is not None and sum(account.tokens) + max(cost, 1) > limits.tokens
+        return (
+            quota.tokens is not None
+            and sum(session_quota.token_counts) + max(prompt_tokens, 1) > quota.tokens
+        )
 
-    def _remaining_limits(self, account: _SessionQuota, now: float) -> AccountLimits:
-        limits = self._limits
-        reset = (account.begun + limits.window - now) / 1000
+    def _account_limits(self, session_quota: _SessionQuota, elapsed_ms: float) -> AccountLimits:
+        quota = self._quota
+        reset_s = (session_quota.window_start_ms + quota.window - elapsed_ms) / 1000
 
-        def window(limit: int | None, used: int) -> RateLimitWindow | None:
-            return None if limit is None else RateLimitWindow(limit, max(limit - used, 0), reset)
+        def rate_limit_window(limit: int | None, used: int) -> RateLimitWindow | None:
+            return None if limit is None else RateLimitWindow(limit, max(limit - used, 0), reset_s)
 
         return AccountLimits(
-            window(limits.requests, account.requests), window(limits.tokens, sum(account.tokens))
+            rate_limit_window(quota.requests, session_quota.request_count),
+            rate_limit_window(quota.tokens, sum(session_quota.token_counts)),
         )
 
 
-def _charge(
-    account: _SessionQuota, decoded_request: DecodedRequest, head: ResponseHead, body: bytes
+def _add_response_tokens(
+    session_quota: _SessionQuota, decoded_request: DecodedRequest, head: ResponseHead, body: bytes
 ) -> None:
-    account.tokens.append(tokens.response_tokens(decoded_request, head, body))
+    session_quota.token_counts.append(tokens.count_response_tokens(decoded_request, head, body))
 
 
-class _LimitHeaders:
-    """Puts the countdown into a head, in place of what stands there."""
-
+class _LimitHeadersTransform:
     def __init__(self, headers: Headers) -> None:
         self._headers = headers
 
@@ -135,8 +149,8 @@ class _LimitHeaders:
         if not isinstance(action, Begin):
             return (action,)
         head = action.head
-        named = {name.lower() for name, _ in self._headers}
-        kept = tuple(header for header in head.headers if header[0].lower() not in named)
+        replaced_names = {name.lower() for name, _ in self._headers}
+        kept = tuple(header for header in head.headers if header[0].lower() not in replaced_names)
         return (Begin(replace(head, headers=(*kept, *self._headers))),)
 
     def close(self) -> Burst:
@@ -145,13 +159,13 @@ class _LimitHeaders:
 
 KIND = FaultKind(
     "quota", FaultEffect.REFUSED, "requests or tokens a window, with the provider's "
-                                  "countdown", QuotaLimits,
+                                  "countdown", Quota,
     {
         "requests": FaultArgument(unit_parsers.parse_count, "how many requests are allowed in a "
                                                             "window"),
         "tokens": FaultArgument(unit_parsers.parse_count, "how many tokens are allowed in a "
                                                           "window"),
-        "window": FaultArgument(unit_parsers.parse_milliseconds, "how long a window is", "60s"),
+        "window": FaultArgument(unit_parsers.parse_duration_ms, "how long a window is", "60s"),
     },
     scope="rule", example="quota,requests=1,window=1s",
 )  # fmt: skip

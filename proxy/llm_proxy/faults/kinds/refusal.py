@@ -3,11 +3,10 @@
     {"delta":{"refusal":"I'm sorry, …"}}   finish   [DONE]
     ├──────────────────────────────────────┼────────┼─────┤
 
-The whole answer is another one, told as its provider tells a refusal: as a part of its own
-(OpenAI), as `stop_reason: refusal` (Anthropic), as a block without a word (Gemini's `SAFETY`), as
-plain text where there is no other way (Ollama).  Identifier, model and usage are those of the real
-answer, and it takes as long.  A live answer is waited for to its end, since what it is told with
-is known only then.
+The whole response is replaced, in the form that its provider uses for a refusal: a part of its own
+(OpenAI), `stop_reason: refusal` (Anthropic), a block without text (Gemini's `SAFETY`), plain text
+where there is no other way (Ollama).  Identifier, model, usage and timing are those of the real
+response.  A live response is buffered to its end, since they are known only then.
 """
 
 from __future__ import annotations
@@ -17,58 +16,64 @@ from dataclasses import dataclass, replace
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    EVERYTHING,
+    ALL_MESSAGES,
     FaultArgument,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
-from llm_proxy.turns import Finish, Text, Turn
+from llm_proxy.faults.location import StreamLocation
+from llm_proxy.turns import FinishReason, Text, Turn
 from llm_proxy.turns import Refusal as Refused
 
-_MESSAGE = "I'm sorry, but I can't help with that."
+_DEFAULT_MESSAGE = "I'm sorry, but I can't help with that."
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalFault:
-    """A refusal in these words."""
+    """Replaces the response with a refusal that has this message."""
 
-    message: str = _MESSAGE
+    message: str = _DEFAULT_MESSAGE
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """In place of the whole answer."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Replaces all messages of the response."""
         return OneShot(
-            self._inject, taken_count=EVERYTHING, changes_length=True, check=self._check_applicable
+            self._inject,
+            taken_message_count=ALL_MESSAGES,
+            changes_length=True,
+            check_applicable=self._check_applicable,
         )
 
     def _check_applicable(self, position: StreamPosition) -> None:
-        reencoding.convert_for_response(position, self._refusal_turns(position))
+        reencoding.to_representable_turn(position, self._refusal_turn(position))
 
     def _inject(self, position: StreamPosition) -> InjectedActions:
-        refused = self._refusal_turns(position)
+        refusal_turn = self._refusal_turn(position)
         turns = [
-            replace(refused, usage=turn.usage, id=turn.id, model=turn.model)
-            for turn in reencoding.decode_whole(position)
+            replace(refusal_turn, usage=turn.usage, id=turn.id, model=turn.model)
+            for turn in reencoding.decode_whole_response(position)
         ]
         return InjectedActions(
-            reencoding.encode_replacement(position, turns), ends_response=True, is_timed=True
+            reencoding.encode_replacement(position, turns), ends_response=True, has_own_timing=True
         )
 
-    def _refusal_turns(self, position: StreamPosition) -> Turn:
-        turn = Turn((Refused(self.message),), finish=Finish.REFUSAL)
-        told = reencoding.convert_for_response(position, turn)
-        if any(isinstance(part, Refused) for part in told.parts) or told.finish is Finish.REFUSAL:
+    def _refusal_turn(self, position: StreamPosition) -> Turn:
+        turn = Turn((Refused(self.message),), finish=FinishReason.REFUSAL)
+        converted = reencoding.to_representable_turn(position, turn)
+        if (
+            any(isinstance(part, Refused) for part in converted.parts)
+            or converted.finish is FinishReason.REFUSAL
+        ):
             return turn
-        if told.finish is Finish.CONTENT_FILTER:
+        if converted.finish is FinishReason.CONTENT_FILTER:
             return replace(turn, parts=())
-        return Turn((Text(self.message),), finish=Finish.STOP)
+        return Turn((Text(self.message),), finish=FinishReason.STOP)
 
 
 KIND = FaultKind(
     "refusal", FaultEffect.ALTERED, "the model refuses", RefusalFault,
-    {"message": FaultArgument(str, "what the refusal says, where it has words", _MESSAGE)},
+    {"message": FaultArgument(str, "what the refusal says, where it has words", _DEFAULT_MESSAGE)},
     example="refusal",
 )  # fmt: skip

@@ -1,15 +1,15 @@
-"""`refuse`: nobody listens, for a while.
+"""`refuse`: connections are refused for a while.
 
     SYN  RST
     ├────X      connection refused
 
-Within its window the listener is closed, for all clients: connecting fails (`ECONNREFUSED`), and a
-request on a connection that is open already meets a reset.  Behind it the same port listens again.
-What was never connected is no request, and stands in no journal: the log tells when the listener
-closes and opens.  Our own pages cannot be reached meanwhile either, but on a connection that is
-open.
+Within its window the listening socket is closed, for all clients: connecting fails
+(`ECONNREFUSED`), and a request on an open connection gets a reset.  After it, the same port listens
+again.  A refused connection is no request, so the journal does not contain it; the log records when
+the listener closes and opens.  The proxy's own pages are not reachable meanwhile either, except on
+an open connection.
 
-`window` counts from the moment the rule is given: `3s` begins at once, `2s..5s` after two seconds.
+`window` counts from the time the rule is set: `3s` begins at once, `2s..5s` after two seconds.
 """
 
 from __future__ import annotations
@@ -23,43 +23,49 @@ from llm_proxy.faults.kind import (
     FaultArgument,
     FaultContext,
     FaultKind,
+    Mechanism,
     MeteredFault,
     ReplaceResponse,
-    Work,
-    Working,
+    RequestMechanism,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
 class RefuseConnections:
-    """A closed listener."""
+    """Closes the listening socket for a while."""
 
     window: tuple[float, float]
-    """Between these moments, in ms since the rule was given."""
+    """Begin and end, in ms since the rule was set."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """What it does to requests that come nevertheless."""
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Resets requests on connections that are open already."""
         return MeteredFault(lambda: _ResetMeter(self.window))
 
 
 class _ResetMeter:
-    """Resets what comes within the window."""
+    """Resets requests within the window."""
 
-    def __init__(self, window: tuple[float, float]) -> None:
-        self._begin, self._end = window
+    def __init__(self, window_ms: tuple[float, float]) -> None:
+        self._begin_ms, self._end_ms = window_ms
 
-    def admit(self, _context: FaultContext, _session: str, now: float) -> Working | None:
+    def mechanism_for_request(
+        self, _context: FaultContext, _session: str, elapsed_ms: float
+    ) -> RequestMechanism | None:
         return (
-            ReplaceResponse(lambda _: (Abort("rst"),)) if self._begin <= now < self._end else None
+            ReplaceResponse(lambda _: (Abort("rst"),))
+            if self._begin_ms <= elapsed_ms < self._end_ms
+            else None
         )
 
     def forget_session(self, session: str) -> None:
-        """It keeps nothing."""
+        """Nothing is counted."""
 
 
 KIND = FaultKind(
     "refuse", FaultEffect.DISCONNECTED, "nobody listens, for a while", RefuseConnections,
-    {"window": FaultArgument(unit_parsers.parse_window, "when: 3s, or 2s..5s", is_required=True)},
+    {"window": FaultArgument(
+        unit_parsers.parse_window_ms, "when: 3s, or 2s..5s", is_required=True
+    )},
     scope="listener", example="refuse,window=500ms",
 )  # fmt: skip

@@ -1,10 +1,10 @@
-"""`reorder`: two messages change places.
+"""`reorder`: two messages are swapped.
 
     event 1  event 3  event 2  event 4  …
     ├────────┼────────┼────────┼────────┼──
 
-Both come when the later one was due, and each can be read.  What a client makes of it tells whether
-it looks at numbers, indexes and the order of openings and ends.
+Both are sent when the later one was due, and each is valid.  Shows whether a client checks sequence
+numbers, indexes and the order of block starts and ends.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from dataclasses import dataclass
 from llm_proxy.actions import Send
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    AT_MESSAGES,
-    STREAMS,
+    MESSAGE_LOCATIONS,
+    STREAM_CODECS,
     FaultKind,
     FaultNotApplicable,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 from llm_proxy.framing.reordering import rearrange_messages
 
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """The next two messages, the other way round."""
+    """Swaps two messages."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The change, behind its place."""
-        return OneShot(_inject, taken_count=2, changes_length=True)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Swaps the two messages after its location."""
+        return OneShot(_inject, taken_message_count=2, changes_length=True)
 
 
 def _inject(position: StreamPosition) -> InjectedActions:
-    if len(position.taken_messages) < 2:  # two are what changes places
+    if len(position.taken_messages) < 2:  # a swap needs two
         raise FaultNotApplicable("there was but one message behind it")
     try:
-        items = rearrange_messages(position.codec, position.taken_messages, (1, 0))
-    except ValueError as why:
-        raise FaultNotApplicable(str(why)) from None
-    return InjectedActions(tuple(map(Send, items)))
+        messages = rearrange_messages(position.codec, position.taken_messages, (1, 0))
+    except ValueError as error:
+        raise FaultNotApplicable(str(error)) from None
+    return InjectedActions(tuple(map(Send, messages)))
 
 
 KIND = FaultKind(
     "reorder", FaultEffect.ALTERED, "two messages change places", Reorder,
-    allowed_locations=AT_MESSAGES, allowed_bodies=STREAMS, example="reorder,after=2",
+    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="reorder,after=2",
 )  # fmt: skip

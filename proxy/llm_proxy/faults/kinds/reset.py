@@ -1,10 +1,10 @@
-"""`reset`: the connection is torn down, with a real reset.
+"""`reset`: the connection is aborted with a TCP reset.
 
     head  event 1  event 2  RST
     ├─────┼────────┼────────X
 
-What was sent before arrives; then the socket reports an error (`ECONNRESET`).  Where no place is
-given, it happens before any answer, and nobody is asked for one.
+Bytes that were sent before arrive; then the socket reports an error (`ECONNRESET`).  Without a
+location, the reset comes before any response, and no real response is fetched.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from dataclasses import dataclass
 from llm_proxy.actions import Abort
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    ANYWHERE,
+    ALL_LOCATIONS,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     ReplaceResponse,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
-_RESET = (Abort("rst"),)
+_RESET_ACTIONS = (Abort("rst"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A reset."""
+    """Resets the connection."""
 
-    def mechanism(self, place: Place | None, /) -> Work:
-        """Amid the answer, or instead of it."""
-        if place is not None:
-            return OneShot(lambda _: InjectedActions(_RESET, ends_response=True))
-        return ReplaceResponse(lambda _: _RESET, FaultEffect.DISCONNECTED)
+    def mechanism(self, location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response at its location; without one, replaces the response."""
+        if location is not None:
+            return OneShot(lambda _: InjectedActions(_RESET_ACTIONS, ends_response=True))
+        return ReplaceResponse(lambda _: _RESET_ACTIONS, FaultEffect.DISCONNECTED)
 
 
 KIND = FaultKind(
@@ -42,6 +42,6 @@ KIND = FaultKind(
     FaultEffect.CUT,
     "the connection is reset",
     Reset,
-    allowed_locations=ANYWHERE,
+    allowed_locations=ALL_LOCATIONS,
     example="reset,after=1",
 )

@@ -1,11 +1,10 @@
-"""`truncate`: the body ends cleanly, and too early.
+"""`truncate`: the body ends cleanly, but too early.
 
     head  event 1  event 2  (event 3  terminator)  0␍␊␍␊
     ├─────┼────────┼────────────────────────────────────┤
 
-HTTP is in order: only the provider's own terminator is missing (`[DONE]`, `message_stop`,
-`"done":true`), and most clients raise nothing.  A whole body is cut, and its length declared as it
-is.
+HTTP is valid: only the provider's own terminator is missing (`[DONE]`, `message_stop`,
+`"done":true`), and most clients raise nothing.  A whole body is cut, and its new length declared.
 """
 
 from __future__ import annotations
@@ -14,32 +13,32 @@ from dataclasses import dataclass
 
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
-    ANYWHERE,
+    ALL_LOCATIONS,
     FaultKind,
     InjectedActions,
+    Mechanism,
     OneShot,
     StreamPosition,
-    Work,
 )
-from llm_proxy.faults.location import Place
+from llm_proxy.faults.location import StreamLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """An early end."""
+    """Ends the body too early."""
 
-    def mechanism(self, _place: Place | None, /) -> Work:
-        """The end, at its place."""
-        return OneShot(_inject, changes_length=True, cuts_stream=True)
+    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+        """Ends the response at its location."""
+        return OneShot(_inject, changes_length=True, only_truncates=True)
 
 
 def _inject(position: StreamPosition) -> InjectedActions:
-    position.require_head()  # without one, nothing at all would come, and no end
+    position.require_head()  # a response cannot end cleanly before its head
     return InjectedActions(ends_response=True)
 
 
 KIND = FaultKind(
     "truncate", FaultEffect.TRUNCATED, "a clean end without the "
-                                       "terminator", Truncate, allowed_locations=ANYWHERE,
+                                       "terminator", Truncate, allowed_locations=ALL_LOCATIONS,
     example="truncate,after=2",
 )  # fmt: skip

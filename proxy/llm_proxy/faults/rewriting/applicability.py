@@ -10,7 +10,7 @@ from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults import message_contents
 from llm_proxy.faults.kind import FaultKind, FaultNotApplicable, OneShot, Transform
 
-_DELIMITED: Final[Mapping[Framing, str]] = {
+_FRAMING_DESCRIPTIONS: Final[Mapping[Framing, str]] = {
     "chunked": "a body that comes in chunks",
     "close": "a body that ends with the connection",
     "length": "a body of a declared length",
@@ -18,28 +18,28 @@ _DELIMITED: Final[Mapping[Framing, str]] = {
 }
 
 
-def visible_codec(request: DecodedRequest, head: ResponseHead) -> str:
-    """The framing of the body's messages; `whole` where a content coding hides them."""
+def readable_codec(decoded_request: DecodedRequest, head: ResponseHead) -> str:
+    """The codec of the body's messages; `whole` where a content coding makes them unreadable."""
     return (
         "whole"
         if message_contents.content_coding(head)
-        else request.dialect.codec(request.request, head)
+        else decoded_request.dialect.codec(decoded_request.request, head)
     )
 
 
 def check_applicable(
-    kind: FaultKind, mechanism: OneShot | Transform, head: ResponseHead, framing: str
+    kind: FaultKind, mechanism: OneShot | Transform, head: ResponseHead, codec: str
 ) -> None:
-    """Raises `FaultNotApplicable` where a fault has no meaning in a body of this framing."""
-    works_on_messages = "whole" not in kind.allowed_bodies or (
-        isinstance(mechanism, OneShot) and mechanism.taken_count
+    """Raises `FaultNotApplicable` where a fault is not applicable to a body with this codec."""
+    needs_messages = "whole" not in kind.allowed_codecs or (
+        isinstance(mechanism, OneShot) and mechanism.taken_message_count
     )
-    if works_on_messages and (coding := message_contents.content_coding(head)):
-        raise FaultNotApplicable(f"the body is packed with {coding}")
-    what = ""
-    if head.framing not in kind.needs_messages:
-        what = _DELIMITED[head.framing]
-    elif framing not in kind.allowed_bodies:
-        what = "a whole body" if framing == "whole" else f"a body of {framing}"
-    if what:
-        raise FaultNotApplicable(f"{kind.name} has no meaning in {what}")
+    if needs_messages and (content_coding := message_contents.content_coding(head)):
+        raise FaultNotApplicable(f"the body is packed with {content_coding}")
+    unsupported_body = ""
+    if head.framing not in kind.allowed_framings:
+        unsupported_body = _FRAMING_DESCRIPTIONS[head.framing]
+    elif codec not in kind.allowed_codecs:
+        unsupported_body = "a whole body" if codec == "whole" else f"a body of {codec}"
+    if unsupported_body:
+        raise FaultNotApplicable(f"{kind.name} has no meaning in {unsupported_body}")

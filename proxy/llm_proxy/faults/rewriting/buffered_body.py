@@ -1,4 +1,4 @@
-"""Buffers a body on its way: what is held, what is released, and where messages end."""
+"""Buffers a body while it arrives: what is held, what is released, and where messages end."""
 
 from __future__ import annotations
 
@@ -11,99 +11,109 @@ from llm_proxy.actions import Action, Send, Wait
 
 
 class BufferedBody:
-    """The actions of a body that are held back, until somebody lets them go.
+    """Holds the actions of a body until they are released.
 
-    Positions are bytes from the beginning of the body.
+    Offsets are in bytes from the beginning of the body.
     """
 
     def __init__(self, codec: str) -> None:
         self._codec = framing.new_codec(codec)
         self._held_actions: deque[Action] = deque()
         self._open_message = bytearray()
-        """The bytes behind the messages that have come whole."""
-        self.fed_size = 0
-        """Bytes that have come."""
-        self.released_size = 0
-        """Bytes that have gone out, or were taken out."""
+        """The bytes after the last complete message."""
+        self.fed_bytes = 0
+        """Bytes that were fed."""
+        self.released_bytes = 0
+        """Bytes that were released, to be sent or to be replaced."""
         self.messages: list[bytes] = []
-        """Those that have come whole."""
+        """The complete messages, released or not."""
         self.message_ends: list[int] = []
-        """Where each of them ends."""
+        """The offset at which each of `messages` ends."""
 
     def feed(self, action: Action) -> None:
-        """Hold an action."""
+        """Adds an action behind those that are held."""
         self._held_actions.append(action)
         if isinstance(action, Send):
-            self.fed_size += len(action.data)
+            self.fed_bytes += len(action.data)
             self._open_message += action.data
             self._record_messages(self._codec.feed(action.data))
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Ends the body: the bytes that are left become its last message."""
         self._record_messages(self._codec.close())
 
     def release_until(self, end: int) -> list[Action]:
-        """Let everything go out up to that byte; what belongs to the next byte stays."""
-        gone: list[Action] = []
-        waits: list[Action] = []
-        while self._held_actions and self.released_size < end:
+        """Releases the actions up to that offset; a `Wait` before the next byte stays held."""
+        released: list[Action] = []
+        pending_waits: list[Action] = []
+        while self._held_actions and self.released_bytes < end:
             action = self._held_actions.popleft()
             if not isinstance(action, Send):
-                waits.append(action)
+                pending_waits.append(action)
                 continue
-            room = end - self.released_size
-            data, rest = action.data[:room], action.data[room:]
-            gone += [*waits, Send(data)]
-            waits = []
-            self.released_size += len(data)
-            if rest:
-                self._held_actions.appendleft(Send(rest))
-        self._held_actions.extendleft(reversed(waits))
-        return gone
+            remaining_bytes = end - self.released_bytes
+            released_data, held_data = action.data[:remaining_bytes], action.data[remaining_bytes:]
+            released += [*pending_waits, Send(released_data)]
+            pending_waits = []
+            self.released_bytes += len(released_data)
+            if held_data:
+                self._held_actions.appendleft(Send(held_data))
+        self._held_actions.extendleft(reversed(pending_waits))
+        return released
 
     def release_all(self) -> list[Action]:
-        """Let go of all that is held."""
-        gone = list(self._held_actions)
+        """Releases all actions that are held."""
+        released = list(self._held_actions)
         self._held_actions.clear()
-        self.released_size = self.fed_size
-        return gone
+        self.released_bytes = self.fed_bytes
+        return released
 
-    def complete_message_count(self) -> int:
-        """How many messages have gone out whole."""
-        return bisect_right(self.message_ends, self.released_size)
+    def released_message_count(self) -> int:
+        """How many messages were released completely."""
+        return bisect_right(self.message_ends, self.released_bytes)
 
-    def partial_message_sent(self) -> bytes:
-        """What has gone out of the message that is under way."""
-        whole = self.complete_message_count()
-        gone = self.released_size - (self.message_ends[whole - 1] if whole else 0)
+    def released_partial_message(self) -> bytes:
+        """The released part of the message that is not released completely."""
+        released_count = self.released_message_count()
+        partial_bytes = self.released_bytes - (
+            self.message_ends[released_count - 1] if released_count else 0
+        )
         return bytes(
-            (self.messages[whole] if whole < len(self.message_ends) else self._open_message)[:gone]
+            (
+                self.messages[released_count]
+                if released_count < len(self.message_ends)
+                else self._open_message
+            )[:partial_bytes]
         )
 
     def _record_messages(self, messages: list[bytes]) -> None:
-        at = self.message_ends[-1] if self.message_ends else 0
+        end = self.message_ends[-1] if self.message_ends else 0
         for message in messages:
-            at += len(message)
+            end += len(message)
             self.messages.append(message)
-            self.message_ends.append(at)
+            self.message_ends.append(end)
             del self._open_message[: len(message)]
 
 
-def due_times_of(actions: Sequence[Action], ends: Sequence[int], begin: float) -> tuple[float, ...]:
-    """When each of these bytes was due, in ms, where the actions begin at that moment.
+def due_times_ms(
+    actions: Sequence[Action], end_offsets: Sequence[int], begin_ms: float
+) -> tuple[float, ...]:
+    """When the bytes before each of these offsets are due in full, for actions from `begin_ms` on.
 
-    The bytes are counted from the first that the actions send, and ascend.
+    Offsets count from the first byte that the actions send, in ascending order.
     """
-    dues: list[float] = []
-    due, sent = begin, 0
+    due_times: list[float] = []
+    due_ms, sent_bytes = begin_ms, 0
     for action in actions:
         match action:
             case Wait():
-                due = action.due
+                due_ms = action.due
             case Send():
-                sent += len(action.data)
-                while len(dues) < len(ends) and ends[len(dues)] <= sent:
-                    dues.append(due)
+                sent_bytes += len(action.data)
+                while (
+                    len(due_times) < len(end_offsets) and end_offsets[len(due_times)] <= sent_bytes
+                ):
+                    due_times.append(due_ms)
             case _:
                 pass
-    return tuple(dues)
+    return tuple(due_times)

@@ -10,101 +10,108 @@ from llm_proxy.actions import Abort, Action, Begin, Burst, Send
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.rewriting.rewriter import RuleRewriter
 
-_MOST: Final = 300_000
-"""Actions that the rules of one answer look at, all together: some seconds of work."""
+_MAX_REWRITTEN_ACTIONS: Final = 300_000
+"""Actions that the rules of one response may rewrite, added up: some seconds of work."""
 
 
 class RewritingTooExpensive(Exception):
-    """The rules of one answer make too much work together."""
+    """The rules of one response together rewrite too many actions."""
 
     def __init__(self) -> None:
         super().__init__("the rules of this answer make too much work together")
 
 
 class RewriterChain:
-    """What the rules make of the actions of an answer; each sees what those before it let go."""
+    """Applies rules to the actions of a response; each rule gets the output of the one before."""
 
     def __init__(self, rewriters: Sequence[RuleRewriter]) -> None:
         self.rewriters = tuple(rewriters)
         self.is_over = False
-        """Whether the answer has ended by a rule: its source is wanted no more."""
-        self._looked_at = 0
+        """Whether a rule has ended the response: no further action of its source is needed."""
+        self._rewritten_count = 0
 
     @property
-    def next_alarm_ms(self) -> float | None:
-        """The next moment, in ms, at which a rule strikes whether anything comes or not."""
-        alarms = [rewriter.alarm_ms for rewriter in self.rewriters if rewriter.alarm_ms is not None]
-        return min(alarms, default=None)
+    def next_trigger_ms(self) -> float | None:
+        """When the next rule located by time is due, even if no action arrives; None without one.
+
+        In ms since the request was read in full.
+        """
+        trigger_times_ms = [
+            rewriter.trigger_at_ms
+            for rewriter in self.rewriters
+            if rewriter.trigger_at_ms is not None
+        ]
+        return min(trigger_times_ms, default=None)
 
     def feed(self, actions: Sequence[Action]) -> list[Action]:
-        """What goes out for these actions.  Raises `TooMuch`."""
-        return self._feed_through(0, actions)
+        """The actions that replace these.  Raises `RewritingTooExpensive`."""
+        return self._feed_from(0, actions)
 
-    def tick(self, ms: float) -> list[Action]:
-        """What goes out because it is that late.  Raises `TooMuch`."""
-        gone: list[Action] = []
-        for number, rewriter in enumerate(self.rewriters):
-            gone += self._feed_released(number, rewriter.tick(ms))
+    def tick(self, now_ms: float) -> list[Action]:
+        """The actions of rules that are due by now.  Raises `RewritingTooExpensive`."""
+        output: list[Action] = []
+        for index, rewriter in enumerate(self.rewriters):
+            output += self._feed_after(index, rewriter.tick(now_ms))
             if self.is_over:
                 break
-        return gone
+        return output
 
     def close(self) -> list[Action]:
-        """What goes out before the clean end.  Raises `TooMuch`."""
-        return [] if self.is_over else self._close_rewriter(0)
+        """The actions to add before the clean end.  Raises `RewritingTooExpensive`."""
+        return [] if self.is_over else self._close_from(0)
 
-    def _feed_through(self, number: int, actions: Sequence[Action]) -> list[Action]:
-        if number == len(self.rewriters):
+    def _feed_from(self, index: int, actions: Sequence[Action]) -> list[Action]:
+        if index == len(self.rewriters):
             return list(actions)
-        gone: list[Action] = []
-        self._looked_at += len(actions)
-        if self._looked_at > _MOST:
+        output: list[Action] = []
+        self._rewritten_count += len(actions)
+        if self._rewritten_count > _MAX_REWRITTEN_ACTIONS:
             raise RewritingTooExpensive
         for action in actions:
-            gone += self._feed_released(number, self.rewriters[number].feed(action))
+            output += self._feed_after(index, self.rewriters[index].feed(action))
             if self.is_over:
                 break
-        return gone
+        return output
 
-    def _feed_released(self, number: int, actions: list[Action]) -> list[Action]:
-        """What a rule let go, through those behind it; with its end, where that is the end."""
-        ends = self.rewriters[number].is_over
-        gone = self._feed_through(number + 1, actions)
-        if ends and not self.is_over:
+    def _feed_after(self, index: int, actions: list[Action]) -> list[Action]:
+        """Passes the output of one rule through those after it; closes them where it has ended."""
+        ends_response = self.rewriters[index].is_over
+        output = self._feed_from(index + 1, actions)
+        if ends_response and not self.is_over:
             if not (actions and isinstance(actions[-1], Abort)):
-                gone += self._close_rewriter(number + 1)
+                output += self._close_from(index + 1)
             self.is_over = True
-        return gone
+        return output
 
-    def _close_rewriter(self, number: int) -> list[Action]:
-        gone: list[Action] = []
-        for at in range(number, len(self.rewriters)):
-            gone += self._feed_released(at, self.rewriters[at].close())
+    def _close_from(self, first_index: int) -> list[Action]:
+        output: list[Action] = []
+        for index in range(first_index, len(self.rewriters)):
+            output += self._feed_after(index, self.rewriters[index].close())
             if self.is_over:
                 break
-        return gone
+        return output
 
 
 def rewrite_response(burst: Burst, chain: RewriterChain) -> Burst:
-    """A whole answer through the rules.
+    """Applies the rules to a complete response.
 
-    Where one may change its length and means nothing by it, the length that is declared follows.
-    Raises `TooMuch`.
+    The declared length is adapted for rules whose `changes_length` is set.  Raises
+    `RewritingTooExpensive`.
     """
-    looked_at = 0
+    rewritten_count = 0
     for rewriter in chain.rewriters:
-        looked_at += len(burst)
-        if looked_at > _MOST:
+        rewritten_count += len(burst)
+        if rewritten_count > _MAX_REWRITTEN_ACTIONS:
             raise RewritingTooExpensive
-        rewriter.set_total_size(_actions_size(burst))
-        alone = RewriterChain((rewriter,))
-        gone = alone.feed(burst)
-        if not _ends_in_abort(gone):
-            gone += alone.close()
-        if rewriter.changes_length and not _ends_in_abort(gone):
-            longer = _actions_size(gone) - _actions_size(burst)
-            gone = [_delay_action(action, longer) for action in gone]
-        burst = tuple(gone)
+        rewriter.set_total_bytes(_body_bytes(burst))
+        single_chain = RewriterChain((rewriter,))
+        output = single_chain.feed(burst)
+        if not _ends_in_abort(output):
+            output += single_chain.close()
+        if rewriter.changes_length and not _ends_in_abort(output):
+            added_bytes = _body_bytes(output) - _body_bytes(burst)
+            output = [_adjust_content_length(action, added_bytes) for action in output]
+        burst = tuple(output)
     return burst
 
 
@@ -112,20 +119,20 @@ def _ends_in_abort(actions: Sequence[Action]) -> bool:
     return bool(actions) and isinstance(actions[-1], Abort)
 
 
-def _actions_size(actions: Sequence[Action]) -> int:
+def _body_bytes(actions: Sequence[Action]) -> int:
     return sum(len(action.data) for action in actions if isinstance(action, Send))
 
 
-def _delay_action(action: Action, by: int) -> Action:
+def _adjust_content_length(action: Action, added_bytes: int) -> Action:
     match action:
-        case Begin(ResponseHead(framing="length", length=int(length)) as head):
-            return Begin(replace(head, length=length + by))
+        case Begin(ResponseHead(framing="length", content_length=int(length)) as head):
+            return Begin(replace(head, content_length=length + added_bytes))
         case _:
             return action
 
 
 def without_content_length(action: Action) -> Action:
-    """A head that declares no length, for a body whose length may come out otherwise."""
+    """A head without a declared length (chunked instead), for a body whose length may change."""
     if isinstance(action, Begin) and action.head.framing == "length":
-        return Begin(replace(action.head, framing="chunked", length=None))
+        return Begin(replace(action.head, framing="chunked", content_length=None))
     return action

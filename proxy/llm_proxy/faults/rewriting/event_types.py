@@ -7,19 +7,19 @@ from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults import message_contents
 from llm_proxy.framing import sse
 
-DONE = "done"
+DONE_TYPE = "done"
 """The type of the message that ends a stream, such as `[DONE]`."""
-FINISH = "finish"
-"""The type of a message that says why the model stopped."""
+FINISH_TYPE = "finish"
+"""The type of a message that contains the finish reason."""
 
 
 def event_types(dialect: Dialect, head: ResponseHead, codec: str, message: bytes) -> frozenset[str]:
-    """Its types: what its framing calls it, what it calls itself, `finish` and `done`."""
-    found = set(message_contents.message_types(codec, message))
-    is_last = codec == "sse" and sse.is_done(message)
-    if is_last or message_contents.message_object(codec, message).get("done") is True:
-        found.add(DONE)
+    """The event types of a message: by its framing, by its JSON, and `finish` and `done`."""
+    types = set(message_contents.message_types(codec, message))
+    is_done_event = codec == "sse" and sse.is_done_message(message)
+    if is_done_event or message_contents.message_json_fields(codec, message).get("done") is True:
+        types.add(DONE_TYPE)
     turns = dialect.decode(DialectResponse(head, codec, (message,)))
     if any(turn.finish is not None for turn in turns):
-        found.add(FINISH)
-    return frozenset(found)
+        types.add(FINISH_TYPE)
+    return frozenset(types)

@@ -1,10 +1,10 @@
 """Imports aimock fixtures as scenarios; fixtures hold neither requests nor bytes.
 
-fixtures   a file of fixtures as a file of scenarios
-matching   which requests a fixture answers
-answering  what it answers
-timing     how its answer streams, and what goes wrong with it
-losses     what of it no scenario says, or says otherwise
+fixtures   converts a file of fixtures to a file of scenarios
+matching   converts the conditions on requests
+responses  converts the response
+timing     converts streaming and faults
+losses     what a scenario cannot represent, or represents otherwise
 """
 
 from llm_proxy.importing.aimock.fixtures import (

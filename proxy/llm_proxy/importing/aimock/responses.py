@@ -8,22 +8,28 @@ from typing import Final
 import orjson
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.errors import printable
-from llm_proxy.importing.aimock.losses import COSTS, ENVELOPE, FAILURE, OTHERS, SEARCHES
-from llm_proxy.importing.fields import parse_number
+from llm_proxy.errors import printable_excerpt
+from llm_proxy.importing.aimock.losses import (
+    COSTS,
+    ENDLESS_ERROR,
+    RESPONSE_ENVELOPE,
+    UNKNOWN_FIELDS,
+    WEB_SEARCHES,
+)
+from llm_proxy.importing.fields import nonnegative_number
 from llm_proxy.importing.source import ImportLoss, NotImportable
 from llm_proxy.scenario.engine.turns import json_stringify
 from llm_proxy.turns import Json
 
 Fields = dict[str, Json]
 
-_SHOWN: Final = 80
-_ALWAYS: Final = 1_000_000
-"""How often a fixture fails that always does."""
-_OFTEN: Final = 429
-_BROKEN: Final = 500
-_ERRORS: Final = range(400, 600)
-_UNSAID: Final[Mapping[str, str]] = {
+_MAX_QUOTE_CHARS: Final = 80
+_ENDLESS_FAILURE_COUNT: Final = 1_000_000
+"""Failures of a fixture that always fails."""
+_RATE_LIMIT_STATUS: Final = 429
+_DEFAULT_ERROR_STATUS: Final = 500
+_ERROR_STATUSES: Final = range(400, 600)
+_UNSUPPORTED_CONTENT: Final[Mapping[str, str]] = {
     "embedding": "an embedding",
     "image": "a picture",
     "images": "pictures",
@@ -33,16 +39,16 @@ _UNSAID: Final[Mapping[str, str]] = {
     "json": "JSON of its own",
     "live": "a live session",
 }
-"""What is answered under a name, and no scenario says."""
-_ABOUT: Final = ("type", "code", "param")
-"""Fields of an error, beside its message."""
-_SAID: Final = (
+"""Response fields that no scenario can represent, with their description."""
+_ERROR_FIELDS: Final = ("type", "code", "param")
+"""Fields of an error beside its message."""
+_CONVERTED_FIELDS: Final = (
     "content", "toolCalls", "blocks", "reasoning", "reasoningSignature", "redactedThinking",
     "usage", "finishReason",
 )  # fmt: skip
-_MADE: Final = ("id", "created", "model", "role", "systemFingerprint", "provider")
-_MADE_TOO: Final = "nativeFinishReason"
-_TOKENS: Final[Mapping[str, str]] = {
+_ENVELOPE_FIELDS: Final = ("id", "created", "model", "role", "systemFingerprint", "provider")
+_ENVELOPE_FINISH_FIELD: Final = "nativeFinishReason"
+_USAGE_NAME_BY_FIELD: Final[Mapping[str, str]] = {
     "prompt_tokens": "input",
     "input_tokens": "input",
     "promptTokenCount": "input",
@@ -52,64 +58,75 @@ _TOKENS: Final[Mapping[str, str]] = {
     "total_tokens": "total",
     "totalTokenCount": "total",
 }
-_DETAILS: Final[Mapping[str, Mapping[str, str]]] = {
+_USAGE_NAME_BY_DETAIL_FIELD: Final[Mapping[str, Mapping[str, str]]] = {
     "prompt_tokens_details": {"cached_tokens": "cache_read", "cache_write_tokens": "cache_write"},
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
 }
 
 
-def response_step(response: Json) -> tuple[Fields, list[ImportLoss]]:
-    """A step without its turn, and what it does not say.  Raises `NotImportable`."""
+def convert_response(response: Json) -> tuple[Fields, list[ImportLoss]]:
+    """A scenario step without `turn`, and the losses.  Raises `NotImportable`."""
     if not isinstance(response, dict):
         raise NotImportable("it has no response")
     if isinstance(response.get("error"), dict):
-        return _failure_step(response), [FAILURE]
-    if unsaid := next((text for name, text in _UNSAID.items() if name in response), ""):
+        return _failure_step(response), [ENDLESS_ERROR]
+    if unsupported := next(
+        (text for name, text in _UNSUPPORTED_CONTENT.items() if name in response), ""
+    ):
         raise NotImportable(
-            f"it answers with {unsaid}, and a scenario with what a model says or calls"
+            f"it answers with {unsupported}, and a scenario with what a model says or calls"
         )
     fields = _response_fields(response) | _reasoning_fields(response)
     if isinstance(finish := response.get("finishReason"), str) and finish:
         fields["finish_reason"] = finish
-    usage, is_all = _usage_fields(response.get("usage"))
-    losses = [*([] if is_all else [COSTS]), *_unrepresentable_fields(response)]
+    usage, is_complete_usage = _usage_fields(response.get("usage"))
+    losses = [*([] if is_complete_usage else [COSTS]), *_field_losses(response)]
     return {"response": fields | ({"usage": usage} if usage else {})}, losses
 
 
-def _unrepresentable_fields(response: Fields) -> Iterator[ImportLoss]:
-    names = [text for text, value in response.items() if value is not None and text not in _SAID]
-    made = [name for name in names if name in _MADE or name == _MADE_TOO]
-    if made:
-        yield ENVELOPE
+def _field_losses(response: Fields) -> Iterator[ImportLoss]:
+    names = [
+        text
+        for text, value in response.items()
+        if value is not None and text not in _CONVERTED_FIELDS
+    ]
+    envelope_names = [
+        name for name in names if name in _ENVELOPE_FIELDS or name == _ENVELOPE_FINISH_FIELD
+    ]
+    if envelope_names:
+        yield RESPONSE_ENVELOPE
     if "webSearches" in names:
-        yield SEARCHES
-    if len(names) > len(made) + ("webSearches" in names):
-        yield OTHERS
+        yield WEB_SEARCHES
+    if len(names) > len(envelope_names) + ("webSearches" in names):
+        yield UNKNOWN_FIELDS
 
 
 def _failure_step(response: Fields) -> Fields:
     error = lenient_json.object_fields(response["error"])
     value = response.get("status")
-    status = _BROKEN if value is None else lenient_json.first_count(value)
-    if status is None or status not in _ERRORS:
+    status = _DEFAULT_ERROR_STATUS if value is None else lenient_json.first_integer(value)
+    if status is None or status not in _ERROR_STATUSES:
         raise NotImportable("its status is none of an error: from 400 to 599")
-    fields: Fields = {item: error[item] for item in _ABOUT if error.get(item) is not None}
-    failed: Fields = {"failures_before_success": _ALWAYS, "failure_status": "model_error"}
-    if status == _OFTEN:
-        wait = parse_number(response.get("retryAfter"))
-        failed["failure_status"] = "rate_limit"
-        failed["failure_retry_after_ms"] = 1000 if wait is None else wait * 1000
+    fields: Fields = {item: error[item] for item in _ERROR_FIELDS if error.get(item) is not None}
+    step: Fields = {
+        "failures_before_success": _ENDLESS_FAILURE_COUNT,
+        "failure_status": "model_error",
+    }
+    if status == _RATE_LIMIT_STATUS:
+        retry_after_s = nonnegative_number(response.get("retryAfter"))
+        step["failure_status"] = "rate_limit"
+        step["failure_retry_after_ms"] = 1000 if retry_after_s is None else retry_after_s * 1000
     else:
         fields = {"status": status, **fields}
     if message := lenient_json.str_or_empty(error.get("message")):
-        failed["failure_message"] = message
+        step["failure_message"] = message
     if fields:
-        failed["failure_error"] = fields
-    return {**failed, "response": {"kind": "text", "assistant_text": ""}}
+        step["failure_error"] = fields
+    return {**step, "response": {"kind": "text", "assistant_text": ""}}
 
 
 def _response_fields(response: Fields) -> Fields:
-    """Parts in their order, calls with a text before them, or a text."""
+    """Parts in order, tool calls after an optional text, or a text."""
     blocks, calls = (
         lenient_json.array_items(response.get(item)) for item in ("blocks", "toolCalls")
     )
@@ -118,8 +135,12 @@ def _response_fields(response: Fields) -> Fields:
     if blocks:
         return {"kind": "parts", "parts": [_content_part(block) for block in blocks]}
     if calls:
-        before: Fields = {"assistant_text": text} if text else {}
-        return {"kind": "tool-call", **before, "tool_calls": [_tool_call(value) for value in calls]}
+        leading_text: Fields = {"assistant_text": text} if text else {}
+        return {
+            "kind": "tool-call",
+            **leading_text,
+            "tool_calls": [_tool_call(value) for value in calls],
+        }
     if text is None:
         raise NotImportable("its response has none of content, toolCalls, blocks and error")
     return {"kind": "text", "assistant_text": text}
@@ -144,50 +165,52 @@ def _tool_call(call: Json) -> Fields:
     if isinstance(arguments, str):
         arguments = _parse_json_text(arguments)
     if not isinstance(arguments, dict):
-        raise NotImportable(f"the arguments of {printable(name, _SHOWN)} are no JSON object")
-    made: Fields = {"call_id": call_id} if isinstance(call_id, str) and call_id else {}
-    return {"tool_name": name, "arguments": arguments, **made}
+        raise NotImportable(
+            f"the arguments of {printable_excerpt(name, _MAX_QUOTE_CHARS)} are no JSON object"
+        )
+    id_field: Fields = {"call_id": call_id} if isinstance(call_id, str) and call_id else {}
+    return {"tool_name": name, "arguments": arguments, **id_field}
 
 
 def _parse_json_text(text: str) -> Json:
-    """What JSON in a text says; None where it is none."""
+    """The JSON value in a text; None where it is none."""
     try:
-        found: Json = orjson.loads(text.strip() or "{}")
+        value: Json = orjson.loads(text.strip() or "{}")
     except ValueError:
         return None
-    return found
+    return value
 
 
 def _reasoning_fields(response: Fields) -> Fields:
-    sealed = (
+    redacted_texts = (
         lenient_json.str_or_empty(array_item)
         for array_item in lenient_json.array_items(response.get("redactedThinking"))
     )
-    thoughts: list[Json] = [
+    reasoning_blocks: list[Json] = [
         {"provider_metadata": {"anthropic": {"redactedData": content}}}
-        for content in sealed
+        for content in redacted_texts
         if content
     ]
     if text := lenient_json.str_or_empty(response.get("reasoning")):
         signature = lenient_json.str_or_empty(response.get("reasoningSignature"))
-        sealing: Fields = {"provider_metadata": {"anthropic": {"signature": signature}}}
-        thoughts.append({"text": text, **(sealing if signature else {})})
-    return {"reasoning": thoughts} if thoughts else {}
+        signature_metadata: Fields = {"provider_metadata": {"anthropic": {"signature": signature}}}
+        reasoning_blocks.append({"text": text, **(signature_metadata if signature else {})})
+    return {"reasoning": reasoning_blocks} if reasoning_blocks else {}
 
 
 def _usage_fields(usage: Json) -> tuple[Fields, bool]:
-    """The tokens, and whether it says nothing else."""
-    found: Fields = {}
-    is_all = True
+    """The token counts, and whether the usage has no other fields."""
+    usage_fields: Fields = {}
+    is_complete = True
     for name, value in lenient_json.object_fields(usage).items():
-        known = {_TOKENS[name]: value} if name in _TOKENS else {}
-        for detail, meaning in _DETAILS.get(name, {}).items():
-            known[meaning] = lenient_json.object_fields(value).get(detail)
+        counts = {_USAGE_NAME_BY_FIELD[name]: value} if name in _USAGE_NAME_BY_FIELD else {}
+        for detail, meaning in _USAGE_NAME_BY_DETAIL_FIELD.get(name, {}).items():
+            counts[meaning] = lenient_json.object_fields(value).get(detail)
         fields = {
             text: count
-            for text, one in known.items()
-            if (count := lenient_json.first_count(one)) is not None
+            for text, one in counts.items()
+            if (count := lenient_json.first_integer(one)) is not None
         }
-        found |= {it: count for it, count in fields.items() if count >= 0}
-        is_all = is_all and bool(known)
-    return found, is_all
+        usage_fields |= {name: count for name, count in fields.items() if count >= 0}
+        is_complete = is_complete and bool(counts)
+    return usage_fields, is_complete

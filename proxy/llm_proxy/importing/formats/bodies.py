@@ -1,4 +1,4 @@
-"""Parses bodies as VCR.py, its relatives and VCR for Ruby and R store them."""
+"""Parses bodies as VCR.py, similar tools, and VCR for Ruby and R store them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, Final
 
 import orjson
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields, http_text
-from llm_proxy.importing.documents import MAX_FILE
+from llm_proxy.importing.documents import MAX_FILE_BYTES
 from llm_proxy.importing.source import PARSED_BODY, ImportLoss, NotImportable
 
-_BODIES: Final = ("body", "parsed_body", "content")
-"""The fields of a message that hold its body, of which it has one."""
-_SPELLINGS: Final = ("string", "base64_string", "raw_gzip")
-"""The fields of an object that hold a body, of which it has one."""
-_ELSEWHERE: Final = ("file", "on_disk")
-_OF_A_BODY: Final = frozenset((*_SPELLINGS, *_ELSEWHERE, "fields", "encoding"))
-"""What stands in an object that holds a body; one with other names alone is a body, parsed."""
-_AS_UTF_8: Final = frozenset(("", "utf-8", "utf8", "us-ascii", "ascii-8bit", "binary"))
-"""Encodings whose text is written in UTF-8, as VCR for Ruby does."""
-_CODING: Final = ("content-encoding", "content-length")
-"""Headers that are of the bytes, where those were written anew."""
+_BODY_FIELDS: Final = ("body", "parsed_body", "content")
+"""The fields of a message that may hold its body; only one is set."""
+_CONTENT_FIELDS: Final = ("string", "base64_string", "raw_gzip")
+"""The fields of a body object that may hold the content; only one is set."""
+_FILE_FIELDS: Final = ("file", "on_disk")
+_BODY_OBJECT_FIELDS: Final = frozenset((*_CONTENT_FIELDS, *_FILE_FIELDS, "fields", "encoding"))
+"""The fields of a body object; an object without any of them is a parsed JSON body."""
+_UTF8_ENCODINGS: Final = frozenset(("", "utf-8", "utf8", "us-ascii", "ascii-8bit", "binary"))
+"""Encodings whose text is UTF-8 in the file, as VCR for Ruby writes it."""
+_CODING_HEADERS: Final = ("content-encoding", "content-length")
+"""Headers that no longer fit a reserialised body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +37,36 @@ class ImportedBody:
 
 
 def parse_body(message: dict[str, Any], headers: Headers) -> ImportedBody:
-    """The body of a request or a response.  Raises `NotImportable`."""
-    held = [name for name in _BODIES if message.get(name)]
-    if len(held) > 1:
+    """Parses the body of a request or a response.  Raises `NotImportable`."""
+    present_fields = [name for name in _BODY_FIELDS if message.get(name)]
+    if len(present_fields) > 1:
         raise NotImportable(
-            f"it has two bodies, {held[0]} and {held[1]}: which is meant is not known"
+            f"it has two bodies, {present_fields[0]} and {present_fields[1]}: which is meant "
+            "is not known"
         )
-    if "parsed_body" in message and held in ([], ["parsed_body"]):
+    if "parsed_body" in message and present_fields in ([], ["parsed_body"]):
         return _json_body(message["parsed_body"], headers)
-    if "content" in message and held in ([], ["content"]):
+    if "content" in message and present_fields in ([], ["content"]):
         return ImportedBody(
-            _parse_vcr_content(fields.parse_content(message["content"]), headers), headers
+            _require_complete_content(fields.body_to_bytes(message["content"]), headers), headers
         )
     body = message.get("body")
-    if isinstance(body, dict) and body and not body.keys() & _OF_A_BODY:
+    if isinstance(body, dict) and body and not body.keys() & _BODY_OBJECT_FIELDS:
         return _json_body(body, headers)
     if isinstance(body, dict):
         body = _parse_body_object(body)
-    return ImportedBody(fields.parse_text_body(body, message.get("bodyEncoding")), headers)
+    return ImportedBody(fields.decode_stored_body(body, message.get("bodyEncoding")), headers)
 
 
 def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> ImportedBody:
-    """The body of a request of VCR.py, whose objects are what a program gave: a form, or JSON.
+    """Parses a request body of VCR.py, where an object may be a form or JSON.
 
-    Raises `NotImportable`, also where nothing says which of the two.
+    Raises `NotImportable`, also where the headers do not decide between the two.
     """
     body = message.get("body")
     if not isinstance(body, dict | list) or not body:
-        plain = parse_body(message, headers)
-        return replace(plain, data=_without_chunks(plain.data, headers))
+        imported = parse_body(message, headers)
+        return replace(imported, data=_without_chunks(imported.data, headers))
     if not media_type(headers) and _may_be_form(body):
         raise NotImportable(
             "the body of its request was kept as an object, and may be a form or JSON"
@@ -74,21 +75,21 @@ def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> Importe
 
 
 def _json_body(parsed: Any, headers: Headers) -> ImportedBody:
-    """A body that was kept parsed, which only JSON is."""
-    kind = media_type(headers)
-    if kind and not kind.endswith("json") and not isinstance(parsed, str):
+    """A body stored parsed.  Raises `NotImportable` for a media type other than JSON."""
+    content_type = media_type(headers)
+    if content_type and not content_type.endswith("json") and not isinstance(parsed, str):
         raise NotImportable(
-            f"a body of {printable(kind, 80)} was kept as an object, and is no JSON"
+            f"a body of {printable_excerpt(content_type, 80)} was kept as an object, and is no JSON"
         )
-    return reserialize_body(parsed, headers)
+    return serialize_parsed_body(parsed, headers)
 
 
 def _without_chunks(body: bytes, headers: Headers) -> bytes:
-    """A body without the chunks in which a program sent it, where those were kept."""
+    """A body without chunk framing; unchanged where it has none."""
     if (header_value(headers, "transfer-encoding") or "").lower() != "chunked":
         return body
     try:
-        return http_text.decode_chunks(body, "request")
+        return http_text.decode_chunked_body(body, "request")
     except NotImportable:
         return body
 
@@ -101,27 +102,29 @@ def _may_be_form(body: dict[str, Any] | list[Any]) -> bool:
     )
 
 
-def reserialize_body(parsed: Any, headers: Headers) -> ImportedBody:
-    """A body that was kept parsed.  Raises `NotImportable` for what is no JSON."""
-    kept = tuple(header for header in headers if header[0].lower() not in _CODING)
+def serialize_parsed_body(parsed: Any, headers: Headers) -> ImportedBody:
+    """Serialises a body stored parsed.  Raises `NotImportable` for what is not JSON."""
+    kept = tuple(header for header in headers if header[0].lower() not in _CODING_HEADERS)
     return ImportedBody(_serialize_json(parsed, headers), kept, (PARSED_BODY,))
 
 
 def media_type(headers: Headers) -> str:
-    """The media type that a head says, in lower case and without parameters."""
+    """The media type in lower case without parameters; empty without a content type."""
     return (header_value(headers, "content-type") or "").partition(";")[0].strip().lower()
 
 
-def _parse_vcr_content(body: bytes, headers: Headers) -> bytes:
-    """The `content` of VCR.py 4 and 5, which left out all bytes that are no UTF-8.
+def _require_complete_content(body: bytes, headers: Headers) -> bytes:
+    """The `content` of VCR.py 4 and 5, which drops all bytes that are not UTF-8.
 
-    Raises `NotImportable` where neither its length nor its type says that it did not.
+    Raises `NotImportable` where neither length nor media type proves that none was dropped.
     """
     length = header_value(headers, "content-length") or ""
-    is_counted = length.isdecimal() and header_value(headers, "content-encoding") is None
-    is_none = not body and not media_type(headers)
+    has_byte_length = length.isdecimal() and header_value(headers, "content-encoding") is None
+    is_empty = not body and not media_type(headers)
     is_whole = (
-        len(body) >= int(length[:19]) if is_counted else is_none or _is_utf8_text_type(headers)
+        len(body) >= int(length[:19])
+        if has_byte_length
+        else is_empty or _is_utf8_text_type(headers)
     )
     if not is_whole:
         raise NotImportable("its body was kept as text, without the bytes that are none")
@@ -129,50 +132,52 @@ def _parse_vcr_content(body: bytes, headers: Headers) -> bytes:
 
 
 def _is_utf8_text_type(headers: Headers) -> bool:
-    """Whether a head says that its body is text in UTF-8."""
+    """Whether the content type is text in UTF-8."""
     charset = (
         (header_value(headers, "content-type") or "").lower().partition("charset=")[2].strip('" ')
     )
-    kind = media_type(headers)
-    is_text = kind.startswith("text/") or kind.endswith(("json", "jsonl", "xml", "urlencoded"))
+    content_type = media_type(headers)
+    is_text = content_type.startswith("text/") or content_type.endswith(
+        ("json", "jsonl", "xml", "urlencoded")
+    )
     return is_text and charset in ("", "utf-8", "utf8", "us-ascii")
 
 
 def _parse_body_object(body: dict[str, Any]) -> Any:
-    """The text or the bytes of an object that holds a body."""
-    fields.check_known_fields(body, _OF_A_BODY, "body")
-    if any(body.get(name) for name in _ELSEWHERE):
+    """The text or the bytes of a body object."""
+    fields.reject_unknown_fields(body, _BODY_OBJECT_FIELDS, "body")
+    if any(body.get(name) for name in _FILE_FIELDS):
         raise NotImportable("a body is in a file of its own")
     if body.get("fields"):
         raise NotImportable("a body was kept as the fields of a form")
-    if sum(body.get(name) is not None for name in _SPELLINGS) > 1:
+    if sum(body.get(name) is not None for name in _CONTENT_FIELDS) > 1:
         raise NotImportable("it has two bodies: which is meant is not known")
     if body.get("base64_string") is not None:
-        return fields.parse_base64(body["base64_string"])
+        return fields.decode_base64_body(body["base64_string"])
     if body.get("raw_gzip") is not None:
-        return _decompress_vcr_r(fields.parse_base64(body["raw_gzip"]))
+        return _decompress_vcr_r(fields.decode_base64_body(body["raw_gzip"]))
     return _encode_text(body.get("string"), str(body.get("encoding") or ""))
 
 
 def _decompress_vcr_r(data: bytes) -> bytes:
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
-        plain = inflate.decompress(data, MAX_FILE)
+        plain = decompressor.decompress(data, MAX_FILE_BYTES)
     except zlib.error:
         raise NotImportable("a body is not packed, as it should be") from None
-    if not inflate.eof or inflate.unused_data:
+    if not decompressor.eof or decompressor.unused_data:
         raise NotImportable("a body is packed, and has no end or no room here")
     return plain
 
 
 def _encode_text(text: Any, encoding: str) -> Any:
-    if not isinstance(text, str) or encoding.lower() in _AS_UTF_8:
+    if not isinstance(text, str) or encoding.lower() in _UTF8_ENCODINGS:
         return text
     try:
         return text.encode(encoding)
     except (LookupError, ValueError):
-        named = printable(encoding, 80)
-        raise NotImportable(f"a body cannot be written in its encoding, {named}") from None
+        shown_encoding = printable_excerpt(encoding, 80)
+        raise NotImportable(f"a body cannot be written in its encoding, {shown_encoding}") from None
 
 
 def _serialize_json(parsed: Any, headers: Headers) -> bytes:

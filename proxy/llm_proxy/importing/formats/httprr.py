@@ -1,4 +1,4 @@
-"""Traces of httprr, of Go's golang.org/x projects: heads and bodies as they stand in HTTP/1.1.
+"""Traces of httprr, of Go's golang.org/x projects: messages as HTTP/1.1 text.
 
 httprr trace v1
 616 1261
@@ -16,49 +16,49 @@ from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
     ForeignFormat,
-    OpenedFile,
+    ParsedFile,
     SourceExchange,
     UnreadableFile,
 )
 
-_FIRST: Final = b"httprr trace v1\n"
-_SIZES: Final = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})\n")
+_MAGIC_LINE: Final = b"httprr trace v1\n"
+_SIZES_LINE: Final = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})\n")
 
 
-def _matches_format(opened: OpenedFile) -> bool:
-    return opened.data.startswith(_FIRST)
+def _matches_format(parsed_file: ParsedFile) -> bool:
+    return parsed_file.data.startswith(_MAGIC_LINE)
 
 
-def _list_items(opened: OpenedFile) -> Iterator[tuple[bytes, bytes]]:
-    data, at = opened.data, len(_FIRST)
-    while at < len(data):
-        sizes = _SIZES.match(data, at)
+def _list_items(parsed_file: ParsedFile) -> Iterator[tuple[bytes, bytes]]:
+    data, offset = parsed_file.data, len(_MAGIC_LINE)
+    while offset < len(data):
+        sizes = _SIZES_LINE.match(data, offset)
         if sizes is None:
-            raise UnreadableFile(f"byte {at}: two sizes are missing")
-        number = sizes.end() + int(sizes[1])
-        end = number + int(sizes[2])
-        if end > len(data):
-            raise UnreadableFile(f"byte {at}: it is cut short")
-        yield data[sizes.end() : number], data[number:end]
-        at = end
+            raise UnreadableFile(f"byte {offset}: two sizes are missing")
+        request_end = sizes.end() + int(sizes[1])
+        response_end = request_end + int(sizes[2])
+        if response_end > len(data):
+            raise UnreadableFile(f"byte {offset}: it is cut short")
+        yield data[sizes.end() : request_end], data[request_end:response_end]
+        offset = response_end
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    value, answered = item
-    sent = http_text.parse_message(value, "request")
-    came = http_text.parse_message(answered, "response")
-    method, url, _ = sent.start_line
-    _, code, reason = came.start_line
-    request, host = fields.parse_request(method, url, sent.headers, sent.body)
-    recorded = fields.response_date(came.headers)
+    request_data, response_data = item
+    request_message = http_text.parse_message(request_data, "request")
+    response_message = http_text.parse_message(response_data, "response")
+    method, url, _ = request_message.start_line
+    _, code, reason = response_message.start_line
+    request, host = fields.build_request(method, url, request_message.headers, request_message.body)
+    recorded = fields.response_date(response_message.headers)
     return SourceExchange(
         request=request,
         host=host,
         status=fields.parse_status(code),
         reason=reason,
-        headers=came.headers,
-        body=came.body,
-        recorded=recorded,
+        headers=response_message.headers,
+        body=response_message.body,
+        recorded_at=recorded,
         losses=(NO_TIMES, *(() if recorded else (NO_DATE,))),
     )
 

@@ -3,8 +3,8 @@
     [{"scope": "https://api.openai.com:443", "method", "path", "body", "status", "response",
       "rawHeaders": [name, value, ...], "reqheaders", "responseIsBinary"}]
 
-A body that is JSON was parsed, one that is no UTF-8 is in hex, and one that is compressed is a list
-of pieces in hex.  Of text, that leaves open what it was; what its head says must tell.
+A JSON body is stored parsed, a body that is not UTF-8 as hex, and a compressed one as a list of hex
+pieces.  A string is therefore ambiguous; the headers must decide.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from llm_proxy.importing.source import (
     NO_TIMES,
     ForeignFormat,
     NotImportable,
-    OpenedFile,
+    ParsedFile,
     SourceExchange,
-    first_readable,
+    first_object,
 )
 
-_KNOWN: Final = frozenset(
+_KNOWN_FIELDS: Final = frozenset(
     ("scope", "port", "method", "path", "body", "status", "reply", "response", "rawHeaders",
      "headers", "reqheaders", "badheaders", "responseIsBinary", "options")
 )  # fmt: skip
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*")
-_JSON: Final = (("content-type", "application/json"),)
-"""What stands for the headers of a request, which a fixture keeps only where it is told to."""
+_JSON_HEADERS: Final = (("content-type", "application/json"),)
+"""Stand-in for request headers, which nock records only if configured."""
 
 
-def _matches_format(opened: OpenedFile) -> bool:
-    document = first_readable(_list_items(opened))
+def _matches_format(parsed_file: ParsedFile) -> bool:
+    document = first_object(_list_items(parsed_file))
     return (
         isinstance(document.get("scope"), str)
         and "path" in document
@@ -45,35 +45,46 @@ def _matches_format(opened: OpenedFile) -> bool:
     )
 
 
-def _list_items(opened: OpenedFile) -> list[Any]:
-    return opened.document if opened.kind == "json" and isinstance(opened.document, list) else []
+def _list_items(parsed_file: ParsedFile) -> list[Any]:
+    return (
+        parsed_file.document
+        if parsed_file.file_type == "json" and isinstance(parsed_file.document, list)
+        else []
+    )
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    document = fields.parse_fields(item, "fields")
-    fields.check_known_fields(document, _KNOWN, "fixture")
-    sent = _parse_request_body(document, fields.parse_headers(document.get("reqheaders")))
-    came = _parse_response_body(
-        document,
-        fields.parse_headers(_header_pairs(document.get("rawHeaders") or document.get("headers"))),
+    fixture = fields.require_object(item, "fields")
+    fields.reject_unknown_fields(fixture, _KNOWN_FIELDS, "fixture")
+    request_body = _parse_request_body(fixture, fields.parse_headers(fixture.get("reqheaders")))
+    response_body = _parse_response_body(
+        fixture,
+        fields.parse_headers(_header_pairs(fixture.get("rawHeaders") or fixture.get("headers"))),
     )
-    url = f"{document.get('scope')}{document.get('path')}"
-    request, host = fields.parse_request(document.get("method"), url, sent.headers, sent.data)
-    recorded = fields.response_date(came.headers)
+    url = f"{fixture.get('scope')}{fixture.get('path')}"
+    request, host = fields.build_request(
+        fixture.get("method"), url, request_body.headers, request_body.data
+    )
+    recorded = fields.response_date(response_body.headers)
     return SourceExchange(
         request=request,
         host=host,
-        status=fields.parse_status(document.get("status", document.get("reply"))),
+        status=fields.parse_status(fixture.get("status", fixture.get("reply"))),
         reason="",
-        headers=came.headers,
-        body=came.data,
-        recorded=recorded,
-        losses=(NO_TIMES, *sent.losses, *came.losses, *(() if recorded else (NO_DATE,))),
+        headers=response_body.headers,
+        body=response_body.data,
+        recorded_at=recorded,
+        losses=(
+            NO_TIMES,
+            *request_body.losses,
+            *response_body.losses,
+            *(() if recorded else (NO_DATE,)),
+        ),
     )
 
 
 def _header_pairs(headers: Any) -> Any:
-    """Headers as pairs, where they are a list of names and values in turn."""
+    """A flat list of alternating names and values as pairs; anything else unchanged."""
     if isinstance(headers, list) and all(isinstance(header, str) for header in headers):
         return list(zip(headers[::2], headers[1::2], strict=False))
     return headers
@@ -83,7 +94,7 @@ def _parse_request_body(fixture: dict[str, Any], headers: Headers) -> bodies.Imp
     body = fixture.get("body", "")
     if isinstance(body, str):
         return _parse_text_body(body, headers, "request", may_be_hex=True)
-    return bodies.reserialize_body(body, headers or _JSON)
+    return bodies.serialize_parsed_body(body, headers or _JSON_HEADERS)
 
 
 def _parse_response_body(fixture: dict[str, Any], headers: Headers) -> bodies.ImportedBody:
@@ -98,30 +109,33 @@ def _parse_response_body(fixture: dict[str, Any], headers: Headers) -> bodies.Im
         return bodies.ImportedBody(_decode_hex(response), headers)
     if isinstance(response, str):
         return _parse_text_body(response, headers, "response", may_be_hex=is_binary is None)
-    return bodies.reserialize_body(response, headers)
+    return bodies.serialize_parsed_body(response, headers)
 
 
 def _parse_text_body(
-    text: str, headers: Headers, content: str, *, may_be_hex: bool
+    text: str, headers: Headers, label: str, *, may_be_hex: bool
 ) -> bodies.ImportedBody:
-    """A body that is text, or text that was JSON, or hex.
+    """The body of a string, which is text, a JSON string or hex.
 
-    Raises `NotImportable` where nothing tells.
+    Raises `NotImportable` where it is ambiguous.
     """
-    plain, quoted = fields.parse_content(text), bodies.reserialize_body(text, _JSON).data
-    found = [plain]
-    if plain and (_is_json(plain) or bodies.media_type(headers).endswith("json")):
-        found.append(quoted)
+    utf8_body, json_body = (
+        fields.body_to_bytes(text),
+        bodies.serialize_parsed_body(text, _JSON_HEADERS).data,
+    )
+    candidates = [utf8_body]
+    if utf8_body and (_is_json(utf8_body) or bodies.media_type(headers).endswith("json")):
+        candidates.append(json_body)
     if may_be_hex and _is_hex_list([text]) and not fields.is_utf8(_decode_hex([text])):
-        found.append(_decode_hex([text]))
+        candidates.append(_decode_hex([text]))
     length = header_value(headers, "content-length")
-    if length is not None and len(found) > 1:
-        found = [data for data in found if str(len(data)) == length.strip()]
-    if len(found) != 1:
+    if length is not None and len(candidates) > 1:
+        candidates = [data for data in candidates if str(len(data)) == length.strip()]
+    if len(candidates) != 1:
         raise NotImportable(
-            f"the body of its {content} may be text, a string of JSON or hex: nothing tells"
+            f"the body of its {label} may be text, a string of JSON or hex: nothing tells"
         )
-    return bodies.ImportedBody(found[0], headers)
+    return bodies.ImportedBody(candidates[0], headers)
 
 
 def _is_hex_list(pieces: list[Any]) -> bool:

@@ -1,6 +1,6 @@
 """Recognises files that hold responses without requests, and refuses them.
 
-A cassette is found by its request, so there is nothing to make one of.
+A cassette is looked up by its request, so it cannot be made without one.
 """
 
 from __future__ import annotations
@@ -8,39 +8,47 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NoReturn
 
-from llm_proxy.importing.source import ForeignFormat, OpenedFile, SourceExchange, UnreadableFile
+from llm_proxy.importing.source import ForeignFormat, ParsedFile, SourceExchange, UnreadableFile
 
-_EVENTS: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|:)[: ]")
-_ANSWERS: Final = ("candidates", "choices", "error", "content", "output", "totalTokens", "usage")
-_MORE: Final = (
+_SSE_START: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|:)[: ]")
+_RESPONSE_NAMES: Final = (
+    "candidates",
+    "choices",
+    "error",
+    "content",
+    "output",
+    "totalTokens",
+    "usage",
+)
+_OTHER_RESPONSE_NAMES: Final = (
     "delta", "type", "response", "object", "usageMetadata", "promptFeedback", "predictions",
     "messageStart", "contentBlockStart", "contentBlockDelta", "interaction",
 )  # fmt: skip
-"""Names of which one stands at the top of an answer, or of an event of one."""
-_REQUESTS: Final = ("request", "method", "path", "url")
-"""Names of which one stands at the top of what holds a request."""
+"""Top-level fields of a response, or of an event of one."""
+_REQUEST_NAMES: Final = ("request", "method", "path", "url")
+"""Top-level fields of an object that holds a request."""
 
 
-def _is_response_only(opened: OpenedFile) -> bool:
-    match opened.kind:
+def _is_response_only(parsed_file: ParsedFile) -> bool:
+    match parsed_file.file_type:
         case "json":
-            return _response_objects(opened.document)
+            return _is_response_document(parsed_file.document)
         case "jsonl":
-            return _response_objects(opened.document[0])
+            return _is_response_document(parsed_file.document[0])
         case "bytes":
-            return _EVENTS.match(opened.data) is not None
+            return _SSE_START.match(parsed_file.data) is not None
         case _:
             return False
 
 
-def _response_objects(document: Any) -> bool:
+def _is_response_document(document: Any) -> bool:
     first = document[0] if isinstance(document, list) and document else document
-    if not isinstance(first, dict) or any(name in first for name in _REQUESTS):
+    if not isinstance(first, dict) or any(name in first for name in _REQUEST_NAMES):
         return False
-    return any(name in first for name in (*_ANSWERS, *_MORE))
+    return any(name in first for name in (*_RESPONSE_NAMES, *_OTHER_RESPONSE_NAMES))
 
 
-def _refuse_response(_: OpenedFile) -> NoReturn:
+def _refuse_response(_: ParsedFile) -> NoReturn:
     raise UnreadableFile(
         "it holds an answer alone, without the request that it answers: nothing could ask for it"
     )
@@ -50,6 +58,6 @@ def _no_exchange(_: Any) -> SourceExchange:
     raise UnreadableFile("it holds no exchange")
 
 
-ANSWER: Final = ForeignFormat(
+RESPONSE_ONLY: Final = ForeignFormat(
     "answer", "an answer alone", _is_response_only, _refuse_response, _no_exchange
 )

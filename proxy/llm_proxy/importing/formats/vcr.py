@@ -5,8 +5,8 @@
       response: {status: {code, message}, headers, body: {string: text}}
     version: 1
 
-A body may be bytes, coded or decoded, or `base64_string`; pydantic-ai keeps JSON as `parsed_body`,
-VCR.py 4 and 5 the text of an answer to httpx as `content`, beside a `status_code`.
+A body may be bytes, compressed or not, or `base64_string`; pydantic-ai stores JSON as
+`parsed_body`, VCR.py 4 and 5 the text of an httpx response as `content`, beside a `status_code`.
 """
 
 from __future__ import annotations
@@ -22,34 +22,38 @@ from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
     ForeignFormat,
-    OpenedFile,
+    ParsedFile,
     SourceExchange,
     UnsupportedObject,
-    first_readable,
+    first_object,
 )
 
-_REQUEST: Final = frozenset(("method", "uri", "headers", "body", "parsed_body", "bodyEncoding"))
-_RESPONSE: Final = frozenset(
+_REQUEST_FIELDS: Final = frozenset(
+    ("method", "uri", "headers", "body", "parsed_body", "bodyEncoding")
+)
+_RESPONSE_FIELDS: Final = frozenset(
     ("status", "status_code", "headers", "body", "parsed_body", "bodyEncoding", "content",
      "http_version", "protocol", "url", "adapter_metadata")
 )  # fmt: skip
 
 
-def _matches_format(opened: OpenedFile) -> bool:
-    items = _list_items(opened)
+def _matches_format(parsed_file: ParsedFile) -> bool:
+    items = _list_items(parsed_file)
     if (
-        opened.kind == "yaml"
+        parsed_file.file_type == "yaml"
         and items
         and all(isinstance(item, UnsupportedObject) for item in items)
     ):
-        return True  # other tools write no objects
-    request = first_readable(items).get("request")
-    return opened.kind in ("yaml", "json") and isinstance(request, dict) and "uri" in request
+        return True  # only VCR.py writes objects
+    request = first_object(items).get("request")
+    return (
+        parsed_file.file_type in ("yaml", "json") and isinstance(request, dict) and "uri" in request
+    )
 
 
-def _list_items(opened: OpenedFile) -> list[Any]:
-    document = opened.document
-    if isinstance(document, list):  # as the first versions wrote it
+def _list_items(parsed_file: ParsedFile) -> list[Any]:
+    document = parsed_file.document
+    if isinstance(document, list):  # the first versions of VCR.py
         return document
     items = document.get("interactions") if isinstance(document, dict) else None
     return items if isinstance(items, list) else []
@@ -58,34 +62,50 @@ def _list_items(opened: OpenedFile) -> list[Any]:
 def parse_vcr_exchange(
     item: Any, parse_request_body: Callable[[dict[str, Any], Headers], bodies.ImportedBody]
 ) -> SourceExchange:
-    """The exchange of an item, by how its tool keeps the body of a request.
+    """The exchange of an item; `parse_request_body` knows how the tool stores request bodies.
 
     Raises `NotImportable`.
     """
-    document = fields.parse_fields(item, "fields")
-    details = fields.parse_fields(document.get("request"), "request")
-    answered = fields.parse_fields(document.get("response"), "response")
-    fields.check_known_fields(details, _REQUEST, "request")
-    fields.check_known_fields(answered, _RESPONSE, "response")
-    sent = parse_request_body(details, fields.parse_headers(details.get("headers")))
-    came = bodies.parse_body(answered, fields.parse_headers(answered.get("headers")))
-    request, host = fields.parse_request(
-        details.get("method"), details.get("uri"), sent.headers, sent.data
+    interaction = fields.require_object(item, "fields")
+    request_fields = fields.require_object(interaction.get("request"), "request")
+    response_fields = fields.require_object(interaction.get("response"), "response")
+    fields.reject_unknown_fields(request_fields, _REQUEST_FIELDS, "request")
+    fields.reject_unknown_fields(response_fields, _RESPONSE_FIELDS, "response")
+    request_body = parse_request_body(
+        request_fields, fields.parse_headers(request_fields.get("headers"))
     )
-    value = answered.get("status")
-    status = value if isinstance(value, dict) else {"code": value or answered.get("status_code")}
-    moment = document.get("recorded_at") or document.get("recordedAt")
-    recorded = fields.parse_time(moment) if moment else ""
-    recorded = recorded or fields.response_date(came.headers)
+    response_body = bodies.parse_body(
+        response_fields, fields.parse_headers(response_fields.get("headers"))
+    )
+    request, host = fields.build_request(
+        request_fields.get("method"),
+        request_fields.get("uri"),
+        request_body.headers,
+        request_body.data,
+    )
+    raw_status = response_fields.get("status")
+    status = (
+        raw_status
+        if isinstance(raw_status, dict)
+        else {"code": raw_status or response_fields.get("status_code")}
+    )
+    raw_recorded_at = interaction.get("recorded_at") or interaction.get("recordedAt")
+    recorded = fields.normalize_timestamp(raw_recorded_at) if raw_recorded_at else ""
+    recorded = recorded or fields.response_date(response_body.headers)
     return SourceExchange(
         request=request,
         host=host,
         status=fields.parse_status(status.get("code")),
         reason=str(status.get("message") or ""),
-        headers=came.headers,
-        body=came.data,
-        recorded=recorded,
-        losses=(NO_TIMES, *sent.losses, *came.losses, *(() if recorded else (NO_DATE,))),
+        headers=response_body.headers,
+        body=response_body.data,
+        recorded_at=recorded,
+        losses=(
+            NO_TIMES,
+            *request_body.losses,
+            *response_body.losses,
+            *(() if recorded else (NO_DATE,)),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ http_interactions:
   recorded_at: Mon, 08 Jun 2026 18:46:15 GMT
 recorded_with: VCR 6.4.0
 
-A body may be `base64_string`, and with R `raw_gzip`; text is in its `encoding`.
+A body may be `base64_string`, with R also `raw_gzip`; text has the charset `encoding`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, Final
 
 from llm_proxy.importing.formats import bodies
 from llm_proxy.importing.formats.vcr import parse_vcr_exchange
-from llm_proxy.importing.source import ForeignFormat, OpenedFile
+from llm_proxy.importing.source import ForeignFormat, ParsedFile
 
 
-def _matches_format(opened: OpenedFile) -> bool:
-    return opened.kind in ("yaml", "json") and bool(_list_items(opened))
+def _matches_format(parsed_file: ParsedFile) -> bool:
+    return parsed_file.file_type in ("yaml", "json") and bool(_list_items(parsed_file))
 
 
-def _list_items(opened: OpenedFile) -> list[Any]:
-    document = opened.document
+def _list_items(parsed_file: ParsedFile) -> list[Any]:
+    document = parsed_file.document
     items = document.get("http_interactions") if isinstance(document, dict) else None
     return items if isinstance(items, list) else []
 

@@ -1,15 +1,15 @@
 """Normalisers that keys can apply, one per file.
 
-A normaliser takes a document and gives it without what it overlooks.  What tells things apart,
-such as an id, becomes a name of ours by its place: the same id has the same name wherever it
-stands, so that two requests which use their ids alike are alike.
+A normaliser takes a document and returns it without the differences that it ignores.  A value with
+an identity, such as an id, is replaced by an alias numbered by position: the same id has the same
+alias everywhere, so two requests that use different ids in the same way become equal.
 """
 
 from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
-from llm_proxy.matching.normalisers.definition import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.ignore import IGNORE
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.regex import REGEX
@@ -20,6 +20,6 @@ from llm_proxy.matching.normalisers.whitespace import WHITESPACE
 NORMALISERS: Final = MappingProxyType(
     {kind.name: kind for kind in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)}
 )
-"""All of them by name, in the order in which they are told of."""
+"""All normalisers by name, in the order of the documentation."""
 
-__all__ = ["NORMALISERS", "NormaliserKind"]
+__all__ = ["NORMALISERS", "NormaliserDefinition"]

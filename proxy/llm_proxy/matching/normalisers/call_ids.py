@@ -1,8 +1,8 @@
 """`call-ids`: replaces ids of calls and messages by positional aliases.
 
-The dialect says where they stand.  An id that is found there is replaced wherever it stands again:
-within texts, if it is long enough to be there by no accident, or else as the whole of what is
-called an id.
+The dialect lists the paths of ids.  An id found there is replaced wherever it occurs again: within
+texts if it is distinctive (`is_distinctive`), or else as the whole value of a member named like an
+id.
 """
 
 from __future__ import annotations
@@ -15,71 +15,76 @@ from typing import Final
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.document import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
-from llm_proxy.matching.normalisers.definition import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable
 from llm_proxy.matching.normalisers.texts_at_path import texts_at_path
-from llm_proxy.matching.rules import Apply, NormalizedDocument
+from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 from llm_proxy.turns import Json
 
-_OURS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
-"""A name that another rule has given."""
-_WORD: Final = re.compile(r"(?<![\w-])\w[\w-]{6,}\w")
-"""What is looked up in texts: a plain id is one of these."""
+_ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
+"""An alias that another rule has set."""
+_ID_WORD: Final = re.compile(r"(?<![\w-])\w[\w-]{6,}\w")
+"""A word of a text that may be an id."""
 
 
-def _make_rule(_argument: str) -> Apply:
+def _make_apply(_argument: str) -> ApplyRule:
     return _apply_rule
 
 
 def _apply_rule(document: KeyDocument) -> NormalizedDocument:
-    if document.kind != "json":
+    if document.body_kind != "json":
         return NormalizedDocument(document)
-    names = AliasTable("id")
-    known: dict[str, str] = {}
+    alias_table = AliasTable("id")
+    alias_by_id: dict[str, str] = {}
     for path in document.dialect.id_paths:
         for id_ in texts_at_path(document.body, path):
-            if id_ and not _OURS.fullmatch(id_):
-                known[id_] = names.alias_of(id_)
-    if not known:
+            if id_ and not _ALIAS.fullmatch(id_):
+                alias_by_id[id_] = alias_table.alias_of(id_)
+    if not alias_by_id:
         return NormalizedDocument(document)
-    body = _replace_ids(document.body, known, _text_replacer(known))
-    return NormalizedDocument(replace(document, body=body), names.aliases())
+    body = _replace_ids(document.body, alias_by_id, _text_replacer(alias_by_id))
+    return NormalizedDocument(replace(document, body=body), alias_table.value_by_alias())
 
 
-def _replace_ids(value: Json, known: Mapping[str, str], in_text: Callable[[str], str]) -> Json:
+def _replace_ids(
+    value: Json, alias_by_id: Mapping[str, str], replace_in_text: Callable[[str], str]
+) -> Json:
     match value:
         case str():
-            return value if is_large_base64(value) else in_text(value)
+            return value if is_large_base64(value) else replace_in_text(value)
         case list():
-            return [_replace_ids(item, known, in_text) for item in value]
+            return [_replace_ids(item, alias_by_id, replace_in_text) for item in value]
         case dict():
             return {
-                name: known[item]
-                if isinstance(item, str) and item in known and value_finder.is_id_member(name)
-                else _replace_ids(item, known, in_text)
+                name: alias_by_id[item]
+                if isinstance(item, str) and item in alias_by_id and value_finder.is_id_member(name)
+                else _replace_ids(item, alias_by_id, replace_in_text)
                 for name, item in value.items()
             }
         case _:
             return value
 
 
-def _text_replacer(known: Mapping[str, str]) -> Callable[[str], str]:
-    long = {id_: name for id_, name in known.items() if value_finder.is_long_enough(id_)}
-    odd = sorted(
-        (content for content in long if not _WORD.fullmatch(content)), key=len, reverse=True
+def _text_replacer(alias_by_id: Mapping[str, str]) -> Callable[[str], str]:
+    long_ids = {id_: name for id_, name in alias_by_id.items() if value_finder.is_distinctive(id_)}
+    non_word_ids = sorted(
+        (content for content in long_ids if not _ID_WORD.fullmatch(content)), key=len, reverse=True
     )
-    standing = value_finder.ValueFinder(odd)
+    finder = value_finder.ValueFinder(non_word_ids)
 
-    def change(text: str) -> str:
-        if not long:
+    def replace_in_text(text: str) -> str:
+        if not long_ids:
             return text
-        if odd:
-            text = standing.replace_all(text, long.__getitem__)
-        return _WORD.sub(lambda found: long.get(found[0], found[0]), text)
+        if non_word_ids:
+            text = finder.replace_all(text, long_ids.__getitem__)
+        return _ID_WORD.sub(lambda found: long_ids.get(found[0], found[0]), text)
 
-    return change
+    return replace_in_text
 
 
-CALL_IDS: Final = NormaliserKind(
-    name="call-ids", version=1, ignores="which ids calls and messages have", make_rule_of=_make_rule
+CALL_IDS: Final = NormaliserDefinition(
+    name="call-ids",
+    version=1,
+    ignored_description="which ids calls and messages have",
+    make_apply=_make_apply,
 )

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llm_proxy.matching.rules import Apply, MatchRule
+from llm_proxy.matching.rules import ApplyRule, MatchRule
 
 
 @dataclass(frozen=True, slots=True)
-class NormaliserKind:
-    """A normaliser."""
+class NormaliserDefinition:
+    """The name, version and implementation of a normaliser."""
 
     name: str
     version: int
-    """Raised whenever a document comes out otherwise than before."""
-    ignores: str
-    """What it overlooks, in a few words."""
-    make_rule_of: Callable[[str], Apply]
-    """What it does with its argument; raises `UsageError` for one that it cannot have."""
-    argument_name: str = ""
-    """What its argument is; empty where it has none."""
-    example: str = ""
-    """An argument."""
+    """Incremented whenever it normalises a document differently than before."""
+    ignored_description: str
+    """What it ignores, in a few words."""
+    make_apply: Callable[[str], ApplyRule]
+    """Returns the rule's function for an argument; raises `UsageError` for an invalid one."""
+    argument_description: str = ""
+    """What its argument is, such as `a JSONPath`; empty if it takes none."""
+    example_argument: str = ""
+    """An example of an argument."""
 
     def make_rule(self, argument: str = "") -> MatchRule:
-        """The rule with its argument.  Raises `UsageError` for one that it cannot have."""
-        return MatchRule(self.name, self.version, self.make_rule_of(argument), argument)
+        """The rule with an argument.  Raises `UsageError` for an invalid one."""
+        return MatchRule(self.name, self.version, self.make_apply(argument), argument)

@@ -1,10 +1,10 @@
-"""`ignore=JSONPATH`: removes what stands at one exact path of a JSON body.
+"""`ignore=JSONPATH`: removes the values at a path of a JSON body.
 
-A member goes with its name.  An item of a list leaves its place, so that the paths behind it stay
-what they were: of two rules, `$.messages[0]` and `$.messages[1]`, each means what it says.
+A member is removed with its name.  An item of a list is replaced by a placeholder, so that later
+indexes stay valid: the rules `$.messages[0]` and `$.messages[1]` can be combined.
 
-A path with `..` would reach every member of a name, also the property of a tool's schema that
-happens to be called so: it is refused.
+A path with `..` is refused: it would reach every member with a name, including a property of a
+tool's schema that happens to have it.
 """
 
 from __future__ import annotations
@@ -13,95 +13,98 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable
+from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable_excerpt
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserKind
-from llm_proxy.matching.rules import Apply, NormalizedDocument
+from llm_proxy.matching.normalisers.definition import NormaliserDefinition
+from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 from llm_proxy.turns import Json
 
 if TYPE_CHECKING:
-    from llm_proxy.json_paths import CountedPath
+    from llm_proxy.json_paths import StepCountingPath
 
-_SHOWN: Final = 100
-"""Characters of a path in a message."""
-_WHOLE: Final = frozenset(("$.*", "$[*]"))
-_STEPS: Final = 500_000
-"""Values that may be visited for one document; what would be found beyond that stays."""
-_PLACE: Final = "<ignored>"
-"""What an item of a list leaves."""
-_KEPT: Final[Gone] = {}
-"""Nothing of it is to go."""
-
-
-Gone: TypeAlias = dict[str | int, "Gone | None"]
-"""What to take out, member by member: None is all of it."""
+_MAX_SHOWN_CHARS: Final = 100
+"""The most characters of a path that an error message quotes."""
+_WHOLE_BODY_PATHS: Final = frozenset(("$.*", "$[*]"))
+_MAX_STEPS: Final = 500_000
+"""Values that may be visited for one document; matches beyond that are kept."""
+_ITEM_PLACEHOLDER: Final = "<ignored>"
+"""Replaces a removed item of a list."""
+_NOTHING_REMOVED: Final[RemovalTree] = {}
+"""Removes nothing."""
 
 
-def _make_rule(argument: str) -> Apply:
+RemovalTree: TypeAlias = dict[str | int, "RemovalTree | None"]
+"""The values to remove, by member or index: None removes the whole value."""
+
+
+def _make_apply(argument: str) -> ApplyRule:
     from llm_proxy import json_paths  # noqa: PLC0415 # 0.08 s, only where a rule has a path
 
     path = _parse_path(argument)
 
     def apply(document: KeyDocument) -> NormalizedDocument:
-        if document.kind != "json" or not isinstance(document.body, dict | list):
+        if document.body_kind != "json" or not isinstance(document.body, dict | list):
             return NormalizedDocument(document)
-        removed: Gone = {}
-        steps = json_paths.StepBudget(_STEPS)
+        removals: RemovalTree = {}
+        budget = json_paths.StepBudget(_MAX_STEPS)
         with suppress(JsonPathTooManySteps):
-            for match in json_paths.find_nodes(path, document.body, steps):
-                mark_ignored(removed, match.parts)
-        return NormalizedDocument(replace(document, body=without_ignored(document.body, removed)))
+            for match in json_paths.find_nodes(path, document.body, budget):
+                mark_ignored(removals, match.parts)
+        return NormalizedDocument(replace(document, body=without_ignored(document.body, removals)))
 
     return apply
 
 
-def mark_ignored(removed: Gone, parts: tuple[str | int, ...]) -> None:
-    """Have what stands at the end of these steps go, too."""
-    *way, last = parts
-    for part in way:
-        inner = removed.setdefault(part, {})
-        if inner is None:  # all of it goes anyway
+def mark_ignored(removals: RemovalTree, path_steps: tuple[str | int, ...]) -> None:
+    """Add the value at a path, given as members and indexes, to those to remove."""
+    *parent_steps, last = path_steps
+    for step in parent_steps:
+        inner = removals.setdefault(step, {})
+        if inner is None:  # removed as a whole already
             return
-        removed = inner
-    removed[last] = None
+        removals = inner
+    removals[last] = None
 
 
-def without_ignored(value: Json, removed: Gone) -> Json:
-    """A value without what is to go; the rest is shared with it."""
+def without_ignored(value: Json, removals: RemovalTree) -> Json:
+    """A copy of a value without the values to remove; unchanged parts are shared."""
     match value:
         case dict():
             return {
-                name: without_ignored(item, inner) if (inner := removed.get(name, _KEPT)) else item
+                name: without_ignored(item, inner)
+                if (inner := removals.get(name, _NOTHING_REMOVED))
+                else item
                 for name, item in value.items()
-                if removed.get(name, _KEPT) is not None
+                if removals.get(name, _NOTHING_REMOVED) is not None
             }
         case list():
             return [
-                _ignored_child(item, removed.get(place, _KEPT)) for place, item in enumerate(value)
+                _child_without_ignored(item, removals.get(place, _NOTHING_REMOVED))
+                for place, item in enumerate(value)
             ]
         case _:
             return value
 
 
-def _ignored_child(item: Json, removed: Gone | None) -> Json:
-    if removed is None:
-        return _PLACE
-    return without_ignored(item, removed) if removed else item
+def _child_without_ignored(item: Json, removals: RemovalTree | None) -> Json:
+    if removals is None:
+        return _ITEM_PLACEHOLDER
+    return without_ignored(item, removals) if removals else item
 
 
-def _parse_path(argument: str) -> CountedPath:
+def _parse_path(argument: str) -> StepCountingPath:
     from jsonpath.segments import JSONPathRecursiveDescentSegment  # noqa: PLC0415 # 0.08 s, only where a rule has one
 
     from llm_proxy import json_paths  # noqa: PLC0415 # as above
 
-    shown = printable(argument, _SHOWN)
+    shown = printable_excerpt(argument, _MAX_SHOWN_CHARS)
     if not argument.startswith("$"):
         raise UsageError(f"ignore={shown}: a path begins with $, such as $.metadata.trace")
     try:
         path = json_paths.compile_path(argument)
     except ValueError as error:
         raise UsageError(f"ignore={shown} is no JSONPath (RFC 9535): {error}") from None
-    if not path.segments or argument.strip() in _WHOLE:
+    if not path.segments or argument.strip() in _WHOLE_BODY_PATHS:
         raise UsageError(f"ignore={shown} is the whole body: nothing would be left to tell apart")
     if any(isinstance(segment, JSONPathRecursiveDescentSegment) for segment in path.segments):
         raise UsageError(
@@ -111,11 +114,11 @@ def _parse_path(argument: str) -> CountedPath:
     return path
 
 
-IGNORE: Final = NormaliserKind(
+IGNORE: Final = NormaliserDefinition(
     name="ignore",
     version=1,
-    ignores="what stands at a path",
-    make_rule_of=_make_rule,
-    argument_name="a JSONPath",
-    example="$.metadata.trace",
+    ignored_description="what stands at a path",
+    make_apply=_make_apply,
+    argument_description="a JSONPath",
+    example_argument="$.metadata.trace",
 )

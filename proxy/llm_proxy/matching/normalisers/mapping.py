@@ -1,7 +1,7 @@
 """Maps every text of a document, and numbers the aliases that replace values.
 
-What tells requests apart by its identity is no text to be loosened: the name of the model, large
-base64, bytes that are no text, the hash of a form's part.
+Values that identify a request are left unchanged: the name of the model, large base64, binary
+bodies, the hash of a form's part.
 """
 
 from __future__ import annotations
@@ -16,61 +16,61 @@ from llm_proxy.matching.large_base64 import is_large_base64
 from llm_proxy.matching.rules import NormalizedDocument
 from llm_proxy.turns import Json
 
-_MODEL: Final = "model"
-"""The member or field that names it, in every dialect that has it in the body."""
-_OF_FIELD: Final = ("value", "filename")
-"""What of a form's field is text."""
+_MODEL_FIELD: Final = "model"
+"""The member or form field with the model's name, in every dialect that has it in the body."""
+_FORM_TEXT_FIELDS: Final = ("value", "filename")
+"""The entries of a form field that hold text."""
 
-Change = Callable[[Json, str], Json]
-"""What becomes of a value that holds no others, under the name of the member that it stands in."""
+ChangeValue = Callable[[Json, str], Json]
+"""Maps a scalar value and the name of the member that contains it to a new value."""
 
 
 class AliasTable:
-    """Names of ours for what differs from run to run, numbered in the order of their finding."""
+    """Aliases for values that differ from run to run, numbered in the order of occurrence."""
 
-    def __init__(self, word: str) -> None:
-        """`word` is what they are called: `uuid` makes `<uuid-1>`, `<uuid-2>`."""
-        self._word = word
+    def __init__(self, label: str) -> None:
+        """`label` names the aliases: `uuid` makes `<uuid-1>`, `<uuid-2>`."""
+        self._label = label
         self._alias_by_value: dict[str, str] = {}
 
     def alias_of(self, value: str) -> str:
-        """The name of a value, the same for the same value."""
+        """The alias of a value, the same for the same value."""
         return self._alias_by_value.setdefault(
-            value, f"<{self._word}-{len(self._alias_by_value) + 1}>"
+            value, f"<{self._label}-{len(self._alias_by_value) + 1}>"
         )
 
-    def aliases(self) -> dict[str, str]:
-        """What was given which name, by name."""
+    def value_by_alias(self) -> dict[str, str]:
+        """The values by their aliases."""
         return {name: value for value, name in self._alias_by_value.items()}
 
 
 def map_texts(value: Json, change: Callable[[str], str]) -> Json:
-    """A value with every text in it changed, in one order for all that mean the same.
+    """A JSON value with every text in it mapped, in a canonical order.
 
-    Members of objects come in the order of their names, whatever the spelling's was.  Names of
+    Members of objects are visited in the order of their names, whatever their order was.  Names of
     members stay.
     """
     return _map_values(value, lambda leaf, _: change(leaf) if isinstance(leaf, str) else leaf, "")
 
 
 def map_body_texts(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
-    """The document with every text of its body changed, in the order of `texts_changed`."""
+    """The document with every text of its body mapped, in the order of `map_texts`."""
     return map_body_values(
         document, lambda leaf, _: change(leaf) if isinstance(leaf, str) else leaf
     )
 
 
-def map_body_values(document: KeyDocument, change: Change) -> KeyDocument:
-    """The document with every value of its body changed that holds no others."""
+def map_body_values(document: KeyDocument, change: ChangeValue) -> KeyDocument:
+    """The document with every scalar value of its body mapped."""
     return replace(document, body=_map_body(document, change))
 
 
-def _map_body(document: KeyDocument, change: Change) -> Json:
+def _map_body(document: KeyDocument, change: ChangeValue) -> Json:
     body = document.body
-    match document.kind, body:
+    match document.body_kind, body:
         case "json", dict():
             return {
-                name: item if name == _MODEL else _map_values(item, change, name)
+                name: item if name == _MODEL_FIELD else _map_values(item, change, name)
                 for name, item in sorted(body.items())
             }
         case "form", list():
@@ -81,13 +81,13 @@ def _map_body(document: KeyDocument, change: Change) -> Json:
             return _map_values(body, change, "")
 
 
-def _map_form_field(field: Json, change: Change) -> Json:
-    if not isinstance(field, dict) or (name := str(field.get("name", ""))) == _MODEL:
+def _map_form_field(field: Json, change: ChangeValue) -> Json:
+    if not isinstance(field, dict) or (name := str(field.get("name", ""))) == _MODEL_FIELD:
         return field
-    return field | {part: change(field[part], name) for part in _OF_FIELD if part in field}
+    return field | {part: change(field[part], name) for part in _FORM_TEXT_FIELDS if part in field}
 
 
-def _map_values(value: Json, change: Change, name: str) -> Json:
+def _map_values(value: Json, change: ChangeValue, name: str) -> Json:
     match value:
         case list():
             return [_map_values(item, change, name) for item in value]
@@ -108,10 +108,10 @@ def _is_text_body(body: str) -> bool:
 
 
 def replace_matches(
-    document: KeyDocument, pattern: re.Pattern[str], names: AliasTable
+    document: KeyDocument, pattern: re.Pattern[str], alias_table: AliasTable
 ) -> NormalizedDocument:
-    """The document with a name in place of everything that the pattern finds in its texts."""
-    done = map_body_texts(
-        document, lambda text: pattern.sub(lambda found: names.alias_of(found[0]), text)
+    """The document with every match of a pattern in its texts replaced by an alias."""
+    changed = map_body_texts(
+        document, lambda text: pattern.sub(lambda found: alias_table.alias_of(found[0]), text)
     )
-    return NormalizedDocument(done, names.aliases())
+    return NormalizedDocument(changed, alias_table.value_by_alias())

@@ -1,10 +1,10 @@
 r"""`paths`: replaces the client's working, temporary and home folders.
 
-Three kinds of folder get a name of ours, each the same wherever it stands: the working folder, as
-clients announce it (`<cwd>/srv/app</cwd>`, `Working directory: /srv/app`); a temporary folder of a
-run (`/tmp/tmpa1b2c3d4`); somebody's home (`/home/ann`, `/Users/ann`, `/root`, `C:\Users\ann`, and
-what holds a `.config`, `.cache`, `.local`, `.claude` or `.codex`).
-Nothing but the request is looked at: keys are made again where the home is another.
+Three kinds of folder get an alias, the same wherever they occur: the working folder, as clients
+announce it (`<cwd>/srv/app</cwd>`, `Working directory: /srv/app`); a temporary folder of a run
+(`/tmp/tmpa1b2c3d4`); a home folder (`/home/ann`, `/Users/ann`, `/root`, `C:\Users\ann`, and any
+folder with a `.config`, `.cache`, `.local`, `.claude` or `.codex` in it).
+Only the request is examined, never this machine: keys are recomputed on machines with other homes.
 """
 
 from __future__ import annotations
@@ -16,137 +16,142 @@ from typing import Final
 
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable, map_body_texts
-from llm_proxy.matching.rules import Apply, NormalizedDocument
+from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 
 _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"
-_WORKING: Final = re.compile(
+_WORKING_FOLDER: Final = re.compile(
     rf"<cwd>\s?({_ROOT}[^`'\"<>,;\r\n]{{1,999}})"
     r"|(?:\b[Ww]orking (?:directory|folder)|\bcwd)(?: is)?: ?"
     rf"(?:[`'\"]({_ROOT}[^`'\"<>,;\r\n]{{1,999}})"
     rf"|({_ROOT}[^`'\"<>,;()\r\n]{{1,999}})(?=\n ?-? ?Is (?:a|directory a) git repo)"
     rf"|({_ROOT}[^`'\"<>,;()\s]{{1,999}}))"
 )
-"""Up to what ends it: a tag, a quote, a comma, or the line of which the next one says whether it is
-a repository; where nothing encloses it, a space, for what stands behind that may be what somebody
-asks."""
+"""The working folder up to its end: a tag, a quote, a comma, or the line end if the next line
+states whether it is a repository; unquoted, up to a space, because user text may follow."""
 _LETTER: Final = r"[0-9A-Za-z\u00c0-\u024f_]"
-"""Of scripts that put spaces between words: in others a folder's name would go on as a sentence."""
+"""Letters of scripts with spaces between words: in others a name would run on into the sentence."""
 _NAME: Final = rf"{_LETTER}(?:[.@+-]*{_LETTER})*"
-"""A folder's own name, as far as it can be told within a text."""
+"""The name of a folder, as far as it can be recognised within a text."""
 _BEFORE: Final = value_finder.NO_PATH_BEFORE
-_TEMPORARY: Final = re.compile(
+_TEMPORARY_FOLDER: Final = re.compile(
     _BEFORE + r"(?:/private)?"
     r"(?:/var/folders/\w{1,9}/\w{1,99}/T"
     r"|/tmp/pytest-of-[\w-]{1,99}/pytest-[0-9]{1,9}"
     rf"|/tmp/{_NAME}(?=/)"
     r"|/tmp/tmp\.?\w{6,99}(?![\w.-]))"
 )
-_HOME: Final = re.compile(
+_HOME_FOLDER: Final = re.compile(
     _BEFORE + rf"(?:/home/{_NAME}|/Users/{_NAME}|/root(?![\w.-])"
     rf"|[A-Za-z]:(?:\\{{1,9}}|/)Users(?:\\{{1,9}}|/){_NAME})"
 )
-_IN_HOME: Final = re.compile(r"[\\/]\.(?:claude|codex|config|cache|local)(?![\w.-])")
-"""What stands in any home, wherever that is."""
-_QUOTED: Final = re.compile(rf"[`'\"]({_ROOT}(?:[^`'\"\r\n \t]|[ ](?!/))*)\Z")
-"""A path in quotes, which may have spaces in it; one that goes on with another path is none."""
-_ENDS: Final = re.compile(r"[\s`'\"<>|?*,;()=]")
-"""What a path that is not quoted ends or begins behind."""
-_OURS: Final = re.compile(r"-[0-9]+>[^`'\"\s]*\Z")
-"""A path that begins with a name of ours."""
-_ABSOLUTE: Final = re.compile(_ROOT + r"[^\r\n]")
-_LONGEST: Final = 300
-"""Characters of a home of which only that is known."""
-_SEPARATORS: Final = re.compile(r"\\{2,}")
-_SLUG: Final = re.compile("[^A-Za-z0-9]")
-_MANY: Final = 100
-"""Folders of a document that are named; each costs a search."""
+_HOME_SUBFOLDER: Final = re.compile(r"[\\/]\.(?:claude|codex|config|cache|local)(?![\w.-])")
+"""A folder that occurs in home folders only."""
+_QUOTED_PATH: Final = re.compile(rf"[`'\"]({_ROOT}(?:[^`'\"\r\n \t]|[ ](?!/))*)\Z")
+"""A path in quotes, which may contain spaces, but not one followed by another path."""
+_PATH_DELIMITER: Final = re.compile(r"[\s`'\"<>|?*,;()=]")
+"""Characters around an unquoted path."""
+_ALIASED_PATH: Final = re.compile(r"-[0-9]+>[^`'\"\s]*\Z")
+"""A path that begins with an alias."""
+_ABSOLUTE_PATH: Final = re.compile(_ROOT + r"[^\r\n]")
+_MAX_HOME_CHARS: Final = 300
+"""The longest home that is recognised by the folder in it."""
+_REPEATED_BACKSLASH: Final = re.compile(r"\\{2,}")
+_NON_ALPHANUMERIC: Final = re.compile("[^A-Za-z0-9]")
+_MAX_FOLDERS: Final = 100
+"""The most folders of each kind that get an alias; each costs a search."""
 
 
 @dataclass(slots=True)
 class _FoundFolders:
-    """The folders of a document, in the order of their finding."""
+    """The folders found in a document, in the order of occurrence (dicts as ordered sets)."""
 
     working: dict[str, None] = field(default_factory=dict)
     temporary: dict[str, None] = field(default_factory=dict)
     homes: dict[str, None] = field(default_factory=dict)
 
     def collect_from(self, text: str) -> str:
-        """Look for folders in a text, which stays as it is."""
-        for match in _WORKING.finditer(text):
+        """Collect the folders in a text; returns it unchanged, to be used as a mapping."""
+        for match in _WORKING_FOLDER.finditer(text):
             folder = _single_separators(
                 match[match.lastindex or 0].partition(" (")[0].rstrip()
             ).rstrip("/\\.")
-            if value_finder.is_folder_path(folder):  # a root is everywhere
+            if value_finder.looks_like_path(folder):  # not a root: that is part of every path
                 self.working[folder] = None
-        for match in _TEMPORARY.finditer(text):
+        for match in _TEMPORARY_FOLDER.finditer(text):
             self.temporary[match[0]] = None
-        for match in _HOME.finditer(text):
+        for match in _HOME_FOLDER.finditer(text):
             self.homes[_single_separators(match[0])] = None
-        for match in islice(_IN_HOME.finditer(text), _MANY):
-            self._collect_home_before(text[max(0, match.start() - _LONGEST) : match.start()])
+        for match in islice(_HOME_SUBFOLDER.finditer(text), _MAX_FOLDERS):
+            self._collect_home_at_end(text[max(0, match.start() - _MAX_HOME_CHARS) : match.start()])
         return text
 
-    def _collect_home_before(self, text: str) -> None:
-        quoted = _QUOTED.search(text)
-        begun = _ENDS.split(text)[-1] if quoted is None else quoted[1]
-        if _ABSOLUTE.match(begun) and not _OURS.search(text):
-            self.homes[_single_separators(begun).rstrip("\\/")] = None
+    def _collect_home_at_end(self, text: str) -> None:
+        quoted = _QUOTED_PATH.search(text)
+        candidate = _PATH_DELIMITER.split(text)[-1] if quoted is None else quoted[1]
+        if _ABSOLUTE_PATH.match(candidate) and not _ALIASED_PATH.search(text):
+            self.homes[_single_separators(candidate).rstrip("\\/")] = None
 
-    def by_length(self) -> dict[str, str]:
-        """All of them, longest first, each with the word for what it is."""
+    def kinds_longest_first(self) -> dict[str, str]:
+        """The kind of every folder, by its path; longest first."""
         slugs = [
             slug
             for text in self.working
-            if value_finder.is_long_enough(slug := _SLUG.sub("-", text))
+            if value_finder.is_distinctive(slug := _NON_ALPHANUMERIC.sub("-", text))
         ]
         kinds: dict[str, str] = {}
-        for word, folders in (
+        for label, folders in (
             ("cwd", self.working), ("cwd-slug", slugs), ("folder", self.temporary),
             ("home", self.homes),
         ):  # fmt: skip
-            for folder in list(folders)[:_MANY]:
-                kinds.setdefault(folder, word)
+            for folder in list(folders)[:_MAX_FOLDERS]:
+                kinds.setdefault(folder, label)
         return dict(sorted(kinds.items(), key=lambda values: len(values[0]), reverse=True))
 
 
 def _single_separators(folder: str) -> str:
-    r"""A folder with single separators: within JSON that is a text, `\` is doubled."""
-    return _SEPARATORS.sub(r"\\", folder)
+    r"""A folder with single backslashes: JSON within a text doubles them."""
+    return _REPEATED_BACKSLASH.sub(r"\\", folder)
 
 
-def _make_rule(_argument: str) -> Apply:
+def _make_apply(_argument: str) -> ApplyRule:
     return _apply_rule
 
 
 def _apply_rule(document: KeyDocument) -> NormalizedDocument:
     found = _FoundFolders()
     map_body_texts(document, found.collect_from)
-    kinds = found.by_length()
+    kinds = found.kinds_longest_first()
     if not kinds:
         return NormalizedDocument(document)
-    spelled = {spelling: kind for kind in kinds for spelling in _spellings_of_folder(kind)}
-    names = {word: AliasTable(word) for word in kinds.values()}
-    standing = value_finder.ValueFinder(spelled)
+    folder_by_spelling = {
+        spelling: kind for kind in kinds for spelling in _spellings_of_folder(kind)
+    }
+    alias_tables = {word: AliasTable(word) for word in kinds.values()}
+    finder = value_finder.ValueFinder(folder_by_spelling)
 
-    def name(spelling: str) -> str:
-        """Given when it is first met: what stands nowhere by itself has none."""
-        folder = spelled[spelling]
-        return names[kinds[folder]].alias_of(folder)
+    def alias_for(spelling: str) -> str:
+        """The alias is assigned on first use: a folder that occurs only within others has none."""
+        folder = folder_by_spelling[spelling]
+        return alias_tables[kinds[folder]].alias_of(folder)
 
-    done = map_body_texts(document, lambda text: standing.replace_all(text, name))
-    fields = {name: content for some in names.values() for name, content in some.aliases().items()}
-    return NormalizedDocument(done, fields)
+    changed = map_body_texts(document, lambda text: finder.replace_all(text, alias_for))
+    value_by_alias = {
+        name: content
+        for some in alias_tables.values()
+        for name, content in some.value_by_alias().items()
+    }
+    return NormalizedDocument(changed, value_by_alias)
 
 
 def _spellings_of_folder(folder: str) -> tuple[str, ...]:
     return (folder, folder.replace("\\", "\\\\")) if "\\" in folder else (folder,)
 
 
-PATHS: Final = NormaliserKind(
+PATHS: Final = NormaliserDefinition(
     name="paths",
     version=1,
-    ignores="which home, working and temporary folders",
-    make_rule_of=_make_rule,
+    ignored_description="which home, working and temporary folders",
+    make_apply=_make_apply,
 )

@@ -8,7 +8,7 @@ from llm_proxy.turns import Json
 
 
 def texts_at_path(value: Json, path: str) -> Iterator[str]:
-    """The texts at a path of members, in their order; `name[*]` is each item of a list."""
+    """The texts at a path of members, in order; `name[*]` stands for each item of a list."""
     yield from _values_at_path(value, path.removeprefix("$.").split("."))
 
 

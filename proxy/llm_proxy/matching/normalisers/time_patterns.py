@@ -1,7 +1,8 @@
 """Patterns of dates and times, linear in the length of the text.
 
-Every part has a greatest length, and each pattern begins where no word or number goes on, so a
-text is read once.  The years are those that a clock may show, 2015 to 2045: history counts.
+Every part has a maximum length, and each pattern begins at the start of a word or number, so a
+text is read once.  Only the years 2015 to 2045 match, those of a current clock: historical dates
+are content.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MARK: Final = "<time>"
-"""What stands in place of all of them."""
+TIME_MARK: Final = "<time>"
+"""Replaces every date and time."""
 
 _YEAR: Final = "20(?:1[5-9]|[23][0-9]|4[0-5])"
 _MONTH: Final = "(?:0[1-9]|1[0-2])"
@@ -39,7 +40,7 @@ _CLOCK: Final = f"{_HOUR}:{_SIXTY}:(?:{_SIXTY}|60){_FRACTION}{_HALF}{_ZONE}"
 _HALF_CLOCK: Final = (
     rf"(?:0?[1-9]|1[0-2]):{_SIXTY}:{_SIXTY}{_FRACTION}{_SPACE}?[ap](?:m|\.m\.){_ZONE}"
 )
-"""With seconds: what people say to each other, such as 3:05 PM, has none."""
+"""With seconds: times that people write, such as 3:05 PM, have none, and stay."""
 _BEHIND_A_DATE: Final = (
     rf"(?:(?:t|:|,?{_SPACE}{{1,2}}(?:at[ ])?)(?:[01]?[0-9]|2[0-3]):{_SIXTY}"
     rf"(?::{_SIXTY}{_FRACTION})?{_HALF}{_ZONE})?"
@@ -49,7 +50,7 @@ _STAMP: Final = (
     rf"{_YEAR}-{_MONTH}-{_DAY}[t_ -]{_HOUR}[:.-]{_SIXTY}[:.-]{_SIXTY}{_FRACTION}{_ZONE}"
     rf"|{_YEAR}{_MONTH}{_DAY}[t_-]{_HOUR}{_SIXTY}{_SIXTY}{_FRACTION}{_ZONE}"
 )
-"""A date and a time in one word, which may end a name: run-20261122T130509Z."""
+"""A date and a time in one word, perhaps at the end of a name: run-20261122T130509Z."""
 _ORDINAL: Final = "(?:st|nd|rd|th)?"
 _DATE: Final = (
     f"{_WEEKDAY}(?:"
@@ -64,15 +65,15 @@ _DATE: Final = (
     f"(?::{_SIXTY}{_HALF}(?:{_ZONE}[ ]{_YEAR}{_ZONE})?)?"
 )
 _JOINTS: Final = "[-./:+]"
-_FREE_BEFORE: Final = rf"(?<![0-9A-Za-z])(?<![0-9]{_JOINTS})(?<!{MARK}{_JOINTS})(?<!::)"
-_FREE_BEHIND: Final = rf"(?![0-9A-Za-z])(?!{_JOINTS}(?:[0-9]|{MARK}))"
-"""No part of a longer word or number.  A mark counts as the number that it stands for, or what is
-replaced once would not be what is replaced twice."""
-_NO_SNAPSHOT: Final = rf"(?<![0-9A-Za-z][-_])(?<!{MARK}_)"
-"""Not behind a name: gpt-4o-2024-08-06 is a model."""
+_FREE_BEFORE: Final = rf"(?<![0-9A-Za-z])(?<![0-9]{_JOINTS})(?<!{TIME_MARK}{_JOINTS})(?<!::)"
+_FREE_BEHIND: Final = rf"(?![0-9A-Za-z])(?!{_JOINTS}(?:[0-9]|{TIME_MARK}))"
+"""Not part of a longer word or number.  `TIME_MARK` counts as a number, so that masking twice gives
+the same result as masking once."""
+_NO_SNAPSHOT: Final = rf"(?<![0-9A-Za-z][-_])(?<!{TIME_MARK}_)"
+"""Not after a name: gpt-4o-2024-08-06 is a model."""
 
 _FIRST_LETTER: Final = "(?=[0-9adfjmnostw])"
-"""What any of them begins with: most places of a text are passed quickly."""
+"""The characters that a match may begin with: a quick test for most positions."""
 
 _TIME: Final = re.compile(
     rf"{_FIRST_LETTER}{_FREE_BEFORE}(?:{_STAMP}|{_CLOCK}|{_HALF_CLOCK}|{_NO_SNAPSHOT}(?:{_DATE})){_FREE_BEHIND}",
@@ -86,46 +87,48 @@ _EPOCH: Final = re.compile(
     r"""(\\{0,8}["']?[ ]{0,2}[:=>][ ]{0,2}\\{0,8}["']?)"""
     rf"({_DIGITS})(?![0-9A-Za-z]|\.[0-9])"
 )
-"""A name, what stands between, and a number that may be seconds since 1970, or a fraction of them:
+"""A name, a separator, and a number that may be s, ms, µs or ns since 1970:
 `created=1795353909`, `"created": 1795353909`."""
-NUMBER: Final = re.compile(_DIGITS)
+EPOCH_NUMBER: Final = re.compile(_DIGITS)
 
-_HINT: Final = re.compile("20[1-4][0-9]|:[0-5][0-9]")
-"""Without it there is no time in a text, and nearly all texts have none."""
+_TIME_HINT: Final = re.compile("20[1-4][0-9]|:[0-5][0-9]")
+"""Every date and time in a text contains this; nearly all texts lack it."""
 _LONG_NUMBER: Final = re.compile("[12][0-9]{9}")
-_WORDS: Final = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_TELLING: Final = frozenset(
+_NAME_WORD: Final = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_TIME_WORDS: Final = frozenset(
     ("created", "updated", "modified", "started", "ended", "finished", "expires", "timestamp",
      "timestamps", "ts", "time", "date", "datetime", "epoch", "now", "mtime", "ctime", "atime")
 )  # fmt: skip
-_FIRST: Final = 1_420_070_400
-_LAST: Final = 2_398_377_600
-"""Seconds since 1970: the beginnings of 2015 and of 2046."""
-_A_SECOND: Final = (1, 1_000, 1_000_000, 1_000_000_000)
+_MIN_EPOCH_S: Final = 1_420_070_400
+_END_EPOCH_S: Final = 2_398_377_600
+"""Seconds since 1970: the beginnings of 2015 and 2046."""
+_UNITS_PER_SECOND: Final = (1, 1_000, 1_000_000, 1_000_000_000)
 
 
 def mask_times(text: str) -> str:
-    """A text with the mark in place of every date and time."""
-    if _HINT.search(text) is not None:
-        lines = text.split("\n")  # no time goes over a line's end
-        text = "\n".join(_TIME.sub(MARK, line) if _HINT.search(line) else line for line in lines)
+    """The text with `TIME_MARK` in place of every date and time."""
+    if _TIME_HINT.search(text) is not None:
+        lines = text.split("\n")  # no match spans a line end
+        text = "\n".join(
+            _TIME.sub(TIME_MARK, line) if _TIME_HINT.search(line) else line for line in lines
+        )
     if _LONG_NUMBER.search(text) is not None:
-        text = _EPOCH.sub(_time_mark, text)
+        text = _EPOCH.sub(_mask_epoch_match, text)
     return text
 
 
-def _time_mark(found: re.Match[str]) -> str:
+def _mask_epoch_match(found: re.Match[str]) -> str:
     name, between, number = found.groups()
     is_time = is_epoch_time(float(number)) and is_time_name(name)
-    return name + between + MARK if is_time else found[0]
+    return name + between + TIME_MARK if is_time else found[0]
 
 
 def is_time_name(name: str) -> bool:
-    """Whether a name says that a number is a time: `created_at`, `expiresAt`, `ts`."""
-    words = [word.lower() for word in _WORDS.findall(name)]
-    return bool(words) and (words[-1] == "at" or not _TELLING.isdisjoint(words))
+    """Whether a name is that of a time: `created_at`, `expiresAt`, `ts`."""
+    words = [word.lower() for word in _NAME_WORD.findall(name)]
+    return bool(words) and (words[-1] == "at" or not _TIME_WORDS.isdisjoint(words))
 
 
 def is_epoch_time(number: float) -> bool:
-    """Whether a number can be a time of our years, in s, ms, µs or ns since 1970."""
-    return any(_FIRST * item <= number < _LAST * item for item in _A_SECOND)
+    """Whether a number may be a time from 2015 to 2045, in s, ms, µs or ns since 1970."""
+    return any(_MIN_EPOCH_S * item <= number < _END_EPOCH_S * item for item in _UNITS_PER_SECOND)

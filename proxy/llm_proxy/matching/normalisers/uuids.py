@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable, replace_matches
-from llm_proxy.matching.rules import Apply, NormalizedDocument
+from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 
 _UUID: Final = re.compile(
     r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
@@ -16,7 +16,7 @@ _UUID: Final = re.compile(
 )
 
 
-def _make_rule(_argument: str) -> Apply:
+def _make_apply(_argument: str) -> ApplyRule:
     return _apply_rule
 
 
@@ -24,6 +24,6 @@ def _apply_rule(document: KeyDocument) -> NormalizedDocument:
     return replace_matches(document, _UUID, AliasTable("uuid"))
 
 
-UUIDS: Final = NormaliserKind(
-    name="uuids", version=1, ignores="which UUID it is", make_rule_of=_make_rule
+UUIDS: Final = NormaliserDefinition(
+    name="uuids", version=1, ignored_description="which UUID it is", make_apply=_make_apply
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import map_body_texts
-from llm_proxy.matching.rules import Apply, NormalizedDocument
+from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 
 
-def _make_rule(_argument: str) -> Apply:
+def _make_apply(_argument: str) -> ApplyRule:
     return _apply_rule
 
 
@@ -22,9 +22,9 @@ def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-WHITESPACE: Final = NormaliserKind(
+WHITESPACE: Final = NormaliserDefinition(
     name="whitespace",
     version=1,
-    ignores="how much white space there is in texts",
-    make_rule_of=_make_rule,
+    ignored_description="how much white space there is in texts",
+    make_apply=_make_apply,
 )

@@ -14,6 +14,6 @@ from llm_proxy.matching.presets.pydantic_ai import PYDANTIC_AI
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
     {preset.name: preset for preset in (CLAUDE_CODE, CODEX, LANGCHAIN, PYDANTIC_AI, AI_SDK)}
 )
-"""All of them by name."""
+"""All presets by name."""
 
 __all__ = ["PRESETS", "Preset"]

@@ -1,4 +1,4 @@
-"""Vercel's AI SDK: it gives calls ids where a provider gives none, and apps tell it the day."""
+"""Preset for Vercel's AI SDK: it generates missing call ids, and apps send the date."""
 
 from typing import Final
 
@@ -12,5 +12,5 @@ AI_SDK: Final = Preset(
     name="ai-sdk",
     version=2,
     client="Vercel's AI SDK",
-    steps=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
+    rules=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
 )

@@ -1,7 +1,7 @@
 """Rules for values that clients announce, such as the date and the machine; for presets only.
 
-Only the announcement is overlooked, and only what it announces: a question about a date is another
-question for another date.
+Only the announced value is ignored: a question about a date is still another question for another
+date.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _ANNOUNCED: Final = (
     r"(?: today| now)?(?: \([^()\n]{1,40}\))?[`'\"]?(?: is|:|=|>)(?: now)?[ \t]{0,9}[`'\"*]{0,3}"
 )
 _ENDED: Final = r"(?![0-9]|[.:][0-9])"
-"""What goes on so is no date and no clock: a version, an address, a share of something."""
-_TODAY: Final = re.compile(rf"({_ANNOUNCED}){_NOW}{_ENDED}")
-_HISTORY: Final = frozenset(("input", "messages"))
-"""The members of bodies in which the results of calls stand among messages."""
+"""Not followed by more digits: that would be a version, an address or a decimal number."""
+_CURRENT_DATE: Final = re.compile(rf"({_ANNOUNCED}){_NOW}{_ENDED}")
+_HISTORY_MEMBERS: Final = frozenset(("input", "messages"))
+"""The members of a body that hold messages and tool results."""
 
 
 def current_date_rule() -> MatchRule:
-    """Overlooks what a text says of the present day and time: `Today's date is 2026-11-22`."""
-    return _pattern_rule("today", [_TODAY])
+    """A rule that ignores an announced current date and time: `Today's date is 2026-11-22`."""
+    return _pattern_rule("today", [_CURRENT_DATE])
 
 
 def announced_value_rule(name: str, *patterns: str) -> MatchRule:
-    """Overlooks what stands behind the first group of each pattern, up to its end.
+    """A rule that replaces each match after its first group by `<name>`.
 
-    A text of any length must be searched in linear time.
+    The patterns must search a text of any length in linear time.
     """
     return _pattern_rule(name, [*map(re.compile, patterns)])
 
 
 def tool_result_value_rule(name: str, pattern: str) -> MatchRule:
-    """The same in what calls of tools gave alone, as OpenAI's dialects have it in the history."""
+    """Like `announced_value_rule`, only in tool results in the history of OpenAI's dialects."""
     return _pattern_rule(name, [re.compile(pattern)], _map_tool_results)
 
 
@@ -67,23 +67,23 @@ def _pattern_rule(
     patterns: Sequence[re.Pattern[str]],
     map_document: Callable[[KeyDocument, Callable[[str], str]], KeyDocument] = map_body_texts,
 ) -> MatchRule:
-    def change(text: str) -> str:
+    def replace_values(text: str) -> str:
         for pattern in patterns:
             text = pattern.sub(lambda found: f"{found[1]}<{name}>", text)
         return text
 
     def apply(document: KeyDocument) -> NormalizedDocument:
-        return NormalizedDocument(map_document(document, change))
+        return NormalizedDocument(map_document(document, replace_values))
 
     return MatchRule(name, 2, apply)
 
 
 def _map_tool_results(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
-    if document.kind != "json" or not isinstance(document.body, dict):
+    if document.body_kind != "json" or not isinstance(document.body, dict):
         return document
     body = {
         name: [_map_tool_result(item, change) for item in value]
-        if name in _HISTORY and isinstance(value, list)
+        if name in _HISTORY_MEMBERS and isinstance(value, list)
         else value
         for name, value in document.body.items()
     }
@@ -91,7 +91,7 @@ def _map_tool_results(document: KeyDocument, change: Callable[[str], str]) -> Ke
 
 
 def _map_tool_result(item: Json, change: Callable[[str], str]) -> Json:
-    """An item of a history, its texts changed where a tool gave them."""
+    """An item of a history, with its texts mapped if it is a tool result."""
     if not isinstance(item, dict):
         return item
     match item:

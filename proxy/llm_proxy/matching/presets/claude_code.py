@@ -1,4 +1,4 @@
-"""Claude Code: it tells the model the day, the machine, and folders of its own."""
+"""Preset for Claude Code: it sends the date, the machine and local folders to the model."""
 
 from typing import Final
 
@@ -10,14 +10,14 @@ from llm_proxy.matching.presets.preset import Preset
 
 _LINE: Final = r"\n ?-? ?"
 _PLATFORM: Final = r"(?:^|\n) ?-? ?Platform: [^\r\n]{1,60}"
-"""The line of its block about the environment above those of shell and system."""
+"""The line above shell and OS version in its environment block."""
 _SHELL: Final = rf"(?:{_LINE}Shell: [^\r\n]{{1,200}})?"
 
 CLAUDE_CODE: Final = Preset(
     name="claude-code",
     version=2,
     client="Claude Code",
-    steps=(
+    rules=(
         current_date_rule(),
         announced_value_rule(
             "machine",

@@ -1,4 +1,4 @@
-"""Codex: it tells the model the day, the machine, and what it rolls for the output of a command."""
+"""Preset for Codex: it sends the date, the machine, random chunk ids and durations of commands."""
 
 from typing import Final
 
@@ -12,18 +12,18 @@ from llm_proxy.matching.presets.announced_values import (
 )
 from llm_proxy.matching.presets.preset import Preset
 
-_ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\r\n]{1,60}\n){0,3}"
-"""What may stand above the time in front of the output of a command."""
+_LINES_ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\r\n]{1,60}\n){0,3}"
+"""Lines that may precede the wall time above a command's output."""
 
 CODEX: Final = Preset(
     name="codex",
     version=2,
     client="Codex CLI",
-    steps=(
+    rules=(
         current_date_rule(),
         announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
         tool_result_value_rule("chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b"),
-        tool_result_value_rule("duration", rf"\A({_ABOVE}Wall time: )[0-9.]{{1,20}} seconds"),
+        tool_result_value_rule("duration", rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds"),
         PATHS.make_rule(),
         CALL_IDS.make_rule(),
         UUIDS.make_rule(),

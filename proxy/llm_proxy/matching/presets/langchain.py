@@ -1,4 +1,4 @@
-"""LangChain: it gives messages and calls ids of its own, and apps tell it the day."""
+"""Preset for LangChain: it generates ids of messages and calls, and apps send the date."""
 
 from typing import Final
 
@@ -12,5 +12,5 @@ LANGCHAIN: Final = Preset(
     name="langchain",
     version=2,
     client="LangChain",
-    steps=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
+    rules=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
 )

@@ -10,20 +10,20 @@ from llm_proxy.matching.rules import MatchRule, NormalizedDocument, RuleSet
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Rules that belong together, because one client needs them all."""
+    """The combination of rules that one client needs."""
 
     name: str
     version: int
-    """Raised whenever a document comes out otherwise than before."""
+    """Incremented whenever it normalises a document differently than before."""
     client: str
-    """What it is for, in a few words."""
-    steps: tuple[MatchRule, ...]
+    """The client that it is for, as displayed."""
+    rules: tuple[MatchRule, ...]
 
     def combined_rule(self) -> MatchRule:
-        """All of them as one rule."""
-        rules = RuleSet(self.steps)
+        """All rules of the preset as one rule."""
+        rules = RuleSet(self.rules)
 
         def apply(document: KeyDocument) -> NormalizedDocument:
             return rules.apply(document)
 
-        return MatchRule(self.name, self.version, apply, steps=self.steps)
+        return MatchRule(self.name, self.version, apply, preset_rules=self.rules)

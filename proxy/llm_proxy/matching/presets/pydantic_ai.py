@@ -1,4 +1,4 @@
-"""Pydantic AI: it gives calls ids where a provider gives none, and apps tell it the day."""
+"""Preset for Pydantic AI: it generates missing call ids, and apps send the date."""
 
 from typing import Final
 
@@ -12,5 +12,5 @@ PYDANTIC_AI: Final = Preset(
     name="pydantic-ai",
     version=2,
     client="Pydantic AI",
-    steps=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
+    rules=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
 )

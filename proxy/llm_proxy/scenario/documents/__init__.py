@@ -1,14 +1,15 @@
 """Scenario documents: schema, parsing and validation.
 
-document     the structs that a document is read into
-reading      YAML and JSON with the place of each value
-loading      files: everything in them
-checking     documents checked against their structs, with the place of each mistake
-names        other spellings of fields and words; what was probably meant
-type_choice  which of a field's types a value is to have
-wrong_types  what is said of a value that is none of them
-sense        rules that types cannot say
-findings     what those find
-mistakes     what is wrong, and where
-schema       the JSON Schema of files
+document     the structs of a document
+fields       field types of these structs
+parsing      YAML and JSON with the position of each value
+loading      parses whole files
+checking     checks documents against their structs, with the position of each mistake
+names        other spellings of fields and choices; suggestions for typing errors
+type_choice  which type of a union a value is checked against
+wrong_types  messages for values of the wrong type
+validators   rules that types cannot express
+findings     what validators find
+mistakes     a mistake with its file, line and path
+schema       the JSON Schema of scenario files
 """

@@ -1,7 +1,7 @@
 """The structs of scenario documents; parsing and the JSON Schema use them.
 
-Names are those of the owner's documents 000 and 004, in snake_case; `names` knows their other
-spellings.  Every field that has no default must be there.
+Names are those of documents 000 and 004, in snake_case; `names` accepts other spellings.  A field
+without a default is required.  Class docstrings become descriptions in the JSON Schema.
 """
 
 from __future__ import annotations
@@ -11,61 +11,63 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from llm_proxy.faults.document import Faults
+from llm_proxy.faults.document import RuleSpecs
 from llm_proxy.scenario.documents.fields import (
-    Arguments,
-    Before,
     CallId,
-    Count,
-    Metadata,
-    Ms,
-    Paced,
-    Span,
-    StepTurn,
+    LeadingText,
+    Milliseconds,
+    MillisecondsOrRange,
+    NonNegativeInt,
+    PaceText,
+    ProviderMetadata,
+    ToolArguments,
     ToolName,
-    Turn,
+    TurnNumber,
+    TurnNumberOrAny,
     describe_field,
 )
 from llm_proxy.scenario.scripted_response import FailureStatus
 
-FAILURE_STATUSES = tuple(get_arg for get_arg in get_args(FailureStatus) if get_arg != "thrown")
-"""What `failure_status` may say."""
+FAILURE_STATUSES = tuple(status for status in get_args(FailureStatus) if status != "thrown")
+"""The documented values of `failure_status`."""
 
 
 class ScenarioStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every struct of a document has in common: an unknown name is a mistake."""
+    """The base of all structs of a document: unknown names are mistakes."""
 
 
 class UsageSpec(ScenarioStruct, frozen=True, kw_only=True):
-    """Tokens; what is left out has its default."""
+    """Token counts; what is left out has its default."""
 
-    input: Annotated[Count | None, describe_field("Tokens of the request.")] = None
-    output: Annotated[Count | None, describe_field("Tokens of the answer.")] = None
-    total: Annotated[Count | None, describe_field("Both; their sum if left out.")] = None
-    cache_read: Annotated[Count | None, describe_field("Tokens read from a cache.")] = None
-    cache_write: Annotated[Count | None, describe_field("Tokens written to a cache.")] = None
-    reasoning: Annotated[Count | None, describe_field("Tokens of reasoning.")] = None
+    input: Annotated[NonNegativeInt | None, describe_field("Tokens of the request.")] = None
+    output: Annotated[NonNegativeInt | None, describe_field("Tokens of the answer.")] = None
+    total: Annotated[NonNegativeInt | None, describe_field("Both; their sum if left out.")] = None
+    cache_read: Annotated[NonNegativeInt | None, describe_field("Tokens read from a cache.")] = None
+    cache_write: Annotated[NonNegativeInt | None, describe_field("Tokens written to a cache.")] = (
+        None
+    )
+    reasoning: Annotated[NonNegativeInt | None, describe_field("Tokens of reasoning.")] = None
 
 
 class ReasoningSpec(ScenarioStruct, frozen=True, kw_only=True):
     """One part of reasoning."""
 
     text: Annotated[str, describe_field("What the model thinks.")] = ""
-    provider_metadata: Metadata = {}
+    provider_metadata: ProviderMetadata = {}
 
 
 class ChunkSpec(ScenarioStruct, frozen=True, kw_only=True):
-    """How texts are cut for a stream, and what time passes between the pieces."""
+    """How texts are split for a stream, and the time between the pieces."""
 
     by: Annotated[
         Literal["whole", "tokens", "words", "characters"], describe_field("What a piece is cut by.")
     ] = "tokens"
     size: Annotated[int, describe_field("Tokens, words or characters a piece.", ge=1)] = 1
-    delay_ms: Annotated[Span, describe_field("The time between two pieces.")] = 0
+    delay_ms: Annotated[MillisecondsOrRange, describe_field("The time between two pieces.")] = 0
 
 
 class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
-    """What an answer of any kind may carry."""
+    """Fields of a response of any kind."""
 
     reasoning: Annotated[tuple[ReasoningSpec, ...], describe_field("Reasoning, part by part.")] = ()
     reasoning_content: Annotated[
@@ -75,7 +77,7 @@ class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     usage: Annotated[UsageSpec, describe_field("Tokens: 64 input and 32 output if left out.")] = (
         UsageSpec()
     )
-    provider_metadata: Metadata = {}
+    provider_metadata: ProviderMetadata = {}
     finish_reason: Annotated[
         str, describe_field("In any provider's word; it follows from the answer if left out.")
     ] = ""
@@ -85,18 +87,18 @@ class ToolCallSpec(ScenarioStruct, frozen=True, kw_only=True):
     """A call of a tool."""
 
     tool_name: ToolName
-    arguments: Arguments = {}
+    arguments: ToolArguments = {}
     call_id: CallId = ""
     assistant_text: Annotated[str, describe_field("Text before the call.")] = ""
 
 
 class ToolCallsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="tool-call"):
-    """The model asks for tools."""
+    """The model calls tools."""
 
     tool_calls: Annotated[
         tuple[ToolCallSpec, ...], describe_field("The calls, in their order.", min_length=1)
     ]
-    assistant_text: Before = ""
+    assistant_text: LeadingText = ""
 
 
 class FinalReportResponse(
@@ -105,7 +107,7 @@ class FinalReportResponse(
     """The model reports by calling `agent__final_report`."""
 
     report_content: Annotated[str, describe_field("The report.")]
-    assistant_text: Before = ""
+    assistant_text: LeadingText = ""
     status: Annotated[str, describe_field("How it went.")] = "success"
     report_format: Annotated[
         str, describe_field("What the report is written in, such as markdown.")
@@ -114,7 +116,7 @@ class FinalReportResponse(
 
 
 class TextResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="text"):
-    """The model says something."""
+    """The model answers with text."""
 
     assistant_text: Annotated[str, describe_field("What it says.")]
 
@@ -122,7 +124,7 @@ class TextResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", ta
 class StructuredResponse(
     ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="structured"
 ):
-    """JSON that fits the schema which the request asks for."""
+    """JSON that is valid against the response schema of the request."""
 
     values: Annotated[Mapping[str, Any], describe_field("What is not made up: by property.")] = {}
 
@@ -149,7 +151,7 @@ class ReasoningPartSpec(
 
 
 class RefusalPartSpec(ScenarioStruct, frozen=True, kw_only=True, tag_field="part", tag="refusal"):
-    """A refusal, in words."""
+    """A refusal text."""
 
     text: Annotated[str, describe_field("The words.")]
 
@@ -160,12 +162,12 @@ class ToolCallPartSpec(
     """A call of a tool."""
 
     tool_name: ToolName
-    arguments: Arguments = {}
+    arguments: ToolArguments = {}
     call_id: CallId = ""
 
 
 class PartsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="parts"):
-    """Anything, in just this order."""
+    """Parts of any type, in this order."""
 
     parts: Annotated[
         tuple[TextPartSpec | ReasoningPartSpec | RefusalPartSpec | ToolCallPartSpec, ...],
@@ -184,9 +186,9 @@ Response = (
 
 
 class ScenarioTurn(ScenarioStruct, frozen=True, kw_only=True):
-    """A turn: what is expected of the request, how often it fails first, and the answer."""
+    """A turn: what the request must contain, how often it fails first, and the response."""
 
-    turn: StepTurn
+    turn: TurnNumberOrAny
     response: Annotated[
         Response, describe_field("The answer; its `kind` says which fields it has.")
     ]
@@ -204,7 +206,9 @@ class ScenarioTurn(ScenarioStruct, frozen=True, kw_only=True):
         Literal["enabled", "disabled"] | None,
         describe_field("Whether the request must ask for reasoning."),
     ] = None
-    failures_before_success: Annotated[Count, describe_field("How often the turn fails first.")] = 0
+    failures_before_success: Annotated[
+        NonNegativeInt, describe_field("How often the turn fails first.")
+    ] = 0
     failure_throws: Annotated[
         bool, describe_field("Whether it fails without a status of its own.")
     ] = False
@@ -212,14 +216,14 @@ class ScenarioTurn(ScenarioStruct, frozen=True, kw_only=True):
         str,
         Meta(
             description="How it fails; model_error if left out.",
-            # That loading takes any word is for the documents of other programs alone.
+            # Loading accepts any text, only for the documents of other programs.
             extra_json_schema={"enum": ["", *FAILURE_STATUSES]},
         ),
     ] = ""
     failure_message: Annotated[str, describe_field("What a failure says.")] = ""
     failure_retryable: Annotated[bool, describe_field("Whether clients may try again.")] = True
     failure_retry_after_ms: Annotated[
-        Ms | None, describe_field("When clients may try again, in ms; for rate_limit.")
+        Milliseconds | None, describe_field("When clients may try again, in ms; for rate_limit.")
     ] = None
     failure_error: Annotated[
         Mapping[str, Any],
@@ -228,12 +232,14 @@ class ScenarioTurn(ScenarioStruct, frozen=True, kw_only=True):
     chunks: Annotated[
         ChunkSpec | None, describe_field("How this answer streams; else as the scenario's.")
     ] = None
-    pace: Paced = ""
-    faults: Annotated[Faults, describe_field("What goes wrong with this answer on its way.")] = ()
+    pace: PaceText = ""
+    faults: Annotated[
+        RuleSpecs, describe_field("What goes wrong with this answer on its way.")
+    ] = ()
 
 
 class ValueCondition(ScenarioStruct, frozen=True, kw_only=True):
-    """What a value of the request must be; all that is given must hold."""
+    """Conditions on a value of the request; all that are given must hold."""
 
     equals: Annotated[Any, describe_field("The value itself, any JSON.")] = UNSET
     matches: Annotated[str, describe_field("A regular expression, searched in its text.")] = ""
@@ -241,9 +247,9 @@ class ValueCondition(ScenarioStruct, frozen=True, kw_only=True):
 
 
 class ScenarioMatch(ScenarioStruct, frozen=True, kw_only=True):
-    """Which requests a scenario answers beside those that name it; all that is given must hold.
+    """Which requests a scenario answers beside those that name it; all conditions must hold.
 
-    Patterns are those of a shell: `gpt-4*`.
+    Patterns are shell patterns: `gpt-4*`.
     """
 
     model: Annotated[str, describe_field("A pattern of the model's name.")] = ""
@@ -256,14 +262,14 @@ class ScenarioMatch(ScenarioStruct, frozen=True, kw_only=True):
     tool_results: Annotated[
         bool | UnsetType, describe_field("Whether results of tools came last.")
     ] = UNSET
-    turn: Turn | UnsetType = UNSET
+    turn: TurnNumber | UnsetType = UNSET
     json: Annotated[
         Mapping[str, ValueCondition], describe_field("By JSONPath into the request's body.")
     ] = {}
 
 
 class MockReply(ScenarioStruct, frozen=True, kw_only=True):
-    """One answer of a mock; what is left out is empty."""
+    """One response of a mock; what is left out is empty."""
 
     content: Annotated[str, describe_field("What it says.")] = ""
     tool_calls: Annotated[tuple[MockCall, ...], describe_field("The calls, in their order.")] = ()
@@ -274,7 +280,7 @@ class MockReply(ScenarioStruct, frozen=True, kw_only=True):
 
 
 class MockCall(ScenarioStruct, frozen=True, kw_only=True):
-    """A call of a tool, as document 004 spells it."""
+    """A tool call, with the field names of document 004."""
 
     name: ToolName
     args: Annotated[Mapping[str, Any], describe_field("Its arguments.")] = {}
@@ -282,7 +288,7 @@ class MockCall(ScenarioStruct, frozen=True, kw_only=True):
 
 
 class MockSpec(ScenarioStruct, frozen=True, kw_only=True):
-    """A model that answers whatever is asked: `replies`, else `reply`, else what was said last."""
+    """A model that answers any request: with `replies`, else `reply`, else the last user text."""
 
     name: Annotated[str, describe_field("What the log calls it.")] = "mock"
     reply: Annotated[str | UnsetType, describe_field("What every answer says.")] = UNSET
@@ -291,12 +297,14 @@ class MockSpec(ScenarioStruct, frozen=True, kw_only=True):
         describe_field("One answer a call; one call too many fails."),
     ] = UNSET
     thinking_ms: Annotated[
-        Span | UnsetType,
+        MillisecondsOrRange | UnsetType,
         describe_field("The time before each answer, in ms: a number, or [least, most]."),
     ] = UNSET
-    delay_ms: Annotated[Span | UnsetType, describe_field("The old name of thinking_ms.")] = UNSET
+    delay_ms: Annotated[
+        MillisecondsOrRange | UnsetType, describe_field("The old name of thinking_ms.")
+    ] = UNSET
     chunk_delay_ms: Annotated[
-        Span,
+        MillisecondsOrRange,
         describe_field(
             "The time between two pieces of a stream, in ms: a number, or [least, most]."
         ),
@@ -331,12 +339,14 @@ class Scenario(ScenarioStruct, frozen=True, kw_only=True):
     chunks: Annotated[
         ChunkSpec | None, describe_field("How answers stream; else in whole texts.")
     ] = None
-    pace: Paced = ""
-    faults: Annotated[Faults, describe_field("What goes wrong with every answer on its way.")] = ()
+    pace: PaceText = ""
+    faults: Annotated[
+        RuleSpecs, describe_field("What goes wrong with every answer on its way.")
+    ] = ()
 
 
 class ScenarioDocument(ScenarioStruct, frozen=True, kw_only=True):
-    """A file of several."""
+    """A file with several scenarios, or with a mock."""
 
     scenarios: Annotated[tuple[Scenario, ...], describe_field("The scenarios.")] = ()
     mock: Annotated[MockSpec | None, describe_field("What answers where no scenario does.")] = None

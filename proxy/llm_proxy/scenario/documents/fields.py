@@ -9,35 +9,35 @@ from msgspec import Meta
 
 
 def describe_field(description: str, **limits: Any) -> Meta:
-    """What a field says, for the JSON Schema and for editors, with its limits."""
+    """The metadata of a field: its description in the JSON Schema, and its limits."""
     return Meta(description=description, **limits)
 
 
-Count = Annotated[int, Meta(ge=0)]
-Turn = Annotated[
+NonNegativeInt = Annotated[int, Meta(ge=0)]
+TurnNumber = Annotated[
     int,
     describe_field("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
 ]
-ANY: Final = "any"
-"""The turn of the step for each turn that no other step is for."""
-StepTurn = Annotated[
-    Turn | Literal["any"],
+ANY_TURN: Final = "any"
+"""The `turn` of a step that answers every turn without a step of its own."""
+TurnNumberOrAny = Annotated[
+    TurnNumber | Literal["any"],
     describe_field(
         "The number of the turn, from 1: the model's messages so far, and one; or `any`, for each "
         "turn that no other step is for."
     ),
 ]
-Ms = Annotated[float, describe_field("Milliseconds.", ge=0)]
-Span = Annotated[
-    # msgspec 0.22 dies of a limited number beside a tuple of fixed length.
-    Ms | Annotated[tuple[Ms, ...], Meta(min_length=2, max_length=2)],
+Milliseconds = Annotated[float, describe_field("Milliseconds.", ge=0)]
+MillisecondsOrRange = Annotated[
+    # msgspec 0.22 crashes on a union of a limited number and a tuple of fixed length.
+    Milliseconds | Annotated[tuple[Milliseconds, ...], Meta(min_length=2, max_length=2)],
     describe_field("Milliseconds: a number, or [least, most], drawn anew each time."),
 ]
-Metadata = Annotated[
+ProviderMetadata = Annotated[
     Mapping[str, Mapping[str, Any]],
     describe_field("By provider (anthropic, google, openai, …); told where the dialect can."),
 ]
-Arguments = Annotated[
+ToolArguments = Annotated[
     Mapping[str, Any] | Literal["made"],
     describe_field("An object; or `made`: one that fits the tool's own JSON Schema."),
 ]
@@ -45,7 +45,7 @@ CallId = Annotated[
     str, describe_field("The id of the call; `call-1`, `call-2`, … by its place if left out.")
 ]
 ToolName = Annotated[str, describe_field("The name of the tool, sent as it is.")]
-Paced = Annotated[
+PaceText = Annotated[
     str, describe_field("A pace, such as 50tps; else that of what holds this, or of the run.")
 ]
-Before = Annotated[str, describe_field("Text before all else.")]
+LeadingText = Annotated[str, describe_field("Text before all else.")]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class FindingWeight(Enum):
-    """What becomes of a document with a finding."""
+class FindingSeverity(Enum):
+    """What happens to a document with a finding."""
 
     REFUSED = "it is not loaded"
     LOADED = "it is loaded with a warning, and `lint` fails"
@@ -16,14 +16,14 @@ class FindingWeight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StructFinding:
-    """One thing that is wrong or doubtful in a struct."""
+    """An error or a doubtful value in a struct."""
 
-    where: tuple[str | int, ...]
-    """From the struct on, in canonical names: `("tool_calls", 1)`."""
+    path: tuple[str | int, ...]
+    """Relative to the struct, in canonical names: `("tool_calls", 1)`."""
     message: str
-    weight: FindingWeight = FindingWeight.REFUSED
+    severity: FindingSeverity = FindingSeverity.REFUSED
 
 
-def warning(where: tuple[str | int, ...], message: str) -> StructFinding:
-    """What is doubtful."""
-    return StructFinding(where, message, FindingWeight.WARNING)
+def warning(path: tuple[str | int, ...], message: str) -> StructFinding:
+    """A finding of severity `WARNING`."""
+    return StructFinding(path, message, FindingSeverity.WARNING)

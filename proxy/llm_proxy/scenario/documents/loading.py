@@ -1,7 +1,7 @@
 """Loads scenario files and collects every mistake.
 
 A file holds one scenario (an object with an `id`), a list of scenarios, or an object of
-`scenarios` and a `mock`; a YAML file may hold several of these, parted by `---`.
+`scenarios` and a `mock`; a YAML file may hold several of these, separated by `---`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import DocumentChecker, Located
 from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioDocument
-from llm_proxy.scenario.documents.mistakes import ROOT, DocumentMistake, child_path, quote_text
+from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
 from llm_proxy.scenario.documents.parsing import json_text, yaml_text
 from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
@@ -33,46 +33,48 @@ from llm_proxy.scenario.documents.parsing.nodes import (
 
 T = TypeVar("T")
 
-MAX_FILE: Final = 16 * 1024 * 1024
-"""Bytes of the largest file that is read."""
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+"""Larger files are rejected."""
 
-_SCENARIO, _SCENARIOS, _DOCUMENT = kinds.multi_type_info(
+_SCENARIO_TYPE, _SCENARIO_LIST_TYPE, _DOCUMENT_TYPE = kinds.multi_type_info(
     (Scenario, tuple[Scenario, ...], ScenarioDocument)
 )
-_SCHEMA: Final = "$schema"
-"""How an editor is told of the JSON Schema; it says nothing to us."""
+_SCHEMA_FIELD: Final = "$schema"
+"""The URL of the JSON Schema for editors; ignored here."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedScenarios:
-    """What files hold, and what is wrong with them."""
+    """The contents of scenario files, and their mistakes."""
 
     scenarios: tuple[Located[Scenario], ...] = ()
-    """Those without a mistake, in the order of the files."""
+    """Without mistakes, in the order of the files."""
     mocks: tuple[Located[MockSpec], ...] = ()
     """More than one is a mistake."""
     mistakes: tuple[DocumentMistake, ...] = ()
     warnings: tuple[DocumentMistake, ...] = ()
-    """What does not keep them from being played."""
+    """These do not prevent the scenarios from being used."""
     is_blank: bool = False
-    """Whether it is one file with nothing in it but blanks and comments."""
+    """Whether it is one file with only white space and comments."""
 
     @property
     def mock(self) -> MockSpec | None:
-        """The mock that answers what no scenario does."""
+        """The mock for requests that no scenario answers."""
         return self.mocks[0].value if self.mocks else None
 
 
-def load_file(file: str, content: bytes) -> LoadedScenarios:
-    """What the file of this name and content holds."""
+def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
+    """Parse and check the content of a scenario file; its name selects JSON or YAML."""
     checker = DocumentChecker(file)
     composer = DocumentComposer(file)
     try:
-        _read_into(file, content, composer)
+        _compose_content(file, content, composer)
     except UnreadableDocument as error:
         mark = error.mark
-        composer.mistakes.append(DocumentMistake(file, mark.line, mark.column, ROOT, error.message))
-        if error.ends_reading:
+        composer.mistakes.append(
+            DocumentMistake(file, mark.line, mark.column, ROOT_PATH, error.message)
+        )
+        if error.discards_last_document:
             del composer.documents[-1:]
     documents = [document for document in composer.documents if not _is_empty_node(document)]
     for node in documents:
@@ -82,109 +84,110 @@ def load_file(file: str, content: bytes) -> LoadedScenarios:
     is_blank = not documents and not mistakes
     if is_blank:
         warnings = [
-            DocumentMistake(file, 0, 0, ROOT, "the file holds no scenario", fails_lint=False)
+            DocumentMistake(file, 0, 0, ROOT_PATH, "the file holds no scenario", fails_lint=False)
         ]
     loaded = LoadedScenarios(
-        tuple(
-            complete_struct
-            for complete_struct in checker.complete_structs
-            if isinstance(complete_struct.value, Scenario)
-        ),
-        tuple(
-            complete_struct
-            for complete_struct in checker.complete_structs
-            if isinstance(complete_struct.value, MockSpec)
-        ),
-        tuple(sorted(mistakes, key=_location_text)),
-        tuple(sorted(warnings, key=_location_text)),
+        tuple(located for located in checker.valid_structs if isinstance(located.value, Scenario)),
+        tuple(located for located in checker.valid_structs if isinstance(located.value, MockSpec)),
+        tuple(sorted(mistakes, key=_location_key)),
+        tuple(sorted(warnings, key=_location_key)),
     )
     return replace(merge_loaded([loaded]), is_blank=is_blank)
 
 
-def merge_loaded(parts: Iterable[LoadedScenarios]) -> LoadedScenarios:
-    """What several files hold, in their order; ids that come twice are mistakes."""
-    loaded = list(parts)
+def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
+    """Merge files in order; duplicate ids and several mocks are mistakes."""
+    loaded = list(files)
     scenarios = tuple(scenario for part in loaded for scenario in part.scenarios)
     mocks = tuple(mock for part in loaded for mock in part.mocks)
     mistakes = [mistake for part in loaded for mistake in part.mistakes]
-    mistakes += [*_duplicate_ids(scenarios), *_further_mocks(mocks)]
+    mistakes += [*_duplicate_id_mistakes(scenarios), *_extra_mock_mistakes(mocks)]
     warnings = tuple(warning for part in loaded for warning in part.warnings)
     return LoadedScenarios(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
 
 
-def unreadable_file(file: str, why: str) -> LoadedScenarios:
-    """What is known of a file that could not be read at all."""
-    return LoadedScenarios(mistakes=(DocumentMistake(file, 0, 0, ROOT, why),))
+def unreadable_file(file: str, reason: str) -> LoadedScenarios:
+    """The result for a file that could not be read at all."""
+    return LoadedScenarios(mistakes=(DocumentMistake(file, 0, 0, ROOT_PATH, reason),))
 
 
-def parse_struct(kind: type[T], name: str, text: str, *, is_json: bool = False) -> T:
-    """The struct that a text spells, outside of any file; `name` stands for it in messages.
+def parse_struct(struct_type: type[T], source_name: str, text: str, *, is_json: bool = False) -> T:
+    """Parse a struct from a text; `source_name` is its name in messages.
 
-    Raises `UsageError` with everything that is wrong.
+    Raises `UsageError` with all mistakes.
     """
-    composer = DocumentComposer(name)
-    with _require_located(name):
+    composer = DocumentComposer(source_name)
+    with _unreadable_as_usage_error(source_name):
         if is_json:
             json_text.read_json(text, composer)
         else:
-            _read_into(name, text.encode("utf-8", "replace"), composer)
-    return _only_struct(kind, name, composer, "write one object, such as {reply: Hello}")
+            _compose_content(source_name, text.encode("utf-8", "replace"), composer)
+    return _check_single_struct(
+        struct_type, source_name, composer, "write one object, such as {reply: Hello}"
+    )
 
 
-def parse_struct_file(kind: type[T], file: str, content: bytes, field: str) -> T:
-    """The struct that a file of this name and content spells; a list alone is its `field`.
+def parse_struct_file(struct_type: type[T], file: str, content: bytes, list_field: str) -> T:
+    """Parse a struct from the content of a file; a list alone is its `list_field`.
 
-    Raises `UsageError` with everything that is wrong.
+    Raises `UsageError` with all mistakes.
     """
     composer = DocumentComposer(file)
-    with _require_located(file):
-        _read_into(file, content, composer)
-    otherwise = f"write one list, called {field}"
+    with _unreadable_as_usage_error(file):
+        _compose_content(file, content, composer)
+    hint = f"write one list, called {list_field}"
     match composer.documents:
         case [ListNode() as node]:
             composer.documents = [
-                ObjectNode((ObjectEntry(field, node.mark, node, field),), node.mark)
+                ObjectNode((ObjectEntry(list_field, node.mark, node, list_field),), node.mark)
             ]
-            return _only_struct(kind, file, composer, otherwise, child_path(ROOT, field))
+            return _check_single_struct(
+                struct_type, file, composer, hint, child_path(ROOT_PATH, list_field)
+            )
         case [ObjectNode()]:
-            return _only_struct(kind, file, composer, otherwise)
+            return _check_single_struct(struct_type, file, composer, hint)
         case _:
-            raise UsageError(f"{file}: {otherwise}")
+            raise UsageError(f"{file}: {hint}")
 
 
 @contextmanager
-def _require_located(name: str) -> Iterator[None]:
-    """Raises `UsageError`, with the place, for what cannot be read."""
+def _unreadable_as_usage_error(source_name: str) -> Iterator[None]:
+    """Convert `UnreadableDocument` to `UsageError`, with the position."""
     try:
         yield
     except UnreadableDocument as error:
         mark = error.mark
-        raise UsageError(f"{name}:{mark.line}:{mark.column}: {error.message}") from None
+        raise UsageError(f"{source_name}:{mark.line}:{mark.column}: {error.message}") from None
 
 
-def _only_struct(
-    kind: type[T], name: str, composer: DocumentComposer, otherwise: str, within: str = ROOT
+def _check_single_struct(
+    struct_type: type[T],
+    source_name: str,
+    composer: DocumentComposer,
+    hint: str,
+    path_prefix: str = ROOT_PATH,
 ) -> T:
-    """The struct that the only document is; `within` is the path of what its file holds of it."""
-    checker = DocumentChecker(name)
+    """The struct of the only document; `path_prefix` is removed from paths in messages."""
+    checker = DocumentChecker(source_name)
     for node in composer.documents[:1]:
-        checker.check_value(node, kinds.type_info(kind), ROOT)
-    mistakes = sorted((*composer.mistakes, *checker.mistakes), key=_location_text)
+        checker.check_value(node, kinds.type_info(struct_type), ROOT_PATH)
+    mistakes = sorted((*composer.mistakes, *checker.mistakes), key=_location_key)
     if mistakes:
-        told = (
-            replace(mistake, path=ROOT + mistake.path.removeprefix(within)) for mistake in mistakes
+        shown_mistakes = (
+            replace(mistake, path=ROOT_PATH + mistake.path.removeprefix(path_prefix))
+            for mistake in mistakes
         )
-        raise UsageError("; ".join(map(str, told)))
-    if len(composer.documents) != 1 or not isinstance(checker.complete_structs[-1].value, kind):
-        raise UsageError(f"{name}: {otherwise}")
-    whole: T = checker.complete_structs[-1].value
-    return whole
+        raise UsageError("; ".join(map(str, shown_mistakes)))
+    if len(composer.documents) != 1 or not isinstance(checker.valid_structs[-1].value, struct_type):
+        raise UsageError(f"{source_name}: {hint}")
+    struct: T = checker.valid_structs[-1].value
+    return struct
 
 
-def _read_into(file: str, content: bytes, composer: DocumentComposer) -> None:
-    if len(content) > MAX_FILE:
+def _compose_content(file: str, content: bytes, composer: DocumentComposer) -> None:
+    if len(content) > MAX_FILE_BYTES:
         raise UnreadableDocument(
-            SourceMark(0, 0), f"it has more than {MAX_FILE >> 20} MiB: split it up"
+            SourceMark(0, 0), f"it has more than {MAX_FILE_BYTES >> 20} MiB: split it up"
         )
     text = _decode_text(content)
     if not file.lower().endswith(".json"):
@@ -194,25 +197,25 @@ def _read_into(file: str, content: bytes, composer: DocumentComposer) -> None:
 
 
 def _decode_text(content: bytes) -> str:
-    """The text of a file, without a byte order mark, its lines ended by LF."""
+    """The text of a file, without a byte order mark, with LF line ends."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = _split_lines(content[: error.start].decode("utf-8-sig", "replace"))
+        text_before = _normalize_line_ends(content[: error.start].decode("utf-8-sig", "replace"))
         byte = content[error.start]
         raise UnreadableDocument(
-            mark_at(before, len(before)),
+            mark_at(text_before, len(text_before)),
             f"the byte 0x{byte:02x} is no UTF-8: save the file as UTF-8",
         ) from None
-    return _split_lines(text)
+    return _normalize_line_ends(text)
 
 
-def _split_lines(text: str) -> str:
+def _normalize_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _location_text(document_mistake: DocumentMistake) -> tuple[int, int]:
-    return document_mistake.line, document_mistake.column
+def _location_key(mistake: DocumentMistake) -> tuple[int, int]:
+    return mistake.line, mistake.column
 
 
 def _is_empty_node(node: Node) -> bool:
@@ -222,48 +225,56 @@ def _is_empty_node(node: Node) -> bool:
 def _check_document(node: Node, checker: DocumentChecker) -> None:
     match node:
         case ListNode():
-            checker.check_value(node, _SCENARIOS, ROOT)
+            checker.check_value(node, _SCENARIO_LIST_TYPE, ROOT_PATH)
         case ObjectNode(entries=entries):
-            rest = ObjectNode(tuple(entry for entry in entries if entry.name != _SCHEMA), node.mark)
-            checker.check_value(rest, _DOCUMENT if _is_collection(rest) else _SCENARIO, ROOT)
+            without_schema = ObjectNode(
+                tuple(entry for entry in entries if entry.name != _SCHEMA_FIELD), node.mark
+            )
+            checker.check_value(
+                without_schema,
+                _DOCUMENT_TYPE if _is_scenario_document(without_schema) else _SCENARIO_TYPE,
+                ROOT_PATH,
+            )
         case ScalarNode():
             checker.add_mistake(
-                node.mark, ROOT, "a scenario is an object: write id, description, turns"
+                node.mark, ROOT_PATH, "a scenario is an object: write id, description, turns"
             )
 
 
-def _is_collection(node: ObjectNode) -> bool:
-    """Whether an object is one of scenarios and a mock: it names them, or tries to."""
+def _is_scenario_document(node: ObjectNode) -> bool:
+    """Whether an object is a `ScenarioDocument`, by its names or by similar ones."""
     fields = ScenarioDocument.__struct_fields__
-    items = [entry.name for entry in node.entries]
-    if any(text in Scenario.__struct_fields__ for text in items):
-        return any(text in fields for text in items)
-    return any(names.nearest_name(text, fields) for text in items)
+    written_names = [entry.name for entry in node.entries]
+    if any(name in Scenario.__struct_fields__ for name in written_names):
+        return any(name in fields for name in written_names)
+    return any(names.nearest_field_name(name, fields) for name in written_names)
 
 
-def _duplicate_ids(scenarios: Iterable[Located[Scenario]]) -> Iterator[DocumentMistake]:
-    seen: dict[str, Located[Scenario]] = {}
+def _duplicate_id_mistakes(scenarios: Iterable[Located[Scenario]]) -> Iterator[DocumentMistake]:
+    first_by_id: dict[str, Located[Scenario]] = {}
     for scenario in scenarios:
-        first = seen.setdefault(scenario.value.id, scenario)
+        first = first_by_id.setdefault(scenario.value.id, scenario)
         if first is not scenario:
             yield _duplicate_mistake(
                 scenario, first, f"there are two scenarios {quote_text(scenario.value.id)}"
             )
 
 
-def _further_mocks(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
+def _extra_mock_mistakes(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
     for mock in mocks[1:]:
         yield _duplicate_mistake(mock, mocks[0], "there are two mocks, and only one can answer")
 
 
 def _duplicate_mistake(
-    located: Located[object], first: Located[object], label: str
+    located: Located[object], first: Located[object], problem: str
 ) -> DocumentMistake:
-    place = f"line {first.line}" if first.file == located.file else f"{first.file}:{first.line}"
+    first_location = (
+        f"line {first.line}" if first.file == located.file else f"{first.file}:{first.line}"
+    )
     return DocumentMistake(
         located.file,
         located.line,
         located.column,
         located.path,
-        f"{label}: the first is in {place}",
+        f"{problem}: the first is in {first_location}",
     )

@@ -1,6 +1,6 @@
 """Names in documents: snake_case, camelCase and a few aliases.
 
-Only what a struct says of itself is renamed.  Objects of free names (`arguments`,
+Only the fields of structs are renamed.  Objects with arbitrary names (`arguments`,
 `failure_error`, `provider_metadata`, …) stay as they are.
 """
 
@@ -14,11 +14,11 @@ from typing import Final
 
 from llm_proxy.scenario.documents import document
 
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SEAM: Final = re.compile(r"_([a-z0-9])")
-_CLOSE: Final = 0.6
+_CAMEL_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SNAKE_BOUNDARY: Final = re.compile(r"_([a-z0-9])")
+_MIN_SIMILARITY: Final = 0.6
 
-_TOKENS: Final = MappingProxyType(
+_TOKEN_ALIASES: Final = MappingProxyType(
     {
         "input_tokens": "input",
         "prompt_tokens": "input",
@@ -33,63 +33,62 @@ _TOKENS: Final = MappingProxyType(
         "reasoning_tokens": "reasoning",
     }
 )
-_ALIASES: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
+_ALIASES_BY_STRUCT: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
     {
-        document.UsageSpec: _TOKENS,
+        document.UsageSpec: _TOKEN_ALIASES,
         document.ResponseSpec: MappingProxyType({"token_usage": "usage"}),
         document.MockReply: MappingProxyType({"token_usage": "usage"}),
         document.MockSpec: MappingProxyType({"token_usage": "usage"}),
     }
 )
-"""Names that other programs have for a field, by the struct that has it."""
+"""By struct, the names of other programs for its fields."""
 
 
-def canonical_name(written_name: str, struct: type, names: Iterable[str]) -> str | None:
-    """The field of a struct that a written name means; None where it means none.
-
-    `names` are those of its fields.
-    """
-    known = names if isinstance(names, Mapping) else dict.fromkeys(names)
-    if written_name in known:  # nearly all of them
+def canonical_field_name(written_name: str, struct: type, field_names: Iterable[str]) -> str | None:
+    """The field with this name, alias or camelCase spelling of either; None if there is none."""
+    known_names = field_names if isinstance(field_names, Mapping) else dict.fromkeys(field_names)
+    if written_name in known_names:  # the most frequent case
         return written_name
     for alias, name in _field_aliases(struct):
-        if name in known and written_name in (alias, to_camel_case(alias)):
+        if name in known_names and written_name in (alias, to_camel_case(alias)):
             return name
-    return next((name for name in known if written_name in (name, to_camel_case(name))), None)
+    return next((name for name in known_names if written_name in (name, to_camel_case(name))), None)
 
 
-def nearest_name(written_name: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant, in the spelling that was written."""
-    found = difflib.get_close_matches(to_snake_case(written_name), list(names), 1, _CLOSE)
-    if not found:
+def nearest_field_name(written_name: str, field_names: Iterable[str]) -> str | None:
+    """The most similar field name, in camelCase if the written name is; None if none is near."""
+    close_names = difflib.get_close_matches(
+        to_snake_case(written_name), list(field_names), 1, _MIN_SIMILARITY
+    )
+    if not close_names:
         return None
-    return to_camel_case(found[0]) if _HUMP.search(written_name) else found[0]
+    return to_camel_case(close_names[0]) if _CAMEL_BOUNDARY.search(written_name) else close_names[0]
 
 
-def canonical_choice(written_name: str, words: Iterable[str]) -> str | None:
-    """The word of a choice that a written one means: `tool-call` for `tool_call` or `toolCall`."""
-    spelled = to_snake_case(written_name).replace("_", "-")
-    return next((word for word in words if spelled == word), None)
+def canonical_choice(written_choice: str, choices: Iterable[str]) -> str | None:
+    """The choice in kebab-case spelling: `tool-call` for `tool_call` or `toolCall`."""
+    kebab_choice = to_snake_case(written_choice).replace("_", "-")
+    return next((choice for choice in choices if kebab_choice == choice), None)
 
 
-def nearest_choice(written_name: str, words: Iterable[str]) -> str | None:
-    """The word of a choice that was probably meant."""
-    by_spelling = {word.replace("-", "_"): word for word in words}
-    spelled = to_snake_case(written_name).replace("-", "_")
-    found = difflib.get_close_matches(spelled, by_spelling, 1, _CLOSE)
-    return by_spelling[found[0]] if found else None
+def nearest_choice(written_choice: str, choices: Iterable[str]) -> str | None:
+    """The most similar choice; None if none is near."""
+    choice_by_snake_name = {choice.replace("-", "_"): choice for choice in choices}
+    snake_name = to_snake_case(written_choice).replace("-", "_")
+    close_names = difflib.get_close_matches(snake_name, choice_by_snake_name, 1, _MIN_SIMILARITY)
+    return choice_by_snake_name[close_names[0]] if close_names else None
 
 
 def to_snake_case(name: str) -> str:
     """`toolCalls` as `tool_calls`."""
-    return _HUMP.sub("_", name).lower()
+    return _CAMEL_BOUNDARY.sub("_", name).lower()
 
 
 def to_camel_case(name: str) -> str:
     """`tool_calls` as `toolCalls`."""
-    return _SEAM.sub(lambda match: match[1].upper(), name)
+    return _SNAKE_BOUNDARY.sub(lambda match: match[1].upper(), name)
 
 
 def _field_aliases(struct: type) -> Iterable[tuple[str, str]]:
     for base in struct.__mro__:
-        yield from _ALIASES.get(base, {}).items()
+        yield from _ALIASES_BY_STRUCT.get(base, {}).items()

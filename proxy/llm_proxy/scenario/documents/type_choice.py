@@ -9,9 +9,9 @@ from typing import Final
 from msgspec import inspect as kinds
 
 from llm_proxy.scenario.documents.parsing.nodes import ListNode, Node, ObjectNode, ScalarNode
-from llm_proxy.scenario.documents.parsing.scalars import Value
+from llm_proxy.scenario.documents.parsing.scalars import ScalarValue
 
-_TAKEN_BY: Final = MappingProxyType(
+_TYPES_BY_JSON_TYPE: Final = MappingProxyType(
     {
         "object": (kinds.StructType, kinds.DictType),
         "list": (kinds.VarTupleType,),
@@ -24,52 +24,63 @@ _TAKEN_BY: Final = MappingProxyType(
 )
 
 
-def strip_metadata(kind: kinds.Type) -> kinds.Type:
-    """A type without what only describes it."""
-    while isinstance(kind, kinds.Metadata):
-        kind = kind.type
-    return kind
+def strip_metadata(type_info: kinds.Type) -> kinds.Type:
+    """A type without its `Metadata` wrappers."""
+    while isinstance(type_info, kinds.Metadata):
+        type_info = type_info.type
+    return type_info
 
 
-def union_members(kind: kinds.Type) -> tuple[kinds.Type, ...]:
-    """What a type may be, one after the other."""
-    kind = strip_metadata(kind)
-    return tuple(map(strip_metadata, kind.types)) if isinstance(kind, kinds.UnionType) else (kind,)
-
-
-def is_struct(kind: kinds.Type) -> bool:
-    """Whether a type is an object of named fields."""
-    return isinstance(strip_metadata(kind), kinds.StructType)
-
-
-def matching_type(node: Node, kind: kinds.Type) -> kinds.Type | None:
-    """The type that a value is to have; the whole union where several structs could be meant.
-
-    None where none of them is for such JSON, nor for such a text beside what is none.
-    """
-    taken = (kinds.AnyType, *_TAKEN_BY[_json_type(node)])
-    found = [
-        union_member for union_member in union_members(kind) if isinstance(union_member, taken)
-    ]
-    if sum(map(is_struct, found)) > 1:
-        return strip_metadata(kind)
-    is_strange = (
-        isinstance(node, ScalarNode) and len(accepted_types(kind)) > 1 and _lacks(found, node.value)
+def union_members(type_info: kinds.Type) -> tuple[kinds.Type, ...]:
+    """The members of a union; of any other type, the type itself."""
+    type_info = strip_metadata(type_info)
+    return (
+        tuple(map(strip_metadata, type_info.types))
+        if isinstance(type_info, kinds.UnionType)
+        else (type_info,)
     )
-    return None if is_strange or not found else found[0]
 
 
-def accepted_types(kind: kinds.Type) -> tuple[kinds.Type, ...]:
-    """What a type may be, but for nothing."""
+def is_struct(type_info: kinds.Type) -> bool:
+    """Whether a type is a `Struct`."""
+    return isinstance(strip_metadata(type_info), kinds.StructType)
+
+
+def matching_type(node: Node, type_info: kinds.Type) -> kinds.Type | None:
+    """The union member to check a value against; the whole union if several structs are possible.
+
+    None if no member accepts this JSON type, or if a text is not among the literals of a union.
+    """
+    accepted = (kinds.AnyType, *_TYPES_BY_JSON_TYPE[_json_type(node)])
+    candidates = [
+        union_member
+        for union_member in union_members(type_info)
+        if isinstance(union_member, accepted)
+    ]
+    if sum(map(is_struct, candidates)) > 1:
+        return strip_metadata(type_info)
+    is_unlisted_literal = (
+        isinstance(node, ScalarNode)
+        and len(accepted_types(type_info)) > 1
+        and _excludes_value(candidates, node.value)
+    )
+    return None if is_unlisted_literal or not candidates else candidates[0]
+
+
+def accepted_types(type_info: kinds.Type) -> tuple[kinds.Type, ...]:
+    """The members of a union other than None."""
     return tuple(
         union_member
-        for union_member in union_members(kind)
+        for union_member in union_members(type_info)
         if not isinstance(union_member, kinds.NoneType)
     )
 
 
-def _lacks(found: Sequence[kinds.Type], value: Value) -> bool:
-    return all(isinstance(item, kinds.LiteralType) and value not in item.values for item in found)
+def _excludes_value(candidates: Sequence[kinds.Type], value: ScalarValue) -> bool:
+    return all(
+        isinstance(literal_type, kinds.LiteralType) and value not in literal_type.values
+        for literal_type in candidates
+    )
 
 
 def _json_type(node: Node) -> str:
@@ -82,7 +93,7 @@ def _json_type(node: Node) -> str:
             return _scalar_type(value)
 
 
-def _scalar_type(value: Value) -> str:
+def _scalar_type(value: ScalarValue) -> str:
     match value:
         case None:
             return "nothing"

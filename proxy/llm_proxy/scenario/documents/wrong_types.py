@@ -20,49 +20,50 @@ from llm_proxy.scenario.documents.type_choice import accepted_types, union_membe
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
-def type_mismatch_message(node: Node, kind: kinds.Type) -> str:
-    """Why a value is not of a type that its kind of value does not fit at all."""
-    options = accepted_types(kind)
+def type_mismatch_message(node: Node, expected_type: kinds.Type) -> str:
+    """The message for a value whose JSON type does not fit the expected type."""
+    options = accepted_types(expected_type)
     return (
-        f"{_found(node)}: write {join_choices(list(dict.fromkeys(map(_wanted, options))))}"
-        + _hint(node, options)
+        f"{_describe_node(node)}: write "
+        f"{join_choices(list(dict.fromkeys(map(_describe_type, options))))}"
+        + _correction_hint(node, options)
     )
 
 
-def limit_message(value: Any, kind: kinds.Type) -> str:
-    """What is wrong with a value of the right type; empty where nothing is."""
-    match kind:
+def limit_message(value: Any, expected_type: kinds.Type) -> str:
+    """The message for a value of the right type outside its limits; empty if it is valid."""
+    match expected_type:
         case (
-            kinds.IntType(ge=float() | int() as least)
-            | kinds.FloatType(ge=float() | int() as least)
-        ) if value < least:
-            return f"{value} is too small: {least} is the least"
+            kinds.IntType(ge=float() | int() as minimum)
+            | kinds.FloatType(ge=float() | int() as minimum)
+        ) if value < minimum:
+            return f"{value} is too small: {minimum} is the least"
         case kinds.StrType(min_length=int()) if not value:
             return "the text is empty: write at least one character"
-        case kinds.VarTupleType(min_length=int(fewest), max_length=most):
-            if fewest == most and len(value) != fewest:
-                return f"the list has {len(value)}: write {fewest} numbers, [least, most]"
-            return "the list is empty: write at least one item" if len(value) < fewest else ""
+        case kinds.VarTupleType(min_length=int(min_length), max_length=max_length):
+            if min_length == max_length and len(value) != min_length:
+                return f"the list has {len(value)}: write {min_length} numbers, [least, most]"
+            return "the list is empty: write at least one item" if len(value) < min_length else ""
         case kinds.LiteralType(values=values) if value not in values:
-            return choice_message(value, [str(flag) for flag in values])
+            return choice_message(value, [str(choice) for choice in values])
     return ""
 
 
-def choice_message(written_text: str, words: Sequence[str]) -> str:
-    """What is said of a word that is none of a few."""
-    near = nearest_choice(written_text, words)
-    hint = f"; did you mean {near}?" if near else ""
-    return f"{quote_text(written_text)} is not one of {join_choices(sorted(words))}{hint}"
+def choice_message(value: str, choices: Sequence[str]) -> str:
+    """The message for a value that is not one of the choices, with a suggestion."""
+    suggestion = nearest_choice(value, choices)
+    hint = f"; did you mean {suggestion}?" if suggestion else ""
+    return f"{quote_text(value)} is not one of {join_choices(sorted(choices))}{hint}"
 
 
 def non_finite_message(node: ScalarNode) -> str:
-    """What is said of a number that JSON has not; empty for any other value."""
+    """The message for NaN and infinities; empty for any other value."""
     if isinstance(node.value, float) and not math.isfinite(node.value):
         return f"{node.source_text} is no number that JSON has: write digits, or put it in quotes"
     return ""
 
 
-def _found(node: Node) -> str:
+def _describe_node(node: Node) -> str:
     match node:
         case ObjectNode():
             return "this is an object"
@@ -78,8 +79,8 @@ def _found(node: Node) -> str:
             return f"{written_text} is a number"
 
 
-def _wanted(kind: kinds.Type) -> str:
-    match kind:
+def _describe_type(expected_type: kinds.Type) -> str:
+    match expected_type:
         case kinds.StrType():
             return "text"
         case kinds.BoolType():
@@ -98,12 +99,12 @@ def _wanted(kind: kinds.Type) -> str:
             return "an object"
 
 
-def _hint(node: Node, options: Sequence[kinds.Type]) -> str:
-    """How what was given could be written, or what else might be meant."""
+def _correction_hint(node: Node, options: Sequence[kinds.Type]) -> str:
+    """How the given value could be corrected, appended to the message."""
     if isinstance(node, ScalarNode) and node.value is None:
         return ", or leave the field out"
-    for kind in options:
-        match kind, node:
+    for expected_type in options:
+        match expected_type, node:
             case kinds.BoolType(), ScalarNode(value=str()):
                 return ", without quotes"
             case kinds.IntType() | kinds.FloatType(), ScalarNode(value=str() as text):
@@ -113,18 +114,23 @@ def _hint(node: Node, options: Sequence[kinds.Type]) -> str:
             case kinds.VarTupleType(), ObjectNode():
                 return ', each item of it after "- "'
             case kinds.VarTupleType(item_type=item, max_length=None), ScalarNode(source_text=text):
-                return f", [{_as_item(item, text)}]"
+                return f", [{_example_item(item, text)}]"
             case _:
                 continue
     return ""
 
 
-def _as_item(item: kinds.Type, text: str) -> str:
+def _example_item(item_type: kinds.Type, text: str) -> str:
     quoted = quote_text(text, 24)
-    for kind in union_members(item):
-        if isinstance(kind, kinds.StructType):
-            named = next(
-                (field.name for field in kind.fields if field.name in {"text", "tool_name"}), ""
+    for expected_type in union_members(item_type):
+        if isinstance(expected_type, kinds.StructType):
+            field_name = next(
+                (
+                    field.name
+                    for field in expected_type.fields
+                    if field.name in {"text", "tool_name"}
+                ),
+                "",
             )
-            return f"{{{named}: {quoted}}}" if named else "…"
+            return f"{{{field_name}: {quoted}}}" if field_name else "…"
     return quoted

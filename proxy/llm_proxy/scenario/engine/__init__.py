@@ -1,17 +1,17 @@
 """The scenario engine: from a request to a scripted response.
 
-cue        what a scripted answer is given on
-script     all scenarios of a run
-choosing   which of them answers
-matcher    what a `match` asks of a request
-trying     why each does or does not
-directing  the order of things: checks, failures, the answer
-history    reasoning without its seal, stripped from what came before
-checks     what a scenario expects of a request
-counting   how often a step has failed
-given      the answers that a later request may continue
-answers    answers of documents as turns
-metadata   what is said to one provider alone
-reports    final reports that say what went wrong
-mock       a model that answers whatever is asked
+match_context       what scenarios see of a request
+scenario_set        all scenarios of a run
+choosing            which scenario answers
+matcher             a compiled `match`
+trials              why each scenario does or does not answer
+scripting           checks, failures and the response, in order
+unsigned_reasoning  removes reasoning without a signature from the history
+checks              what a scenario expects of a request
+failure_counter     simulated failures per session and step
+response_store      responses that a later request may continue
+turns               scenario responses as turns
+metadata            provider-specific metadata
+error_reports       final reports of errors
+mock                a model that answers every request
 """

@@ -1,4 +1,7 @@
-"""Checks a request against its scenario's expectations, in document 000's words."""
+"""Checks a request against its scenario's expectations, with the messages of document 000.
+
+Every check returns the error message, or None if it passes.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,23 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.scenario.documents.document import Scenario, ScenarioTurn
 
 _TOLERANCE: Final = Decimal("0.000001")
-_INTERNAL: Final = "agent__"
-"""How the names of an agent's own tools begin, which no request offers."""
-_MARKER: Final = re.compile(r"<\|.*?\|>")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_PLAIN: Final = range(-6, 21)
-"""The powers of ten of numbers that JavaScript prints without an exponent."""
+_INTERNAL_TOOL_PREFIX: Final = "agent__"
+"""Of an agent's internal tools, which no request offers."""
+_SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>")
+_UNSAFE_NAME_CHAR: Final = re.compile(r"[^A-Za-z0-9_-]")
+_PLAIN_EXPONENTS: Final = range(-6, 21)
+"""Exponents of numbers that JavaScript prints in plain decimal notation."""
 
 
 def check_system_prompt(scenario: Scenario, conversation: Conversation) -> str | None:
-    """Fragments that the system prompt lacks."""
+    """Check that the system prompt contains the required fragments."""
     required = scenario.system_prompt_must_include
-    missing = [text for text in required if text not in conversation.system]
+    missing = [fragment for fragment in required if fragment not in conversation.system]
     return f"System prompt missing: {', '.join(missing)}" if missing else None
 
 
-def check_request(step: ScenarioTurn, conversation: Conversation) -> str | None:
-    """The first of tools, temperature, top_p and reasoning that is not as the step expects."""
+def check_expectations(step: ScenarioTurn, conversation: Conversation) -> str | None:
+    """Check tools, temperature, top_p and reasoning, in this order; the first failure counts."""
     return (
         _check_tools(step, conversation)
         or _check_number("temperature", step.expected_temperature, conversation.temperature)
@@ -37,8 +40,8 @@ def check_request(step: ScenarioTurn, conversation: Conversation) -> str | None:
 
 
 def sanitize_tool_name(name: str) -> str:
-    """A tool's name as it is compared: without markers, blanks around it, and odd characters."""
-    return _UNSAFE.sub("_", _MARKER.sub("", name).strip())
+    """A tool name without `<|…|>` tokens, outer white space, and unsafe characters."""
+    return _UNSAFE_NAME_CHAR.sub("_", _SPECIAL_TOKEN.sub("", name).strip())
 
 
 def _check_tools(step: ScenarioTurn, conversation: Conversation) -> str | None:
@@ -48,7 +51,7 @@ def _check_tools(step: ScenarioTurn, conversation: Conversation) -> str | None:
     expected = (
         expected_tool
         for expected_tool in step.expected_tools
-        if not expected_tool.startswith(_INTERNAL)
+        if not expected_tool.startswith(_INTERNAL_TOOL_PREFIX)
     )
     missing = [name for name in expected if sanitize_tool_name(name) not in offered]
     return f"Expected tools not available: {', '.join(missing)}" if missing else None
@@ -66,7 +69,7 @@ def _check_number(name: str, expected: float | None, actual: float | None) -> st
 
 
 def _is_close(expected: float, actual: float) -> bool:
-    """Whether two numbers differ by 1e-6 at most, as they are spelled."""
+    """Whether two numbers differ by at most 1e-6 in their decimal notation."""
     if not isfinite(expected):
         return False
     return abs(Decimal(str(expected)) - Decimal(str(actual))) <= _TOLERANCE
@@ -78,10 +81,10 @@ def _format_js_number(number: float | None) -> str:
     exact = Decimal(repr(float(number))).normalize()
     if not exact:
         return "0"
-    if exact.adjusted() in _PLAIN:
+    if exact.adjusted() in _PLAIN_EXPONENTS:
         return f"{exact:f}"
-    digits, _, power = f"{exact:e}".partition("e")
-    return f"{digits}e{power}"
+    digits, _, exponent = f"{exact:e}".partition("e")
+    return f"{digits}e{exponent}"
 
 
 def _check_reasoning(step: ScenarioTurn, conversation: Conversation) -> str | None:

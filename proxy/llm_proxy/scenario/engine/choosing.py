@@ -1,6 +1,6 @@
 """Chooses the scenario for a request.
 
-The one that a header or the session names; else the one whose id the first user message is; else
+The one that a header or the session names; else the one whose id is the first user message; else
 the first, in file order, whose `match` holds.
 """
 
@@ -10,21 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.errors import PatternsTooSlow, printable
+from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.scenario.engine import unsigned_reasoning
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.engine.matcher import MatchBudget
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 
-_SHOWN: Final = 80
-"""Characters of an id in a message."""
-_LONGEST: Final = 300
-"""Characters of a scenario's place in a message."""
+_MAX_SHOWN_CHARS: Final = 80
+"""Of an id in a message."""
+_MAX_LOCATION_CHARS: Final = 300
+"""Of a scenario's id, file and line in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenScenario:
-    """The scenario that answers, and why it does."""
+    """The scenario that answers, and why it was chosen."""
 
     located: LocatedScenario
     reason: str
@@ -34,48 +34,57 @@ class ChosenScenario:
 class NoScenario:
     """No scenario answers."""
 
-    name: str
-    """The id that was named, by a header, the session or the first user message."""
-    was_named: bool
-    """Whether it is a header or the session that names it."""
+    requested_id: str
+    """From a header, the session, or else the first user message."""
+    is_explicit: bool
+    """Whether a header or the session named it."""
 
 
 def choose_scenario(
-    script: ScenarioSet, cue: MatchContext, clock: Callable[[], float]
+    scenario_set: ScenarioSet, context: MatchContext, clock: Callable[[], float]
 ) -> ChosenScenario | NoScenario:
     """The scenario for this request.
 
-    `clock` gives the CPU time of this thread, in s.  Raises `PatternsTooSlow` with the scenario,
-    where it stands, and the pattern of it that took too long.
+    `clock` returns the CPU time of this thread, in s.  Raises `PatternsTooSlow` with the scenario,
+    its file and line, and the pattern that took too long.
     """
-    named = cue.scenario
-    if named:
-        known = script.by_id.get(named)
-        why = "a header or the session names it"
+    requested_id = context.scenario_id
+    if requested_id:
+        named_scenario = scenario_set.scenarios_by_id.get(requested_id)
+        reason = "a header or the session names it"
         return (
-            ChosenScenario(known, why) if known is not None else NoScenario(named, was_named=True)
+            ChosenScenario(named_scenario, reason)
+            if named_scenario is not None
+            else NoScenario(requested_id, is_explicit=True)
         )
-    first = cue.conversation.first_user_text.strip()
-    if first in script.by_id:
-        return ChosenScenario(script.by_id[first], "the first user message is its id")
-    effort = MatchBudget(clock)
-    for scripted, matcher in script.compiled_matches:
-        seen, _ = unsigned_reasoning.visible_request(scripted.scenario, cue)
+    first_user_text = context.conversation.first_user_text.strip()
+    if first_user_text in scenario_set.scenarios_by_id:
+        return ChosenScenario(
+            scenario_set.scenarios_by_id[first_user_text], "the first user message is its id"
+        )
+    budget = MatchBudget(clock)
+    for located, matcher in scenario_set.compiled_matches:
+        visible_context, _ = unsigned_reasoning.visible_request(located.scenario, context)
         try:
-            differs = any(matcher.mismatches(seen, effort))
+            is_mismatch = any(matcher.mismatch_reasons(visible_context, budget))
         except PatternsTooSlow as error:
-            place = f"{scripted.scenario.id} ({scripted.file}:{scripted.line})"
-            raise PatternsTooSlow(f"Scenario {printable(place, _LONGEST)}: {error}") from None
-        if not differs:
-            return ChosenScenario(scripted, "its match holds")
-    return NoScenario(first, was_named=False)
+            location = f"{located.scenario.id} ({located.file}:{located.line})"
+            raise PatternsTooSlow(
+                f"Scenario {printable_excerpt(location, _MAX_LOCATION_CHARS)}: {error}"
+            ) from None
+        if not is_mismatch:
+            return ChosenScenario(located, "its match holds")
+    return NoScenario(first_user_text, is_explicit=False)
 
 
-def no_scenario_message(script: ScenarioSet, unknown: NoScenario) -> str:
-    """A sentence or two for the author of a request that no scenario answers."""
-    if not unknown.name:
+def no_scenario_message(scenario_set: ScenarioSet, no_scenario: NoScenario) -> str:
+    """The error message for a request that no scenario answers, with similar ids."""
+    if not no_scenario.requested_id:
         return "The request has no user text to name a scenario."
-    near = ", ".join(script.nearest_ids(unknown.name))
-    hint = f" The nearest: {near}." if near else ""
-    listed = " `llm-proxy scenario ls` lists all ids."
-    return f"Scenario not found: {printable(unknown.name, _SHOWN)}.{hint}{listed}"
+    suggestions = ", ".join(scenario_set.nearest_ids(no_scenario.requested_id))
+    hint = f" The nearest: {suggestions}." if suggestions else ""
+    list_hint = " `llm-proxy scenario ls` lists all ids."
+    return (
+        "Scenario not found: "
+        f"{printable_excerpt(no_scenario.requested_id, _MAX_SHOWN_CHARS)}.{hint}{list_hint}"
+    )

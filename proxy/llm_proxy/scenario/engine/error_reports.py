@@ -6,12 +6,12 @@ from typing import Final
 
 from llm_proxy.scenario.documents.document import FinalReportResponse, ScenarioTurn
 
-CALL_ID: Final = "agent-final-report"
-TOOL: Final = "agent__final_report"
+FINAL_REPORT_CALL_ID: Final = "agent-final-report"
+FINAL_REPORT_TOOL: Final = "agent__final_report"
 
 
-def mismatch_step(turn: int, message: str) -> ScenarioTurn:
-    """What answers a turn that the scenario does not have; it expects nothing."""
+def missing_turn_step(turn: int, message: str) -> ScenarioTurn:
+    """The fallback step for a turn that the scenario lacks; it has no expectations."""
     return ScenarioTurn(
         turn=turn,
         response=_failure_report(
@@ -21,11 +21,14 @@ def mismatch_step(turn: int, message: str) -> ScenarioTurn:
 
 
 def failed_check_report(message: str) -> FinalReportResponse:
-    """What answers a request that is not as the scenario expects it."""
+    """The response to a request that fails a check of its scenario."""
     return _failure_report("Scenario validation failed.", f"# Test Harness Error\n\n{message}")
 
 
-def _failure_report(text: str, content: str) -> FinalReportResponse:
+def _failure_report(assistant_text: str, report_content: str) -> FinalReportResponse:
     return FinalReportResponse(
-        assistant_text=text, report_content=content, report_format="markdown", status="failure"
+        assistant_text=assistant_text,
+        report_content=report_content,
+        report_format="markdown",
+        status="failure",
     )

@@ -1,6 +1,6 @@
 """Counts simulated failures per session and step.
 
-Nothing here awaits: two requests never get the same number.
+Nothing here awaits, so two requests never get the same number.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections import Counter
 
 
 class FailureCounter:
-    """How often a step has failed on purpose."""
+    """Numbers the simulated failures per session, scenario, turn and provider."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, int, str]] = Counter()
 
-    def take_failure(
-        self, session: str, scenario: str, turn: int, provider: str, allowed: int
+    def next_failure_number(
+        self, session: str, scenario_id: str, turn: int, provider: str, max_failures: int
     ) -> int | None:
-        """The number of this failure, from 1; None once `allowed` have been."""
-        key = (session, scenario, turn, provider)
-        if self._counts[key] >= allowed:
+        """Count one failure: its number, from 1; None after `max_failures` of them."""
+        key = (session, scenario_id, turn, provider)
+        if self._counts[key] >= max_failures:
             return None
         self._counts[key] += 1
         return self._counts[key]
 
     def reset_session(self, session: str) -> None:
-        """Fail anew in this session."""
+        """Start counting from 1 again in this session."""
         for key in [key for key in self._counts if key[0] == session]:
             del self._counts[key]

@@ -1,4 +1,4 @@
-"""The match context: a request for a turn and its origin."""
+"""The match context: what scenarios see of a request."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from llm_proxy.turns import Json
 
 @dataclass(frozen=True, slots=True)
 class MatchContext:
-    """Scenarios are chosen, checked and filled in by it."""
+    """What scenarios are chosen by, checked against, and filled in from."""
 
     conversation: Conversation
-    """With what came before, where the request only names it."""
+    """Including previous messages that the request only refers to by id."""
     body: Json
-    """The request's JSON; None where it has none."""
+    """The parsed request body; None if it is not JSON."""
     model: str
     path: str
     provider: str
     dialect: str
     session: str
     seed: str
-    """What every roll of chance for this request is made of."""
-    scenario: str = ""
-    """The id that a header or the session names; empty where neither does."""
+    """Seeds all randomness for this request."""
+    scenario_id: str = ""
+    """Set by a header or by the session; empty if by neither."""
 
 
 def match_context_of(
-    routed: RoutedRequest, conversation: Conversation, seed: str, chosen: str = ""
+    routed: RoutedRequest, conversation: Conversation, seed: str, session_scenario_id: str = ""
 ) -> MatchContext:
-    """What scenarios are given on; `chosen` is the scenario of the session."""
+    """The match context of a request; a header takes precedence over `session_scenario_id`."""
     try:
         body = lenient_json.parse_json(routed.decompressed.body)
     except ValueError:
@@ -46,12 +46,12 @@ def match_context_of(
         dialect=routed.dialect.name,
         session=routed.session,
         seed=seed,
-        scenario=_decode_header(routed.scenario) or chosen,
+        scenario_id=_decode_header(routed.requested_scenario) or session_scenario_id,
     )
 
 
 def _decode_header(header: str) -> str:
-    """What a header says in UTF-8, where it does: HTTP itself knows only Latin-1."""
+    """Decode a header as UTF-8 if it is valid; HTTP itself knows only Latin-1."""
     try:
         return header.encode("latin-1").decode()
     except UnicodeError:

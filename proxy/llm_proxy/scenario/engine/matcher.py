@@ -1,8 +1,8 @@
 """A scenario's `match`, compiled once.
 
-Regular expressions are those of `regex`, which can be given a time limit, and search without the
-GIL.  Its limit counts the CPU time of the whole process, `MatchBudget` that of the thread alone:
-where others use the processor meanwhile, a search that was stopped begins again.
+Regular expressions use the `regex` package, which has a time limit and searches without the GIL.
+Its limit counts the CPU time of the whole process, `MatchBudget` that of the thread alone: a search
+that timed out because other threads were busy is repeated.
 """
 
 from __future__ import annotations
@@ -17,145 +17,156 @@ from msgspec import UNSET
 
 from llm_proxy import json_paths
 from llm_proxy.dialects import lenient_json
-from llm_proxy.errors import JsonPathTooManySteps, PatternsTooSlow, printable
+from llm_proxy.errors import JsonPathTooManySteps, PatternsTooSlow, printable_excerpt
 from llm_proxy.scenario.documents.document import ScenarioMatch, ValueCondition
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.turns import Json
 
-_SHOWN: Final = 80
-"""Characters of a value in a message."""
-_SEARCHED: Final = 100_000
-"""Characters of a text that an expression is searched in."""
-_MOST: Final = 0.05
-"""CPU time of all expressions that are searched for one request, in s."""
-_NAMES: Final = ("model", "path", "provider", "dialect", "session")
+_MAX_SHOWN_CHARS: Final = 80
+"""Of a value in a message."""
+_MAX_SEARCHED_CHARS: Final = 100_000
+"""Only this prefix of a text is searched."""
+_CPU_LIMIT_S: Final = 0.05
+"""CPU time for all pattern searches of one request."""
+_GLOB_FIELDS: Final = ("model", "path", "provider", "dialect", "session")
 
 
 class MatchBudget:
-    """What the patterns of all scenarios may still cost for one request."""
+    """The search time and JSONPath steps left for one request, across all scenarios."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives the CPU time of this thread, in s."""
+        """`clock` returns the CPU time of this thread, in s."""
         self._step_budget = json_paths.StepBudget()
-        self._found_values: dict[str, list[Json]] = {}
+        self._values_by_path: dict[str, list[Json]] = {}
         self._clock = clock
-        self._left = _MOST
+        self._cpu_left_s = _CPU_LIMIT_S
 
-    def find_values(self, spelled: str, path: json_paths.CountedPath, body: Json) -> list[Json]:
-        """What a path, spelled so, finds in the body of the request.
+    def find_values(
+        self, path_text: str, path: json_paths.StepCountingPath, body: Json
+    ) -> list[Json]:
+        """The values at a path in the request body, cached by the path's text.
 
         Raises `JsonPathTooManySteps`.
         """
-        if spelled not in self._found_values:
+        if path_text not in self._values_by_path:
             nodes = json_paths.find_nodes(path, body, self._step_budget)
-            self._found_values[spelled] = [cast("Json", node.obj) for node in nodes]
-        return self._found_values[spelled]
+            self._values_by_path[path_text] = [cast("Json", node.obj) for node in nodes]
+        return self._values_by_path[path_text]
 
     def search(self, pattern: regex.Pattern[str], text: str) -> bool:
-        """Whether the pattern is found.  Raises `TimeoutError`."""
-        while self._left > 0:
-            before = self._clock()
+        """Whether the pattern matches anywhere.  Raises `TimeoutError`."""
+        while self._cpu_left_s > 0:
+            started_s = self._clock()
             try:
-                return pattern.search(text, concurrent=True, timeout=self._left) is not None
+                return pattern.search(text, concurrent=True, timeout=self._cpu_left_s) is not None
             except TimeoutError:
                 continue
             finally:
-                self._left -= self._clock() - before
+                self._cpu_left_s -= self._clock() - started_s
         raise TimeoutError
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledMatch:
-    """A match, and its expressions and paths as they are searched for."""
+    """A scenario's `match` with its patterns and JSONPaths compiled."""
 
     match: ScenarioMatch
-    expressions: Mapping[str, regex.Pattern[str]]
-    paths: Mapping[str, json_paths.CountedPath]
+    compiled_patterns: Mapping[str, regex.Pattern[str]]
+    compiled_paths: Mapping[str, json_paths.StepCountingPath]
 
     @classmethod
     def compile(cls, match: ScenarioMatch) -> CompiledMatch:
-        """The matcher of a match whose patterns are valid."""
+        """Compile a match whose patterns and paths are valid."""
         texts = (
             match.user,
             match.system,
-            *(value_condition.matches for value_condition in match.json.values()),
+            *(condition.matches for condition in match.json.values()),
         )
         return cls(
             match,
-            {text: regex.compile(text) for text in texts if text},
-            {text: json_paths.compile_path(text) for text in match.json},
+            {pattern: regex.compile(pattern) for pattern in texts if pattern},
+            {path: json_paths.compile_path(path) for path in match.json},
         )
 
     @property
-    def has_slow_patterns(self) -> bool:
-        """Whether it has patterns that may take their time."""
-        return bool(self.expressions or self.paths)
+    def may_match_slowly(self) -> bool:
+        """Whether it has regular expressions or JSONPaths."""
+        return bool(self.compiled_patterns or self.compiled_paths)
 
-    def mismatches(self, cue: MatchContext, effort: MatchBudget) -> Iterator[str]:
-        """What of it does not hold, each in a few words; nothing where all of it does.
+    def mismatch_reasons(self, context: MatchContext, budget: MatchBudget) -> Iterator[str]:
+        """One text per condition that the request does not meet; nothing if it matches.
 
-        Raises `PatternsTooSlow`, which names the pattern.
+        Raises `PatternsTooSlow` with the pattern.
         """
-        match, conversation = self.match, cue.conversation
-        for name in _NAMES:
-            pattern, value = getattr(match, name), getattr(cue, name)
+        match, conversation = self.match, context.conversation
+        for name in _GLOB_FIELDS:
+            pattern, value = getattr(match, name), getattr(context, name)
             if pattern and not fnmatchcase(value, pattern):
-                yield f"{name} is {printable(value, _SHOWN)!r}, not {pattern}"
-        values = ((match.user, conversation.last_user_text), (match.system, conversation.system))
-        for name, (pattern, text) in zip(("user", "system"), values, strict=True):
-            if pattern and not self._is_found_in(f"match.{name}", pattern, text, effort):
-                yield f"{name}: /{pattern}/ is not in {printable(text, _SHOWN)!r}"
+                yield f"{name} is {printable_excerpt(value, _MAX_SHOWN_CHARS)!r}, not {pattern}"
+        text_patterns = (
+            (match.user, conversation.last_user_text),
+            (match.system, conversation.system),
+        )
+        for name, (pattern, text) in zip(("user", "system"), text_patterns, strict=True):
+            if pattern and not self._search_pattern(f"match.{name}", pattern, text, budget):
+                yield f"{name}: /{pattern}/ is not in {printable_excerpt(text, _MAX_SHOWN_CHARS)!r}"
         if match.tool_results is not UNSET and match.tool_results != bool(conversation.results):
-            came = bool(conversation.results)
-            yield "results of tools came last" if came else "no result of a tool came"
+            has_tool_results = bool(conversation.results)
+            yield "results of tools came last" if has_tool_results else "no result of a tool came"
         if match.turn is not UNSET and match.turn != conversation.turn:
             yield f"this is turn {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
             yield from self._unmet_conditions(
-                path, condition, self._values_at_path(path, cue.body, effort), effort
+                path, condition, self._values_at_path(path, context.body, budget), budget
             )
 
-    def _values_at_path(self, path: str, body: Json, effort: MatchBudget) -> list[Json]:
-        """The values at a path; none in a body that is too deep for it."""
+    def _values_at_path(self, path: str, body: Json, budget: MatchBudget) -> list[Json]:
+        """The values at a path.  Raises `PatternsTooSlow` if it takes too many steps."""
         try:
-            return effort.find_values(path, self.paths[path], body or {})
+            return budget.find_values(path, self.compiled_paths[path], body or {})
         except JsonPathTooManySteps as error:
-            raise PatternsTooSlow(f"match.json: {printable(path, _SHOWN)} {error}") from None
+            raise PatternsTooSlow(
+                f"match.json: {printable_excerpt(path, _MAX_SHOWN_CHARS)} {error}"
+            ) from None
 
-    def _is_found_in(self, where: str, pattern: str, text: str, effort: MatchBudget) -> bool:
-        searched = text[:_SEARCHED]
+    def _search_pattern(self, where: str, pattern: str, text: str, budget: MatchBudget) -> bool:
+        searched_text = text[:_MAX_SEARCHED_CHARS]
         try:
-            return effort.search(self.expressions[pattern], searched)
+            return budget.search(self.compiled_patterns[pattern], searched_text)
         except TimeoutError:
             raise PatternsTooSlow(
-                f"{where}: the patterns tried on this request took more than {_MOST * 1000:g} ms, "
-                f"the last /{printable(pattern, _SHOWN)}/ on {len(searched):,} characters"
+                f"{where}: the patterns tried on this request took more than "
+                f"{_CPU_LIMIT_S * 1000:g} ms, "
+                f"the last /{printable_excerpt(pattern, _MAX_SHOWN_CHARS)}/ on "
+                f"{len(searched_text):,} characters"
             ) from None
 
     def _unmet_conditions(
-        self, path: str, condition: ValueCondition, found: list[Json], effort: MatchBudget
+        self, path: str, condition: ValueCondition, values: list[Json], budget: MatchBudget
     ) -> Iterator[str]:
-        if condition.exists is not UNSET and condition.exists != bool(found):
-            yield f"{path} is there" if found else f"{path} is not there"
+        if condition.exists is not UNSET and condition.exists != bool(values):
+            yield f"{path} is there" if values else f"{path} is not there"
             return
-        wanted = condition.equals
-        if wanted is not UNSET and not any(
-            lenient_json.is_same_json(value, wanted) for value in found
+        expected = condition.equals
+        if expected is not UNSET and not any(
+            lenient_json.is_same_json(value, expected) for value in values
         ):
-            yield f"{path} is {_displayed_values(found)}, not {lenient_json.compact_json(wanted)}"
+            yield (
+                f"{path} is {_displayed_values(values)}, not {lenient_json.compact_json(expected)}"
+            )
         pattern = condition.matches
         if pattern and not any(
-            self._is_found_in(
-                f"match.json[{path}]", pattern, lenient_json.printable_text(value), effort
+            self._search_pattern(
+                f"match.json[{path}]", pattern, lenient_json.printable_text(value), budget
             )
-            for value in found
+            for value in values
         ):
-            yield f"{path}: /{pattern}/ is not in {_displayed_values(found)}"
+            yield f"{path}: /{pattern}/ is not in {_displayed_values(values)}"
 
 
-def _displayed_values(found: list[Json]) -> str:
+def _displayed_values(values: list[Json]) -> str:
     return (
-        printable(", ".join(map(lenient_json.compact_json, found)), _SHOWN)
-        if found
+        printable_excerpt(", ".join(map(lenient_json.compact_json, values)), _MAX_SHOWN_CHARS)
+        if values
         else "not there"
     )

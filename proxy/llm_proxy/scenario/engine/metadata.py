@@ -1,6 +1,6 @@
 """Provider-specific metadata of scenarios.
 
-The dialect that answers is told what stands under its own names; the rest is only reported.
+A response carries the metadata under the keys of its dialect; the rest is only reported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 from llm_proxy.scenario.documents.document import ReasoningSpec
 from llm_proxy.turns import Metadata, Reasoning
 
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+_METADATA_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "anthropic": ("anthropic",),
     "bedrock": ("bedrock", "amazon", "anthropic"),
     "cohere": ("cohere",),
@@ -22,39 +22,43 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "openai-completions": ("openai", "azure"),
     "openai-responses": ("openai", "azure"),
 }
-"""The names under which a dialect looks, beside that of the provider that is asked."""
+"""By dialect, the keys of `provider_metadata` it uses, beside the provider's own name."""
 
-_SEALS: Final = ("signature", "thoughtSignature", "thought_signature")
-_SEALED: Final = (
+_SIGNATURE_FIELDS: Final = ("signature", "thoughtSignature", "thought_signature")
+_REDACTED_FIELDS: Final = (
     *("redactedData", "redacted_data", "data"),
     *("encrypted_content", "encryptedContent", "reasoningEncryptedContent"),
 )
 
 
 def provider_metadata(
-    provided: Mapping[str, Mapping[str, Any]], dialect: str, provider: str
+    metadata_by_provider: Mapping[str, Mapping[str, Any]], dialect: str, provider: str
 ) -> Metadata:
-    """What this dialect is to tell, by its own names."""
+    """The (name, value) pairs under the keys of this dialect, then of the provider."""
     return tuple(
         (name, value)
         for key in _provider_keys(dialect, provider)
-        for name, value in provided.get(key, {}).items()
+        for name, value in metadata_by_provider.get(key, {}).items()
     )
 
 
-def reasoning_part(thought: ReasoningSpec, dialect: str, provider: str) -> Reasoning:
-    """A part of reasoning, with the seal that this dialect knows."""
-    fields = dict(provider_metadata(thought.provider_metadata, dialect, provider))
-    seal, sealed = (
-        next(_text_fields(fields, _SEALS), None),
-        next(_text_fields(fields, _SEALED), None),
+def reasoning_part(reasoning_spec: ReasoningSpec, dialect: str, provider: str) -> Reasoning:
+    """The reasoning part, with the signature and redacted content for this dialect."""
+    fields = dict(provider_metadata(reasoning_spec.provider_metadata, dialect, provider))
+    signature, redacted = (
+        next(_text_fields(fields, _SIGNATURE_FIELDS), None),
+        next(_text_fields(fields, _REDACTED_FIELDS), None),
     )
-    left = {name: value for name, value in fields.items() if name not in (*_SEALS, *_SEALED)}
-    return Reasoning(thought.text, seal, sealed, tuple(left.items()))
+    other_fields = {
+        name: value
+        for name, value in fields.items()
+        if name not in (*_SIGNATURE_FIELDS, *_REDACTED_FIELDS)
+    }
+    return Reasoning(reasoning_spec.text, signature, redacted, tuple(other_fields.items()))
 
 
 def _provider_keys(dialect: str, provider: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*_NAMES.get(dialect, ()), provider)))
+    return tuple(dict.fromkeys((*_METADATA_KEYS.get(dialect, ()), provider)))
 
 
 def _text_fields(fields: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:

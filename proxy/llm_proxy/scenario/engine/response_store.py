@@ -1,4 +1,4 @@
-"""Stores responses for requests that continue or retrieve one by id."""
+"""Stores responses for requests that continue or retrieve a response by id."""
 
 from __future__ import annotations
 
@@ -10,73 +10,77 @@ from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.turns import Turn
 
-_KEPT: Final = 10_000
-"""Answers; the oldest are forgotten."""
-_MOST: Final = 64 * 1024 * 1024
-"""Bytes of the requests that were answered; of more, the oldest are forgotten."""
+_MAX_RESPONSES: Final = 10_000
+"""Beyond it the oldest are dropped."""
+_MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
+"""Of all stored request bodies; beyond it the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """An answer that was given."""
+    """A response that was sent, with its request."""
 
     conversation: Conversation
-    """What it answered, with all that came before."""
+    """The request's, including all previous messages."""
     turns: tuple[Turn, ...]
-    delivery: EncodeContext
-    body: bytes
-    """Of the request, part of which an answer repeats."""
-    dialect: str
-    """The name of the dialect that told it."""
+    encode_context: EncodeContext
+    request_body: bytes
+    """Some fields of it are repeated when the response is retrieved."""
+    dialect_name: str
+    """Of the dialect that encoded the response."""
 
 
 class ResponseStore:
-    """The latest answers, by session and id."""
+    """The latest responses, by session and id."""
 
     def __init__(self) -> None:
         self._responses: OrderedDict[tuple[str, str], StoredResponse] = OrderedDict()
-        self._stored_size = 0
+        self._stored_request_bytes = 0
 
     def store(self, session: str, stored_response: StoredResponse) -> None:
-        """Remember an answer by its id, and by that of the conversation which it adds to."""
-        for name in filter(
+        """Store a response under its id, and under the id of the conversation it belongs to."""
+        for response_id in filter(
             None, (stored_response.turns[0].id, stored_response.conversation.stored_conversation_id)
         ):
-            self._remove((session, name))
-            self._responses[session, name] = stored_response
-            self._stored_size += len(stored_response.body)
-        while len(self._responses) > _KEPT or self._stored_size > _MOST:
+            self._remove((session, response_id))
+            self._responses[session, response_id] = stored_response
+            self._stored_request_bytes += len(stored_response.request_body)
+        while (
+            len(self._responses) > _MAX_RESPONSES or self._stored_request_bytes > _MAX_REQUEST_BYTES
+        ):
             self._remove(next(iter(self._responses)))
 
-    def find(self, session: str, answer: str) -> StoredResponse | None:
-        """The answer of that id."""
-        return self._responses.get((session, answer))
+    def find(self, session: str, response_id: str) -> StoredResponse | None:
+        """The response with this id, or the latest of the conversation with this id."""
+        return self._responses.get((session, response_id))
 
     def reset_session(self, session: str) -> None:
-        """Forget this session's answers."""
+        """Drop the responses of this session."""
         for key in [key for key in self._responses if key[0] == session]:
             self._remove(key)
 
     def _remove(self, key: tuple[str, str]) -> None:
         stored_response = self._responses.pop(key, None)
-        self._stored_size -= len(stored_response.body) if stored_response else 0
+        self._stored_request_bytes -= len(stored_response.request_body) if stored_response else 0
 
     def with_previous_messages(self, session: str, conversation: Conversation) -> Conversation:
-        """The conversation with what came before, where it only names the answer it continues.
+        """The conversation with the messages of the response that it continues by id.
 
-        The system prompt is not continued: providers want it said anew.  What is not known is not
-        there: see `lacks`.
+        The system prompt is not continued, because providers require it anew.  An unknown id adds
+        nothing: see `is_previous_missing`.
         """
-        before = self.find(
+        previous = self.find(
             session, conversation.previous_response_id or conversation.stored_conversation_id
         )
-        if before is None:
+        if previous is None:
             return conversation
-        values = tuple(RequestMessage("assistant", turn.parts) for turn in before.turns[:1])
-        messages = (*before.conversation.messages, *values, *conversation.messages)
+        previous_responses = tuple(
+            RequestMessage("assistant", turn.parts) for turn in previous.turns[:1]
+        )
+        messages = (*previous.conversation.messages, *previous_responses, *conversation.messages)
         return replace(conversation, messages=messages)
 
-    def is_missing_previous(self, session: str, conversation: Conversation) -> bool:
-        """Whether it continues an answer that was not given here, or is forgotten."""
-        named = conversation.previous_response_id
-        return bool(named) and self.find(session, named) is None
+    def is_previous_missing(self, session: str, conversation: Conversation) -> bool:
+        """Whether it continues a response that is not stored (any more)."""
+        previous_id = conversation.previous_response_id
+        return bool(previous_id) and self.find(session, previous_id) is None

@@ -11,17 +11,17 @@ from typing import Final
 from llm_proxy.scenario.documents.document import MockSpec, Scenario
 from llm_proxy.scenario.engine.matcher import CompiledMatch
 
-_NEAREST: Final = 3
-"""Ids that a mistake names."""
-_LONGEST: Final = 200
-"""Characters of what may be meant for an id."""
-_COMPARED: Final = 1000
-"""Ids that are compared closely, at most: those that begin most like the one in question."""
+_MAX_SUGGESTED_IDS: Final = 3
+"""Similar ids in an error message."""
+_MAX_ID_CHARS: Final = 200
+"""Longer texts are not meant as an id, so nothing is suggested for them."""
+_MAX_COMPARED_IDS: Final = 1000
+"""Of more ids, those with the longest common prefix are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedScenario:
-    """A scenario, and where it stands."""
+    """A scenario with its file and line."""
 
     scenario: Scenario
     file: str
@@ -30,50 +30,53 @@ class LocatedScenario:
 
 @dataclass(frozen=True)
 class ScenarioSet:
-    """What a run plays by."""
+    """All scenarios of a run, and its mock."""
 
     scenarios: tuple[LocatedScenario, ...] = ()
     mock: MockSpec | None = None
 
     @cached_property
-    def by_id(self) -> dict[str, LocatedScenario]:
-        """The scenarios by the id that requests name; of two, the first."""
-        return {scenario.scenario.id: scenario for scenario in reversed(self.scenarios)}
+    def scenarios_by_id(self) -> dict[str, LocatedScenario]:
+        """By id; the first of several with the same id."""
+        return {located.scenario.id: located for located in reversed(self.scenarios)}
 
     @cached_property
     def named_models(self) -> tuple[str, ...]:
-        """The models that scenarios name, for lists of models; `test-llm` where they name none."""
+        """The models without wildcards in `match.model`, for model lists; `test-llm` if none."""
         patterns = (
-            scenario.scenario.match.model for scenario in self.scenarios if scenario.scenario.match
+            located.scenario.match.model for located in self.scenarios if located.scenario.match
         )
-        named = (pattern for pattern in patterns if pattern and not set(pattern) & set("*?["))
-        return tuple(dict.fromkeys(named)) or ("test-llm",)
+        models = (pattern for pattern in patterns if pattern and not set(pattern) & set("*?["))
+        return tuple(dict.fromkeys(models)) or ("test-llm",)
 
     @cached_property
     def compiled_matches(self) -> tuple[tuple[LocatedScenario, CompiledMatch], ...]:
-        """The scenarios that are chosen by what a request is like, in file order."""
+        """The scenarios with a `match`, compiled, in file order."""
         return tuple(
-            (scenario, CompiledMatch.compile(scenario.scenario.match))
-            for scenario in self.scenarios
-            if scenario.scenario.match
+            (located, CompiledMatch.compile(located.scenario.match))
+            for located in self.scenarios
+            if located.scenario.match
         )
 
     @cached_property
-    def has_slow_patterns(self) -> bool:
-        """Whether choosing may take its time."""
-        return any(matcher.has_slow_patterns for _, matcher in self.compiled_matches)
+    def may_match_slowly(self) -> bool:
+        """Whether any `match` has regular expressions or JSONPaths."""
+        return any(matcher.may_match_slowly for _, matcher in self.compiled_matches)
 
-    def nearest_ids(self, name: str) -> list[str]:
-        """The ids most like this one, if any is; none is like a long text."""
-        if len(name) > _LONGEST:
+    def nearest_ids(self, scenario_id: str) -> list[str]:
+        """Up to 3 known ids similar to this one; none for a text over 200 characters."""
+        if len(scenario_id) > _MAX_ID_CHARS:
             return []
-        ids = list(self.by_id)
-        if len(ids) > _COMPARED:
-            ids = heapq.nlargest(_COMPARED, ids, lambda text: _common_prefix_length(text, name))
-        return difflib.get_close_matches(name, ids, _NEAREST)
+        ids = list(self.scenarios_by_id)
+        if len(ids) > _MAX_COMPARED_IDS:
+            ids = heapq.nlargest(
+                _MAX_COMPARED_IDS,
+                ids,
+                lambda known_id: _common_prefix_length(known_id, scenario_id),
+            )
+        return difflib.get_close_matches(scenario_id, ids, _MAX_SUGGESTED_IDS)
 
 
 def _common_prefix_length(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

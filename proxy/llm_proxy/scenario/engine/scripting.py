@@ -1,7 +1,7 @@
 """Computes the scripted response, in the order of document 000.
 
-Scenario, context, turn, tools, temperature, top_p, reasoning, failures, answer: the first check
-that fails decides, and uses up no failure.
+Scenario, context, turn, tools, temperature, top_p, reasoning, failures, response: the first check
+that fails decides, and consumes no failure.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.documents.document import ChunkSpec, Response, Scenario, ScenarioTurn
-from llm_proxy.scenario.documents.fields import ANY
+from llm_proxy.scenario.documents.fields import ANY_TURN
 from llm_proxy.scenario.engine import checks, error_reports, turns, unsigned_reasoning
 from llm_proxy.scenario.engine.choosing import ChosenScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.generation import templates
-from llm_proxy.scenario.render.durations import gap_drawer
+from llm_proxy.scenario.render.durations import gap_ms_drawer
 from llm_proxy.scenario.render.text_splitting import text_splitter
 from llm_proxy.scenario.scripted_response import (
-    SIMULATED,
+    DEFAULT_FAILURE_MESSAGE,
     FailResponse,
     FailureStatus,
     ResponseTiming,
@@ -34,110 +34,121 @@ from llm_proxy.scenario.scripted_response import (
     SendTurns,
 )
 
-_NAME: Final = "test-llm"
-"""What scripted answers come from, in the journal."""
-_STATUSES: Final[Mapping[str, FailureStatus]] = {
+_ORIGIN_NAME: Final = "test-llm"
+"""The origin of error turns in the journal, and the prefix of that of scenarios."""
+_FAILURE_STATUSES: Final[Mapping[str, FailureStatus]] = {
     "timeout": "timeout",
     "invalid_response": "invalid_response",
     "network_error": "network_error",
     "rate_limit": "rate_limit",
 }
-"""What a scenario's words for a failure mean; any other means `model_error`."""
+"""By `failure_status` of a scenario; any other means `model_error`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request that is as its scenario expects it."""
+    """A request that passed the checks of its scenario."""
 
     scenario: Scenario
     step: ScenarioTurn
-    cue: MatchContext
-    """As the scenario sees it."""
-    source: str
-    mismatch: str
-    """Why the step is the fallback; empty where the scenario has one."""
+    context: MatchContext
+    """Without unsigned reasoning, if the scenario strips it."""
+    origin: str
+    fallback_reason: str
+    """Why `step` is the fallback; empty if the scenario has a step for the turn."""
     notes: tuple[str, ...]
 
 
 def scripted_response(
-    chosen: ChosenScenario, cue: MatchContext, attempts: FailureCounter
+    chosen: ChosenScenario, context: MatchContext, failure_counter: FailureCounter
 ) -> ScriptedResponse:
-    """What to answer.  Raises `NotRepresentable` where an answer cannot be made of a schema."""
-    checked = check_request(chosen, cue)
+    """The response or the next failure.  Raises `NotRepresentable` as `response_or_failure`."""
+    checked = check_request(chosen, context)
     if isinstance(checked, ScriptedResponse):
         return checked
-    return response_or_failure(checked, take_failure(checked, attempts))
+    return response_or_failure(checked, next_failure_number(checked, failure_counter))
 
 
-def check_request(chosen: ChosenScenario, cue: MatchContext) -> CheckedRequest | ScriptedResponse:
-    """The step that answers; an error turn where the request is not as it should be."""
+def check_request(
+    chosen: ChosenScenario, context: MatchContext
+) -> CheckedRequest | ScriptedResponse:
+    """The step for a request; a response with an error turn if a check fails."""
     scenario = chosen.located.scenario
-    cue, notes = unsigned_reasoning.visible_request(scenario, cue)
-    conversation = cue.conversation
-    source = f"{_NAME}: {scenario.id}, turn {conversation.turn}"
-    if (wrong := checks.check_system_prompt(scenario, conversation)) is not None:
-        return error_turn_response(wrong, cue, source, notes)
-    step, mismatch = _step_for_turn(scenario, conversation.turn)
-    if (wrong := checks.check_request(step, conversation)) is not None:
-        return error_turn_response(wrong, cue, source, notes)
-    return CheckedRequest(scenario, step, cue, source, mismatch, notes)
+    context, notes = unsigned_reasoning.visible_request(scenario, context)
+    conversation = context.conversation
+    origin = f"{_ORIGIN_NAME}: {scenario.id}, turn {conversation.turn}"
+    if (error_message := checks.check_system_prompt(scenario, conversation)) is not None:
+        return error_turn_response(error_message, context, origin, notes)
+    step, fallback_reason = _step_for_turn(scenario, conversation.turn)
+    if (error_message := checks.check_expectations(step, conversation)) is not None:
+        return error_turn_response(error_message, context, origin, notes)
+    return CheckedRequest(scenario, step, context, origin, fallback_reason, notes)
 
 
-def take_failure(checked: CheckedRequest, attempts: FailureCounter) -> int | None:
-    """The number of the failure that this attempt is; None where it succeeds."""
-    cue, turn = checked.cue, checked.cue.conversation.turn
-    allowed = checked.step.failures_before_success
-    return attempts.take_failure(cue.session, checked.scenario.id, turn, cue.provider, allowed)
+def next_failure_number(checked: CheckedRequest, failure_counter: FailureCounter) -> int | None:
+    """Count a failure of this step: its number from 1; None if the attempt succeeds."""
+    context, turn = checked.context, checked.context.conversation.turn
+    max_failures = checked.step.failures_before_success
+    return failure_counter.next_failure_number(
+        context.session, checked.scenario.id, turn, context.provider, max_failures
+    )
 
 
-def response_or_failure(checked: CheckedRequest, number: int | None) -> ScriptedResponse:
-    """The failure of this number, or the answer.  Raises `NotRepresentable` as `direct` does."""
+def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> ScriptedResponse:
+    """The failure with this number; with None, the response.
+
+    Raises `NotRepresentable` if a value must be generated for a schema that nothing satisfies.
+    """
     step, notes = checked.step, checked.notes
-    if number is not None:
+    if failure_number is not None:
         failure = _scripted_failure(step)
-        failures = f"failure {number} of {step.failures_before_success}"
-        note = f"{failures}: {failure.status}, {failure.message}"
-        return ScriptedResponse(failure, checked.source, notes=(*notes, note))
+        progress = f"failure {failure_number} of {step.failures_before_success}"
+        note = f"{progress}: {failure.status}, {failure.message}"
+        return ScriptedResponse(failure, checked.origin, notes=(*notes, note))
     try:
-        response, warnings = _fill_templates(checked.scenario, step, checked.cue)
+        response, warnings = _fill_templates(checked.scenario, step, checked.context)
     except JsonPathTooManySteps as error:
-        return error_turn_response(f"{checked.source}: {error}", checked.cue, checked.source, notes)
-    say = _send_turns(step.chunks or checked.scenario.chunks, response, checked.cue)
+        return error_turn_response(
+            f"{checked.origin}: {error}", checked.context, checked.origin, notes
+        )
+    send_turns = _send_turns(step.chunks or checked.scenario.chunks, response, checked.context)
     pace = step.pace.strip() or checked.scenario.pace.strip()
     return ScriptedResponse(
-        replace(say, pace=parse_pace(pace) if pace else None),
-        checked.source,
-        checked.mismatch,
-        (*warnings, *filter(None, (checked.mismatch,))),
+        replace(send_turns, pace=parse_pace(pace) if pace else None),
+        checked.origin,
+        checked.fallback_reason,
+        (*warnings, *filter(None, (checked.fallback_reason,))),
         notes,
         response.provider_metadata or None,
-        faults=() if checked.mismatch else _scripted_faults(checked.scenario, step),
+        faults=() if checked.fallback_reason else _scripted_faults(checked.scenario, step),
     )
 
 
 def error_turn_response(
-    message: str, cue: MatchContext, source: str = _NAME, notes: tuple[str, ...] = ()
+    message: str, context: MatchContext, origin: str = _ORIGIN_NAME, notes: tuple[str, ...] = ()
 ) -> ScriptedResponse:
-    """The answer to a request that no scenario answers, or not as it is."""
-    say = _send_turns(None, error_reports.failed_check_report(message), cue)
-    return ScriptedResponse(say, source, message, (message,), notes)
+    """The error turn for a request that no scenario answers or that fails a check."""
+    send_turns = _send_turns(None, error_reports.failed_check_report(message), context)
+    return ScriptedResponse(send_turns, origin, message, (message,), notes)
 
 
 def _step_for_turn(scenario: Scenario, turn: int) -> tuple[ScenarioTurn, str]:
-    """The step of that turn, or of any; else the fallback, with why it is one."""
+    """The step of this turn, or of any turn, and ""; else the fallback and its reason."""
     steps = {scenario_turn.turn: scenario_turn for scenario_turn in scenario.turns}
-    step = steps.get(turn) or steps.get(ANY)
+    step = steps.get(turn) or steps.get(ANY_TURN)
     if step is not None:
         return step, ""
-    there = ", ".join(str(scenario_turn.turn) for scenario_turn in scenario.turns) or "none"
-    message = f"Scenario {scenario.id} has no turn {turn}; its turns: {there}."
-    return error_reports.mismatch_step(turn, message), message
+    turn_numbers = ", ".join(str(scenario_turn.turn) for scenario_turn in scenario.turns) or "none"
+    message = f"Scenario {scenario.id} has no turn {turn}; its turns: {turn_numbers}."
+    return error_reports.missing_turn_step(turn, message), message
 
 
 def _scripted_failure(step: ScenarioTurn) -> FailResponse:
     return FailResponse(
-        "thrown" if step.failure_throws else _STATUSES.get(step.failure_status, "model_error"),
-        step.failure_message or SIMULATED,
+        "thrown"
+        if step.failure_throws
+        else _FAILURE_STATUSES.get(step.failure_status, "model_error"),
+        step.failure_message or DEFAULT_FAILURE_MESSAGE,
         step.failure_retryable,
         step.failure_retry_after_ms,
         step.failure_error or None,
@@ -145,34 +156,37 @@ def _scripted_failure(step: ScenarioTurn) -> FailResponse:
 
 
 def _scripted_faults(scenario: Scenario, step: ScenarioTurn) -> tuple[ScenarioRule, ...]:
-    """What goes wrong with an answer on its way: as its turn says, then as its scenario does."""
-    lists = {f"{scenario.id}, turn {step.turn}": step.faults, scenario.id: scenario.faults}
+    """The fault rules of the turn, then those of the scenario."""
+    faults_by_owner = {
+        f"{scenario.id}, turn {step.turn}": step.faults,
+        scenario.id: scenario.faults,
+    }
     return tuple(
-        ScenarioRule(rule, f"{where}, fault {number}")
-        for where, faults in lists.items()
+        ScenarioRule(rule, f"{owner}, fault {number}")
+        for owner, faults in faults_by_owner.items()
         for number, rule in enumerate(parse_rules(faults), 1)
     )
 
 
 def _fill_templates(
-    scenario: Scenario, step: ScenarioTurn, cue: MatchContext
+    scenario: Scenario, step: ScenarioTurn, context: MatchContext
 ) -> tuple[Response, tuple[str, ...]]:
-    """The answer with what its templates stand for, and what they stand for in vain."""
+    """The response with its templates filled in, and their warnings."""
     if not scenario.templates:
         return step.response, ()
-    filled = templates.fill_templates(msgspec.to_builtins(step.response), cue.body)
-    return msgspec.convert(filled.fill_value, Response), filled.warnings
+    filled = templates.fill_templates(msgspec.to_builtins(step.response), context.body)
+    return msgspec.convert(filled.value, Response), filled.warnings
 
 
-def _send_turns(chunks: ChunkSpec | None, response: Response, cue: MatchContext) -> SendTurns:
+def _send_turns(chunks: ChunkSpec | None, response: Response, context: MatchContext) -> SendTurns:
     timing = (
         ResponseTiming()
         if chunks is None
-        else ResponseTiming(gap_ms=gap_drawer(chunks.delay_ms, cue.seed, "gap"))
+        else ResponseTiming(gap_ms=gap_ms_drawer(chunks.delay_ms, context.seed, "gap"))
     )
-    # Reasoning has the seals that its author gave it: those it lacks are what document 000 strips.
+    # Only signatures from the scenario: document 000 strips reasoning that lacks one.
     return SendTurns(
-        (turns.scripted_turn(response, cue),),
+        (turns.scripted_turn(response, context),),
         text_splitter(chunks),
         timing,
         signs_reasoning=False,

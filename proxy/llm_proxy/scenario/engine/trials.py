@@ -6,71 +6,76 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.errors import PatternsTooSlow, printable
+from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.scenario.engine import unsigned_reasoning
 from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario, no_scenario_message
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.engine.matcher import CompiledMatch, MatchBudget
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 
-_SHOWN: Final = 60
-"""Characters of a text that are shown."""
+_MAX_SHOWN_CHARS: Final = 60
+"""Of a text in a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTrial:
-    """One scenario, held against a request."""
+    """Whether one scenario answers a request, and why."""
 
     located: LocatedScenario
     is_chosen: bool
     reason: str
-    """Why it does, or does not."""
+    """Why it is chosen or not."""
 
 
 def try_scenarios(
-    script: ScenarioSet,
-    cue: MatchContext,
+    scenario_set: ScenarioSet,
+    context: MatchContext,
     chosen: ChosenScenario | NoScenario,
     clock: Callable[[], float],
 ) -> list[ScenarioTrial]:
-    """Every scenario in file order; at most one of them answers.
+    """One trial per scenario, in file order; at most one is chosen.
 
-    `clock` gives the CPU time of this thread, in s.
+    `clock` returns the CPU time of this thread, in s.
     """
     winner = chosen.located if isinstance(chosen, ChosenScenario) else None
     reason = (
-        chosen.reason if isinstance(chosen, ChosenScenario) else no_scenario_message(script, chosen)
+        chosen.reason
+        if isinstance(chosen, ChosenScenario)
+        else no_scenario_message(scenario_set, chosen)
     )
     return [
         ScenarioTrial(
-            scenario,
-            scenario is winner,
+            located,
+            located is winner,
             reason
-            if scenario is winner
-            else _mismatch_reason(scenario, cue, winner, MatchBudget(clock)),
+            if located is winner
+            else _mismatch_reason(located, context, winner, MatchBudget(clock)),
         )
-        for scenario in script.scenarios
+        for located in scenario_set.scenarios
     ]
 
 
 def _mismatch_reason(
-    located_scenario: LocatedScenario,
-    cue: MatchContext,
+    located: LocatedScenario,
+    context: MatchContext,
     winner: LocatedScenario | None,
-    effort: MatchBudget,
+    budget: MatchBudget,
 ) -> str:
-    if cue.scenario:
-        return f"{printable(cue.scenario, _SHOWN)} is named"
-    if located_scenario.scenario.match is None:
-        text = cue.conversation.first_user_text.strip()
-        return f"the first user message is {printable(text, _SHOWN)!r}"
-    seen, _ = unsigned_reasoning.visible_request(located_scenario.scenario, cue)
+    if context.scenario_id:
+        return f"{printable_excerpt(context.scenario_id, _MAX_SHOWN_CHARS)} is named"
+    if located.scenario.match is None:
+        text = context.conversation.first_user_text.strip()
+        return f"the first user message is {printable_excerpt(text, _MAX_SHOWN_CHARS)!r}"
+    visible_context, _ = unsigned_reasoning.visible_request(located.scenario, context)
     try:
-        unmet = "; ".join(
-            CompiledMatch.compile(located_scenario.scenario.match).mismatches(seen, effort)
+        mismatches = "; ".join(
+            CompiledMatch.compile(located.scenario.match).mismatch_reasons(visible_context, budget)
         )
     except PatternsTooSlow as error:
         return str(error)
-    if unmet or winner is None:
-        return unmet
-    return f"its match holds too, but {printable(winner.scenario.id, _SHOWN)} comes first"
+    if mismatches or winner is None:
+        return mismatches
+    return (
+        f"its match holds too, but {printable_excerpt(winner.scenario.id, _MAX_SHOWN_CHARS)} "
+        "comes first"
+    )

@@ -24,103 +24,126 @@ from llm_proxy.scenario.documents.document import (
     ToolCallsResponse,
     UsageSpec,
 )
-from llm_proxy.scenario.documents.fields import Arguments
+from llm_proxy.scenario.documents.fields import ToolArguments
 from llm_proxy.scenario.engine import error_reports, metadata
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.generation import generated_values, react
-from llm_proxy.turns import Finish, Json, Part, Refusal, Text, ToolCall, Turn
+from llm_proxy.turns import FinishReason, Json, Part, Refusal, Text, ToolCall, Turn
 from llm_proxy.turns import Usage as Counted
 
-_INPUT: Final = 64
-_OUTPUT: Final = 32
-"""The tokens of an answer that names none."""
-_EXACT: Final = 2**53
+_DEFAULT_INPUT_TOKENS: Final = 64
+_DEFAULT_OUTPUT_TOKENS: Final = 32
+"""Used for a response without `usage`."""
+_MAX_EXACT_INT: Final = 2**53
 
-FINISHES: Final[Mapping[str, Finish]] = {
-    **dict.fromkeys(("stop", "end_turn", "eos", "complete", "completed"), Finish.STOP),
-    **dict.fromkeys(("length", "max_tokens", "max_output_tokens"), Finish.LENGTH),
-    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), Finish.TOOL_CALLS),
-    **dict.fromkeys(("content_filter", "safety"), Finish.CONTENT_FILTER),
-    "stop_sequence": Finish.STOP_SEQUENCE,
-    "refusal": Finish.REFUSAL,
-    "model_context_window_exceeded": Finish.CONTEXT_FULL,
-    "pause_turn": Finish.PAUSED,
-    "error": Finish.ERROR,
+FINISH_BY_REASON: Final[Mapping[str, FinishReason]] = {
+    **dict.fromkeys(("stop", "end_turn", "eos", "complete", "completed"), FinishReason.STOP),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens"), FinishReason.LENGTH),
+    **dict.fromkeys(
+        ("tool_calls", "tool_call", "tool_use", "function_call"), FinishReason.TOOL_CALLS
+    ),
+    **dict.fromkeys(("content_filter", "safety"), FinishReason.CONTENT_FILTER),
+    "stop_sequence": FinishReason.STOP_SEQUENCE,
+    "refusal": FinishReason.REFUSAL,
+    "model_context_window_exceeded": FinishReason.CONTEXT_FULL,
+    "pause_turn": FinishReason.PAUSED,
+    "error": FinishReason.ERROR,
 }
-"""What the words of providers mean, in small letters and with underscores."""
+"""Finish reasons of all providers, in lower case with underscores."""
 
 
-def scripted_turn(response: Response, cue: MatchContext) -> Turn:
-    """What the answer says, for the dialect and the model that are asked.
+def scripted_turn(response: Response, context: MatchContext) -> Turn:
+    """The turn of a scripted response, for the dialect and model of the request.
 
-    Raises `NotRepresentable` where it is to be made of a schema that nothing fits.
+    Raises `NotRepresentable` if a value must be generated for a schema that nothing satisfies.
     """
-    parts = (*_reasoning_parts(response, cue), *_response_parts(response, cue))
-    finish, raw = finish_and_raw(response.finish_reason, parts)
-    told = metadata.provider_metadata(response.provider_metadata, cue.dialect, cue.provider)
-    return Turn(parts, finish, raw, scripted_usage(response.usage), model=cue.model, metadata=told)
+    parts = (*_reasoning_parts(response, context), *_response_parts(response, context))
+    finish_reason, raw_reason = parse_finish_reason(response.finish_reason, parts)
+    turn_metadata = metadata.provider_metadata(
+        response.provider_metadata, context.dialect, context.provider
+    )
+    return Turn(
+        parts,
+        finish_reason,
+        raw_reason,
+        scripted_usage(response.usage),
+        model=context.model,
+        metadata=turn_metadata,
+    )
 
 
-def finish_and_raw(reason: str, parts: tuple[Part, ...]) -> tuple[Finish, str]:
-    """Why an answer finished, and the word for it where no other will do."""
+def parse_finish_reason(reason: str, parts: tuple[Part, ...]) -> tuple[FinishReason, str]:
+    """The finish reason, and the raw text if it is an unknown one.
+
+    Without a `reason`, `TOOL_CALLS` if a part is a tool call, else `STOP`.
+    """
     if not reason:
-        calls = any(isinstance(part, ToolCall) for part in parts)
-        return (Finish.TOOL_CALLS if calls else Finish.STOP), ""
-    finish = FINISHES.get(reason.lower().replace("-", "_"))
-    return (Finish.OTHER, reason) if finish is None else (finish, "")
+        has_tool_call = any(isinstance(part, ToolCall) for part in parts)
+        return (FinishReason.TOOL_CALLS if has_tool_call else FinishReason.STOP), ""
+    finish = FINISH_BY_REASON.get(reason.lower().replace("-", "_"))
+    return (FinishReason.OTHER, reason) if finish is None else (finish, "")
 
 
 def scripted_usage(
-    usage: UsageSpec, given_input: int = _INPUT, given_output: int = _OUTPUT
+    usage: UsageSpec,
+    default_input: int = _DEFAULT_INPUT_TOKENS,
+    default_output: int = _DEFAULT_OUTPUT_TOKENS,
 ) -> Counted:
-    """The tokens; what is not scripted has its default, and a total is the sum."""
-    number = given_input if usage.input is None else usage.input
-    count = given_output if usage.output is None else usage.output
-    total = number + count if usage.total is None else usage.total
-    return Counted(number, count, total, usage.cache_read, usage.cache_write, usage.reasoning)
+    """Token counts; the default for what is not scripted, and the sum as the total."""
+    input_tokens = default_input if usage.input is None else usage.input
+    output_tokens = default_output if usage.output is None else usage.output
+    total_tokens = input_tokens + output_tokens if usage.total is None else usage.total
+    return Counted(
+        input_tokens,
+        output_tokens,
+        total_tokens,
+        usage.cache_read,
+        usage.cache_write,
+        usage.reasoning,
+    )
 
 
-def _reasoning_parts(response: ResponseSpec, cue: MatchContext) -> Iterator[Part]:
-    """Reasoning in any of its forms; `reasoning` before `reasoning_content`."""
+def _reasoning_parts(response: ResponseSpec, context: MatchContext) -> Iterator[Part]:
+    """All reasoning parts; those of `reasoning` before those of `reasoning_content`."""
     content = response.reasoning_content
-    more = content if isinstance(content, tuple) else () if content is None else (content,)
-    for reasoning_spec in (*response.reasoning, *more):
-        thought = (
+    content_items = content if isinstance(content, tuple) else () if content is None else (content,)
+    for reasoning_spec in (*response.reasoning, *content_items):
+        spec = (
             ReasoningSpec(text=reasoning_spec)
             if isinstance(reasoning_spec, str)
             else reasoning_spec
         )
-        yield metadata.reasoning_part(thought, cue.dialect, cue.provider)
+        yield metadata.reasoning_part(spec, context.dialect, context.provider)
 
 
-def _response_parts(response: Response, cue: MatchContext) -> tuple[Part, ...]:
+def _response_parts(response: Response, context: MatchContext) -> tuple[Part, ...]:
     match response:
         case TextResponse(assistant_text=text):
             return (Text(text),)
         case ToolCallsResponse():
-            return tuple(_tool_calls(response, cue))
+            return tuple(_tool_calls(response, context))
         case FinalReportResponse():
             return tuple(_final_report_call(response))
         case StructuredResponse(values=values):
-            value: Json = dict(values)
-            if cue.conversation.response_schema is not None:
-                value = generated_values.make_value(
-                    cue.conversation.response_schema, cue.seed, values
+            generated: Json = dict(values)
+            if context.conversation.response_schema is not None:
+                generated = generated_values.make_value(
+                    context.conversation.response_schema, context.seed, values
                 )
-            return (Text(json_stringify(value)),)
+            return (Text(json_stringify(generated)),)
         case ReActResponse():
             return (Text(react.react_text(response)),)
         case PartsResponse(parts=parts):
-            return tuple(_part_of_spec(part, at, cue) for at, part in enumerate(parts))
+            return tuple(_part_of_spec(part, index, context) for index, part in enumerate(parts))
 
 
-def _tool_calls(response: ToolCallsResponse, cue: MatchContext) -> Iterator[Part]:
+def _tool_calls(response: ToolCallsResponse, context: MatchContext) -> Iterator[Part]:
     if response.assistant_text:
         yield Text(response.assistant_text)
     for number, call in enumerate(response.tool_calls, 1):
         if call.assistant_text:
             yield Text(call.assistant_text)
-        arguments = _arguments_text(call.tool_name, call.arguments, cue)
+        arguments = _arguments_text(call.tool_name, call.arguments, context)
         yield ToolCall(call.call_id or f"call-{number}", call.tool_name, arguments)
 
 
@@ -134,49 +157,55 @@ def _final_report_call(response: FinalReportResponse) -> Iterator[Part]:
         "content_json": response.report_content_json,
     }
     arguments = {name: value for name, value in fields.items() if value is not UNSET}
-    yield ToolCall(error_reports.CALL_ID, error_reports.TOOL, json_stringify(arguments))
+    yield ToolCall(
+        error_reports.FINAL_REPORT_CALL_ID,
+        error_reports.FINAL_REPORT_TOOL,
+        json_stringify(arguments),
+    )
 
 
 def _part_of_spec(
     part: TextPartSpec | ReasoningPartSpec | RefusalPartSpec | ToolCallPartSpec,
-    at: int,
-    cue: MatchContext,
+    index: int,
+    context: MatchContext,
 ) -> Part:
     match part:
         case TextPartSpec(text=text):
             return Text(text)
         case ReasoningPartSpec():
-            return metadata.reasoning_part(part, cue.dialect, cue.provider)
+            return metadata.reasoning_part(part, context.dialect, context.provider)
         case RefusalPartSpec(text=text):
             return Refusal(text)
         case ToolCallPartSpec(tool_name=name, arguments=arguments, call_id=call_id):
             return ToolCall(
-                call_id or f"call-{at + 1}", name, _arguments_text(name, arguments, cue)
+                call_id or f"call-{index + 1}", name, _arguments_text(name, arguments, context)
             )
 
 
-def _arguments_text(name: str, arguments: Arguments, cue: MatchContext) -> str:
-    """The arguments as JSON; those to be made fit the schema of the tool that is offered."""
+def _arguments_text(name: str, arguments: ToolArguments, context: MatchContext) -> str:
+    """The arguments as JSON; with "made", generated for the schema of the request's tool."""
     if arguments != "made":
         return json_stringify(arguments)
-    offered = (tool.response_schema for tool in cue.conversation.tools if tool.name == name)
-    schema = next(offered, None)
-    return json_stringify({} if schema is None else generated_values.make_value(schema, cue.seed))
+    schemas = (tool.parameters_schema for tool in context.conversation.tools if tool.name == name)
+    schema = next(schemas, None)
+    return json_stringify(
+        {} if schema is None else generated_values.make_value(schema, context.seed)
+    )
 
 
 def json_stringify(value: Any) -> str:
     """JSON as `JSON.stringify` writes it: compact, in the order given, 1.0 as 1."""
-    return lenient_json.compact_json(_parse_number(value))
+    return lenient_json.compact_json(_convert_integral_floats(value))
 
 
-def _parse_number(value: Any) -> Json:
+def _convert_integral_floats(value: Any) -> Json:
     match value:
-        case float() if value.is_integer() and abs(value) < _EXACT:
+        case float() if value.is_integer() and abs(value) < _MAX_EXACT_INT:
             return int(value)
         case dict():
-            return {name: _parse_number(argument) for name, argument in value.items()}
+            return {name: _convert_integral_floats(member) for name, member in value.items()}
         case list() | tuple():
-            return [_parse_number(content) for content in value]
+            return [_convert_integral_floats(item) for item in value]
         case _:
-            found: Json = value
-            return found
+            unchanged: Json = value
+            return unchanged

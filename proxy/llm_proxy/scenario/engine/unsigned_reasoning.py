@@ -1,7 +1,7 @@
-"""Removes unsigned reasoning from the history, as document 000 demands.
+"""Removes unsigned reasoning from the conversation history, as document 000 requires.
 
-The client's history stays as it is; what is checked, matched and filled in is this view of it.
-Of bodies it is that of Anthropic's and of Bedrock's Converse, whose seals document 000 knows.
+The request itself is unchanged; scenarios are matched, checked and filled in against this view.
+In JSON bodies it covers Anthropic and Bedrock Converse, the formats that document 000 names.
 """
 
 from __future__ import annotations
@@ -16,26 +16,34 @@ from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.turns import Json, Reasoning, ToolCall
 
 
-def visible_request(scenario: Scenario, cue: MatchContext) -> tuple[MatchContext, tuple[str, ...]]:
-    """What a scenario sees of a request, and which messages lost their reasoning."""
-    flag = scenario.expect_signature
-    wants_signatures = cue.conversation.wants_signed_reasoning if flag is None else flag
+def visible_request(
+    scenario: Scenario, context: MatchContext
+) -> tuple[MatchContext, tuple[str, ...]]:
+    """The context without unsigned reasoning, and a note per message that lost its reasoning."""
+    expect_signature = scenario.expect_signature
+    wants_signatures = (
+        context.conversation.wants_signed_reasoning
+        if expect_signature is None
+        else expect_signature
+    )
     conversation, notes = without_unsigned_reasoning(
-        cue.conversation, wants_signatures=wants_signatures
+        context.conversation, wants_signatures=wants_signatures
     )
     if not notes:
-        return cue, ()
-    return replace(cue, conversation=conversation, body=_body_without_unsigned(cue.body)), notes
+        return context, ()
+    return replace(
+        context, conversation=conversation, body=_body_without_unsigned(context.body)
+    ), notes
 
 
 def without_unsigned_reasoning(
     conversation: Conversation, *, wants_signatures: bool
 ) -> tuple[Conversation, tuple[str, ...]]:
-    """The conversation without unsealed reasoning, and which messages lost theirs.
+    """The conversation without unsigned reasoning, and a note per message that lost its reasoning.
 
-    Only from the second turn on, only where a seal is expected (`signs`), and only of messages
-    that called tools: where none of their reasoning is sealed.  If any lost its reasoning,
-    reasoning counts as switched off.
+    Applies from the second turn on, only with `wants_signatures`, and only to assistant messages
+    with tool calls in which no reasoning is signed.  If any message loses its reasoning, reasoning
+    counts as disabled.
     """
     if conversation.turn <= 1 or not wants_signatures:
         return conversation, ()
@@ -46,8 +54,8 @@ def without_unsigned_reasoning(
         for request_message in conversation.messages
     )
     notes = tuple(
-        f"reasoning without a signature stripped from message {at}"
-        for at, message in enumerate(conversation.messages, 1)
+        f"reasoning without a signature stripped from message {number}"
+        for number, message in enumerate(conversation.messages, 1)
         if _has_unsigned_reasoning(message)
     )
     if not notes:
@@ -56,23 +64,23 @@ def without_unsigned_reasoning(
 
 
 def _has_unsigned_reasoning(message: RequestMessage) -> bool:
-    thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
-    calls = any(isinstance(part, ToolCall) for part in message.parts)
-    is_sealed = any(thought.signature or thought.redacted for thought in thoughts)
-    return message.role == "assistant" and calls and bool(thoughts) and not is_sealed
+    reasoning_parts = [part for part in message.parts if isinstance(part, Reasoning)]
+    has_tool_call = any(isinstance(part, ToolCall) for part in message.parts)
+    is_signed = any(part.signature or part.redacted for part in reasoning_parts)
+    return message.role == "assistant" and has_tool_call and bool(reasoning_parts) and not is_signed
 
 
 def _without_unsigned(message: RequestMessage) -> RequestMessage:
-    kept = tuple(part for part in message.parts if not isinstance(part, Reasoning))
-    return replace(message, parts=kept)
+    remaining = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+    return replace(message, parts=remaining)
 
 
 def _body_without_unsigned(body: Json) -> Json:
     if not isinstance(body, dict):
         return body
     messages = [
-        _message_without_unsigned(array_item)
-        for array_item in lenient_json.array_items(body.get("messages"))
+        _message_without_unsigned(message)
+        for message in lenient_json.array_items(body.get("messages"))
     ]
     return body | {"messages": messages} if messages else body
 
@@ -80,17 +88,17 @@ def _body_without_unsigned(body: Json) -> Json:
 def _message_without_unsigned(message: Json) -> Json:
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message
-    blocks = lenient_json.object_items(message.get("content"))
-    thoughts = [block for block in blocks if _is_reasoning_block(block)]
-    calls = any(block.get("type") == "tool_use" or "toolUse" in block for block in blocks)
-    if not calls or not thoughts or any(map(_signature_of_block, thoughts)):
+    blocks = lenient_json.array_objects(message.get("content"))
+    reasoning_blocks = [block for block in blocks if _is_reasoning_block(block)]
+    has_tool_call = any(block.get("type") == "tool_use" or "toolUse" in block for block in blocks)
+    if not has_tool_call or not reasoning_blocks or any(map(_signature_of_block, reasoning_blocks)):
         return message
-    kept: list[Json] = [
-        array_item
-        for array_item in lenient_json.array_items(message["content"])
-        if array_item not in thoughts
+    remaining: list[Json] = [
+        block
+        for block in lenient_json.array_items(message["content"])
+        if block not in reasoning_blocks
     ]
-    return message | {"content": kept}
+    return message | {"content": remaining}
 
 
 def _is_reasoning_block(block: Fields) -> bool:
@@ -99,11 +107,11 @@ def _is_reasoning_block(block: Fields) -> bool:
 
 
 def _signature_of_block(block: Fields) -> Json:
-    fields = lenient_json.object_fields(block.get("reasoningContent"))
-    text = lenient_json.object_fields(fields.get("reasoningText"))
+    reasoning_content = lenient_json.object_fields(block.get("reasoningContent"))
+    reasoning_text = lenient_json.object_fields(reasoning_content.get("reasoningText"))
     return (
         block.get("signature")
         or block.get("data")
-        or text.get("signature")
-        or fields.get("redactedContent")
+        or reasoning_text.get("signature")
+        or reasoning_content.get("redactedContent")
     )

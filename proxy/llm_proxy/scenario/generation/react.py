@@ -9,10 +9,10 @@ from llm_proxy.scenario.documents.document import ReActResponse
 
 
 def react_text(react_response: ReActResponse) -> str:
-    """The answer as its client parses it: a line each, those left out that have nothing to say.
+    """The ReAct text that clients parse: one line per field, without empty fields.
 
-    Thought and action are one line each, whatever line ends they hold: the owner's parser reads
-    no further than the first.  An action always has an input, and a line end behind it.
+    Line ends within thought and action are removed: the client's parser reads only the first line.
+    An action always has an input, followed by a line end.
     """
     return "\n".join(_react_lines(react_response))
 

@@ -1,12 +1,12 @@
 """Fills templates: `{{ $.messages[-1].content }}` is the request's value at that path.
 
-Between the braces stands a JSONPath (RFC 9535) into the body of the request, and nothing else: no
-code, and what it finds is never read as a template again.  Strings are taken as they are, other
-values as compact JSON; several are joined with line ends; where nothing is found, nothing is put.
-`{{ '{{' }}` stands for two braces.
+Between the braces is a JSONPath (RFC 9535) into the body of the request, and nothing else: no
+code, and filled-in values are never parsed for templates again.  Strings are inserted as they are,
+other values as compact JSON; several are joined with line ends; no match inserts nothing.
+`{{ '{{' }}` is an escape for two braces.
 
-Within JSON (the arguments of a call, say) a text that is one template alone becomes the value
-itself, so a number stays one; several become a list, and none becomes null.
+Within JSON (such as the arguments of a call) a text that consists of one template becomes the value
+itself, so a number stays a number; several values become a list, and no match becomes null.
 """
 
 from __future__ import annotations
@@ -19,84 +19,84 @@ from typing import Any, Final, cast
 
 from llm_proxy import json_paths
 from llm_proxy.dialects import lenient_json
-from llm_proxy.errors import JsonPathTooManySteps, printable
+from llm_proxy.errors import JsonPathTooManySteps, printable_excerpt
 from llm_proxy.turns import Json
 
 JSON_FIELDS: Final = frozenset(("action_input", "arguments", "report_content_json", "values"))
-"""The fields of a document that hold JSON of the author's own."""
+"""The fields of a scenario document that hold arbitrary JSON of its author."""
 
 _OPEN: Final = "{{"
 _CLOSE: Final = "}}"
-_INSIDE: Final = re.compile(
+_EXPRESSION: Final = re.compile(
     r"""(?:[^'"}]|\}(?!\})|'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")*""", re.DOTALL
 )
-"""What is between the braces; those within the quoted names of a path end nothing."""
-_BRACES: Final = ("'{{'", '"{{"')
-"""What stands for two braces."""
-_MOST: Final = 1000
-"""Values that a path may find."""
-_SHOWN: Final = 60
-"""Characters of a template that a message shows."""
+"""The text between the braces; braces within quoted names of a path do not close it."""
+_ESCAPED_BRACES: Final = ("'{{'", '"{{"')
+"""Expressions that evaluate to two opening braces."""
+_MAX_VALUES: Final = 1000
+"""Of one template; further values are dropped with a warning."""
+_MAX_SHOWN_CHARS: Final = 60
+"""Of a template or an error in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilledTemplates:
     """A value whose templates have been filled in."""
 
-    fill_value: Json
+    value: Json
     warnings: tuple[str, ...]
-    """Each path that found nothing, in a sentence."""
+    """A sentence per template that found no value or too many."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TemplateExpression:
-    """A template amid a text."""
+    """One template of a text."""
 
     path: str
-    """Without the blanks around it."""
-    spelled: str
-    """As it stands in the text, its braces too."""
+    """The JSONPath, without surrounding white space."""
+    source: str
+    """Its source text, including the braces."""
     is_closed: bool = True
 
 
-def template_mistake(text: str) -> str | None:
-    """What is wrong with the templates of this text, in a sentence; None where nothing is."""
-    for piece in _split_templates(text):
-        match piece:
+def template_error(text: str) -> str | None:
+    """The first error in the templates of a text, as a sentence; None if there is none."""
+    for segment in _split_templates(text):
+        match segment:
             case _TemplateExpression(path=path, is_closed=False):
                 return (
                     f"{_quoted_path(path)} is not closed: a template, and each quoted name in "
                     f"it, has "
                     "an end; {{ '{{' }} stands for two braces"
                 )
-            case _TemplateExpression(path=path) if path not in _BRACES:
-                if isinstance(why := _compile_path(path), str):
-                    return f"{_quoted_path(path, _CLOSE)} is no JSONPath: {why}"
+            case _TemplateExpression(path=path) if path not in _ESCAPED_BRACES:
+                if isinstance(reason := _compile_path(path), str):
+                    return f"{_quoted_path(path, _CLOSE)} is no JSONPath: {reason}"
     return None
 
 
 def fill_templates(value: Any, body: Json) -> FilledTemplates:
-    """A value of a document with every template in its texts filled in from a request's body.
+    """Fill in every template in the texts of a value from the body of a request.
 
-    Of a struct, the value is what `msgspec.to_builtins` gives.  Names of objects are left alone,
-    and so is what `mistakes` finds wrong.
+    Convert structs with `msgspec.to_builtins` first.  Member names and templates with a
+    `template_error` are left unchanged.
     """
-    filling = _TemplateFiller(body)
+    filler = _TemplateFiller(body)
     return FilledTemplates(
-        filling.fill_value(value, is_json=False), tuple(dict.fromkeys(filling.warnings))
+        filler.fill_value(value, is_json=False), tuple(dict.fromkeys(filler.warnings))
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _TemplateFiller:
-    """One request's body, on its way into the texts of an answer."""
+    """Fills templates from the body of one request."""
 
     body: Json
-    steps: json_paths.StepBudget = field(default_factory=json_paths.StepBudget)
+    step_budget: json_paths.StepBudget = field(default_factory=json_paths.StepBudget)
     warnings: list[str] = field(default_factory=list)
 
     def fill_value(self, value: Any, *, is_json: bool) -> Any:
-        """The value, filled in; `is_json` within JSON of the author's own."""
+        """The value with its templates filled in; `is_json` within one of the `JSON_FIELDS`."""
         match value:
             case str() if _OPEN in value:
                 return self._fill_text(value, is_json=is_json)
@@ -112,73 +112,77 @@ class _TemplateFiller:
 
     def _fill_text(self, text: str, *, is_json: bool) -> Json:
         match list(_split_templates(text.strip() if is_json else text)):
-            case [_TemplateExpression() as alone] if is_json:
-                found = self._evaluate(alone)
-                return found if len(found) > 1 else next(iter(found), None)
+            case [_TemplateExpression() as expression] if is_json:
+                values = self._evaluate(expression)
+                return values if len(values) > 1 else next(iter(values), None)
         return "".join(
-            "\n".join(map(_value_as_text, self._evaluate(split_template)))
-            if isinstance(split_template, _TemplateExpression)
-            else split_template
-            for split_template in _split_templates(text)
+            "\n".join(map(_value_as_text, self._evaluate(segment)))
+            if isinstance(segment, _TemplateExpression)
+            else segment
+            for segment in _split_templates(text)
         )
 
-    def _evaluate(self, hole: _TemplateExpression) -> list[Json]:
-        """What a template stands for; nothing, with a warning, where its path finds nothing."""
-        if hole.path in _BRACES:
+    def _evaluate(self, expression: _TemplateExpression) -> list[Json]:
+        """The values of a template; none, with a warning, if its path finds nothing."""
+        if expression.path in _ESCAPED_BRACES:
             return [_OPEN]
-        path = _compile_path(hole.path) if hole.is_closed else ""
+        path = _compile_path(expression.path) if expression.is_closed else ""
         if isinstance(path, str):
-            return [hole.spelled]
-        nodes = json_paths.find_nodes(path, self.body, self.steps)
+            return [expression.source]
+        nodes = json_paths.find_nodes(path, self.body, self.step_budget)
         try:
-            found = [
-                cast("Json", json_path_match.obj) for json_path_match in islice(nodes, _MOST + 1)
-            ]
+            values = [cast("Json", node.obj) for node in islice(nodes, _MAX_VALUES + 1)]
         except JsonPathTooManySteps as error:
             raise JsonPathTooManySteps(
-                f"the template {_quoted_path(hole.path, _CLOSE)} {error}"
+                f"the template {_quoted_path(expression.path, _CLOSE)} {error}"
             ) from None
-        if len(found) > _MOST:
-            self._add_warning(hole, f"more than {_MOST} values in the request: the first are taken")
-        if not found:
-            self._add_warning(hole, "nothing in the request")
-        return found[:_MOST]
+        if len(values) > _MAX_VALUES:
+            self._add_warning(
+                expression, f"more than {_MAX_VALUES} values in the request: the first are taken"
+            )
+        if not values:
+            self._add_warning(expression, "nothing in the request")
+        return values[:_MAX_VALUES]
 
-    def _add_warning(self, hole: _TemplateExpression, found: str) -> None:
-        self.warnings.append(f"the template {_quoted_path(hole.path, _CLOSE)} finds {found}")
+    def _add_warning(self, expression: _TemplateExpression, finding: str) -> None:
+        self.warnings.append(
+            f"the template {_quoted_path(expression.path, _CLOSE)} finds {finding}"
+        )
 
 
 def _split_templates(text: str) -> Iterator[str | _TemplateExpression]:
-    """The text cut at its templates; one that is not closed reaches to the end."""
-    at = 0
-    while (start := text.find(_OPEN, at)) >= 0:
-        if start > at:
-            yield text[at:start]
-        inside = _INSIDE.match(text, start + len(_OPEN))
-        end = inside.end() if inside else start + len(_OPEN)
+    """Split a text at its templates; an unclosed template extends to the end."""
+    position = 0
+    while (start := text.find(_OPEN, position)) >= 0:
+        if start > position:
+            yield text[position:start]
+        match = _EXPRESSION.match(text, start + len(_OPEN))
+        end = match.end() if match else start + len(_OPEN)
         if not text.startswith(_CLOSE, end):
             yield _TemplateExpression(
                 text[start + len(_OPEN) :].strip(), text[start:], is_closed=False
             )
             return
-        at = end + len(_CLOSE)
-        yield _TemplateExpression(text[start + len(_OPEN) : end].strip(), text[start:at])
-    if at < len(text):
-        yield text[at:]
+        position = end + len(_CLOSE)
+        yield _TemplateExpression(text[start + len(_OPEN) : end].strip(), text[start:position])
+    if position < len(text):
+        yield text[position:]
 
 
 def _value_as_text(value: Json) -> str:
     return value if isinstance(value, str) else lenient_json.compact_json(value)
 
 
-def _compile_path(path: str) -> json_paths.CountedPath | str:
+def _compile_path(path: str) -> json_paths.StepCountingPath | str:
     if not path.startswith("$"):
         return "one begins with $, as in $.messages[-1].content"
     try:
         return json_paths.compile_path(path)
     except ValueError as error:
-        return printable(str(error), _SHOWN)
+        return printable_excerpt(str(error), _MAX_SHOWN_CHARS)
 
 
 def _quoted_path(path: str, close: str = "") -> str:
-    return " ".join(text for text in (_OPEN, printable(path, _SHOWN), close) if text)
+    return " ".join(
+        text for text in (_OPEN, printable_excerpt(path, _MAX_SHOWN_CHARS), close) if text
+    )

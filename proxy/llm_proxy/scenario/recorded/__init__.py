@@ -1,7 +1,7 @@
 """Generates scenarios from recorded exchanges.
 
-from_cassettes  which exchange is which turn
-from_turns      what was said as an answer of a scenario
-patterns        texts as regular expressions
-yaml_writing    values as YAML that people edit
+from_cassettes  a scenario from the exchanges of a conversation
+from_turns      decoded turns as scenario responses
+patterns        literal texts as regular expressions
+yaml_writing    YAML that people edit
 """

@@ -1,8 +1,8 @@
 """Generates a scenario from the recorded exchanges of one conversation, for editing.
 
-What was said becomes the answers, and the number of each turn that of its request.  What a request
-says is hardly checked: the tools that it offered must be there, and nothing else.  Failures that
-came before an answer come before it again.  Bytes and times stay in the cassettes.
+Recorded turns become responses, with the turn numbers of their requests.  Requests are hardly
+checked: only the tools that they offered are expected.  Failures recorded before a response precede
+it again.  Bytes and timings are not copied from the cassettes.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ from typing import Final
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_turns, stored_http_request
 from llm_proxy.conversation import Conversation
-from llm_proxy.errors import NotRepresentable, printable
+from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import header_value
-from llm_proxy.outcome import outcome_of
-from llm_proxy.scenario.recorded.from_turns import Fields, response_of_turn
+from llm_proxy.outcome import cassette_outcome
+from llm_proxy.scenario.recorded.from_turns import Fields, response_fields
 from llm_proxy.scenario.recorded.patterns import literal_pattern
 from llm_proxy.scenario.recorded.yaml_writing import yaml_block
 from llm_proxy.turns import Failure, Json, Turn
 
-_REFUSED: Final = 400
-"""From this status on, an answer is an error."""
-_BROKEN: Final = 500
-"""From this status on, it is the provider's."""
-_AGAIN: Final = frozenset((408, 409, 429))
-"""Below 500, the errors after which clients ask again."""
-_OFTEN: Final = 429
-_SHOWN: Final = 80
-_MATCHED: Final = 200
-"""Characters of a user's text that a pattern holds."""
-_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
+_FIRST_ERROR_STATUS: Final = 400
+"""Responses with this status or above are errors."""
+_FIRST_SERVER_ERROR_STATUS: Final = 500
+"""Errors with this status or above are the provider's."""
+_RETRYABLE_CLIENT_ERRORS: Final = frozenset((408, 409, 429))
+"""Statuses below 500 that clients retry."""
+_RATE_LIMIT_STATUS: Final = 429
+_MAX_SHOWN_CHARS: Final = 80
+_MAX_PATTERN_CHARS: Final = 200
+"""Of a user text in a pattern."""
+_DELAY_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioOptions:
-    """What its author wants of a scenario."""
+    """Options of the generated scenario."""
 
     id: str = ""
-    """Empty for one that is made of dialect, model and key."""
-    matches_exactly: bool = False
-    """Whether requests must have the temperature and top_p that were recorded."""
+    """If empty, derived from dialect, model and key."""
+    expects_sampling: bool = False
+    """Whether requests must have the recorded temperature and top_p."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedScenario:
-    """A scenario made of recordings."""
+    """A scenario generated from recordings."""
 
-    generate_scenario: Fields
-    """As it stands in a document."""
-    text: str
-    """The document: YAML, with remarks."""
+    scenario: Fields
+    """As parsed JSON."""
+    yaml_text: str
+    """The document as YAML, with comments."""
     notes: tuple[str, ...]
-    """What of the recordings it does not say, in sentences."""
+    """A sentence for each thing in the recordings that the scenario lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DecodedExchange:
-    """One exchange, and what it means."""
+    """A cassette with its decoded request and turns."""
 
     cassette: Cassette
     conversation: Conversation
@@ -69,68 +69,82 @@ class _DecodedExchange:
 
     @property
     def file(self) -> str:
-        return printable(self.cassette.file, 500)
+        return printable_excerpt(self.cassette.file, 500)
 
     @property
     def failure(self) -> Failure | None:
-        """The error that it is, or that it ends in."""
+        """The first failure in its turns; None if it succeeded."""
         return next((turn.failure for turn in self.turns if turn.failure), None)
 
 
 def generate_scenario(
-    cassettes: Sequence[Cassette], wishes: ScenarioOptions = ScenarioOptions()
+    cassettes: Sequence[Cassette], options: ScenarioOptions = ScenarioOptions()
 ) -> GeneratedScenario:
-    """The scenario that plays what these recorded, which are of one conversation.
+    """Generate the scenario that reproduces these recordings of one conversation.
 
-    Raises `NotRepresentable`, with the file and what to do, for what is no turn, is not complete,
-    or is of another conversation than the first.
+    Raises `NotRepresentable`, with the file and a remedy, for a cassette that holds no turn, is
+    incomplete, or belongs to another conversation than the first.
     """
-    recorded = sorted(map(_decode_exchange, cassettes), key=lambda it: it.cassette.meta.recorded)
-    if not recorded:
+    exchanges = sorted(
+        map(_decode_exchange, cassettes), key=lambda exchange: exchange.cassette.meta.recorded
+    )
+    if not exchanges:
         raise NotRepresentable("a scenario is made of cassettes, and there are none")
-    numbers = _turn_numbers(recorded)
-    _check_single_conversation(recorded)
-    by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
-    for number, decoded_exchange in zip(numbers, recorded, strict=True):
-        by_turn[number].append(decoded_exchange)
+    turn_numbers = _turn_numbers(exchanges)
+    _check_single_conversation(exchanges)
+    exchanges_by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
+    for number, decoded_exchange in zip(turn_numbers, exchanges, strict=True):
+        exchanges_by_turn[number].append(decoded_exchange)
     notes: list[str] = []
-    made = [_make_step(number, by_turn[number], wishes, notes) for number in sorted(by_turn)]
-    played = {number: it for number, it in zip(sorted(by_turn), made, strict=True) if it}
-    if not played:
+    steps = [
+        _make_step(number, exchanges_by_turn[number], options, notes)
+        for number in sorted(exchanges_by_turn)
+    ]
+    step_by_turn = {
+        number: step for number, step in zip(sorted(exchanges_by_turn), steps, strict=True) if step
+    }
+    if not step_by_turn:
         raise NotRepresentable(
-            f"{recorded[0].file} is a failure, and no answer was recorded after it: give one too"
+            f"{exchanges[0].file} is a failure, and no answer was recorded after it: give one too"
         )
-    if missing := [str(count) for count in range(1, max(played)) if count not in by_turn]:
+    if missing := [
+        str(number) for number in range(1, max(step_by_turn)) if number not in exchanges_by_turn
+    ]:
         notes.append(f"turn {', '.join(missing)} is in none of these cassettes")
-    answers = {number: _first_success(by_turn[number]) for number in played}
-    return _generated_scenario(
-        list(played.values()), [answer for answer in answers.values() if answer], wishes, notes
+    exchange_by_turn = {
+        number: _first_success(exchanges_by_turn[number]) for number in step_by_turn
+    }
+    return _assemble_scenario(
+        list(step_by_turn.values()),
+        [answer for answer in exchange_by_turn.values() if answer],
+        options,
+        notes,
     )
 
 
 def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
-    """The exchange, read.  Raises `NotRepresentable` for one that a scenario could not play."""
-    file = printable(cassette.file, 500)
+    """Decode a cassette.  Raises `NotRepresentable` if a scenario cannot reproduce it."""
+    file = printable_excerpt(cassette.file, 500)
     conversation = cassette_dialect(cassette).decode_request(stored_http_request(cassette))
     turns = cassette_turns(cassette)
     if conversation is None or not turns:
         raise NotRepresentable(f"{file} holds no turn: a scenario is made of those")
-    judged = outcome_of(cassette)
-    if not judged.complete:
-        raise NotRepresentable(f"{file} is {judged}; played again it would seem whole")
+    outcome = cassette_outcome(cassette)
+    if not outcome.is_complete:
+        raise NotRepresentable(f"{file} is {outcome}; played again it would seem whole")
     return _DecodedExchange(cassette, conversation, turns)
 
 
-def _turn_numbers(recorded: Sequence[_DecodedExchange]) -> list[int]:
-    """The number of each one's turn, also where a request only names the answer it continues."""
-    by_id = {
+def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
+    """The turn number of each exchange, also if it continues a response by its id."""
+    exchange_by_response_id = {
         turn.id: decoded_exchange
-        for decoded_exchange in recorded
+        for decoded_exchange in exchanges
         for turn in decoded_exchange.turns
         if turn.id
     }
 
-    def number(decoded_exchange: _DecodedExchange, after: frozenset[str]) -> int:
+    def turn_number(decoded_exchange: _DecodedExchange, visited_ids: frozenset[str]) -> int:
         previous = decoded_exchange.conversation.previous_response_id
         if decoded_exchange.conversation.stored_conversation_id:
             raise NotRepresentable(
@@ -140,131 +154,152 @@ def _turn_numbers(recorded: Sequence[_DecodedExchange]) -> list[int]:
             )
         if not previous:
             return decoded_exchange.conversation.turn
-        if previous not in by_id or previous in after:
+        if previous not in exchange_by_response_id or previous in visited_ids:
             raise NotRepresentable(
-                f"{decoded_exchange.file} continues the answer {printable(previous, _SHOWN)}, "
+                f"{decoded_exchange.file} continues the answer "
+                f"{printable_excerpt(previous, _MAX_SHOWN_CHARS)}, "
                 "which none of "
                 "these cassettes holds: give its cassette too"
             )
-        return number(by_id[previous], after | {previous}) + decoded_exchange.conversation.turn
+        return (
+            turn_number(exchange_by_response_id[previous], visited_ids | {previous})
+            + decoded_exchange.conversation.turn
+        )
 
-    return [number(decoded_exchange, frozenset()) for decoded_exchange in recorded]
+    return [turn_number(decoded_exchange, frozenset()) for decoded_exchange in exchanges]
 
 
-def _check_single_conversation(recorded: Sequence[_DecodedExchange]) -> None:
-    """Raise `NotRepresentable` where these are several conversations."""
-    whole = [
+def _check_single_conversation(exchanges: Sequence[_DecodedExchange]) -> None:
+    """Raise `NotRepresentable` if these are several conversations."""
+    full_history_exchanges = [
         decoded_exchange
-        for decoded_exchange in recorded
+        for decoded_exchange in exchanges
         if not decoded_exchange.conversation.previous_response_id
     ]
-    for decoded_exchange in whole[1:]:
-        if decoded_exchange.conversation.first_user_text != whole[0].conversation.first_user_text:
+    for decoded_exchange in full_history_exchanges[1:]:
+        if (
+            decoded_exchange.conversation.first_user_text
+            != full_history_exchanges[0].conversation.first_user_text
+        ):
             raise NotRepresentable(
-                f"{whole[0].file} and {decoded_exchange.file} are of two conversations, as "
+                f"{full_history_exchanges[0].file} and {decoded_exchange.file} are of two "
+                "conversations, as "
                 "their first user "
                 "texts say: make a scenario of each"
             )
 
 
 def _first_success(attempts: Sequence[_DecodedExchange]) -> _DecodedExchange | None:
-    """The first attempt that succeeded."""
+    """The first attempt without a failure; None if all failed."""
     return next((attempt for attempt in attempts if attempt.failure is None), None)
 
 
 def _make_step(
-    number: int, attempts: Sequence[_DecodedExchange], wishes: ScenarioOptions, notes: list[str]
+    number: int, attempts: Sequence[_DecodedExchange], options: ScenarioOptions, notes: list[str]
 ) -> Fields | None:
-    """The turn of this number; None where every attempt failed."""
+    """The scenario turn with this number; None if every attempt failed."""
     decoded_exchange = _first_success(attempts)
     if decoded_exchange is None:
         notes.append(f"turn {number} is left out: {attempts[0].file} is a failure, as is all else")
         return None
-    at = attempts.index(decoded_exchange)
+    success_index = attempts.index(decoded_exchange)
     notes += (
-        f"{attempt.file} is turn {number} again, and left out" for attempt in attempts[at + 1 :]
+        f"{attempt.file} is turn {number} again, and left out"
+        for attempt in attempts[success_index + 1 :]
     )
-    fields, left = response_of_turn(
+    fields, omitted = response_fields(
         decoded_exchange.turns[0], cassette_dialect(decoded_exchange.cassette).name
     )
     if len(decoded_exchange.turns) > 1:
-        left = (
-            *left,
+        omitted = (
+            *omitted,
             f"{len(decoded_exchange.turns) - 1} of {len(decoded_exchange.turns)} choices",
         )
-    if left:
-        notes.append(f"turn {number} does not say: {printable('; '.join(left), 500)}")
-    step: Fields = {"turn": number, **_request_expectations(decoded_exchange.conversation, wishes)}
-    return step | _failure_fields(number, attempts[:at], notes) | {"response": fields}
+    if omitted:
+        notes.append(f"turn {number} does not say: {printable_excerpt('; '.join(omitted), 500)}")
+    step: Fields = {"turn": number, **_request_expectations(decoded_exchange.conversation, options)}
+    return step | _failure_fields(number, attempts[:success_index], notes) | {"response": fields}
 
 
-def _request_expectations(conversation: Conversation, wishes: ScenarioOptions) -> Fields:
+def _request_expectations(conversation: Conversation, options: ScenarioOptions) -> Fields:
     tools: list[Json] = [*dict.fromkeys(tool.name for tool in conversation.tools if tool.name)]
-    expected: Fields = {"expected_tools": tools} if tools else {}
-    if wishes.matches_exactly and conversation.temperature is not None:
-        expected["expected_temperature"] = conversation.temperature
-    if wishes.matches_exactly and conversation.top_p is not None:
-        expected["expected_top_p"] = conversation.top_p
-    return expected
+    expectations: Fields = {"expected_tools": tools} if tools else {}
+    if options.expects_sampling and conversation.temperature is not None:
+        expectations["expected_temperature"] = conversation.temperature
+    if options.expects_sampling and conversation.top_p is not None:
+        expectations["expected_top_p"] = conversation.top_p
+    return expectations
 
 
-def _failure_fields(number: int, failed: Sequence[_DecodedExchange], notes: list[str]) -> Fields:
-    """How the turn fails before it succeeds: as often as it did, and as it did the last time."""
-    if not failed:
+def _failure_fields(
+    number: int, failed_attempts: Sequence[_DecodedExchange], notes: list[str]
+) -> Fields:
+    """The failure fields of a turn: the recorded count, and the kind of the last failure."""
+    if not failed_attempts:
         return {}
-    kinds = [_failure_kind(decoded_exchange) for decoded_exchange in failed]
-    if any(kind != kinds[-1] for kind in kinds):
-        notes.append(f"turn {number} failed in several ways: it fails {len(kinds)} times as last")
-    return {"failures_before_success": len(failed), **kinds[-1]}
+    failures = [_single_failure_fields(decoded_exchange) for decoded_exchange in failed_attempts]
+    if any(failure != failures[-1] for failure in failures):
+        notes.append(
+            f"turn {number} failed in several ways: it fails {len(failures)} times as last"
+        )
+    return {"failures_before_success": len(failed_attempts), **failures[-1]}
 
 
-def _failure_kind(decoded_exchange: _DecodedExchange) -> Fields:
-    """A failure in a scenario's words."""
+def _single_failure_fields(decoded_exchange: _DecodedExchange) -> Fields:
+    """The scenario fields of one failure."""
     status = decoded_exchange.cassette.head.status
     message = decoded_exchange.failure.message if decoded_exchange.failure else ""
     fields: Fields = {"failure_message": message} if message else {}
-    if status == _OFTEN:
-        after = _retry_after_ms(decoded_exchange.cassette)
-        waits: Fields = {} if after is None else {"failure_retry_after_ms": after}
-        return {"failure_status": "rate_limit", **fields, **waits}
-    if status < _REFUSED:  # within the answer, of which nothing else is kept
+    if status == _RATE_LIMIT_STATUS:
+        retry_after_ms = _retry_after_ms(decoded_exchange.cassette)
+        delay_fields: Fields = (
+            {} if retry_after_ms is None else {"failure_retry_after_ms": retry_after_ms}
+        )
+        return {"failure_status": "rate_limit", **fields, **delay_fields}
+    if status < _FIRST_ERROR_STATUS:  # within a stream, whose other content is dropped
         return {"failure_status": "model_error", **fields}
-    is_final = status < _BROKEN and status not in _AGAIN
-    fault: Fields = {"failure_status": "model_error", **fields}
-    fault |= {"failure_retryable": False} if is_final else {}
-    return fault | ({} if status in {_REFUSED, _BROKEN} else {"failure_error": {"status": status}})
+    is_not_retryable = (
+        status < _FIRST_SERVER_ERROR_STATUS and status not in _RETRYABLE_CLIENT_ERRORS
+    )
+    failure_fields: Fields = {"failure_status": "model_error", **fields}
+    failure_fields |= {"failure_retryable": False} if is_not_retryable else {}
+    return failure_fields | (
+        {}
+        if status in {_FIRST_ERROR_STATUS, _FIRST_SERVER_ERROR_STATUS}
+        else {"failure_error": {"status": status}}
+    )
 
 
 def _retry_after_ms(cassette: Cassette) -> int | float | None:
-    """When to ask again, in ms; None where that is not said in numbers."""
-    for name, unit in (("retry-after-ms", 1), ("retry-after", 1000)):
+    """The retry delay of the response headers, in ms; None unless it is a number."""
+    for name, ms_per_unit in (("retry-after-ms", 1), ("retry-after", 1000)):
         text = (header_value(cassette.head.headers, name) or "").strip()
-        if _NUMBER.fullmatch(text):
-            ms = float(text) * unit
+        if _DELAY_NUMBER.fullmatch(text):
+            ms = float(text) * ms_per_unit
             return int(ms) if ms.is_integer() else ms
     return None
 
 
-def _generated_scenario(
+def _assemble_scenario(
     steps: list[Fields],
-    answers: Sequence[_DecodedExchange],
-    wishes: ScenarioOptions,
+    exchanges: Sequence[_DecodedExchange],
+    options: ScenarioOptions,
     notes: Sequence[str],
 ) -> GeneratedScenario:
-    first = answers[0]
+    first = exchanges[0]
     fields: Fields = {
-        "id": wishes.id or _scenario_id(first.cassette),
+        "id": options.id or _scenario_id(first.cassette),
         "description": _scenario_description(first),
     }
-    users = dict.fromkeys(answer.conversation.last_user_text for answer in answers)
-    if pattern := _user_text_pattern([text for text in users if text]):
+    user_texts = dict.fromkeys(answer.conversation.last_user_text for answer in exchanges)
+    if pattern := _user_text_pattern([text for text in user_texts if text]):
         fields["match"] = {"user": pattern}
     else:
         notes = (*notes, "no user text was recorded: name the scenario by a header or a session")
     turns: list[Json] = [*steps]
     text = "".join(
         (
-            *_origin_comments(answers),
+            *_origin_comments(exchanges),
             yaml_block(fields),
             *_system_prompt_hint(first),
             yaml_block({"turns": turns}),
@@ -281,26 +316,38 @@ def _scenario_id(cassette: Cassette) -> str:
 
 def _scenario_description(decoded_exchange: _DecodedExchange) -> str:
     lines = decoded_exchange.conversation.first_user_text.strip().splitlines()
-    return printable(lines[0].strip(), _SHOWN) if lines else "A recorded conversation."
+    return (
+        printable_excerpt(lines[0].strip(), _MAX_SHOWN_CHARS)
+        if lines
+        else "A recorded conversation."
+    )
 
 
 def _user_text_pattern(texts: Sequence[str]) -> str:
-    """A regular expression for the latest user texts of its turns; empty where there are none."""
-    items = [
-        literal_pattern(text[:_MATCHED]) + ("$" if len(text) <= _MATCHED else "") for text in texts
+    """A regular expression for the latest user texts of all turns; empty without any."""
+    patterns = [
+        literal_pattern(text[:_MAX_PATTERN_CHARS])
+        + ("$" if len(text) <= _MAX_PATTERN_CHARS else "")
+        for text in texts
     ]
-    return "^" + (items[0] if len(items) == 1 else f"(?:{'|'.join(items)})") if items else ""
+    return (
+        "^" + (patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})")
+        if patterns
+        else ""
+    )
 
 
-def _origin_comments(answers: Sequence[_DecodedExchange]) -> Iterator[str]:
+def _origin_comments(exchanges: Sequence[_DecodedExchange]) -> Iterator[str]:
     yield "# Made by llm-proxy scenario from; edit it as you like. It was recorded in:\n"
-    yield from (f"#   {answer.file}\n" for answer in answers)
+    yield from (f"#   {answer.file}\n" for answer in exchanges)
 
 
 def _system_prompt_hint(first: _DecodedExchange) -> Iterator[str]:
-    """How to demand the system prompt, where there was one."""
+    """Comment lines that show how to require a part of the system prompt, if there was one."""
     lines = [line.strip() for line in first.conversation.system.splitlines() if line.strip()]
     if lines:
-        demand: Mapping[str, Json] = {"system_prompt_must_include": [printable(lines[0], _MATCHED)]}
+        example: Mapping[str, Json] = {
+            "system_prompt_must_include": [printable_excerpt(lines[0], _MAX_PATTERN_CHARS)]
+        }
         yield "# The system prompt may be any. To demand a part of it:\n"
-        yield from (f"# {line}\n" for line in yaml_block(demand).splitlines())
+        yield from (f"# {line}\n" for line in yaml_block(example).splitlines())

@@ -1,4 +1,4 @@
-"""Converts a decoded turn into a scenario response, in the plainest form."""
+"""Converts a decoded turn into a scenario response, in the simplest kind that fits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.provider_calls import is_provider_tool_call
-from llm_proxy.scenario.engine.turns import finish_and_raw
+from llm_proxy.scenario.engine.turns import parse_finish_reason
 from llm_proxy.turns import (
     Json,
     Media,
@@ -27,39 +27,39 @@ from llm_proxy.turns import (
 
 Fields = dict[str, Json]
 
-_SEALS: Final[Mapping[str, tuple[str, str, str]]] = {
+_REASONING_METADATA_NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
     "anthropic": ("anthropic", "signature", "redactedData"),
     "bedrock": ("anthropic", "signature", "redactedData"),
     "gemini": ("google", "thoughtSignature", "redactedData"),
     "gemini-interactions": ("google", "thoughtSignature", "redactedData"),
     "openai-responses": ("openai", "signature", "encrypted_content"),
 }
-"""The provider's name, and its words for the seal of reasoning and for sealed reasoning."""
-_OF_ANY: Final = ("openai", "signature", "redactedData")
+"""By dialect: the key in `provider_metadata`, and its names for signature and redacted content."""
+_DEFAULT_METADATA_NAMES: Final = ("openai", "signature", "redactedData")
 
 
-def response_of_turn(turn: Turn, dialect: str) -> tuple[Fields, tuple[str, ...]]:
-    """The `response` of a step that says what this turn does, and what it leaves out."""
+def response_fields(turn: Turn, dialect: str) -> tuple[Fields, tuple[str, ...]]:
+    """The `response` of a scenario turn, and a text for each part that it omits."""
     losses: list[str] = []
     parts = tuple(_representable_parts(turn.parts, losses))
-    document = _simple_response(parts, dialect, losses) or {
+    response = _simple_response(parts, dialect, losses) or {
         "kind": "parts",
-        "parts": [_part_entry(part, dialect, losses) for part in parts],
+        "parts": [_part_fields(part, dialect, losses) for part in parts],
     }
-    return {**document, **_finish_fields(turn, parts), **_usage_fields(turn.usage)}, tuple(
+    return {**response, **_finish_fields(turn, parts), **_usage_fields(turn.usage)}, tuple(
         dict.fromkeys(losses)
     )
 
 
 def _representable_parts(parts: Sequence[Part], losses: list[str]) -> Iterator[Part]:
-    answered = {part.call_id for part in parts if isinstance(part, ToolResult)}
+    answered_ids = {part.call_id for part in parts if isinstance(part, ToolResult)}
     for part in parts:
         match part:
             case Media():
                 losses.append(f"{part.media_type or 'media'}")
             case ToolResult():
                 losses.append("what the provider's own tools gave")
-            case ToolCall() if part.id in answered or is_provider_tool_call(part):
+            case ToolCall() if part.id in answered_ids or is_provider_tool_call(part):
                 losses.append(f"the provider's own tool {part.name}")
             case Text(text="") | Refusal(text=""):
                 pass
@@ -68,57 +68,64 @@ def _representable_parts(parts: Sequence[Part], losses: list[str]) -> Iterator[P
 
 
 def _simple_response(parts: Sequence[Part], dialect: str, losses: list[str]) -> Fields:
-    """An answer of text, or of calls with texts before them; empty where it is neither."""
-    thoughts = [part for part in parts if isinstance(part, Reasoning)]
-    items = [part for part in parts if not isinstance(part, Reasoning)]
-    if list(parts) != [*thoughts, *items]:
+    """A response of kind text or tool-call; empty if the parts need kind parts."""
+    reasoning_parts = [part for part in parts if isinstance(part, Reasoning)]
+    other_parts = [part for part in parts if not isinstance(part, Reasoning)]
+    if list(parts) != [*reasoning_parts, *other_parts]:
         return {}
-    reasoned: Fields = {}
-    if thoughts:
-        reasoned["reasoning"] = [_reasoning_entry(thought, dialect) for thought in thoughts]
-    match items:
+    reasoning_fields: Fields = {}
+    if reasoning_parts:
+        reasoning_fields["reasoning"] = [
+            _reasoning_fields(part, dialect) for part in reasoning_parts
+        ]
+    match other_parts:
         case []:
-            return {"kind": "text", **reasoned, "assistant_text": ""}
+            return {"kind": "text", **reasoning_fields, "assistant_text": ""}
         case [Text(text=text)]:
-            return {"kind": "text", **reasoned, "assistant_text": text}
-        case [*_, ToolCall()] if _is_text_call_sequence(items):
-            return {"kind": "tool-call", **reasoned, **_tool_calls(items, losses)}
+            return {"kind": "text", **reasoning_fields, "assistant_text": text}
+        case [*_, ToolCall()] if _is_text_call_sequence(other_parts):
+            return {
+                "kind": "tool-call",
+                **reasoning_fields,
+                **_tool_call_fields(other_parts, losses),
+            }
         case _:
             return {}
 
 
-def _is_text_call_sequence(items: Sequence[Part]) -> bool:
-    """Whether these are calls with at most one text before each, of which the first is plain."""
-    known = all(isinstance(part, Text | ToolCall) for part in items)
-    return known and not any(
-        isinstance(one, Text) and isinstance(next_one, Text) for one, next_one in pairwise(items)
+def _is_text_call_sequence(parts: Sequence[Part]) -> bool:
+    """Whether these are only calls and texts, with at most one text before each call."""
+    has_known_types = all(isinstance(part, Text | ToolCall) for part in parts)
+    return has_known_types and not any(
+        isinstance(current, Text) and isinstance(following, Text)
+        for current, following in pairwise(parts)
     )
 
 
-def _tool_calls(items: Sequence[Part], losses: list[str]) -> Fields:
-    """Calls, each with the text before it; that of the first is the answer's own."""
-    opening = items[0].text if isinstance(items[0], Text) else ""
+def _tool_call_fields(parts: Sequence[Part], losses: list[str]) -> Fields:
+    """The calls, each with the text before it; the first text is the response's own."""
+    leading_text = parts[0].text if isinstance(parts[0], Text) else ""
     calls: list[Json] = []
-    before = ""
-    for part in items[1:] if opening else items:
+    text_before = ""
+    for part in parts[1:] if leading_text else parts:
         if isinstance(part, Text):
-            before = part.text
+            text_before = part.text
         elif isinstance(part, ToolCall):
-            spoken: Fields = {"assistant_text": before} if before else {}
-            calls.append(spoken | _tool_call(part, len(calls) + 1, losses))
-            before = ""
-    return {**({"assistant_text": opening} if opening else {}), "tool_calls": calls}
+            text_fields: Fields = {"assistant_text": text_before} if text_before else {}
+            calls.append(text_fields | _single_call_fields(part, len(calls) + 1, losses))
+            text_before = ""
+    return {**({"assistant_text": leading_text} if leading_text else {}), "tool_calls": calls}
 
 
-def _tool_call(call: ToolCall, number: int, losses: list[str]) -> Fields:
-    """A call; its id where it is not the one that it would have by itself."""
-    named: Fields = {"tool_name": call.name}
+def _single_call_fields(call: ToolCall, number: int, losses: list[str]) -> Fields:
+    """A call; its id only if it is not the default `call-N`."""
+    call_fields: Fields = {"tool_name": call.name}
     if call.id and call.id != f"call-{number}":
-        named["call_id"] = call.id
-    return named | _arguments_value(call, losses)
+        call_fields["call_id"] = call.id
+    return call_fields | _arguments_field(call, losses)
 
 
-def _arguments_value(call: ToolCall, losses: list[str]) -> Fields:
+def _arguments_field(call: ToolCall, losses: list[str]) -> Fields:
     try:
         value = lenient_json.parse_json(call.arguments.encode("utf-8", "replace") or b"{}")
     except ValueError:
@@ -133,54 +140,60 @@ def _arguments_value(call: ToolCall, losses: list[str]) -> Fields:
 
 
 def _is_lossless_json(value: Json) -> bool:
-    """Whether it is read as it was written: NaN is not, nor are numbers beyond 64 bits."""
+    """Whether it survives a JSON round trip: not NaN, nor integers beyond 64 bits."""
     try:
         return bool(orjson.loads(orjson.dumps(value)) == value)
     except orjson.JSONEncodeError:
         return False
 
 
-def _part_entry(part: Part, dialect: str, losses: list[str]) -> Fields:
-    """An entry of `parts`."""
+def _part_fields(part: Part, dialect: str, losses: list[str]) -> Fields:
+    """A part of a response of kind parts."""
     match part:
         case Reasoning():
-            return {"part": "reasoning", **_reasoning_entry(part, dialect)}
+            return {"part": "reasoning", **_reasoning_fields(part, dialect)}
         case Refusal(text=text):
             return {"part": "refusal", "text": text}
         case ToolCall():
-            return {"part": "tool-call", **_tool_call(part, 0, losses)}
+            return {"part": "tool-call", **_single_call_fields(part, 0, losses)}
         case Text(text=text):
             return {"part": "text", "text": text}
         case _:
             raise AssertionError(f"{type(part).__name__} was left out before")
 
 
-def _reasoning_entry(part: Reasoning, dialect: str) -> Fields:
-    provider, seal, sealed = _SEALS.get(dialect, _OF_ANY)
-    words = {seal: part.signature, sealed: part.redacted}
-    own: Fields = {name: text for name, text in words.items() if text}
-    document: Fields = {"text": part.text} if part.text or not own else {}
-    return document | ({"provider_metadata": {provider: own}} if own else {})
+def _reasoning_fields(part: Reasoning, dialect: str) -> Fields:
+    provider, signature_name, redacted_name = _REASONING_METADATA_NAMES.get(
+        dialect, _DEFAULT_METADATA_NAMES
+    )
+    metadata_values = {signature_name: part.signature, redacted_name: part.redacted}
+    metadata: Fields = {name: value for name, value in metadata_values.items() if value}
+    reasoning: Fields = {"text": part.text} if part.text or not metadata else {}
+    return reasoning | ({"provider_metadata": {provider: metadata}} if metadata else {})
 
 
 def _finish_fields(turn: Turn, parts: Sequence[Part]) -> Fields:
-    """Why it finished, where that is not what follows by itself."""
-    by_itself, _ = finish_and_raw("", tuple(parts))
-    if turn.finish is None or turn.finish is by_itself:
+    """The `finish_reason`, unless it is the default for these parts."""
+    default_finish, _ = parse_finish_reason("", tuple(parts))
+    if turn.finish is None or turn.finish is default_finish:
         return {}
-    words = (turn.finish_raw, turn.finish.value)
-    told = (word for word in words if word and finish_and_raw(word, ())[0] is turn.finish)
-    return {"finish_reason": next(told, turn.finish_raw or turn.finish.value)}
+    candidates = (turn.finish_raw, turn.finish.value)
+    matching = (
+        candidate
+        for candidate in candidates
+        if candidate and parse_finish_reason(candidate, ())[0] is turn.finish
+    )
+    return {"finish_reason": next(matching, turn.finish_raw or turn.finish.value)}
 
 
 def _usage_fields(usage: Usage | None) -> Fields:
-    """The tokens that were counted; a total only where it is not the sum."""
+    """The recorded token counts; a total only if it is not the sum."""
     if usage is None:
         return {}
-    counted: dict[str, Json] = {}
+    token_counts: dict[str, Json] = {}
     for field in fields(usage):
         count = getattr(usage, field.name)
         is_sum = field.name == "total" and count == (usage.input or 0) + (usage.output or 0)
         if count is not None and count >= 0 and not is_sum:
-            counted[field.name] = count
-    return {"usage": counted} if counted else {}
+            token_counts[field.name] = count
+    return {"usage": token_counts} if token_counts else {}

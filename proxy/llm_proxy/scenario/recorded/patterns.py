@@ -9,5 +9,5 @@ _SPECIAL: Final = re.compile(r"([\\.^$*+?{}\[\]|()])")
 
 
 def literal_pattern(text: str) -> str:
-    """The expression that is this text, and nothing else."""
+    """A regular expression that matches exactly this text."""
     return _SPECIAL.sub(r"\\\1", text).replace("\n", r"\n")

@@ -1,6 +1,6 @@
 """Writes YAML that people edit: one field per line, readable multi-line texts.
 
-What is written means the same in YAML 1.1 and 1.2.
+The output has the same meaning in YAML 1.1 and 1.2.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from llm_proxy.turns import Json
 _NUMBER: Final = re.compile(
     r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(?:inf|Inf|INF)"
 )
-"""Texts that YAML 1.2 takes for numbers; PyYAML knows those of 1.1."""
-_ODD: Final = re.compile("[\x85\u2028\u2029]")
-"""Line ends that not every reader takes for one."""
-_WIDE: Final = 1_000_000
+"""Texts that YAML 1.2 parses as numbers; PyYAML quotes those of 1.1 itself."""
+_UNUSUAL_LINE_END: Final = re.compile("[\x85\u2028\u2029]")
+"""Line ends that not every parser recognises."""
+_NO_WRAP_WIDTH: Final = 1_000_000
 
 
 def yaml_block(value: Mapping[str, Json]) -> str:
-    """An object as YAML, each field on a line of its own, in their order."""
+    """An object as block YAML, one field per line, in order."""
     text: str = yaml.dump(
         value,
         Dumper=_ReadableDumper,
         sort_keys=False,
         allow_unicode=True,
-        width=_WIDE,
+        width=_NO_WRAP_WIDTH,
         default_flow_style=False,
     )
     return text
 
 
 class _ReadableDumper(yaml.SafeDumper):
-    """Lists further in than their name, no anchors, and texts in the style that reads best."""
+    """Indented lists, no anchors, and the most readable style for each text."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # never
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         return super().increase_indent(flow, indentless=False)
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -52,7 +52,7 @@ class _ReadableDumper(yaml.SafeDumper):
 
     def _represent_text(self, text: str) -> yaml.Node:
         style = None
-        if _ODD.search(text):
+        if _UNUSUAL_LINE_END.search(text):
             style = '"'
         elif "\n" in text:
             style = "|"

@@ -1,7 +1,7 @@
 """Renders scripted responses as actions.
 
-outgoing  what goes out, and when
-cutting   how texts become the pieces of a stream
-spans     the time between them
-failures  failures as a client meets them
+actions         timed actions of a response
+text_splitting  splits texts into the pieces of a stream
+durations       random durations and gaps between pieces
+failures        simulated failures
 """

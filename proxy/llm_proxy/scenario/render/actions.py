@@ -1,8 +1,8 @@
 """Renders scripted responses as timed actions.
 
-At its own pace an answer that is streamed goes out in slots.  Each piece of what is said has one,
-and what the wire tells beside it (an opening, the end of a part) goes with the piece before it.
-The last piece has a whole slot too before the stream is closed.
+At its own pace a streamed response is sent in slots.  Each piece of output has one slot, and
+messages without output (a stream's start, the end of a part) share the slot of the piece before.
+The last piece has a full slot too before the stream is closed.
 """
 
 from __future__ import annotations
@@ -27,109 +27,122 @@ from llm_proxy.pacing import (
     tokens,
 )
 from llm_proxy.pacing.pace_actions import pace_actions
-from llm_proxy.pacing.timing import PacedResponse, ResponseTimes
+from llm_proxy.pacing.timing import PaceInput, ResponseTimes
 from llm_proxy.scenario.render import failures
 from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted, SendTurns
 
-Says = Callable[[str, bytes], int]
-"""How many characters a message of this codec adds to what was said."""
+OutputCharCounter = Callable[[str, bytes], int]
+"""Called with a codec and a message: how many characters of output the message adds."""
 
 
 def response_actions(
-    send_turns: SendTurns | FailResponse | ReportExhausted,
+    scripted_action: SendTurns | FailResponse | ReportExhausted,
     decoded_request: DecodedRequest,
-    says: Says,
+    count_output_chars: OutputCharCounter,
     pace: Pace,
     limits: FailureLimits,
 ) -> Burst:
-    """The actions that answer a request so.
+    """The timed actions of a scripted response.
 
-    Raises `NotRepresentable` for what the dialect has no words for, and `ScriptExhausted`.
+    Raises `NotRepresentable` for what the dialect cannot encode, and `ScriptExhausted`.
     """
-    match send_turns:
+    match scripted_action:
         case SendTurns():
             if pace.chunks == "token":
-                send_turns = replace(send_turns, split_text=token_pieces)
-            response = _encode_turns(send_turns, decoded_request)
-            times = _response_times(send_turns, response, decoded_request, says, pace)
+                scripted_action = replace(scripted_action, split_text=token_pieces)
+            response = _encode_turns(scripted_action, decoded_request)
+            times = _response_times(
+                scripted_action, response, decoded_request, count_output_chars, pace
+            )
             return pace_actions(response.head, tuple(response.messages), times, pace)
         case FailResponse():
-            return failures.failure_actions(send_turns, decoded_request, limits)
+            return failures.failure_actions(scripted_action, decoded_request, limits)
         case ReportExhausted(message):
             raise ScriptExhausted(message)
 
 
 def immediate_actions(response: DialectResponse) -> Burst:
-    """The actions of a response that nothing holds back."""
+    """The actions of a response without any delay."""
     return (Begin(response.head), *map(Send, response.messages))
 
 
-def encode_context_for(say: SendTurns, delivery: EncodeContext) -> EncodeContext:
-    """How this is told."""
+def encode_context_for(send_turns: SendTurns, encode_context: EncodeContext) -> EncodeContext:
+    """The encode context with the settings of a scripted response."""
     return replace(
-        delivery,
-        split_text=say.split_text,
-        turns_are_successive=say.turns_are_successive,
-        signs_reasoning=say.signs_reasoning,
+        encode_context,
+        split_text=send_turns.split_text,
+        turns_are_successive=send_turns.turns_are_successive,
+        signs_reasoning=send_turns.signs_reasoning,
     )
 
 
-def _encode_turns(say: SendTurns, decoded_request: DecodedRequest) -> DialectResponse:
+def _encode_turns(send_turns: SendTurns, decoded_request: DecodedRequest) -> DialectResponse:
     return decoded_request.dialect.encode(
-        decoded_request.request, say.turns, encode_context_for(say, decoded_request.context)
+        decoded_request.request,
+        send_turns.turns,
+        encode_context_for(send_turns, decoded_request.context),
     )
 
 
 def _response_times(
-    say: SendTurns,
+    send_turns: SendTurns,
     response: DialectResponse,
     decoded_request: DecodedRequest,
-    says: Says,
+    count_output_chars: OutputCharCounter,
     pace: Pace,
 ) -> ResponseTimes:
-    """When everything is due: at the answer's own times, as far as this pace leaves them."""
+    """When each message is due: by the pace, or at a recorded pace by the response's timing."""
     is_document = response.codec == "whole"
     messages = tuple(response.messages)
     match pace:
         case TokenRatePace() | ModelledPace():
-            counted = tuple(says(response.codec, message) for message in messages)
-            number = tokens.output_characters(say.turns) if is_document else sum(counted)
-            count, prompt = (
-                partial(fakes.tokens_of_chars, number),
+            char_counts = tuple(count_output_chars(response.codec, message) for message in messages)
+            output_chars = (
+                tokens.count_output_chars(send_turns.turns) if is_document else sum(char_counts)
+            )
+            count_output_tokens, count_prompt_tokens = (
+                partial(fakes.token_count_of_chars, output_chars),
                 partial(_prompt_tokens, decoded_request),
             )
-            paced_response = PacedResponse(messages, counted, count, prompt, is_document)
+            paced_response = PaceInput(
+                messages, char_counts, count_output_tokens, count_prompt_tokens, is_document
+            )
             return timing.response_times(
-                pace, paced_response, timing.seeded_chance(decoded_request.context.seed)
+                pace, paced_response, timing.seeded_draw(decoded_request.context.seed)
             )
         case InstantPace():
             return ResponseTimes(0.0, (0.0,) * len(messages), 0.0)
         case RecordedPace(speed):
-            slots = (0.0,) * (len(messages) + 1)
-            if say.timing.gap_ms is not None and not is_document:
-                slots = _message_slots(
-                    [says(response.codec, message) for message in messages], say.timing.gap_ms
+            slot_starts_ms = (0.0,) * (len(messages) + 1)
+            if send_turns.timing.gap_ms is not None and not is_document:
+                slot_starts_ms = _message_slots(
+                    [count_output_chars(response.codec, message) for message in messages],
+                    send_turns.timing.gap_ms,
                 )
-            before = say.timing.thinking_ms
-            *moments, end = ((before + slot) / speed for slot in slots)
-            return ResponseTimes(before / speed, tuple(moments), end)
+            thinking_ms = send_turns.timing.thinking_ms
+            *message_times_ms, end_ms = (
+                (thinking_ms + slot_start_ms) / speed for slot_start_ms in slot_starts_ms
+            )
+            return ResponseTimes(thinking_ms / speed, tuple(message_times_ms), end_ms)
 
 
 def _prompt_tokens(decoded_request: DecodedRequest) -> int:
-    return tokens.prompt_tokens((), decoded_request.dialect.decode_request(decoded_request.request))
+    return tokens.count_prompt_tokens(
+        (), decoded_request.dialect.decode_request(decoded_request.request)
+    )
 
 
-def _message_slots(says: Sequence[int], gap: Callable[[int], float]) -> tuple[float, ...]:
-    """When the slot of each message begins, and that of the body's end, in ms after the head."""
-    count = sum(map(bool, says))
-    slots: list[float] = []
-    at, told, over = 0.0, 0, False
-    for number in (*says, 0):
-        closes = told == count and not over
-        if told and (number or closes):
-            at += gap(told)
-        slots.append(at)
-        told += bool(number)
-        over = over or closes
-    return tuple(slots)
+def _message_slots(char_counts: Sequence[int], gap_ms: Callable[[int], float]) -> tuple[float, ...]:
+    """The start of each message's slot, then that of the body's end, in ms after the head."""
+    piece_count = sum(map(bool, char_counts))
+    slot_starts_ms: list[float] = []
+    time_ms, sent_count, is_closing_done = 0.0, 0, False
+    for char_count in (*char_counts, 0):
+        is_closing = sent_count == piece_count and not is_closing_done
+        if sent_count and (char_count or is_closing):
+            time_ms += gap_ms(sent_count)
+        slot_starts_ms.append(time_ms)
+        sent_count += bool(char_count)
+        is_closing_done = is_closing_done or is_closing
+    return tuple(slot_starts_ms)

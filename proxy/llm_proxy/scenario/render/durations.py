@@ -1,6 +1,6 @@
-"""Durations drawn by seeded chance.
+"""Random durations from seeds.
 
-No roll depends on another, so requests that come at once, or in another order, change nothing.
+No draw depends on another, so concurrent or reordered requests get the same durations.
 """
 
 from __future__ import annotations
@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from llm_proxy.chance import seeded_uniform
-from llm_proxy.scenario.documents.fields import Span
+from llm_proxy.scenario.documents.fields import MillisecondsOrRange
 
 
-def draw_ms(span: Span, *values: object) -> float:
-    """A span in ms: the number that it is, or one that is rolled between its least and most."""
+def draw_ms(span: MillisecondsOrRange, *seed_parts: object) -> float:
+    """A duration in ms: a fixed span itself, or a uniform draw from a range."""
     if not isinstance(span, tuple):
         return float(span)
-    least, most = span
-    return min(least + (most - least) * seeded_uniform(*values), most)
+    low, high = span
+    return min(low + (high - low) * seeded_uniform(*seed_parts), high)
 
 
-def gap_drawer(span: Span, *values: object) -> Callable[[int], float] | None:
-    """The time in ms between piece k and the one before it, drawn anew for each k.
+def gap_ms_drawer(span: MillisecondsOrRange, *seed_parts: object) -> Callable[[int], float] | None:
+    """A function from k to the gap in ms before piece k, drawn separately for each k.
 
-    `what` is what tells this answer from all others: seed, session, key, ordinal.  None where no
-    time passes.
+    `seed_parts` identify the response: seed, session, key, ordinal.  None if all gaps are zero.
     """
-    longest = max(span) if isinstance(span, tuple) else span
-    return (lambda k: draw_ms(span, *values, k)) if longest > 0 else None
+    max_ms = max(span) if isinstance(span, tuple) else span
+    return (lambda k: draw_ms(span, *seed_parts, k)) if max_ms > 0 else None

@@ -1,6 +1,6 @@
 """Renders failures: error status and body, silence, reset, invalid JSON.
 
-None of them is kept by a pace: what a client is told to wait, it is told as it was written.
+Paces do not apply to failures: a retry delay is sent exactly as the scenario gives it.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.framing.truncated_json import truncate_json
 from llm_proxy.scenario.scripted_response import FailResponse
-from llm_proxy.turns import Failure, Finish, Json, Text, Turn
+from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 
-_BEGUN: Final = Turn((Text("The"),), finish=Finish.STOP)
-"""What a stream begins with that is broken off."""
-_STATUS: Final = ("status", "statusCode")
-"""Fields of an error that stand for its HTTP status, where they are one; the first wins."""
-_STATUSES: Final = range(400, 600)
-_MESSAGE: Final = "message"
-_NEVER_AGAIN: Final = ("x-should-retry", "false")
-"""The header by which SDKs do not ask again."""
+_PARTIAL_TURN: Final = Turn((Text("The"),), finish=FinishReason.STOP)
+"""Sent before a stream is aborted or truncated."""
+_STATUS_FIELDS: Final = ("status", "statusCode")
+"""Fields of an error that set the HTTP status if they hold one; the first wins."""
+_ERROR_STATUSES: Final = range(400, 600)
+_MESSAGE_FIELD: Final = "message"
+_NO_RETRY_HEADER: Final = ("x-should-retry", "false")
+"""Tells SDKs not to retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureLimits:
-    """What ends a failure that a client does not end."""
+    """Limits of failures that otherwise only the client would end."""
 
-    silence_ms: float = 660_000.0
-    """The longest silence of a `timeout`, in ms: a minute more than the SDKs of OpenAI and
-    Anthropic wait unless they are told otherwise."""
+    max_silence_ms: float = 660_000.0
+    """Of a `timeout` failure: one minute more than the default timeout of the OpenAI and Anthropic
+    SDKs."""
 
 
 def failure_actions(
     fail: FailResponse, decoded_request: DecodedRequest, limits: FailureLimits
 ) -> Burst:
-    """The actions of this failure.
+    """The actions of a failure.
 
-    Raises `NotRepresentable` where an answer would have to begin that the dialect has no words for.
+    Raises `NotRepresentable` if it starts with a response that the dialect cannot encode.
     """
     match fail.status:
         case "timeout":
-            return (Wait(limits.silence_ms), Abort("fin"))
+            return (Wait(limits.max_silence_ms), Abort("fin"))
         case "network_error" if fail.retryable:
             return (Abort("rst"),)
         case "network_error":
@@ -62,40 +62,40 @@ def failure_actions(
 
 
 def _connection_loss_actions(fail: FailResponse, decoded_request: DecodedRequest) -> Burst:
-    """A connection that is lost where no SDK asks again: amid a stream; else a gateway's error."""
-    response = _initial_stream_messages(decoded_request)
+    """A connection loss that no SDK retries: a reset within a stream; without a stream, a 502."""
+    response = _partial_response(decoded_request)
     if response.codec == "whole":
         return _http_error_actions(502, fail, decoded_request)
     return (Begin(response.head), Send(response.messages[0]), Abort("rst"))
 
 
 def _invalid_json_actions(decoded_request: DecodedRequest) -> Burst:
-    response = _initial_stream_messages(decoded_request)
+    response = _partial_response(decoded_request)
     body = truncate_json(response.codec, response.messages[0])
     return (Begin(_with_content_length(response.head, body)), Send(body))
 
 
-def _initial_stream_messages(decoded_request: DecodedRequest) -> DialectResponse:
+def _partial_response(decoded_request: DecodedRequest) -> DialectResponse:
     return decoded_request.dialect.encode(
-        decoded_request.request, (_BEGUN,), decoded_request.context
+        decoded_request.request, (_PARTIAL_TURN,), decoded_request.context
     )
 
 
 def _rate_limit_actions(fail: FailResponse, decoded_request: DecodedRequest) -> Burst:
-    """The one failure that says when to ask again, and never that nobody should."""
-    ms = fail.retry_after_ms
+    """A 429, the only failure with retry headers; it never forbids a retry."""
+    retry_after_ms = fail.retry_after_ms
     response = _dialect_error_response(
-        429, fail, decoded_request, None if ms is None else ms / 1000
+        429, fail, decoded_request, None if retry_after_ms is None else retry_after_ms / 1000
     )
-    return _whole_response_actions(retry_delay.with_retry_headers(response, ms))
+    return _whole_response_actions(retry_delay.with_retry_headers(response, retry_after_ms))
 
 
 def _http_error_actions(status: int, fail: FailResponse, decoded_request: DecodedRequest) -> Burst:
-    """An HTTP error, which says where it must not be asked again."""
+    """An HTTP error, with a header against retries if it is not retryable."""
     response = _dialect_error_response(status, fail, decoded_request)
     if not fail.retryable:
         head = response.head
-        response = replace(response, head=replace(head, headers=(*head.headers, _NEVER_AGAIN)))
+        response = replace(response, head=replace(head, headers=(*head.headers, _NO_RETRY_HEADER)))
     return _whole_response_actions(response)
 
 
@@ -103,43 +103,53 @@ def _dialect_error_response(
     status: int,
     fail: FailResponse,
     decoded_request: DecodedRequest,
-    retry_after: float | None = None,
+    retry_after_s: float | None = None,
 ) -> DialectResponse:
-    """The dialect's error with the fields that its author gave it; `retry_after` is in s."""
-    document = dict(fail.error or {})
-    message = lenient_json.str_or_empty(document.get(_MESSAGE)) or fail.message
-    statuses = [it for name in _STATUS if (it := _error_status(document.get(name))) is not None]
-    placed = {
-        _MESSAGE,
-        *(name for name in _STATUS if _error_status(document.get(name)) is not None),
+    """The dialect's error response with the `error` fields of the scenario."""
+    error_fields = dict(fail.error or {})
+    message = lenient_json.str_or_empty(error_fields.get(_MESSAGE_FIELD)) or fail.message
+    statuses = [
+        error_status
+        for name in _STATUS_FIELDS
+        if (error_status := _error_status(error_fields.get(name))) is not None
+    ]
+    consumed_names = {
+        _MESSAGE_FIELD,
+        *(name for name in _STATUS_FIELDS if _error_status(error_fields.get(name)) is not None),
     }
-    fields = {name: value for name, value in document.items() if name not in placed}
-    failure = Failure(message, type=lenient_json.str_or_empty(document.get("type")))
-    number = next(iter(statuses), status)
+    extra_fields = {
+        name: value for name, value in error_fields.items() if name not in consumed_names
+    }
+    failure = Failure(message, type=lenient_json.str_or_empty(error_fields.get("type")))
+    http_status = next(iter(statuses), status)
     response = decoded_request.dialect.error_response(
-        number, failure, decoded_request.context, retry_after
+        http_status, failure, decoded_request.context, retry_after_s
     )
-    return _with_error_fields(response, fields) if fields else response
+    return _with_error_fields(response, extra_fields) if extra_fields else response
 
 
 def _error_status(value: Json) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value not in _STATUSES:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or value not in _ERROR_STATUSES
+    ):
         return None
     return int(value)
 
 
 def _with_error_fields(response: DialectResponse, fields: Mapping[str, Json]) -> DialectResponse:
-    """The error with these fields in its object: that of its `error`, else the document."""
+    """Add fields to the `error` object of a response, or to the document if it has none."""
     document = response_encoding.Document(lenient_json.parse_object(b"".join(response.messages)))
-    value = document.get("error")
-    (value if isinstance(value, dict) else document).update(fields)
+    error = document.get("error")
+    (error if isinstance(error, dict) else document).update(fields)
     body = response_encoding.json_line(document)
     return replace(response, head=_with_content_length(response.head, body), messages=(body,))
 
 
 def _with_content_length(head: ResponseHead, body: bytes) -> ResponseHead:
-    """The head of this body, where it declares a length."""
-    return replace(head, length=len(body)) if head.framing == "length" else head
+    """The head with the length of this body, if it declares one."""
+    return replace(head, content_length=len(body)) if head.framing == "length" else head
 
 
 def _whole_response_actions(response: DialectResponse) -> Burst:

@@ -1,4 +1,4 @@
-"""Splits the texts of a response for streaming, as the scenario says."""
+"""Splits the texts of a response into pieces for streaming."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 
 from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.scenario.documents.document import ChunkSpec
-from llm_proxy.scenario.scripted_response import Cut, uncut
+from llm_proxy.scenario.scripted_response import TextSplitter, unsplit
 
-_WORD: Final = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")
-"""A word with the white space before it; the last one has that behind it too."""
+_WORD_WITH_SPACE: Final = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")
+"""A word with its leading white space; the last one also with its trailing white space."""
 
 
-def text_splitter(chunks: ChunkSpec | None) -> Cut:
-    """The cut that a scenario asks for; one piece where it asks for none."""
+def text_splitter(chunks: ChunkSpec | None) -> TextSplitter:
+    """The splitter for a scenario's `chunks`; without them, texts stay in one piece."""
     if chunks is None:
-        return uncut
+        return unsplit
     match chunks.by:
         case "whole":
-            return uncut
+            return unsplit
         case "tokens":
             return partial(split_tokens, size=chunks.size)
         case "words":
@@ -31,22 +31,22 @@ def text_splitter(chunks: ChunkSpec | None) -> Cut:
 
 
 def split_tokens(text: str, size: int) -> tuple[str, ...]:
-    """A text in pieces of about so many tokens."""
+    """Split a text into pieces of about `size` tokens."""
     return _join_in_groups(token_pieces(text), size)
 
 
 def split_words(text: str, size: int) -> tuple[str, ...]:
-    """A text in pieces of so many words, the last one of what is left.
+    """Split a text into pieces of `size` words; the last may have fewer.
 
-    White space belongs to the word behind it, at the end to the last word.
+    White space belongs to the word after it, at the end of the text to the last word.
     """
-    return _join_in_groups(_WORD.findall(text), size)
+    return _join_in_groups(_WORD_WITH_SPACE.findall(text), size)
 
 
 def split_characters(text: str, size: int) -> tuple[str, ...]:
-    """A text in pieces of so many characters (code points), the last one of what is left."""
-    return tuple(text[at : at + size] for at in range(0, len(text), size))
+    """Split a text into pieces of `size` characters (code points); the last may have fewer."""
+    return tuple(text[start : start + size] for start in range(0, len(text), size))
 
 
-def _join_in_groups(parts: Sequence[str], size: int) -> tuple[str, ...]:
-    return tuple("".join(parts[at : at + size]) for at in range(0, len(parts), size))
+def _join_in_groups(pieces: Sequence[str], size: int) -> tuple[str, ...]:
+    return tuple("".join(pieces[start : start + size]) for start in range(0, len(pieces), size))

@@ -1,7 +1,7 @@
 """Runs the demo: record from a provider, stop it, replay.
 
 Provider, proxies and client run in this process, on loopback, on free ports.  The proxies are
-the very ones that `llm-proxy record` and `llm-proxy replay` run.
+the same as those of `llm-proxy record` and `llm-proxy replay`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from llm_proxy.exchange import Read
 from llm_proxy.pacing import RecordedPace
 from llm_proxy.shell.demo.provider import MODEL, PATH, QUESTION, DemoProvider, run_provider
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.running.proxy import running
+from llm_proxy.shell.running.proxy import run_proxy
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.server.journal import Journal
 
-_LIMIT: Final = 30.0
-"""Seconds that one answer may take."""
+_TIMEOUT_S: Final = 30.0
+"""Maximum seconds for one response."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoObserver:
-    """Who is told how the demo goes, while it goes."""
+    """Callbacks for the progress of the demo."""
 
     on_step: Callable[[str, str], None]
-    """A step begins: its name, and what happens."""
+    """Called when a step begins, with its name and a description."""
     on_received: Callable[[Read], None]
-    """The client received something."""
+    """Called for each chunk that the client received."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedResponse:
-    """One answer as the client received it."""
+    """One response as the client received it."""
 
     status: int
     reads: tuple[Read, ...]
@@ -50,51 +50,52 @@ class ReceivedResponse:
 
     @property
     def body(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         return b"".join(read.data for read in self.reads)
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What was streamed, recorded and replayed."""
+    """The response as it was sent, recorded and replayed."""
 
     sent: bytes
-    """What the provider streamed."""
+    """The body that the provider streamed."""
     live: ReceivedResponse
-    """What the client got while it was recorded."""
+    """The response that the client got through `record`."""
     replayed: ReceivedResponse
-    """What the client got from the recording."""
+    """The response that the client got from `replay`."""
     cassette: Cassette
     file: Path
-    """Where the cassette lies below its library."""
+    """The cassette's path relative to its library."""
     content: bytes
-    """The cassette as it is on disk."""
+    """The bytes of the cassette's file."""
 
 
-async def play_demo(cassettes: Path, spool: Path, audience: DemoObserver) -> DemoResult:
+async def run_demo(cassettes: Path, spool: Path, observer: DemoObserver) -> DemoResult:
     """Record into `cassettes`, stop the provider, and replay.
 
-    Raises `LlmProxyError` where that cannot be done.
+    Raises `LlmProxyError` if a step fails.
     """
     settings = _settings(cassettes, spool)
-    async with AsyncExitStack() as live:
-        source = await live.enter_async_context(run_provider())
-        audience.on_step(
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(run_provider())
+        observer.on_step(
             "provider",
-            f"{_host_and_port(source)} speaks OpenAI Chat Completions, {source.events} events",
+            f"{_host_and_port(provider)} speaks OpenAI Chat Completions, "
+            f"{provider.event_count} events",
         )
-        audience.on_step("record", "llm-proxy record stands before it, and a client asks:")
-        received_response, journal = await _record(settings, source, audience)
-    audience.on_step("stop", f"the provider is gone: {await _connection_error(source)}")
-    audience.on_step(
+        observer.on_step("record", "llm-proxy record stands before it, and a client asks:")
+        live_response, journal = await _record_response(settings, provider, observer)
+    observer.on_step("stop", f"the provider is gone: {await _connection_error(provider)}")
+    observer.on_step(
         "replay", "llm-proxy replay has the cassette alone, and the client asks again:"
     )
-    async with running("replay", settings) as proxy:
-        replayed = await receive(proxy.url, audience)
-    path = _recorded_file(journal)
+    async with run_proxy("replay", settings) as proxy:
+        replayed = await send_question(proxy.url, observer)
+    path = _recorded_path(journal)
     return DemoResult(
-        sent=source.body,
-        live=received_response,
+        sent=provider.body,
+        live=live_response,
         replayed=replayed,
         cassette=Library(cassettes).load_cassette(path),
         file=path.relative_to(cassettes),
@@ -102,58 +103,58 @@ async def play_demo(cassettes: Path, spool: Path, audience: DemoObserver) -> Dem
     )
 
 
-async def _record(
-    settings: Settings, source: DemoProvider, audience: DemoObserver
+async def _record_response(
+    settings: Settings, provider: DemoProvider, observer: DemoObserver
 ) -> tuple[ReceivedResponse, Journal]:
-    """What the client heard through `record`; on the way out the cassette is on disk."""
-    upstreams = {"default": f"http://{_host_and_port(source)}"}
-    async with running("record", replace(settings, upstreams=upstreams)) as proxy:
-        received_response = await receive(proxy.url, audience)
-    return received_response, proxy.journal
+    """Send the question through a `record` proxy; on return the cassette is on disk."""
+    upstreams = {"default": f"http://{_host_and_port(provider)}"}
+    async with run_proxy("record", replace(settings, upstreams=upstreams)) as proxy:
+        live_response = await send_question(proxy.url, observer)
+    return live_response, proxy.journal
 
 
-async def receive(url: str, audience: DemoObserver) -> ReceivedResponse:
-    """Ask the demo's question, and give the answer chunk by chunk, as it comes off the socket.
+async def send_question(url: str, observer: DemoObserver) -> ReceivedResponse:
+    """Send the demo's question and read the response, chunk by chunk as it arrives.
 
-    Raises `LlmProxyError` for an answer that is none.
+    Raises `LlmProxyError` for an invalid or incomplete response.
     """
     host, _, port = url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        async with asyncio.timeout(_LIMIT):
+        async with asyncio.timeout(_TIMEOUT_S):
             writer.write(_request_bytes(f"{host}:{port}"))
             await writer.drain()
-            return await _receive_chunks(reader, audience)
+            return await _receive_chunks(reader, observer)
     except (OSError, EOFError, ValueError) as error:
         raise LlmProxyError(f"the demo's client got no whole answer: {error!r}") from error
     finally:
         writer.close()
 
 
-async def _receive_chunks(reader: asyncio.StreamReader, audience: DemoObserver) -> ReceivedResponse:
+async def _receive_chunks(reader: asyncio.StreamReader, observer: DemoObserver) -> ReceivedResponse:
     loop = asyncio.get_running_loop()
-    number = loop.time()
+    started_at_s = loop.time()
     head = await reader.readuntil(b"\r\n\r\n")
     if b"\r\ntransfer-encoding: chunked\r\n" not in head.lower():
         raise ValueError(f"it is no stream: {head[:40]!r}")
     reads: list[Read] = []
-    while size := int(await reader.readuntil(b"\r\n"), 16):
-        data = (await reader.readexactly(size + 2))[:-2]
-        reads.append(Read((loop.time() - number) * 1000, data))
-        audience.on_received(reads[-1])
+    while chunk_bytes := int(await reader.readuntil(b"\r\n"), 16):
+        data = (await reader.readexactly(chunk_bytes + 2))[:-2]
+        reads.append(Read((loop.time() - started_at_s) * 1000, data))
+        observer.on_received(reads[-1])
     if not reads:
         raise ValueError("no body")
     return ReceivedResponse(int(head.split(b" ", 2)[1]), tuple(reads))
 
 
 def _request_bytes(host: str) -> bytes:
-    question = {
+    document = {
         "model": MODEL,
         "messages": [{"role": "user", "content": QUESTION}],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    body = orjson.dumps(question)
+    body = orjson.dumps(document)
     head = (
         f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         f"Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -161,32 +162,32 @@ def _request_bytes(host: str) -> bytes:
     return head.encode() + body
 
 
-async def _connection_error(source: DemoProvider) -> str:
-    """What connecting to the stopped provider says.  Raises `LlmProxyError` if it answers."""
-    where = f"connecting to {_host_and_port(source)} says"
+async def _connection_error(provider: DemoProvider) -> str:
+    """The error of connecting to the stopped provider.  Raises `LlmProxyError` if it answers."""
+    prefix = f"connecting to {_host_and_port(provider)} says"
     try:
-        _, writer = await asyncio.open_connection(source.host, source.port)
+        _, writer = await asyncio.open_connection(provider.host, provider.port)
     except OSError as error:
-        return f'{where} "{os.strerror(error.errno or 0)}"'
+        return f'{prefix} "{os.strerror(error.errno or 0)}"'
     writer.close()
     raise LlmProxyError(
-        f"{_host_and_port(source)} still answers: another program took the port; again"
+        f"{_host_and_port(provider)} still answers: another program took the port; again"
     )
 
 
-def _recorded_file(journal: Journal) -> Path:
-    """The cassette that was recorded.  Raises `LlmProxyError` where there is none."""
-    if journal.failures or len(journal.recorded) != 1:
-        raise LlmProxyError("; ".join(journal.failures) or "the demo recorded nothing")
-    return Path(journal.recorded[0].file)
+def _recorded_path(journal: Journal) -> Path:
+    """The path of the recorded cassette.  Raises `LlmProxyError` if there is none."""
+    if journal.recording_failures or len(journal.recorded_files) != 1:
+        raise LlmProxyError("; ".join(journal.recording_failures) or "the demo recorded nothing")
+    return Path(journal.recorded_files[0].file)
 
 
-def _host_and_port(source: DemoProvider) -> str:
-    return f"{source.host}:{source.port}"
+def _host_and_port(provider: DemoProvider) -> str:
+    return f"{provider.host}:{provider.port}"
 
 
 def _settings(cassettes: Path, spool: Path) -> Settings:
-    """Settings with everything below the demo's folders, on any free port."""
+    """Settings with the demo's folders and a free port."""
     return Settings(
         cassettes=cassettes,
         host="127.0.0.1",
@@ -194,7 +195,7 @@ def _settings(cassettes: Path, spool: Path) -> Settings:
         port_file=None,
         upstreams={},
         upstream_proxy=None,
-        idle_timeout=_LIMIT,
+        idle_timeout=_TIMEOUT_S,
         finish_on_disconnect=False,
         max_body=1024 * 1024,
         pace=RecordedPace(),

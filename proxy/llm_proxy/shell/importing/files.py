@@ -10,29 +10,31 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.errors import UsageError
-from llm_proxy.importing.documents import MAX_FILE
+from llm_proxy.importing.documents import MAX_FILE_BYTES
 from llm_proxy.importing.source import UnreadableFile
 
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST: Final = 100
-"""Characters of a session's name."""
+_UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME_CHARS: Final = 100
+"""Maximum length of a session's name."""
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """The regular files that the paths stand for, each once; hidden ones in folders are not.
+    """The regular files at and below the paths, each once; hidden ones in folders are skipped.
 
-    Raises `UsageError` for a path that stands for nothing that could be read.
+    Raises `UsageError` for a path that does not exist or cannot be read.
     """
-    found: dict[Path, None] = {}
+    unique_files: dict[Path, None] = {}
     for path in paths:
-        found |= dict.fromkeys(_files_in_folder(path) if path.is_dir() else _checked_file(path))
-    return list(found)
+        unique_files |= dict.fromkeys(
+            _files_in_folder(path) if path.is_dir() else _checked_file(path)
+        )
+    return list(unique_files)
 
 
 def _checked_file(path: Path) -> list[Path]:
     if not path.is_file():
-        why = "is no regular file" if path.exists() else "is not there"
-        raise UsageError(f"{path} {why}: name the files and folders to import")
+        reason = "is no regular file" if path.exists() else "is not there"
+        raise UsageError(f"{path} {reason}: name the files and folders to import")
     return [path]
 
 
@@ -51,44 +53,45 @@ def _files_in_folder(folder: Path) -> Iterator[Path]:
 
 
 def read_content(path: Path) -> bytes:
-    """What a file holds.  Raises `Unreadable`."""
+    """The bytes of a file, up to one more than `MAX_FILE`.  Raises `UnreadableFile`."""
     try:
         with path.open("rb") as file:
-            return file.read(MAX_FILE + 1)
+            return file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UnreadableFile(f"it cannot be read: {error.strerror}") from None
 
 
 def session_names(files: Sequence[Path]) -> dict[Path, str]:
-    """A session for each file, called as the file is.
+    """A session name for each file: the file's name without extensions.
 
-    Where that tells two of them not apart, its folders stand in front; where not even those do, a
-    number behind.
+    Ambiguous names are prefixed with the file's folders, and if still ambiguous, numbered.
     """
     names = {path: _safe_name(path.name.partition(".")[0] or path.name) for path in files}
-    shared = {name for name, count in Counter(map(str.lower, names.values())).items() if count > 1}
-    taken = {name.lower() for name in names.values()} - shared
+    ambiguous_names = {
+        name for name, count in Counter(map(str.lower, names.values())).items() if count > 1
+    }
+    used_names = {name.lower() for name in names.values()} - ambiguous_names
     for path, name in names.items():
-        if name.lower() in shared:
-            names[path] = _unused_name(_safe_name("-".join(_path_suffix(path))), taken)
-            taken.add(names[path].lower())
+        if name.lower() in ambiguous_names:
+            names[path] = _unused_name(_safe_name("-".join(_name_with_folders(path))), used_names)
+            used_names.add(names[path].lower())
     return names
 
 
-def _path_suffix(path: Path) -> tuple[str, ...]:
-    """The last three names of a path, the last one without what follows its dot."""
+def _name_with_folders(path: Path) -> tuple[str, ...]:
+    """The path's last three folders, and its file name without extensions."""
     *folders, name = path.absolute().parts[1:]
     return (*folders[-3:], name.partition(".")[0] or name)
 
 
 def _safe_name(text: str) -> str:
-    name = _UNSAFE.sub("-", text).strip("-._")
-    return name[-_LONGEST:].lstrip("-._") or "unnamed"
+    name = _UNSAFE_CHARS.sub("-", text).strip("-._")
+    return name[-_MAX_NAME_CHARS:].lstrip("-._") or "unnamed"
 
 
-def _unused_name(name: str, taken: set[str]) -> str:
-    number, free = 1, name
-    while free.lower() in taken:
+def _unused_name(name: str, used_names: set[str]) -> str:
+    number, candidate = 1, name
+    while candidate.lower() in used_names:
         number += 1
-        free = f"{name[: _LONGEST - 6]}-{number}"
-    return free
+        candidate = f"{name[: _MAX_NAME_CHARS - 6]}-{number}"
+    return candidate

@@ -15,144 +15,144 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, codings
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.documents import open_document
+from llm_proxy.importing.documents import parse_file
 from llm_proxy.importing.source import (
     INCOMPLETE,
     AlreadyImported,
     ImportLoss,
     NotImportable,
-    OpenedFile,
+    ParsedFile,
     SourceExchange,
     UnreadableFile,
 )
-from llm_proxy.outcome import outcome_of
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
 from llm_proxy.shell.importing.files import read_content
 from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
-from llm_proxy.shell.recording.spool_writer import LARGEST
+from llm_proxy.shell.recording.spool_writer import MAX_BODY_BYTES
 
-Status = Literal["imported", "partly imported", "refused"]
-"""How much of a file is in the library: all of it, some of it, none of it."""
-_Answer = tuple[int, str, str]
+ImportStatus = Literal["imported", "partly imported", "refused"]
+"""How much of a file was imported: all, some or none."""
+_ResponseIdentity = tuple[int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedExchange:
-    """An exchange that is in the library now, or would be."""
+    """An exchange that was imported, or would be in a dry run."""
 
     number: int
     cassette: ImportedCassette
     path: Path | None
-    """None where nothing was written."""
+    """The cassette's file; None in a dry run."""
     outcome: Outcome
 
     @property
     def losses(self) -> frozenset[ImportLoss]:
-        """What its file does not hold of it."""
+        """What the source file does not contain of the exchange."""
         lost = frozenset(self.cassette.losses)
-        return lost if self.outcome.complete else lost | {INCOMPLETE}
+        return lost if self.outcome.is_complete else lost | {INCOMPLETE}
 
 
-Result = ImportedExchange | ConvertedFixture | AlreadyImported | RefusedItem
+ImportResult = ImportedExchange | ConvertedFixture | AlreadyImported | RefusedItem
 
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What became of a file."""
+    """The result of importing one file."""
 
     path: Path
     session: str
-    """Of its exchanges; empty where it holds fixtures."""
+    """The session of its exchanges; empty for fixtures."""
     format: str = ""
-    """Empty where it is of none that is known."""
+    """The name of its format; empty if it is unknown."""
     scenarios: Path | None = None
-    """The file of its scenarios, where it holds fixtures that are some now, or would be."""
-    results: tuple[Result, ...] = ()
+    """The scenario file that its fixtures were converted to, or would be; None if none."""
+    results: tuple[ImportResult, ...] = ()
     why: str = ""
-    """Why it could not be read, or not to its end, in a sentence."""
+    """Why the file could not be read, or not to its end; empty if it could."""
 
     @property
-    def status(self) -> Status:
-        """How much of it is in the library, or a scenario."""
-        kept = (
+    def status(self) -> ImportStatus:
+        """How much of the file was imported, now or earlier."""
+        imported_count = (
             self.count(ImportedExchange)
             + self.count(ConvertedFixture)
             + self.count(AlreadyImported)
         )
-        if kept == 0:
+        if imported_count == 0:
             return "refused"
         return "partly imported" if self.why or self.count(RefusedItem) else "imported"
 
-    def count(self, kind: type[Result]) -> int:
-        """How many of its exchanges came to this."""
-        return sum(isinstance(result, kind) for result in self.results)
+    def count(self, result_type: type[ImportResult]) -> int:
+        """The number of results of this type."""
+        return sum(isinstance(result, result_type) for result in self.results)
 
     @property
     def losses(self) -> Counter[ImportLoss]:
-        """What it could not hold, or no scenario says, and of how many of its results."""
-        found: Counter[ImportLoss] = Counter()
+        """What was lost in the import, each with the number of results concerned."""
+        loss_counts: Counter[ImportLoss] = Counter()
         for result in self.results:
             if isinstance(result, ImportedExchange | ConvertedFixture):
-                found.update(result.losses)
-        return found
+                loss_counts.update(result.losses)
+        return loss_counts
 
 
 @dataclass(slots=True)
 class Importer:
-    """Imports files into one library, or only says what would become of them."""
+    """Imports files into one library and one scenario folder, or only reports what it would do."""
 
     library: Library
-    """Refreshed."""
+    """The target library; must be refreshed."""
     settings: ImportSettings
     sessions: Mapping[Path, str] = field(default_factory=dict)
-    """The sessions of files that have one of their own."""
-    is_dry: bool = False
+    """Session by file, for files with their own session."""
+    is_dry_run: bool = False
     scenarios: ScenarioFolder = field(default_factory=ScenarioFolder)
-    """Where fixtures go."""
-    _recording_files: CassetteFiler = field(init=False)
-    _responses_before: dict[tuple[str, str], Counter[_Answer]] = field(
+    """Where converted fixtures are written."""
+    _filer: CassetteFiler = field(init=False)
+    _unmatched_responses: dict[tuple[str, str], Counter[_ResponseIdentity]] = field(
         init=False, default_factory=dict
     )
-    """The answers that were in the library before, by session and key, and not met again yet."""
+    """Responses stored before the import, by session and key, less those found again so far."""
 
     def __post_init__(self) -> None:
-        self._recording_files = CassetteFiler(self.library, renew=False)
+        self._filer = CassetteFiler(self.library, replaces_older=False)
 
-    def run(self, paths: Iterable[Path]) -> Iterator[FileReport]:
-        """Import each file.  Raises `SpoolError` where the library cannot be written."""
+    def import_files(self, paths: Iterable[Path]) -> Iterator[FileReport]:
+        """Import each file.  Raises `SpoolError` if the library cannot be written."""
         for path in paths:
             yield self._import_file(path)
 
     def _import_file(self, path: Path) -> FileReport:
         try:
-            file = open_document(read_content(path))
+            file = parse_file(read_content(path))
             if aimock.is_fixture_file(file):
                 return self._import_fixtures(path, file)
         except UnreadableFile as error:
-            return FileReport(path, self._session_of(path), why=str(error))
+            return FileReport(path, self._session_of_file(path), why=str(error))
         return self._import_exchanges(path, file)
 
-    def _import_fixtures(self, path: Path, file: OpenedFile) -> FileReport:
-        """Put the scenarios of fixtures where they belong."""
+    def _import_fixtures(self, path: Path, file: ParsedFile) -> FileReport:
+        """Convert the fixtures of a file to scenarios."""
         report = FileReport(path, "", aimock.TITLE)
         try:
-            put = self.scenarios.write_scenarios(
-                path, file.document["fixtures"], is_dry=self.is_dry
+            scenario_report = self.scenarios.write_scenarios(
+                path, file.document["fixtures"], is_dry_run=self.is_dry_run
             )
         except UnreadableFile as error:
             return replace(report, why=str(error))
-        return replace(report, scenarios=put.path, results=put.results)
+        return replace(report, scenarios=scenario_report.path, results=scenario_report.results)
 
-    def _import_exchanges(self, path: Path, file: OpenedFile) -> FileReport:
-        session = self._session_of(path)
+    def _import_exchanges(self, path: Path, file: ParsedFile) -> FileReport:
+        session = self._session_of_file(path)
         import_settings = replace(
             self.settings, routing=RoutingSettings(session, self.settings.routing.rules)
         )
         report = FileReport(path, session)
-        results: list[Result] = []
+        results: list[ImportResult] = []
         try:
             recording = importing.parse_recording(file)
             report = replace(report, format=recording.format.name)
@@ -160,10 +160,10 @@ class Importer:
                 if isinstance(exchange, RefusedItem):
                     results.append(exchange)
                 else:
-                    name = recording.format.name
+                    format_name = recording.format.name
                     results.append(
                         self._import_exchange(
-                            exchange.number, exchange.exchange, import_settings, name
+                            exchange.number, exchange.exchange, import_settings, format_name
                         )
                     )
         except UnreadableFile as error:
@@ -172,38 +172,40 @@ class Importer:
             report = replace(report, why="it holds no exchange")
         return replace(report, results=tuple(results))
 
-    def _session_of(self, path: Path) -> str:
-        return self.sessions.get(path, self.settings.routing.session)
+    def _session_of_file(self, path: Path) -> str:
+        return self.sessions.get(path, self.settings.routing.default_session)
 
     def _import_exchange(
         self, number: int, exchange: SourceExchange, import_settings: ImportSettings, source: str
-    ) -> Result:
+    ) -> ImportResult:
         try:
-            made = importing.make_cassette(
+            imported = importing.convert_to_cassette(
                 codings.without_content_codings(exchange, _decompress), import_settings, source
             )
         except NotImportable as error:
             return RefusedItem(number, str(error))
-        if self._is_already_present(made):
+        if self._is_already_present(imported):
             return AlreadyImported(number)
         try:
-            return self._store(number, made)
+            return self._store_cassette(number, imported)
         except CassetteError as error:
-            return RefusedItem(number, f"no cassette can hold it: {error.why}")
+            return RefusedItem(number, f"no cassette can hold it: {error.reason}")
 
-    def _is_already_present(self, made: ImportedCassette) -> bool:
-        """Whether a take from before this import has this answer; each counts once."""
-        name = (made.meta.session, made.meta.key)
-        if name not in self._responses_before:
-            self._responses_before[name] = Counter(self._known_responses(*name))
-        before = self._responses_before[name]
-        if before[made.response_identity] == 0:
+    def _is_already_present(self, imported: ImportedCassette) -> bool:
+        """Whether an earlier take has the same response; each earlier take counts once."""
+        session_and_key = (imported.meta.session, imported.meta.key)
+        if session_and_key not in self._unmatched_responses:
+            self._unmatched_responses[session_and_key] = Counter(
+                self._stored_responses(*session_and_key)
+            )
+        unmatched = self._unmatched_responses[session_and_key]
+        if unmatched[imported.response_identity] == 0:
             return False
-        before[made.response_identity] -= 1
+        unmatched[imported.response_identity] -= 1
         return True
 
-    def _known_responses(self, session: str, key: str) -> Iterator[_Answer]:
-        for number in self.library.numbers(session, key):
+    def _stored_responses(self, session: str, key: str) -> Iterator[_ResponseIdentity]:
+        for number in self.library.take_numbers(session, key):
             try:
                 cassette = self.library.load_cassette(self.library.take(session, key, number).path)
             except CassetteError:
@@ -211,36 +213,39 @@ class Importer:
             if cassette.meta.key == key:
                 yield cassette.head.status, cassette.end.sha256, cassette.end.ending.value
 
-    def _store(self, number: int, made: ImportedCassette) -> ImportedExchange:
-        """Put it behind the takes that are there; the lines are checked in a dry run as well."""
-        spooled = made.to_spool_content(str(self.library.root))
-        if self.is_dry:
+    def _store_cassette(self, number: int, imported: ImportedCassette) -> ImportedExchange:
+        """File the cassette after the existing takes; a dry run only checks its lines."""
+        spooled = imported.to_spool_content(str(self.library.root))
+        if self.is_dry_run:
             lines = spool.assemble_cassette(spooled)
-            place = self.library.path_for_take(made.meta, made.request, 1)
+            path = self.library.path_for_take(imported.meta, imported.request, 1)
             return ImportedExchange(
-                number, made, None, outcome_of(read_cassette(str(place), b"".join(lines)))
+                number, imported, None, cassette_outcome(read_cassette(str(path), b"".join(lines)))
             )
-        filed = self._recording_files.file_content(spooled)
-        return ImportedExchange(number, made, filed.path, filed.outcome)
+        filed_cassette = self._filer.file_without_spool(spooled)
+        return ImportedExchange(number, imported, filed_cassette.path, filed_cassette.outcome)
 
 
 def _decompress(coding: str, body: bytes) -> bytes | None:
-    """A body without this coding; None where it cannot be undone here.  Raises `ValueError`."""
-    undo = new_decoder(coding)
-    if undo is None:
+    """The decoded body; None if the coding is unknown here.
+
+    Raises `ValueError` for a malformed body and `NotImportable` for one that is too large.
+    """
+    decoder = new_decoder(coding)
+    if decoder is None:
         return None
-    plain = bytearray()
+    decompressed = bytearray()
     try:
-        for piece in undo.decode(body):
-            plain += piece
-            if len(plain) > LARGEST:
-                raise NotImportable(f"a body unpacks to more than {LARGEST} bytes")
-        undo.close()
+        for piece in decoder.decode(body):
+            decompressed += piece
+            if len(decompressed) > MAX_BODY_BYTES:
+                raise NotImportable(f"a body unpacks to more than {MAX_BODY_BYTES} bytes")
+        decoder.close()
     except InvalidContentCoding as error:
         raise ValueError(str(error)) from None
-    return bytes(plain)
+    return bytes(decompressed)
 
 
 def timestamp_now() -> str:
-    """The present, as line 1 of a cassette has it."""
+    """The current time in the format of a cassette's line 1."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -15,68 +15,72 @@ from llm_proxy.shell.importing.files import session_names
 
 @dataclass(frozen=True, slots=True)
 class ScenarioFileReport:
-    """What became of a file of fixtures."""
+    """The result of converting one file of fixtures."""
 
     path: Path | None
-    """The file of its scenarios, which is there now or would be; None where there are none."""
+    """The scenario file, which was written or would be; None if there are no scenarios."""
     results: tuple[ConvertedFixture | AlreadyImported | RefusedItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioFolder:
-    """A folder that gets a file of scenarios for each file of fixtures, called like it."""
+    """A folder that gets one scenario file, of the same name, for each file of fixtures."""
 
     folder: Path = Path("scenarios")
-    names: Mapping[Path, str] = field(default_factory=dict)
-    """What the scenarios of each file are called."""
+    scenario_names: Mapping[Path, str] = field(default_factory=dict)
+    """The name of the scenario file, by file of fixtures."""
 
     def write_scenarios(
-        self, path: Path, fixtures: Sequence[Any], *, is_dry: bool
+        self, path: Path, fixtures: Sequence[Any], *, is_dry_run: bool
     ) -> ScenarioFileReport:
-        """Write the scenarios of a file, or only say what would be written.
+        """Convert the fixtures of a file and write the scenarios, unless it is a dry run.
 
-        A file that is there is never changed.  Raises `Unreadable` where one is there that says
-        something else, or where it cannot be written.
+        An existing file is never changed.  Raises `UnreadableFile` if there is one with other
+        content, or if the file cannot be written.
         """
-        name = self.names.get(path) or session_names([path])[path]
-        script = aimock.convert_fixtures(fixtures, name, path.name)
-        if not script.text:
-            return ScenarioFileReport(None, script.results)
-        place = self.folder / f"{name}.yaml"
-        data = script.text.encode()
-        if not _is_same_file(place, data) if is_dry else _write_if_absent(place, data):
-            return ScenarioFileReport(place, script.results)
-        before = (
+        name = self.scenario_names.get(path) or session_names([path])[path]
+        converted = aimock.convert_fixtures(fixtures, name, path.name)
+        if not converted.yaml_text:
+            return ScenarioFileReport(None, converted.results)
+        target = self.folder / f"{name}.yaml"
+        content = converted.yaml_text.encode()
+        if (
+            not _has_same_content(target, content)
+            if is_dry_run
+            else _write_if_absent(target, content)
+        ):
+            return ScenarioFileReport(target, converted.results)
+        results = (
             AlreadyImported(result.number) if isinstance(result, ConvertedFixture) else result
-            for result in script.results
+            for result in converted.results
         )
-        return ScenarioFileReport(place, tuple(before))
+        return ScenarioFileReport(target, tuple(results))
 
 
-def _write_if_absent(place: Path, data: bytes) -> bool:
-    """Whether it was written; not where it is there."""
+def _write_if_absent(target: Path, content: bytes) -> bool:
+    """Write the file; False if it exists with the same content."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("xb") as file:
-            file.write(data)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            file.write(content)
     except FileExistsError:
-        return not _is_same_file(place, data)
+        return not _has_same_content(target, content)
     except OSError as error:
-        raise UnreadableFile(f"{place} cannot be written: {error.strerror}") from None
+        raise UnreadableFile(f"{target} cannot be written: {error.strerror}") from None
     return True
 
 
-def _is_same_file(place: Path, data: bytes) -> bool:
-    """Whether the file is there, and says just this.  Raises `Unreadable` for another one."""
+def _has_same_content(target: Path, content: bytes) -> bool:
+    """Whether the file exists with this content.  Raises `UnreadableFile` for other content."""
     try:
-        found = place.read_bytes()
+        existing = target.read_bytes()
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise UnreadableFile(f"{place} cannot be read: {error.strerror}") from None
-    if found != data:
+        raise UnreadableFile(f"{target} cannot be read: {error.strerror}") from None
+    if existing != content:
         raise UnreadableFile(
-            f"{place} is there and says something else: move it away, or name another folder with "
+            f"{target} is there and says something else: move it away, or name another folder with "
             "--scenarios"
         )
     return True

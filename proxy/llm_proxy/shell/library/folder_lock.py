@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 @contextmanager
-def exclusive_access(folder: Path) -> Iterator[None]:
-    """No other process of ours changes this folder meanwhile, where the file system has locks."""
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder against other llm-proxy processes; no lock if the file system has none."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):

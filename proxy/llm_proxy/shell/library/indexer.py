@@ -1,7 +1,8 @@
 """Indexes the requests of a library, in the background or on demand.
 
-A thread reads the first two lines of each file, one file after the other, and gives way while
-requests are answered.  Whoever needs all of it reads the rest himself, at full speed.
+A thread reads the first two lines of each file, one file after the other, and slows down while
+requests are in progress.  A caller that needs the whole index reads the rest itself, at full
+speed.
 """
 
 from __future__ import annotations
@@ -16,114 +17,114 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.cassette.model import FORMAT
-from llm_proxy.cassette.reader import MAX_FILE
-from llm_proxy.display import count_noun
+from llm_proxy.cassette.model import FORMAT_VERSION
+from llm_proxy.cassette.reader import MAX_FILE_BYTES
+from llm_proxy.display import format_count
 from llm_proxy.errors import CassetteError
-from llm_proxy.matching import KEY_RULES, RuleSet
-from llm_proxy.misses.word_index import CassetteIndex
+from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
+from llm_proxy.misses.word_index import CassetteWordIndex
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.scanning import sort_paths
 
 log: Final = logging.getLogger("llm_proxy")
 
-_FIRST: Final = 64 * 1024
-"""Bytes of a file that are read at once: nearly all requests end there."""
-_PAUSE: Final = 0.005
-"""Seconds between two files while requests are answered."""
+_FIRST_READ_BYTES: Final = 64 * 1024
+"""Bytes of a file that are read first: nearly all requests fit."""
+_PAUSE_S: Final = 0.005
+"""Seconds between two files while requests are in progress."""
 
 
 @dataclass(slots=True)
 class LibraryIndex:
-    """What was read."""
+    """The indexed requests of a library."""
 
     paths: Sequence[str] = ()
-    """All files, by their number in the index."""
-    index: CassetteIndex = field(default_factory=CassetteIndex)
-    other_keys: set[str] = field(default_factory=set)
-    """Those of them that were keyed by other rules than this run's."""
+    """All files; the position is the file's number in `index`."""
+    index: CassetteWordIndex = field(default_factory=CassetteWordIndex)
+    other_rules_paths: set[str] = field(default_factory=set)
+    """The files that were keyed by other rules than this run's."""
 
 
 class LibraryIndexer:
-    """Reads the openings of a library that is refreshed and not added to."""
+    """Indexes the first two lines of a library's files; the library must not change."""
 
     def __init__(self, library: Library, rules: RuleSet) -> None:
-        """`rules` are the run's; nothing is read yet."""
+        """`rules` are the run's.  Reads nothing yet."""
         self._library = library
-        self._rules = KEY_RULES, list(rules.serialized)
+        self._expected_rules = KEY_RULES_VERSION, list(rules.rule_texts)
         self._index = LibraryIndex()
-        self._task = self._read_files()
+        self._index_steps = self._index_files()
         self._lock = threading.Lock()
-        self._is_needed_now = threading.Event()
-        """Set once somebody waits for all of it, or nobody wants it any more."""
+        self._finish_event = threading.Event()
+        """Set once a caller waits for the whole index, or the background thread must stop."""
 
-    def start(self, busy: Callable[[], bool]) -> None:
-        """Read in the background; `busy` tells whether requests are being answered."""
+    def start_in_background(self, is_busy: Callable[[], bool]) -> None:
+        """Index in a thread; `is_busy` returns whether requests are in progress."""
         threading.Thread(
-            target=self._run_in_background, args=(busy,), name="indexing", daemon=True
+            target=self._run_in_background, args=(is_busy,), name="indexing", daemon=True
         ).start()
 
-    def stop(self) -> None:
-        """Read nothing more in the background."""
-        self._is_needed_now.set()
+    def stop_background(self) -> None:
+        """Stop the background thread."""
+        self._finish_event.set()
 
     def completed_index(self) -> LibraryIndex:
-        """All of it, as soon as it is read."""
-        self._is_needed_now.set()
+        """The whole index; reads the remaining files first."""
+        self._finish_event.set()
         with self._lock:
-            for _ in self._task:
+            for _ in self._index_steps:
                 pass
         return self._index
 
-    def _run_in_background(self, busy: Callable[[], bool]) -> None:
-        while not self._is_needed_now.is_set():
+    def _run_in_background(self, is_busy: Callable[[], bool]) -> None:
+        while not self._finish_event.is_set():
             with self._lock:
-                if next(self._task, None) is None:
+                if next(self._index_steps, None) is None:
                     return
-            if busy():
-                self._is_needed_now.wait(_PAUSE)
+            if is_busy():
+                self._finish_event.wait(_PAUSE_S)
 
-    def _read_files(self) -> Iterator[bool]:
-        self._index.paths = sort_paths(self._library.paths())
+    def _index_files(self) -> Iterator[bool]:
+        self._index.paths = sort_paths(self._library.unsorted_paths())
         for number, path in enumerate(self._index.paths):
             self._index_file(number, path)
             yield True
-        if self._index.other_keys:
+        if self._index.other_rules_paths:
             log.info(
                 "%s keyed by other rules than this run's, and so keyed anew: llm-proxy rekey "
                 "renames them",
-                count_noun(len(self._index.other_keys), "cassette was", "cassettes were"),
+                format_count(len(self._index.other_rules_paths), "cassette was", "cassettes were"),
             )
 
     def _index_file(self, number: int, path: str) -> None:
-        """Know of one file; what cannot be read is left out."""
+        """Add one file to the index; an unreadable one is skipped."""
         try:
             first, second = _read_opening_lines(path)
-            line = orjson.loads(first)
+            meta_line = orjson.loads(first)
         except (OSError, ValueError):
             return
-        if not isinstance(line, dict) or line.get("cassette") != FORMAT:
-            try:  # of an older format, or nothing that can be read
+        if not isinstance(meta_line, dict) or meta_line.get("cassette") != FORMAT_VERSION:
+            try:  # an older format, or unreadable
                 self._library.read_opening(Path(path))
             except CassetteError:
                 return
-        rules = line.get("key_rules"), line.get("rules", [])
-        if rules != self._rules:
-            self._index.other_keys.add(path)
+        file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])
+        if file_rules != self._expected_rules:
+            self._index.other_rules_paths.add(path)
         self._index.index.add(number, second)
 
 
 def _read_opening_lines(path: str) -> tuple[bytes, bytes]:
-    """Lines 1 and 2, without their ends.  Raises `ValueError` where there are no two."""
+    """Lines 1 and 2 without line ends.  Raises `ValueError` if the file has fewer."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        start = os.read(descriptor, _FIRST)
-        while start.count(b"\n") < 2 and len(start) < MAX_FILE:
-            more = os.read(descriptor, len(start))
-            if not more:
+        content = os.read(descriptor, _FIRST_READ_BYTES)
+        while content.count(b"\n") < 2 and len(content) < MAX_FILE_BYTES:
+            chunk = os.read(descriptor, len(content))
+            if not chunk:
                 raise ValueError("the file is torn")
-            start += more
+            content += chunk
     finally:
         os.close(descriptor)
-    first, second, *_ = start.split(b"\n", 2)
+    first, second, *_ = content.split(b"\n", 2)
     return first, second

@@ -1,7 +1,7 @@
 """Stores when the cassettes of a library were last played on this machine.
 
-A small file for each library, outside of it: playing changes no cassette, and a library in git
-stays as it was committed.  Runs that end at once wait for each other, and lose nothing.
+Each library has a small file outside of it: playing changes no cassette, and a library in git
+stays as it was committed.  A lock keeps updates from runs that end at the same time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 
-from llm_proxy.display import escape_path
+from llm_proxy.display import path_as_utf8
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.shell.library.folder_lock import exclusive_access
+from llm_proxy.shell.library.folder_lock import locked_folder
 
-_FOLDER: Final = "played"
+_FOLDER_NAME: Final = "played"
 
 
 class _LastPlayedDocument(msgspec.Struct):
@@ -32,89 +32,99 @@ class _LastPlayedDocument(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class LastPlayed:
-    """What is known of one library."""
+    """When the cassettes of one library were last played."""
 
-    since: datetime | None = None
-    """When its plays began to be noted; None where none ever was."""
-    played: Mapping[str, datetime] = field(default_factory=dict)
-    """By the file's name within the library."""
+    tracked_since: datetime | None = None
+    """When tracking began; None if nothing was ever played."""
+    played_at: Mapping[str, datetime] = field(default_factory=dict)
+    """Last time played, by the file's path relative to the library."""
 
 
-def read_last_played(state: Path, library: Path) -> LastPlayed:
-    """What the state folder knows of a library; nothing where it cannot be read."""
+def read_last_played(state_folder: Path, library: Path) -> LastPlayed:
+    """The last played times of a library; empty if they cannot be read."""
     try:
-        last_played_document = msgspec.json.decode(
-            _state_file(state, library).read_bytes(), type=_LastPlayedDocument
+        document = msgspec.json.decode(
+            _state_file(state_folder, library).read_bytes(), type=_LastPlayedDocument
         )
     except (OSError, msgspec.DecodeError):  # never written, or by another version
         return LastPlayed()
-    return LastPlayed(last_played_document.since, last_played_document.played)
+    return LastPlayed(document.since, document.played)
 
 
-def record_played(state: Path, library: Path, names: Iterable[str], now: datetime) -> None:
-    """Remember that these were played.  Raises `LlmProxyError` where that cannot be written."""
-    with_now = dict.fromkeys(map(escape_path, names), now)
+def mark_played(
+    state_folder: Path, library: Path, file_names: Iterable[str], now: datetime
+) -> None:
+    """Store that these files were played at `now`.  Raises `LlmProxyError` if that fails."""
+    played_now = dict.fromkeys(map(path_as_utf8, file_names), now)
     _update_file(
-        state,
+        state_folder,
         library,
         lambda last_played: LastPlayed(
-            last_played.since or now, {**last_played.played, **with_now}
+            last_played.tracked_since or now, {**last_played.played_at, **played_now}
         ),
     )
 
 
-def forget_files(state: Path, library: Path, names: Iterable[str]) -> None:
-    """Forget files that are no more.  Raises `LlmProxyError` where that cannot be written."""
-    gone = frozenset(map(escape_path, names))
+def forget_files(state_folder: Path, library: Path, file_names: Iterable[str]) -> None:
+    """Remove deleted files.  Raises `LlmProxyError` if the state cannot be written."""
+    deleted_names = frozenset(map(path_as_utf8, file_names))
 
-    def without(last_played: LastPlayed) -> LastPlayed:
+    def remove_deleted(last_played: LastPlayed) -> LastPlayed:
         return LastPlayed(
-            last_played.since,
-            {name: at for name, at in last_played.played.items() if name not in gone},
+            last_played.tracked_since,
+            {name: at for name, at in last_played.played_at.items() if name not in deleted_names},
         )
 
-    if read_last_played(state, library).since is not None:
-        _update_file(state, library, without)
+    if read_last_played(state_folder, library).tracked_since is not None:
+        _update_file(state_folder, library, remove_deleted)
 
 
-def copy_to_new_names(state: Path, library: Path, names: Mapping[str, str]) -> None:
-    """Remember of the new names what is known of the old ones, which are kept as well.
+def copy_to_new_names(state_folder: Path, library: Path, new_names: Mapping[str, str]) -> None:
+    """Copy the times of old names to new names, from a mapping of old to new.
 
-    To be called before files are renamed: a crash in between forgets nothing.  Raises
-    `LlmProxyError` where that cannot be written.
+    Call it before files are renamed, so that a crash in between loses nothing.  Raises
+    `LlmProxyError` if the state cannot be written.
     """
-    pairs = [(escape_path(old), escape_path(new)) for old, new in names.items()]
+    renames = [(path_as_utf8(old), path_as_utf8(new)) for old, new in new_names.items()]
 
-    def with_new(last_played: LastPlayed) -> LastPlayed:
-        played = dict(last_played.played)
-        for old, new in pairs:
-            if old in last_played.played:
-                played[new] = max(last_played.played[old], played.get(new, last_played.played[old]))
-        return LastPlayed(last_played.since, played)
+    def add_new_names(last_played: LastPlayed) -> LastPlayed:
+        played_at = dict(last_played.played_at)
+        for old, new in renames:
+            if old in last_played.played_at:
+                played_at[new] = max(
+                    last_played.played_at[old], played_at.get(new, last_played.played_at[old])
+                )
+        return LastPlayed(last_played.tracked_since, played_at)
 
-    if not {old for old, _ in pairs}.isdisjoint(read_last_played(state, library).played):
-        _update_file(state, library, with_new)
+    if not {old for old, _ in renames}.isdisjoint(
+        read_last_played(state_folder, library).played_at
+    ):
+        _update_file(state_folder, library, add_new_names)
 
 
-def _update_file(state: Path, library: Path, change: Callable[[LastPlayed], LastPlayed]) -> None:
-    place = _state_file(state, library)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
+def _update_file(
+    state_folder: Path, library: Path, update: Callable[[LastPlayed], LastPlayed]
+) -> None:
+    path = _state_file(state_folder, library)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with exclusive_access(place.parent):
-            last_played = change(read_last_played(state, library))
-            assert last_played.since is not None  # noqa: S101 # every change gives it
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked_folder(path.parent):
+            last_played = update(read_last_played(state_folder, library))
+            assert last_played.tracked_since is not None  # noqa: S101 # every update sets it
             document = _LastPlayedDocument(
-                escape_path(library.absolute()), last_played.since, dict(last_played.played)
+                path_as_utf8(library.absolute()),
+                last_played.tracked_since,
+                dict(last_played.played_at),
             )
             temporary.write_bytes(msgspec.json.encode(document, order="sorted"))
-            temporary.replace(place)
+            temporary.replace(path)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise LlmProxyError(f"{place} cannot be written: {error.strerror}") from None
+        raise LlmProxyError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _state_file(state: Path, library: Path) -> Path:
-    where = hashlib.sha256(os.fsencode(library.resolve())).hexdigest()[:16]
-    return state / _FOLDER / f"{where}.json"
+def _state_file(state_folder: Path, library: Path) -> Path:
+    library_hash = hashlib.sha256(os.fsencode(library.resolve())).hexdigest()[:16]
+    return state_folder / _FOLDER_NAME / f"{library_hash}.json"

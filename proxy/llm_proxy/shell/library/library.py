@@ -1,10 +1,10 @@
-"""A folder of cassettes.
+"""The library: a folder of cassettes.
 
     cassettes/<dialect>/<model>/<first 16 digits of the key>-<take>.jsonl
     cassettes/@<session>/<dialect>/...
 
-A library opens by file names alone; a file is read when somebody asks for it.  The folders in
-between are for people: a take is found by its name wherever it lies.
+A library is scanned by file names alone; a file is read on demand.  The folders below a session
+are for people only: a take is found by its file name in any of them.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, read_opening
+from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest, read_cassette, read_opening
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cassette.reader import MAX_FILE, read_meta
+from llm_proxy.cassette.reader import MAX_FILE_BYTES, read_meta
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.scanning import (
     ScannedLibrary,
     TakeFile,
-    cassette_files,
+    parse_take_path,
     scan_library,
     session_of_path,
     sort_paths,
-    take_of_name,
+    walk_cassettes,
 )
 
 __all__ = [
     "Library",
     "TakeFile",
-    "cassette_files",
+    "parse_take_path",
     "safe_segment",
     "session_of_path",
-    "take_of_name",
+    "walk_cassettes",
 ]
 
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
-_CACHE: Final = 64 * 1024 * 1024
-"""Bytes of memory that loaded cassettes may have, about."""
-_MESSAGE: Final = 200
-"""Bytes of memory that a message or a read has beyond its own, about."""
+_UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._+-]+")
+_MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
+"""Approximate maximum memory of the cached cassettes, in bytes."""
+_OVERHEAD_BYTES: Final = 200
+"""Approximate memory overhead of one message or read, in bytes."""
 
 
 def safe_segment(name: str) -> str:
-    """`name` as one safe part of a path."""
-    safe = _UNSAFE.sub("-", name).lstrip("-.")[:100]
+    """`name` as one safe segment of a path, at most 100 characters."""
+    safe = _UNSAFE_CHARS.sub("-", name).lstrip("-.")[:100]
     return safe or "unnamed"
 
 
@@ -57,40 +57,40 @@ class Library:
     """The cassettes of one folder.  Safe to use from several threads."""
 
     def __init__(self, root: Path) -> None:
-        """`root` need not exist; it is looked through by `refresh`."""
+        """`root` need not exist; `refresh` scans it."""
         self.root = root
-        self._scanned = ScannedLibrary({}, [])
+        self._scan = ScannedLibrary({}, [])
         self._cache: OrderedDict[Path, Cassette] = OrderedDict()
-        self._cached = 0
+        self._cache_bytes = 0
         self._lock = threading.RLock()
 
     def refresh(self) -> None:
-        """Look through the folder.
+        """Scan the folder.
 
-        Raises `UsageError` where it cannot be read, or two files claim to be the same take.
+        Raises `UsageError` if it cannot be read, or two files have the same take number and key.
         """
-        found = scan_library(self.root)
+        scan = scan_library(self.root)
         with self._lock:
-            self._scanned = found
+            self._scan = scan
 
-    def shared_view(self) -> Library:
-        """Another library of this folder that knows of the same files, and is added to alone."""
-        other = Library(self.root)
+    def copy(self) -> Library:
+        """A library of the same folder with a copy of the file index; changes are not shared."""
+        copied = Library(self.root)
         with self._lock:
             takes = {
                 session: {key16: dict(same) for key16, same in keys.items()}
-                for session, keys in self._scanned.takes.items()
+                for session, keys in self._scan.takes.items()
             }
-            other._scanned = ScannedLibrary(takes, list(self._scanned.strays))
-        return other
+            copied._scan = ScannedLibrary(takes, list(self._scan.strays))
+        return copied
 
-    def numbers(self, session: str, key: str) -> list[int]:
-        """The take numbers that are on disk for a session and key, in order."""
+    def take_numbers(self, session: str, key: str) -> list[int]:
+        """The take numbers on disk for a session and key, in ascending order."""
         with self._lock:
             return sorted(self._takes_by_number(session, key))
 
     def take(self, session: str, key: str, number: int) -> TakeFile:
-        """One take.  Raises `KeyError` where there is none."""
+        """The file of one take.  Raises `KeyError` if there is none."""
         with self._lock:
             return TakeFile(
                 Path(self._takes_by_number(session, key)[number]), session, key[:16], number
@@ -99,93 +99,93 @@ class Library:
     def sessions(self) -> list[str]:
         """The sessions that have takes, sorted."""
         with self._lock:
-            return sorted(self._scanned.takes)
+            return sorted(self._scan.takes)
 
-    def files(self) -> list[Path]:
-        """Every cassette, takes and strays, sorted by path."""
-        return list(map(Path, sort_paths(self.paths())))
+    def cassette_paths(self) -> list[Path]:
+        """The paths of all cassettes, takes and strays, sorted."""
+        return list(map(Path, sort_paths(self.unsorted_paths())))
 
-    def paths(self) -> list[str]:
-        """Every cassette, takes and strays, in no order: for who looks at 100,000 of them."""
+    def unsorted_paths(self) -> list[str]:
+        """The paths of all cassettes, takes and strays, unsorted: fast for 100,000 of them."""
         with self._lock:
-            keys = [same for keys in self._scanned.takes.values() for same in keys.values()]
-            return [*(path for same in keys for path in same.values()), *self._scanned.strays]
+            keys = [same for keys in self._scan.takes.values() for same in keys.values()]
+            return [*(path for same in keys for path in same.values()), *self._scan.strays]
 
-    def takes_in_folder(self, session: str) -> list[Path]:
-        """The takes in the folder of a session, sorted by path."""
+    def take_paths_in_session(self, session: str) -> list[Path]:
+        """The paths of a session's takes, sorted."""
         with self._lock:
-            keys = self._scanned.takes.get(session, {})
+            keys = self._scan.takes.get(session, {})
             paths = [path for same in keys.values() for path in same.values()]
         return list(map(Path, sort_paths(paths)))
 
-    def strays(self) -> list[Path]:
-        """The `.jsonl` files whose names say nothing, sorted by path."""
+    def stray_paths(self) -> list[Path]:
+        """The `.jsonl` files whose names hold no key and take number, sorted by path."""
         with self._lock:
-            return list(map(Path, sort_paths(self._scanned.strays)))
+            return list(map(Path, sort_paths(self._scan.strays)))
 
     @property
     def has_strays(self) -> bool:
-        """Whether there are files whose names say nothing."""
-        return bool(self._scanned.strays)
+        """Whether there are `.jsonl` files whose names hold no key and take number."""
+        return bool(self._scan.strays)
 
-    def add(self, path: Path, session: str, key: str, number: int) -> None:
-        """Know of a file that was just put there."""
+    def add_take(self, path: Path, session: str, key: str, number: int) -> None:
+        """Add a take's file, which was just written, to the index."""
         with self._lock:
-            self._drop_cached(path)
-            keys = self._scanned.takes.setdefault(session, {})
+            self._evict(path)
+            keys = self._scan.takes.setdefault(session, {})
             keys.setdefault(key[:16], {})[number] = str(path)
 
-    def remove(self, session: str, key: str, number: int) -> TakeFile | None:
-        """Forget a take, and say which it was; its file is the caller's business."""
+    def remove_take(self, session: str, key: str, number: int) -> TakeFile | None:
+        """Remove a take from the index and return it, None if there is none; its file is kept."""
         with self._lock:
             path = self._takes_by_number(session, key).pop(number, None)
         return None if path is None else TakeFile(Path(path), session, key[:16], number)
 
     def _takes_by_number(self, session: str, key: str) -> dict[int, str]:
-        return self._scanned.takes.get(session, {}).get(key[:16], {})
+        return self._scan.takes.get(session, {}).get(key[:16], {})
 
     def cached_cassette(self, path: Path) -> Cassette | None:
-        """The cassette of a file that was loaded before, as it was then."""
+        """The cassette of a file as it was when it was loaded; None if it is not cached."""
         with self._lock:
-            kept = self._cache.get(path)
-            if kept is not None:
+            cassette = self._cache.get(path)
+            if cassette is not None:
                 self._cache.move_to_end(path)
-            return kept
+            return cassette
 
     def load_cassette(self, path: Path) -> Cassette:
-        """The cassette in a file, checked.  Raises `CassetteError`."""
-        if (kept := self.cached_cassette(path)) is not None:
-            return kept
+        """The cassette in a file, from the cache if possible.  Raises `CassetteError`."""
+        if (cached := self.cached_cassette(path)) is not None:
+            return cached
         cassette = read_cassette(str(path), _read_content(path))
         with self._lock:
-            self._drop_cached(path)
+            self._evict(path)
             self._cache[path] = cassette
-            self._cached += _memory_size(cassette)
-            while self._cached > _CACHE and len(self._cache) > 1:
-                self._drop_cached(next(iter(self._cache)))
+            self._cache_bytes += _memory_size(cassette)
+            while self._cache_bytes > _MAX_CACHE_BYTES and len(self._cache) > 1:
+                self._evict(next(iter(self._cache)))
         return cassette
 
-    def read_opening(self, path: Path) -> tuple[Meta, StoredRequest]:
-        """What a file answers: its first two lines, the rest unread.  Raises `CassetteError`."""
+    def read_opening(self, path: Path) -> tuple[CassetteMeta, StoredRequest]:
+        """The metadata and request in a file's first two lines.  Raises `CassetteError`."""
         with _open_file(path) as file:
-            lines = file.readline(MAX_FILE + 1) + file.readline(MAX_FILE + 1)
+            lines = file.readline(MAX_FILE_BYTES + 1) + file.readline(MAX_FILE_BYTES + 1)
         return read_opening(str(path), lines)
 
-    def read_meta(self, path: Path) -> Meta:
-        """What a file is: its first line, the rest unread.  Raises `CassetteError`."""
+    def read_meta(self, path: Path) -> CassetteMeta:
+        """The metadata in a file's first line.  Raises `CassetteError`."""
         with _open_file(path) as file:
-            return read_meta(str(path), file.readline(MAX_FILE + 1))
+            return read_meta(str(path), file.readline(MAX_FILE_BYTES + 1))
 
-    def read_openings(self) -> Iterator[tuple[Path, Meta, StoredRequest]]:
-        """What every readable cassette answers; what cannot be read is left out."""
-        for path in self.files():
+    def read_openings(self) -> Iterator[tuple[Path, CassetteMeta, StoredRequest]]:
+        """Yield path, metadata and request of every cassette; unreadable ones are skipped."""
+        for path in self.cassette_paths():
             try:
                 yield path, *self.read_opening(path)
             except CassetteError:
                 continue
 
-    def path_for_take(self, meta: Meta, request: StoredRequest, number: int) -> Path:
-        """Where a take of this exchange belongs."""
+    def path_for_take(self, meta: CassetteMeta, request: StoredRequest, number: int) -> Path:
+        """The path that a take of this exchange is written to."""
         folder = self.root
         if meta.session != DEFAULT_SESSION:
             folder /= f"@{safe_segment(meta.session)}"
@@ -197,30 +197,30 @@ class Library:
             / f"{meta.key[:16]}-{number}.jsonl"
         )
 
-    def forget_cached(self, path: Path) -> None:
-        """Another cassette lies at this path by now."""
+    def evict_from_cache(self, path: Path) -> None:
+        """Remove a path from the cache, because its file was replaced."""
         with self._lock:
-            self._drop_cached(path)
+            self._evict(path)
 
-    def _drop_cached(self, path: Path) -> None:
-        if (kept := self._cache.pop(path, None)) is not None:
-            self._cached -= _memory_size(kept)
+    def _evict(self, path: Path) -> None:
+        if (cassette := self._cache.pop(path, None)) is not None:
+            self._cache_bytes -= _memory_size(cassette)
 
 
 def _memory_size(cassette: Cassette) -> int:
-    """Bytes of memory that a cassette has, about: its body is there as messages and as reads."""
-    pieces = len(cassette.messages) + len(cassette.reads)
-    return 2 * cassette.end.size + len(cassette.request.body) + _MESSAGE * pieces
+    """Approximate memory of a cassette in bytes: its body is held as messages and as reads."""
+    item_count = len(cassette.messages) + len(cassette.reads)
+    return 2 * cassette.end.size_bytes + len(cassette.request.body) + _OVERHEAD_BYTES * item_count
 
 
 def _read_content(path: Path) -> bytes:
     with _open_file(path) as file:
-        return file.read(MAX_FILE + 1)
+        return file.read(MAX_FILE_BYTES + 1)
 
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[BinaryIO]:
-    """The file, open; trouble with it is a `CassetteError`."""
+    """The file, open for reading.  Raises `CassetteError` for an `OSError`."""
     try:
         with path.open("rb") as file:
             yield file

@@ -1,6 +1,7 @@
-"""Finds takes whose file names do not give their key by this run's rules.
+"""Finds takes whose file names do not contain their key by this run's rules.
 
-Files stay as they are.  Those of other rules are keyed anew from the requests that they store.
+Files are not changed.  For those keyed by other rules, the key is computed from the stored
+request.
 """
 
 from __future__ import annotations
@@ -14,142 +15,156 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import matching
-from llm_proxy.cassette import Meta, StoredRequest
-from llm_proxy.display import count_noun
-from llm_proxy.errors import CassetteError, printable
-from llm_proxy.matching import KEY_RULES, RuleSet
+from llm_proxy.cassette import CassetteMeta, StoredRequest
+from llm_proxy.display import format_count
+from llm_proxy.errors import CassetteError, printable_excerpt
+from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.collisions import colliding_rules
 from llm_proxy.shell.library.library import Library
 
 log: Final = logging.getLogger("llm_proxy")
 
-_SHOWN: Final = 3
-"""Files that a warning names."""
-_LONGEST: Final = 250
-"""Characters of a path in a warning."""
+_MAX_SHOWN_FILES: Final = 3
+"""Maximum number of files in a warning."""
+_MAX_PATH_CHARS: Final = 250
+"""Maximum length of a path in a warning."""
 
 
-def is_keyed_by(meta: Meta, rules: RuleSet) -> bool:
-    """Whether a file was keyed by these rules, so that its name can be trusted."""
-    return meta.key_rules == KEY_RULES and meta.rules == rules.serialized
+def is_keyed_by(meta: CassetteMeta, rules: RuleSet) -> bool:
+    """Whether a file was keyed by these rules, so that the key in its name is valid."""
+    return meta.key_rules == KEY_RULES_VERSION and meta.rules == rules.rule_texts
 
 
 @dataclass(frozen=True, slots=True)
 class _RekeyedFile:
-    """A file that is found by its content."""
+    """A file with the key that was computed from its stored request."""
 
     path: Path
-    meta: Meta
-    key_of: str
+    meta: CassetteMeta
+    run_key: str
 
 
 class LibraryKeys:
-    """Keys the files of a library by the rules of a run.  Used by several threads at once."""
+    """Computes the keys of a library's files by the rules of a run.  Thread-safe."""
 
     def __init__(
-        self, library: Library, rules: RuleSet, otherwise: Callable[[], Collection[str]]
+        self, library: Library, rules: RuleSet, other_rules_paths: Callable[[], Collection[str]]
     ) -> None:
-        """`otherwise` gives the files that were keyed by other rules, named well or not."""
-        self._other_rules_by_session = otherwise
+        """`other_rules_paths` returns the files that were keyed by other rules, strays included."""
+        self._other_rules_paths = other_rules_paths
         self._library = library
         self._rules = rules
-        self._sessions: dict[str, tuple[_RekeyedFile, ...]] = {}
-        """What the folders of sessions hold that was keyed by other rules."""
-        self._strays: tuple[_RekeyedFile, ...] | None = None
+        self._rekeyed_by_session: dict[str, tuple[_RekeyedFile, ...]] = {}
+        """For each session read so far, its files that were keyed by other rules."""
+        self._rekeyed_strays: tuple[_RekeyedFile, ...] | None = None
         self._lock = threading.Lock()
-        """Of who reads: what is read once takes long enough."""
+        """Held while reading, so that files are read only once."""
 
-    def key_of(self, meta: Meta, request: StoredRequest) -> str:
-        """The key of a file."""
+    def run_key(self, meta: CassetteMeta, request: StoredRequest) -> str:
+        """The key of a file's request by the rules of this run."""
         if is_keyed_by(meta, self._rules):
             return meta.key
         return matching.request_key(meta.provider, request, self._rules)
 
-    def unnamed_takes(self, session: str, key: str, *, everywhere: bool) -> list[Path]:
-        """The files of a session and key whose names do not say so.
+    def find_takes_by_content(
+        self, session: str, key: str, *, include_other_rules: bool
+    ) -> list[Path]:
+        """The files of a session and key whose names do not contain that key, in order.
 
-        Those with names of another kind are always looked at; `everywhere` looks at every file of
-        the session for those of other rules, which is worth it only when names find nothing.
+        Strays are always searched.  `include_other_rules` also reads the session's files that were
+        keyed by other rules, which is slow, and needed only if no name has the key.
         """
-        found: list[_RekeyedFile] = []
+        rekeyed_files: list[_RekeyedFile] = []
         if self._library.has_strays:
-            found += [
+            rekeyed_files += [
                 keyed_stray
-                for keyed_stray in self._keyed_strays()
+                for keyed_stray in self._load_rekeyed_strays()
                 if keyed_stray.meta.session == session
             ]
-        if everywhere:
-            found += self._other_rules_in_session(session)
+        if include_other_rules:
+            rekeyed_files += self._load_rekeyed_session(session)
         return sorted(
-            (rekeyed_file.path for rekeyed_file in found if rekeyed_file.key_of == key),
-            key=number_sort_key,
+            (rekeyed_file.path for rekeyed_file in rekeyed_files if rekeyed_file.run_key == key),
+            key=natural_sort_key,
         )
 
-    def _keyed_strays(self) -> tuple[_RekeyedFile, ...]:
+    def _load_rekeyed_strays(self) -> tuple[_RekeyedFile, ...]:
         with self._lock:
-            if self._strays is None:
-                self._strays = self._key_files(self._library.strays())
-            return self._strays
+            if self._rekeyed_strays is None:
+                self._rekeyed_strays = self._rekey_files(self._library.stray_paths())
+            return self._rekeyed_strays
 
-    def _other_rules_in_session(self, session: str) -> tuple[_RekeyedFile, ...]:
-        if (known := self._sessions.get(session)) is not None:  # nobody need wait for another's
-            return known
+    def _load_rekeyed_session(self, session: str) -> tuple[_RekeyedFile, ...]:
+        if (
+            cached := self._rekeyed_by_session.get(session)
+        ) is not None:  # without waiting for the lock
+            return cached
         with self._lock:
-            if session not in self._sessions:
-                found = self._key_files(self._files_of_other_rules(session))
-                self._warn_of_collisions(found)
-                self._sessions[session] = found
-            return self._sessions[session]
+            if session not in self._rekeyed_by_session:
+                rekeyed_files = self._rekey_files(self._other_rules_files(session))
+                self._warn_about_collisions(rekeyed_files)
+                self._rekeyed_by_session[session] = rekeyed_files
+            return self._rekeyed_by_session[session]
 
-    def _files_of_other_rules(self, session: str) -> list[Path]:
-        """The files in the folder of a session whose names say keys of other rules."""
-        known = self._other_rules_by_session()
+    def _other_rules_files(self, session: str) -> list[Path]:
+        """The files of a session that were keyed by other rules."""
+        other_rules_paths = self._other_rules_paths()
         return (
-            [path for path in self._library.takes_in_folder(session) if str(path) in known]
-            if known
+            [
+                path
+                for path in self._library.take_paths_in_session(session)
+                if str(path) in other_rules_paths
+            ]
+            if other_rules_paths
             else []
         )
 
-    def _key_files(self, paths: Iterable[Path]) -> tuple[_RekeyedFile, ...]:
-        """These files, keyed; what cannot be read is left out."""
-        found: list[_RekeyedFile] = []
+    def _rekey_files(self, paths: Iterable[Path]) -> tuple[_RekeyedFile, ...]:
+        """These files with their keys by this run's rules; unreadable ones are skipped."""
+        rekeyed_files: list[_RekeyedFile] = []
         for path in paths:
             try:
                 meta, request = self._library.read_opening(path)
             except CassetteError:
                 continue
-            found.append(_RekeyedFile(path, meta, self.key_of(meta, request)))
-        return tuple(found)
+            rekeyed_files.append(_RekeyedFile(path, meta, self.run_key(meta, request)))
+        return tuple(rekeyed_files)
 
-    def _warn_of_collisions(self, found: Sequence[_RekeyedFile]) -> None:
-        """Say which files had different keys, and have one by the rules of this run."""
-        same: dict[str, list[_RekeyedFile]] = {}
-        for rekeyed_file in found:
-            same.setdefault(rekeyed_file.key_of, []).append(rekeyed_file)
-        for group in same.values():
+    def _warn_about_collisions(self, rekeyed_files: Sequence[_RekeyedFile]) -> None:
+        """Log which files had different keys, but have the same key by the rules of this run."""
+        files_by_key: dict[str, list[_RekeyedFile]] = {}
+        for rekeyed_file in rekeyed_files:
+            files_by_key.setdefault(rekeyed_file.run_key, []).append(rekeyed_file)
+        for group in files_by_key.values():
             if len({rekeyed_file.meta.key for rekeyed_file in group}) > 1:
                 openings = [self._library.read_opening(rekeyed_file.path) for rekeyed_file in group]
-                why = colliding_rules([(meta.provider, it) for meta, it in openings], self._rules)
-                if why:
+                rules = colliding_rules(
+                    [(meta.provider, key_document) for meta, key_document in openings], self._rules
+                )
+                if rules:
                     log.warning(
                         "%s",
                         collision_message(
-                            [rekeyed_file.path for rekeyed_file in group], map(str, why)
+                            [rekeyed_file.path for rekeyed_file in group], map(str, rules)
                         ),
                     )
 
 
 def collision_message(paths: Sequence[Path], rules: Iterable[str]) -> str:
-    """What is said of files that rules give one key."""
-    names = ", ".join(printable(str(path), _LONGEST) for path in paths[:_SHOWN])
-    more = f", and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    """A message about files of different requests that `rules` give the same key."""
+    names = ", ".join(
+        printable_excerpt(str(path), _MAX_PATH_CHARS) for path in paths[:_MAX_SHOWN_FILES]
+    )
+    remainder = (
+        f", and {len(paths) - _MAX_SHOWN_FILES} more" if len(paths) > _MAX_SHOWN_FILES else ""
+    )
     return (
-        f"{count_noun(len(paths), 'cassette')} of different requests have one key by "
-        f"{', '.join(rules)}, and answer one after the other: {names}{more}"
+        f"{format_count(len(paths), 'cassette')} of different requests have one key by "
+        f"{', '.join(rules)}, and answer one after the other: {names}{remainder}"
     )
 
 
-def number_sort_key(path: Path) -> list[str | int]:
-    """A sort key that puts take 10 behind take 9: text and numbers in turn."""
+def natural_sort_key(path: Path) -> list[str | int]:
+    """A sort key that puts take 10 after take 9: alternating text and numbers."""
     parts = re.split(r"(\d+)", str(path))
-    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]

@@ -12,227 +12,238 @@ from llm_proxy import misses
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import CassetteError, Miss
-from llm_proxy.integrity import LibraryLocation, has_other_key, integrity_complaints
-from llm_proxy.matching import PLAIN, RuleSet
+from llm_proxy.integrity import LibraryLocation, integrity_problems, was_redacted_after_keying
+from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.misses import CassetteCandidate
-from llm_proxy.misses.nearest import may_respond, rank_candidates
-from llm_proxy.misses.report import KEPT, ReportLimits
-from llm_proxy.outcome import outcome_of
+from llm_proxy.misses.nearest import is_similar_enough, rank_candidates
+from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
+from llm_proxy.outcome import cassette_outcome
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.library.indexer import LibraryIndexer
-from llm_proxy.shell.library.library import Library, session_of_path, take_of_name
+from llm_proxy.shell.library.library import Library, parse_take_path, session_of_path
 from llm_proxy.shell.library.library_keys import LibraryKeys
 from llm_proxy.take_numbers import take_sequence
 
 T = TypeVar("T")
 
-_REMEMBERED: Final = 200
-"""Misses that are remembered: clients ask again for what they did not get."""
+_MAX_CACHED_MISSES: Final = 200
+"""Maximum number of cached misses: clients repeat requests that were not answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryTake:
-    """One take, read when it is played."""
+    """One take, which is read when it is played."""
 
     path: Path
     library: Library
 
     @property
     def file(self) -> str:
-        """Its file."""
+        """The path of its file."""
         return str(self.path)
 
     async def cassette(self) -> Cassette:
-        """What it holds, as it was when it was first read.
+        """The cassette as it was when it was first read.
 
-        Raises `CassetteError` when it cannot be trusted.
+        Raises `CassetteError` if it is invalid.
         """
-        kept = self.library.cached_cassette(self.path)
+        cassette = self.library.cached_cassette(self.path)
         return (
-            kept
-            if kept is not None
+            cassette
+            if cassette is not None
             else await _run_in_thread(lambda: self.library.load_cassette(self.path))
         )
 
 
 class LibraryTakes:
-    """What was in a library when the run started.
+    """The takes that were in a library when the run started.
 
-    All takes of a key are read when it is first asked for, to know which are playable.
+    All takes of a key are read at its first request, to find out which are playable.
     """
 
-    def __init__(self, library: Library, *, allow_partial: bool, rules: RuleSet = PLAIN) -> None:
-        """`library` must be refreshed, and not be added to by a recorder."""
+    def __init__(self, library: Library, *, allow_partial: bool, rules: RuleSet = NO_RULES) -> None:
+        """`library` must be refreshed, and no recorder may add to it."""
         self._library = library
         self._allow_partial = allow_partial
-        self._playable: dict[tuple[str, str], tuple[LibraryTake, ...]] = {}
+        self._takes_by_key: dict[tuple[str, str], tuple[LibraryTake, ...]] = {}
         self._cached_misses: OrderedDict[tuple[str, str], Miss] = OrderedDict()
         self._cached_similar: dict[tuple[str, str], SimilarTakes | None] = {}
-        self.indexing = LibraryIndexer(library, rules)
-        self._keying = LibraryKeys(
-            library, rules, lambda: self.indexing.completed_index().other_keys
+        self.indexer = LibraryIndexer(library, rules)
+        self._library_keys = LibraryKeys(
+            library, rules, lambda: self.indexer.completed_index().other_rules_paths
         )
 
     async def takes_of(self, session: str, key: str) -> Sequence[LibraryTake]:
         """The playable takes of a session for a key, in order.
 
-        Raises `CassetteError` when one of them cannot be trusted.
+        Raises `CassetteError` if one of them is invalid.
         """
-        takes = self._playable.get((session, key))
+        takes = self._takes_by_key.get((session, key))
         if takes is None:
             takes = await _run_in_thread(lambda: self.find_takes(session, key))
-            self._playable[session, key] = takes
+            self._takes_by_key[session, key] = takes
         return takes
 
     def find_takes(self, session: str, key: str) -> tuple[LibraryTake, ...]:
-        """The same, found now, and not remembered."""
-        return tuple(LibraryTake(path, self._library) for path in self._find_playable(session, key))
+        """The playable takes of a session for a key, read now and not cached."""
+        return tuple(
+            LibraryTake(path, self._library) for path in self._playable_paths(session, key)
+        )
 
     async def miss(self, routed: RoutedRequest, ordinal: int) -> Miss:
-        """Why the request of that ordinal is not answered."""
-        takes = self._playable.get((routed.session, routed.key), ())
+        """Why a request, the `ordinal`-th of its key and session, is not answered; cached."""
+        takes = self._takes_by_key.get((routed.session, routed.key), ())
         if takes:
-            return misses.miss_used_up(routed, len(takes), ordinal)
-        values = routed.session, routed.key
-        miss = self._cached_misses.pop(values, None)
+            return misses.used_up_takes_miss(routed, len(takes), ordinal)
+        cache_key = routed.session, routed.key
+        miss = self._cached_misses.pop(cache_key, None)
         if miss is None:
             miss = await _run_in_thread(lambda: self.explain_miss(routed))
-        self._cached_misses[values] = miss
-        if len(self._cached_misses) > _REMEMBERED:
+        self._cached_misses[cache_key] = miss
+        if len(self._cached_misses) > _MAX_CACHED_MISSES:
             self._cached_misses.popitem(last=False)
         return miss
 
     async def nearest(self, routed: RoutedRequest, share: float) -> SimilarTakes | None:
-        """The takes of the nearest cassette that is at least that alike; None where none is."""
-        values = routed.session, routed.key
-        if values not in self._cached_similar:
-            self._cached_similar[values] = await _run_in_thread(
+        """The takes of the nearest cassette, if its similarity is at least `share`; cached."""
+        cache_key = routed.session, routed.key
+        if cache_key not in self._cached_similar:
+            self._cached_similar[cache_key] = await _run_in_thread(
                 lambda: self.similar_takes(routed, share)
             )
-        return self._cached_similar[values]
+        return self._cached_similar[cache_key]
 
-    def _find_playable(self, session: str, key: str) -> tuple[Path, ...]:
-        """What is playable, session by session; the names that say nothing come first."""
-        own = self._playable_in_session(session, key)
-        default = (
+    def _playable_paths(self, session: str, key: str) -> tuple[Path, ...]:
+        """The playable files for a request: the session's own and those of the default session."""
+        own_takes = self._playable_in_session(session, key)
+        default_takes = (
             {} if session == DEFAULT_SESSION else self._playable_in_session(DEFAULT_SESSION, key)
         )
         return tuple(
-            (own if mine else default)[number] for mine, number in take_sequence(own, default)
+            (own_takes if is_own else default_takes)[number]
+            for is_own, number in take_sequence(own_takes, default_takes)
         )
 
     def _playable_in_session(self, session: str, key: str) -> dict[int, Path]:
-        """The playable takes of one session by number; strays come in front of the named ones."""
-        numbers = self._library.numbers(session, key)
-        named = [self._library.take(session, key, number).path for number in numbers]
-        anew = self._keying.unnamed_takes(session, key, everywhere=not named)
-        strays = [path for path in anew if path not in named]
-        places = self._numbers_of_strays(strays)
+        """The playable files of one session by take number; strays come before the named ones."""
+        numbers = self._library.take_numbers(session, key)
+        named_paths = [self._library.take(session, key, number).path for number in numbers]
+        content_matches = self._library_keys.find_takes_by_content(
+            session, key, include_other_rules=not named_paths
+        )
+        strays = [path for path in content_matches if path not in named_paths]
+        take_numbers = self._stray_numbers(strays)
         if numbers:
-            places = [*range(1, len(strays) + 1), *(len(strays) + number for number in numbers)]
-        playable = set(self._filter_playable([*strays, *named], key))
-        placed = zip(places, [*strays, *named], strict=True)
-        return {number: path for number, path in placed if path in playable}
+            take_numbers = [
+                *range(1, len(strays) + 1),
+                *(len(strays) + number for number in numbers),
+            ]
+        playable = set(self._filter_playable([*strays, *named_paths], key))
+        numbered_paths = zip(take_numbers, [*strays, *named_paths], strict=True)
+        return {number: path for number, path in numbered_paths if path in playable}
 
-    def _numbers_of_strays(self, strays: Sequence[Path]) -> Sequence[int]:
-        """The numbers that names of other rules say, where each says another.
+    def _stray_numbers(self, strays: Sequence[Path]) -> Sequence[int]:
+        """The take numbers in the names of files of other rules, if all have distinct ones.
 
-        A session's own takes so come behind those of the default session that they continue.
+        So a session's own takes come after those of the default session that they continue.
         """
-        takes = [take_of_name(self._library.root, path) for path in strays]
+        takes = [parse_take_path(self._library.root, path) for path in strays]
         numbers = [take.number for take in takes if take is not None]
         if len(set(numbers)) == len(strays):
             return numbers
-        first = min(numbers) if len(numbers) == len(strays) else 1
-        return range(first, first + len(strays))
+        first_number = min(numbers) if len(numbers) == len(strays) else 1
+        return range(first_number, first_number + len(strays))
 
     def _filter_playable(self, paths: Sequence[Path], key: str) -> tuple[Path, ...]:
         playable: list[Path] = []
         for path in paths:
             cassette = self._library.load_cassette(path)
-            if self._keying.key_of(cassette.meta, cassette.request) != key:
+            if self._library_keys.run_key(cassette.meta, cassette.request) != key:
                 continue
-            if self._allow_partial or outcome_of(cassette).complete:
+            if self._allow_partial or cassette_outcome(cassette).is_complete:
                 playable.append(path)
         return tuple(playable)
 
     def _candidate_cassettes(self, routed: RoutedRequest) -> Iterator[CassetteCandidate]:
-        """The cassettes that a request could have meant, in the order of the library."""
-        known = self.indexing.completed_index()
-        for number in known.index.nearest_numbers(routed.stored_request):
-            path = Path(known.paths[number])
+        """Yield the cassettes nearest to a request, as the index ranks them."""
+        library_index = self.indexer.completed_index()
+        for number in library_index.index.nearest_numbers(routed.stored_request):
+            path = Path(library_index.paths[number])
             try:
                 yield CassetteCandidate(str(path), *self._library.read_opening(path))
             except CassetteError:
                 continue
 
-    def sessions(self, key: str) -> list[str]:
-        """The sessions that have takes of their own for a key, playable or not."""
+    def sessions_with_key(self, key: str) -> list[str]:
+        """The sessions that have own takes for a key, playable or not."""
         return [
             session
             for session in self._library.sessions()
-            if self._library.numbers(session, key)
-            or self._keying.unnamed_takes(session, key, everywhere=True)
+            if self._library.take_numbers(session, key)
+            or self._library_keys.find_takes_by_content(session, key, include_other_rules=True)
         ]
 
     def best_similarity(self, routed: RoutedRequest) -> float:
-        """How alike the nearest cassette is, from 0 to 1; 0 where none is near."""
-        near, _ = rank_candidates(routed, self._candidate_cassettes(routed))
-        return near[0].similarity if near else 0.0
+        """The similarity of the nearest cassette, from 0 to 1; 0 if none is near."""
+        ranked, _ = rank_candidates(routed, self._candidate_cassettes(routed))
+        return ranked[0].similarity if ranked else 0.0
 
-    def similar_takes(self, routed: RoutedRequest, share: float) -> SimilarTakes | None:
-        """The takes of the nearest cassette that may answer and is at least that alike."""
-        near, _ = rank_candidates(routed, self._candidate_cassettes(routed))
-        for nearest_match in near:
-            meta = nearest_match.candidate.meta
-            if nearest_match.similarity < share:
+    def similar_takes(self, routed: RoutedRequest, min_similarity: float) -> SimilarTakes | None:
+        """The takes of the nearest cassette that may answer, if it is similar enough.
+
+        `min_similarity` is from 0 to 1.
+        """
+        ranked, _ = rank_candidates(routed, self._candidate_cassettes(routed))
+        for nearest_match in ranked:
+            meta = nearest_match.cassette.meta
+            if nearest_match.similarity < min_similarity:
                 return None
-            if meta.session in {routed.session, DEFAULT_SESSION} and may_respond(
-                nearest_match, routed, share
+            if meta.session in {routed.session, DEFAULT_SESSION} and is_similar_enough(
+                nearest_match, routed, min_similarity
             ):
                 takes = self.find_takes(
-                    routed.session, self._keying.key_of(meta, nearest_match.candidate.request)
+                    routed.session, self._library_keys.run_key(meta, nearest_match.cassette.request)
                 )
                 if takes:
                     return SimilarTakes(takes, nearest_match.similarity)
         return None
 
-    def explain_miss(self, routed: RoutedRequest, limits: ReportLimits = KEPT) -> Miss:
-        """Why no cassette answers a request."""
-        looked_at = self.indexing.completed_index().index.size
-        found = misses.find_nearest(routed, self._candidate_cassettes(routed), looked_at)
-        why = ""
-        if found is not None and found.match is not None and not found.match.list_differences:
-            why = self._unplayable_reason(Path(found.match.candidate.file))
-        return misses.miss_without_cassette(routed, found, str(self._library.root), why, limits)
+    def explain_miss(self, routed: RoutedRequest, limits: ReportLimits = STORED_LIMITS) -> Miss:
+        """Why no cassette answers a request; not cached."""
+        cassette_count = self.indexer.completed_index().index.cassette_count
+        nearest = misses.find_nearest(routed, self._candidate_cassettes(routed), cassette_count)
+        reason = ""
+        if nearest is not None and nearest.nearest is not None and not nearest.nearest.differences:
+            reason = self._unplayable_reason(Path(nearest.nearest.cassette.file))
+        return misses.no_cassette_miss(routed, nearest, str(self._library.root), reason, limits)
 
     def _unplayable_reason(self, path: Path) -> str:
         try:
             cassette = self._library.load_cassette(path)
         except CassetteError as error:
             return f"cannot be trusted: {error}. Delete it, or record it again"
-        take, root = take_of_name(self._library.root, path), self._library.root
-        place = LibraryLocation(
+        take, root = parse_take_path(self._library.root, path), self._library.root
+        location = LibraryLocation(
             take.key_prefix if take is not None else None, session_of_path(root, path)
         )
-        for complaint in integrity_complaints(cassette, place):
+        for complaint in integrity_problems(cassette, location):
             return complaint
-        found = outcome_of(cassette)
-        if found.complete and has_other_key(cassette.request):
+        outcome = cassette_outcome(cassette)
+        if outcome.is_complete and was_redacted_after_keying(cassette.request):
             return (
                 "held other credentials where this request holds its own. Record it again with "
                 "llm-proxy record, or leave that place out of keys with --normalise ignore=JSONPATH"
             )
-        if found.complete:
+        if outcome.is_complete:
             return "was not there when this run began; start it again"
         return (
-            f"is not complete ({found.reason}). Record it again with llm-proxy record, or replay "
+            f"is not complete ({outcome.reason}). Record it again with llm-proxy record, or replay "
             "it as it is with --allow-partial"
         )
 
 
 async def _run_in_thread(function: Callable[[], T]) -> T:
-    import asyncio  # noqa: PLC0415 # commands that serve nothing look for takes without it
+    import asyncio  # noqa: PLC0415 # commands without a server find takes without it
 
     return await asyncio.to_thread(function)

@@ -1,8 +1,8 @@
 """Renames cassettes after the matching rules changed.
 
-A file is written anew with its new key in line 1, synced, put at its new name, and then the old
-one is deleted: a crash at any moment leaves the old file or both, never none.  What both are is
-seen when it is done once more.
+A new file with the new key in line 1 is written and synced under the new name, and then the old
+one is deleted: a crash at any moment leaves the old file or both, never none.  The next run
+recognises a copy that a crash left behind.
 """
 
 from __future__ import annotations
@@ -16,221 +16,243 @@ from pathlib import Path
 from secrets import token_hex
 
 from llm_proxy import matching
-from llm_proxy.cassette import Meta, StoredRequest, read_cassette
+from llm_proxy.cassette import CassetteMeta, StoredRequest, read_cassette
 from llm_proxy.cassette.schema import MetaLine, encode_line
 from llm_proxy.errors import CassetteError
-from llm_proxy.integrity import has_other_key
-from llm_proxy.matching import KEY_RULES, RuleSet
+from llm_proxy.integrity import was_redacted_after_keying
+from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.collisions import colliding_rules
 from llm_proxy.shell.library.folders import sync_folder
-from llm_proxy.shell.library.library import Library, TakeFile, take_of_name
-from llm_proxy.shell.library.library_keys import is_keyed_by, number_sort_key
+from llm_proxy.shell.library.library import Library, TakeFile, parse_take_path
+from llm_proxy.shell.library.library_keys import is_keyed_by, natural_sort_key
 
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """A file that gets a new first line, and mostly a new name."""
+    """A file that gets a new first line, and usually a new name."""
 
     path: Path
     target: Path
-    """The same, where only its first line changes."""
-    meta: Meta
-    """As it will be."""
+    """The new path; equal to `path` if only the first line changes."""
+    meta: CassetteMeta
+    """The new metadata."""
     target_exists: bool = False
-    """Whether the new one is there already, and the old one is all that is left to delete."""
+    """Whether the new file exists already, so that only the old one is left to delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCollision:
-    """Files of different requests that have one key by the rules."""
+    """Files of different requests that get the same key by the rules."""
 
     paths: tuple[Path, ...]
     rules: tuple[str, ...]
-    """Those without one of which they would have different ones."""
+    """The rules that cause it: without any one of them the keys would differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class RekeyPlan:
-    """What there is to do."""
+    """The changes needed to rekey a library, with collisions and files that are left alone."""
 
-    looked_at: int
+    file_count: int
     changes: tuple[KeyChange, ...]
     collisions: tuple[KeyCollision, ...]
-    unchanged: tuple[Path, ...]
-    """Files whose requests lost a secret of the operator's: their keys cannot be made again."""
-    refused: tuple[CassetteError, ...]
+    unkeyable_paths: tuple[Path, ...]
+    """Files whose requests had an operator's secret redacted, so their keys cannot be recomputed.
+    """
+    read_errors: tuple[CassetteError, ...]
 
 
 @dataclass(slots=True)
 class _KeyedFile:
     path: Path
-    take: TakeFile | None
-    meta: Meta
+    take_file: TakeFile | None
+    meta: CassetteMeta
     request: StoredRequest
     key: str
 
 
 @dataclass(slots=True)
-class _LibrarySurvey:
-    found: list[_KeyedFile] = field(default_factory=list)
-    unchanged: list[Path] = field(default_factory=list)
-    refused: list[CassetteError] = field(default_factory=list)
-    count: int = 0
+class _RekeySurvey:
+    files_to_rekey: list[_KeyedFile] = field(default_factory=list)
+    unkeyable_paths: list[Path] = field(default_factory=list)
+    read_errors: list[CassetteError] = field(default_factory=list)
+    file_count: int = 0
 
 
-def rekey_plan(library: Library, rules: RuleSet, paths: Iterable[Path]) -> RekeyPlan:
-    """What it takes to have all of these keyed by the rules; nothing is changed by asking.
+def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> RekeyPlan:
+    """The changes needed so that all of these files are keyed by the rules; nothing is written.
 
     The library must be refreshed.
     """
-    looked = _survey(library, rules, paths)
+    survey = _survey(library, rules, paths)
     groups: dict[tuple[str, str], list[_KeyedFile]] = {}
     changes: list[KeyChange] = []
-    for keyed_file in looked.found:
+    for keyed_file in survey.files_to_rekey:
         if (
-            keyed_file.take is None or keyed_file.take.key_prefix == keyed_file.key[:16]
-        ):  # a name of its own, or the right one
+            keyed_file.take_file is None or keyed_file.take_file.key_prefix == keyed_file.key[:16]
+        ):  # a stray, or the right name already
             changes.append(
-                KeyChange(keyed_file.path, keyed_file.path, _with_new_key(keyed_file, rules))
+                KeyChange(keyed_file.path, keyed_file.path, _meta_with_new_key(keyed_file, rules))
             )
         else:
-            groups.setdefault((keyed_file.take.session, keyed_file.key), []).append(keyed_file)
+            groups.setdefault((keyed_file.take_file.session, keyed_file.key), []).append(keyed_file)
     collisions: list[KeyCollision] = []
     for (session, key), group in groups.items():
-        there = [
-            library.take(session, key, number).path for number in library.numbers(session, key)
+        existing_paths = [
+            library.take(session, key, number).path for number in library.take_numbers(session, key)
         ]
-        left, moving = _leftovers_of_crash(library, group, there, rules)
-        changes += [*left, *_number_takes(moving, library.numbers(session, key), rules)]
-        collisions += _find_collision(library, moving, there, rules)
+        leftovers, to_move = _split_crash_leftovers(library, group, existing_paths, rules)
+        changes += [
+            *leftovers,
+            *_assign_numbers(to_move, library.take_numbers(session, key), rules),
+        ]
+        collisions += _find_collisions(library, to_move, existing_paths, rules)
     return RekeyPlan(
-        looked.count,
+        survey.file_count,
         tuple(changes),
         tuple(collisions),
-        tuple(looked.unchanged),
-        tuple(looked.refused),
+        tuple(survey.unkeyable_paths),
+        tuple(survey.read_errors),
     )
 
 
 def apply_changes(changes: Sequence[KeyChange]) -> Iterator[KeyChange]:
-    """Change the files, each after it was done.
+    """Apply the changes, and yield each once it is done.
 
-    Raises `CassetteError` for one that is not what it was, and `OSError` where none can be written.
+    Raises `CassetteError` for a file that has changed since, and `OSError` if writing fails.
     """
     for change in changes:
-        _make_change(change)
+        _apply_change(change)
         yield change
 
 
-def _survey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> _LibrarySurvey:
-    looked = _LibrarySurvey()
+def _survey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> _RekeySurvey:
+    survey = _RekeySurvey()
     for path in paths:
-        looked.count += 1
+        survey.file_count += 1
         try:
             if is_keyed_by(library.read_meta(path), rules):
                 continue
             meta, request = library.read_opening(path)
         except CassetteError as error:
-            looked.refused.append(error)
+            survey.read_errors.append(error)
             continue
-        if has_other_key(request):
-            looked.unchanged.append(path)
+        if was_redacted_after_keying(request):
+            survey.unkeyable_paths.append(path)
             continue
-        take = take_of_name(library.root, path)
+        take = parse_take_path(library.root, path)
         key = matching.request_key(meta.provider, request, rules)
-        looked.found.append(_KeyedFile(path, take, meta, request, key))
-    return looked
+        survey.files_to_rekey.append(_KeyedFile(path, take, meta, request, key))
+    return survey
 
 
-def _leftovers_of_crash(
-    library: Library, group: Sequence[_KeyedFile], there: Sequence[Path], rules: RuleSet
+def _split_crash_leftovers(
+    library: Library, group: Sequence[_KeyedFile], existing_paths: Sequence[Path], rules: RuleSet
 ) -> tuple[list[KeyChange], list[_KeyedFile]]:
-    """Files whose new ones are there since a crash; and the others."""
-    left: list[KeyChange] = []
-    others: list[_KeyedFile] = []
+    """Changes for files whose new copies exist since a crash, and the remaining files."""
+    leftovers: list[KeyChange] = []
+    remaining: list[_KeyedFile] = []
     for keyed_file in group:
-        meta = _with_new_key(keyed_file, rules)
-        twin = next(
-            (path for path in there if _is_copy(library, keyed_file.path, path, meta)), None
+        meta = _meta_with_new_key(keyed_file, rules)
+        existing_copy = next(
+            (path for path in existing_paths if _is_copy(library, keyed_file.path, path, meta)),
+            None,
         )
-        if twin is None:
-            others.append(keyed_file)
+        if existing_copy is None:
+            remaining.append(keyed_file)
         else:
-            left.append(KeyChange(keyed_file.path, twin, meta, target_exists=True))
-    return left, others
+            leftovers.append(KeyChange(keyed_file.path, existing_copy, meta, target_exists=True))
+    return leftovers, remaining
 
 
-def _is_copy(library: Library, old: Path, new: Path, meta: Meta) -> bool:
+def _is_copy(library: Library, old_path: Path, new_path: Path, meta: CassetteMeta) -> bool:
     try:
-        return library.read_meta(new) == meta and _lines_after_first(old) == _lines_after_first(new)
+        return library.read_meta(new_path) == meta and _content_after_first_line(
+            old_path
+        ) == _content_after_first_line(new_path)
     except (CassetteError, OSError):
         return False
 
 
-def _lines_after_first(path: Path) -> bytes:
-    """All but the first line."""
+def _content_after_first_line(path: Path) -> bytes:
+    """The file's bytes after its first line."""
     return path.read_bytes().partition(b"\n")[2]
 
 
-def _with_new_key(keyed_file: _KeyedFile, rules: RuleSet) -> Meta:
-    return replace(keyed_file.meta, key=keyed_file.key, key_rules=KEY_RULES, rules=rules.serialized)
-
-
-def _number_takes(
-    group: Sequence[_KeyedFile], taken: Sequence[int], rules: RuleSet
-) -> Iterator[KeyChange]:
-    """The files of one new key: with their own numbers where they were takes of one key before."""
-    began: dict[str, str] = {}
-    for keyed_file in group:
-        began[keyed_file.meta.key] = min(
-            keyed_file.meta.recorded, began.get(keyed_file.meta.key, keyed_file.meta.recorded)
-        )
-    # Takes of one old key stay in the order of their numbers, also when a crash comes in between.
-    ordered = sorted(
-        group, key=lambda it: (began[it.meta.key], it.meta.key, number_sort_key(it.path))
+def _meta_with_new_key(keyed_file: _KeyedFile, rules: RuleSet) -> CassetteMeta:
+    return replace(
+        keyed_file.meta, key=keyed_file.key, key_rules=KEY_RULES_VERSION, rules=rules.rule_texts
     )
-    numbers = [keyed_file.take.number for keyed_file in ordered if keyed_file.take is not None]
-    own = (
-        not taken
+
+
+def _assign_numbers(
+    group: Sequence[_KeyedFile], taken_numbers: Sequence[int], rules: RuleSet
+) -> Iterator[KeyChange]:
+    """The changes for the files of one new key, with their take numbers.
+
+    They keep their numbers if they had one key before and no number is taken.
+    """
+    earliest_recorded: dict[str, str] = {}
+    for keyed_file in group:
+        earliest_recorded[keyed_file.meta.key] = min(
+            keyed_file.meta.recorded,
+            earliest_recorded.get(keyed_file.meta.key, keyed_file.meta.recorded),
+        )
+    # Takes of one old key stay in the order of their numbers, even if a crash interrupts.
+    ordered = sorted(
+        group,
+        key=lambda file: (
+            earliest_recorded[file.meta.key],
+            file.meta.key,
+            natural_sort_key(file.path),
+        ),
+    )
+    numbers = [
+        keyed_file.take_file.number for keyed_file in ordered if keyed_file.take_file is not None
+    ]
+    keeps_numbers = (
+        not taken_numbers
         and len(set(numbers)) == len(numbers)
         and len({keyed_file.meta.key for keyed_file in group}) == 1
     )
-    last = max(taken, default=0)
+    last_number = max(taken_numbers, default=0)
     for position, (keyed_file, number) in enumerate(zip(ordered, numbers, strict=True), 1):
-        new = number if own else last + position
-        target = keyed_file.path.with_name(f"{keyed_file.key[:16]}-{new}.jsonl")
-        yield KeyChange(keyed_file.path, target, _with_new_key(keyed_file, rules))
+        new_number = number if keeps_numbers else last_number + position
+        target = keyed_file.path.with_name(f"{keyed_file.key[:16]}-{new_number}.jsonl")
+        yield KeyChange(keyed_file.path, target, _meta_with_new_key(keyed_file, rules))
 
 
-def _find_collision(
-    library: Library, group: Sequence[_KeyedFile], there: Sequence[Path], rules: RuleSet
+def _find_collisions(
+    library: Library, group: Sequence[_KeyedFile], existing_paths: Sequence[Path], rules: RuleSet
 ) -> Iterator[KeyCollision]:
-    if not there and len({keyed_file.meta.key for keyed_file in group}) < 2:
+    if not existing_paths and len({keyed_file.meta.key for keyed_file in group}) < 2:
         return
     requests = [(keyed_file.meta.provider, keyed_file.request) for keyed_file in group]
-    for path in there:
+    for path in existing_paths:
         with suppress(CassetteError):
             meta, request = library.read_opening(path)
             requests.append((meta.provider, request))
-    if why := colliding_rules(requests, rules):
-        paths = (*there, *(keyed_file.path for keyed_file in group))
-        yield KeyCollision(tuple(sorted(paths, key=number_sort_key)), tuple(map(str, why)))
+    if causing_rules := colliding_rules(requests, rules):
+        paths = (*existing_paths, *(keyed_file.path for keyed_file in group))
+        yield KeyCollision(
+            tuple(sorted(paths, key=natural_sort_key)), tuple(map(str, causing_rules))
+        )
 
 
-def _make_change(key_change: KeyChange) -> None:
+def _apply_change(key_change: KeyChange) -> None:
     if not key_change.target_exists:
-        _write_change(key_change)
+        _write_rekeyed_file(key_change)
     if key_change.target != key_change.path:
         key_change.path.unlink()
         sync_folder(key_change.path.parent)
 
 
-def _write_change(key_change: KeyChange) -> None:
-    content = encode_line(MetaLine.from_value(key_change.meta)) + _lines_after_first(
+def _write_rekeyed_file(key_change: KeyChange) -> None:
+    content = encode_line(MetaLine.from_value(key_change.meta)) + _content_after_first_line(
         key_change.path
     )
     read_cassette(str(key_change.path), content)
-    # Called as a recorder's are, so that `recover` deletes what a crash left over.
+    # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
     temporary = key_change.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
     try:
         with temporary.open("xb") as file:

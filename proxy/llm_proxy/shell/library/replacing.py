@@ -7,47 +7,50 @@ from pathlib import Path
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
-from llm_proxy.shell.library.folder_lock import exclusive_access
+from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.folders import make_folder, sync_folder
 from llm_proxy.shell.library.library import Library
 
 
 def replace_takes(
-    library: Library, old: Sequence[Path], new: Sequence[tuple[Path, Cassette]]
+    library: Library, old_paths: Sequence[Path], new_takes: Sequence[tuple[Path, Cassette]]
 ) -> list[Path]:
-    """Put the new takes, each in a file of the same file system, in the place of the old ones.
+    """Move the new takes, each a file on the library's file system, in place of the old ones.
 
-    Gives where they lie; they are takes 1, 2, 3… in their order.  Each file is whole at every
-    moment, and what is old goes last.  Raises `SpoolError` where the library cannot be written,
-    or somebody else's take has the place of one.
+    Returns their new paths; they become takes 1, 2, 3… in their order.  Each move is atomic, and
+    old takes are deleted last.  Raises `SpoolError` if the library cannot be written, or another
+    process's take has one of the paths.
     """
     try:
-        with exclusive_access(library.root):
-            _check_unchanged(library, old, [cassette for _, cassette in new])
-            placed = [
-                _path_for_new_take(library, path, it, n) for n, (path, it) in enumerate(new, 1)
+        with locked_folder(library.root):
+            _check_unchanged(library, old_paths, [cassette for _, cassette in new_takes])
+            placed_paths = [
+                _move_into_library(library, path, cassette, number)
+                for number, (path, cassette) in enumerate(new_takes, 1)
             ]
-            for path in set(old) - set(placed):
+            for path in set(old_paths) - set(placed_paths):
                 path.unlink(missing_ok=True)
-            for folder in {path.parent for path in (*placed, *old)}:
+            for folder in {path.parent for path in (*placed_paths, *old_paths)}:
                 sync_folder(folder)
     except OSError as error:
         raise SpoolError(f"{library.root} cannot be written: {error.strerror}") from None
-    return placed
+    return placed_paths
 
 
-def _check_unchanged(library: Library, old: Sequence[Path], new: Sequence[Cassette]) -> None:
-    for number, cassette in enumerate(new, 1):
-        home = library.path_for_take(cassette.meta, cassette.request, number)
-        if home not in old and home.exists():
+def _check_unchanged(
+    library: Library, old_paths: Sequence[Path], new_cassettes: Sequence[Cassette]
+) -> None:
+    for number, cassette in enumerate(new_cassettes, 1):
+        target = library.path_for_take(cassette.meta, cassette.request, number)
+        if target not in old_paths and target.exists():
             raise SpoolError(
-                f"{home} is there, and none of those that were asked again: another process may "
+                f"{target} is there, and none of those that were asked again: another process may "
                 "have recorded it; all are kept as they are"
             )
 
 
-def _path_for_new_take(library: Library, path: Path, cassette: Cassette, number: int) -> Path:
-    home = library.path_for_take(cassette.meta, cassette.request, number)
-    make_folder(home.parent)
-    path.replace(home)
-    return home
+def _move_into_library(library: Library, path: Path, cassette: Cassette, number: int) -> Path:
+    target = library.path_for_take(cassette.meta, cassette.request, number)
+    make_folder(target.parent)
+    path.replace(target)
+    return target

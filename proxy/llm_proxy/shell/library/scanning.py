@@ -1,7 +1,7 @@
 """Lists the cassettes of a folder by their file names.
 
-A library may hold 100,000 of them, so what is done for each is done with plain strings: a
-`CountedPath` is made when somebody asks for one file.
+A library may hold 100,000 of them, so paths are plain strings here: a `Path` is created only
+when one file is requested.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError
 
-_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
+_TAKE_FILE_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
 _SUFFIX: Final = ".jsonl"
 
-Takes = dict[str, dict[str, dict[int, str]]]
-"""Files by session, by the first digits of their keys, and by their numbers."""
+TakePaths = dict[str, dict[str, dict[int, str]]]
+"""Paths by session, by the first 16 digits of the key, and by take number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeFile:
-    """One cassette file, as its name describes it."""
+    """One cassette file and what its name and folder give: session, key prefix, take number."""
 
     path: Path
     session: str
@@ -35,78 +35,80 @@ class TakeFile:
 
 @dataclass(frozen=True, slots=True)
 class ScannedLibrary:
-    """What a look through a library's folder found."""
+    """The files found in a library's folder."""
 
-    takes: Takes
+    takes: TakePaths
     strays: list[str]
-    """The cassettes whose names say nothing."""
+    """Paths of the cassettes whose names hold no key and take number."""
 
 
 def scan_library(root: Path) -> ScannedLibrary:
-    """Look through a library.
+    """The files of a library.
 
-    Raises `UsageError` where it cannot be read, or two files claim to be the same take.
+    Raises `UsageError` if it cannot be read, or two files have the same take number and key.
     """
-    takes: Takes = {}
+    takes: TakePaths = {}
     strays: list[str] = []
-    begin = len("./") if str(root) == "." else 0  # which a `CountedPath` is without
-    for session, entry in _cassettes_below(str(root)):
-        path = entry.path[begin:]
-        match = _NAME.fullmatch(entry.name)
+    prefix_chars = len("./") if str(root) == "." else 0  # as `Path` drops it
+    for session, entry in _walk_by_session(str(root)):
+        path = entry.path[prefix_chars:]
+        match = _TAKE_FILE_NAME.fullmatch(entry.name)
         if match is None:
             strays.append(path)
             continue
         number = int(match[2])
-        same = takes.setdefault(session, {}).setdefault(match[1], {})
-        if same.setdefault(number, path) is not path:
+        paths_by_number = takes.setdefault(session, {}).setdefault(match[1], {})
+        if paths_by_number.setdefault(number, path) is not path:
             raise UsageError(
-                f"two files are take {number} of one key: {same[number]} and {path}: "
+                f"two files are take {number} of one key: {paths_by_number[number]} and {path}: "
                 "delete or rename one of them"
             )
     return ScannedLibrary(takes, strays)
 
 
 def sort_paths(paths: list[str]) -> list[str]:
-    """Paths sorted as `CountedPath`s are: folder by folder."""
+    """Paths sorted as `Path` objects are: folder by folder."""
     return sorted(paths, key=lambda path: path.split("/"))
 
 
-def take_of_name(root: Path, path: Path) -> TakeFile | None:
-    """What the name and the folder of a library's file say; None where the name says nothing."""
-    match = _NAME.fullmatch(path.name)
+def parse_take_path(root: Path, path: Path) -> TakeFile | None:
+    """A library file's session, key prefix and take number; None if its name is not a take's."""
+    match = _TAKE_FILE_NAME.fullmatch(path.name)
     return match and TakeFile(path, session_of_path(root, path), match[1], int(match[2]))
 
 
 def session_of_path(root: Path, path: Path) -> str:
-    """The session in whose folder a library's file lies."""
+    """The session of a library file, from its top folder."""
     return _session_of_folder(path.relative_to(root).parts[0])
 
 
-def cassette_files(root: Path) -> Iterator[Path]:
-    """The regular `.jsonl` files below `root`, links not followed, in a stable order.
+def walk_cassettes(root: Path) -> Iterator[Path]:
+    """Yield the regular `.jsonl` files below `root`, links not followed, in a stable order.
 
-    Raises `UsageError` where it cannot be read.
+    Raises `UsageError` if it cannot be read.
     """
-    for entry in sorted(_sorted_entries(str(root)), key=lambda entry: entry.name):
-        if _is_folder(entry):
-            yield from cassette_files(Path(entry.path))
+    for entry in sorted(_list_entries(str(root)), key=lambda entry: entry.name):
+        if _is_visible_folder(entry):
+            yield from walk_cassettes(Path(entry.path))
         elif _is_cassette(entry):
             yield Path(entry.path)
 
 
-def _cassettes_below(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    waiting = [(root, "")]
-    while waiting:
-        folder, session = waiting.pop()
-        for entry in _sorted_entries(folder):
+def _walk_by_session(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    pending_folders = [(root, "")]
+    while pending_folders:
+        folder, session = pending_folders.pop()
+        for entry in _list_entries(folder):
             if _is_cassette(entry):
                 yield session or DEFAULT_SESSION, entry
-            elif _is_folder(entry):
-                waiting.append((entry.path, session or _session_of_folder(entry.name)))
+            elif _is_visible_folder(entry):
+                pending_folders.append((entry.path, session or _session_of_folder(entry.name)))
 
 
-def _session_of_folder(top: str) -> str:
-    return top[1:] if top.startswith("@") and len(top) > 1 else DEFAULT_SESSION
+def _session_of_folder(folder_name: str) -> str:
+    return (
+        folder_name[1:] if folder_name.startswith("@") and len(folder_name) > 1 else DEFAULT_SESSION
+    )
 
 
 def _is_cassette(entry: os.DirEntry[str]) -> bool:
@@ -116,11 +118,11 @@ def _is_cassette(entry: os.DirEntry[str]) -> bool:
     )
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _is_visible_folder(entry: os.DirEntry[str]) -> bool:
     return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
 
 
-def _sorted_entries(folder: str) -> list[os.DirEntry[str]]:
+def _list_entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)

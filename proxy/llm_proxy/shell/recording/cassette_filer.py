@@ -1,8 +1,8 @@
-"""Files a spool as a cassette in the library: whole and durable, or not at all.
+"""Files a spool as a cassette in the library: complete and durable, or not at all.
 
-The cassette is written beside its place under a temporary name, read back and checked, synced,
-renamed, and the folder synced.  A crash at any moment leaves the old file or the new one, and
-the spool until the new one is safe.
+The cassette is written to the target folder under a temporary name, synced, read back and
+checked, renamed, and the folder synced.  A crash at any moment leaves the old file or the new
+one, and the spool until the new one is durable.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final
 
-from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
-from llm_proxy.cassette.spool import BROKEN_OFF, SpoolEnd
-from llm_proxy.display import shell_word
+from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest, read_cassette, spool
+from llm_proxy.cassette.spool import INTERRUPTED_END, SpoolEnd
+from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
-from llm_proxy.outcome import outcome_of
-from llm_proxy.shell.library.folder_lock import exclusive_access
+from llm_proxy.outcome import cassette_outcome
+from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.folders import make_folder, sync_folder
-from llm_proxy.shell.library.library import Library, take_of_name
+from llm_proxy.shell.library.library import Library, parse_take_path
 from llm_proxy.shell.recording.spooling import open_spool
 from llm_proxy.shell.recording.stored_attempts import StoredAttempt, StoredAttempts
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
 
 log: Final = logging.getLogger("llm_proxy")
 
-TEMPORARY: Final = re.compile(r"\.(\d+-\d+(?:\.\d+)?)\.[0-9a-f]{8}\.tmp")
-"""The name of a cassette that is being written: the spool's, and something of its own."""
+TEMPORARY_FILE_NAME: Final = re.compile(r"\.(\d+-\d+(?:\.\d+)?)\.[0-9a-f]{8}\.tmp")
+"""The name of a cassette that is being written: the spool's stem and a random token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +52,27 @@ class FiledCassette:
 class CassetteFiler:
     """Files finished takes in one library.  Safe to use from several threads."""
 
-    def __init__(self, library: Library, *, renew: bool, once: bool = False) -> None:
-        """With `renew`, the takes of this run replace the older ones of their key and session.
+    def __init__(
+        self, library: Library, *, replaces_older: bool, skips_existing_copies: bool = False
+    ) -> None:
+        """With `replaces_older`, this run's takes replace the older ones of their key and session.
 
-        With `once`, a recording whose cassette is in the library already is not put there again.
+        With `skips_existing_copies`, a recording that is in the library already is not added again.
         """
         self._library = library
-        self._replaces_older = renew
-        self._one_take_per_key = once
+        self._replaces_older = replaces_older
+        self._skips_existing_copies = skips_existing_copies
         self._allocators: dict[tuple[str, str], TakeAllocator] = {}
         self._existing_identities: dict[str, tuple[int, int]] = {}
-        """The files of the takes that were there when this run began."""
-        self._attempts = StoredAttempts()
-        self._warned_keys = False
+        """Inode and mtime of each take that existed when this run began, by path."""
+        self._stored_attempts = StoredAttempts()
+        self._has_warned_of_foreign = False
         self._lock = threading.Lock()
 
     def scan_existing(self) -> None:
-        """Remember what is there by now: another process has put down what comes beside it.
+        """Remember the existing takes, to recognise those that another process adds later.
 
-        To be called before anything is filed; it takes a second where there are 100,000.
+        Call it before anything is filed; it takes a second for 100,000 takes.
         """
         if self._replaces_older:
             self._existing_identities = _file_identities(self._library)
@@ -78,16 +80,16 @@ class CassetteFiler:
     def file_spool(
         self,
         path: Path,
-        default_ending: SpoolEnd = BROKEN_OFF,
+        default_ending: SpoolEnd = INTERRUPTED_END,
         logical_request: LogicalRequest | None = None,
     ) -> FiledCassette | None:
-        """Make the cassette of the spool at `path`, in place of an earlier attempt at the wish.
+        """File the spool at `path`, in place of an earlier attempt of `logical_request`.
 
-        It ended `otherwise` where the spool does not say how.  None when no head had arrived, or
+        `default_ending` is used if the spool has no end line.  None if the spool has no head, or
         another attempt is kept instead.
 
-        Raises `SpoolError` where the library cannot be written, and `CassetteError` for what is
-        no spool; it stays as it is.
+        Raises `SpoolError` if the library cannot be written, and `CassetteError` for an invalid
+        spool, which is kept unchanged.
         """
         with open_spool(path) as spooled:
             if spooled.head_line is None:
@@ -102,27 +104,28 @@ class CassetteFiler:
                 raise SpoolError(
                     f"{self._library.root} cannot be written: {error.strerror}; the recording "
                     f"is kept in {path}: llm-proxy recover --cassettes "
-                    f"{shell_word(self._library.root)} --spool {shell_word(path.parent)}"
+                    f"{shell_quoted_path(self._library.root)} --spool "
+                    f"{shell_quoted_path(path.parent)}"
                 ) from None
 
-    def file_content(self, spooled: spool.SpoolContent) -> FiledCassette:
-        """Make the cassette of what was never in a spool file, behind the takes that are there.
+    def file_without_spool(self, spooled: spool.SpoolContent) -> FiledCassette:
+        """File an exchange that has no spool file, after the existing takes.
 
-        Raises `SpoolError` where the library cannot be written, and `CassetteError` for what no
-        cassette could hold.
+        Raises `SpoolError` if the library cannot be written, and `CassetteError` for an exchange
+        that a cassette cannot hold.
         """
         try:
-            filed = self._file_spool_content(f"{os.getpid()}-0", spooled, BROKEN_OFF, None)
+            filed = self._file_spool_content(f"{os.getpid()}-0", spooled, INTERRUPTED_END, None)
         except OSError as error:
             raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
-        assert filed is not None  # noqa: S101 # only an attempt of an SDK's can be left out
+        assert filed is not None  # noqa: S101 # only an SDK's attempt can be left out
         return filed
 
     def _file_spool_content(
         self,
         stem: str,
         spooled: spool.SpoolContent,
-        end: SpoolEnd,
+        default_ending: SpoolEnd,
         logical_request: LogicalRequest | None,
     ) -> FiledCassette | None:
         meta, request = spooled.meta, spooled.request
@@ -130,27 +133,29 @@ class CassetteFiler:
         make_folder(folder)
         temporary = folder / f".{stem}.{token_hex(4)}.tmp"
         with _temporary_file(temporary) as file:
-            file.writelines(spool.assemble_cassette(spooled, end))
+            file.writelines(spool.assemble_cassette(spooled, default_ending))
             file.flush()
             os.fsync(file.fileno())
-            cassette = _verify_written(temporary, meta)
-            found = outcome_of(cassette)
-            with self._lock, exclusive_access(self._library.root):
-                final = self._existing_copy(temporary, meta) if self._one_take_per_key else None
-                final = final or self._place_or_replace(
-                    temporary, spooled, logical_request, complete=found.complete
+            cassette = _read_back(temporary, meta)
+            outcome = cassette_outcome(cassette)
+            with self._lock, locked_folder(self._library.root):
+                final_path = (
+                    self._existing_copy(temporary, meta) if self._skips_existing_copies else None
                 )
-        if final is None:
+                final_path = final_path or self._place_or_replace_attempt(
+                    temporary, spooled, logical_request, complete=outcome.is_complete
+                )
+        if final_path is None:
             return None
-        return FiledCassette(final, replace(cassette, file=str(final)), found)
+        return FiledCassette(final_path, replace(cassette, file=str(final_path)), outcome)
 
-    def _existing_copy(self, temporary: Path, meta: Meta) -> Path | None:
-        """The take that is this very recording; None where there is none."""
-        numbers = self._library.numbers(meta.session, meta.key)
+    def _existing_copy(self, temporary: Path, meta: CassetteMeta) -> Path | None:
+        """The path of a take with the same bytes as `temporary`; None if there is none."""
+        numbers = self._library.take_numbers(meta.session, meta.key)
         takes = (self._library.take(meta.session, meta.key, number).path for number in numbers)
         return next((take for take in takes if filecmp.cmp(temporary, take, shallow=False)), None)
 
-    def _place_or_replace(
+    def _place_or_replace_attempt(
         self,
         temporary: Path,
         spooled: spool.SpoolContent,
@@ -158,149 +163,155 @@ class CassetteFiler:
         *,
         complete: bool,
     ) -> Path | None:
-        """Put a finished cassette down, or where an earlier attempt at its wish lies.
+        """Move a finished cassette to its place, or in place of an earlier attempt.
 
-        None where that one is kept.
+        None if the earlier attempt is kept instead.
         """
-        take, before = spooled.target.take, self._attempts.attempt_of(logical_request)
-        if before is not None and logical_request is not None:
-            if not before.is_replaced_by(logical_request, complete=complete):
+        run_take_number, previous = (
+            spooled.target_line.take,
+            self._stored_attempts.attempt_of(logical_request),
+        )
+        if previous is not None and logical_request is not None:
+            if not previous.is_replaced_by(logical_request, complete=complete):
                 return None
-            shelf = self._allocator_of(spooled.meta, spooled.request)
-            if not (shelf.is_replacing and complete):
-                temporary.replace(before.path)
-                sync_folder(before.path.parent)
-                self._library.forget_cached(before.path)
-                self._attempts.remember(
+            allocator = self._allocator_of(spooled.meta, spooled.request)
+            if not (allocator.is_replacing and complete):
+                temporary.replace(previous.path)
+                sync_folder(previous.path.parent)
+                self._library.evict_from_cache(previous.path)
+                self._stored_attempts.remember(
                     logical_request,
-                    replace(before, attempt=logical_request.attempt, complete=complete),
+                    replace(previous, attempt=logical_request.attempt_index, complete=complete),
                 )
-                return before.path
-            self._delete_attempt(before, shelf, spooled.meta)
-        final = self._place_as_take(temporary, spooled, complete=complete)
+                return previous.path
+            self._delete_attempt(previous, allocator, spooled.meta)
+        final_path = self._place_as_take(temporary, spooled, complete=complete)
         if logical_request is not None:
-            self._attempts.remember(
-                logical_request, StoredAttempt(final, take, logical_request.attempt, complete)
+            self._stored_attempts.remember(
+                logical_request,
+                StoredAttempt(final_path, run_take_number, logical_request.attempt_index, complete),
             )
-        return final
+        return final_path
 
-    def _delete_attempt(self, before: StoredAttempt, shelf: TakeAllocator, meta: Meta) -> None:
-        """Delete an incomplete attempt: the complete one that follows is on the disk."""
-        take = take_of_name(self._library.root, before.path)
+    def _delete_attempt(
+        self, previous: StoredAttempt, allocator: TakeAllocator, meta: CassetteMeta
+    ) -> None:
+        """Delete an incomplete attempt, which a complete one on disk follows."""
+        take = parse_take_path(self._library.root, previous.path)
         if take is not None:
             self._delete_take(meta, take.number)
-            shelf.forget(before.take, take.number)
+            allocator.forget_take(previous.run_take_number, take.number)
 
     def _place_as_take(
         self, temporary: Path, spooled: spool.SpoolContent, *, complete: bool
     ) -> Path:
-        """Give a finished cassette its number; where that fails, the shelf is as it was."""
+        """Move a finished cassette to its take number; a failure leaves the allocator unchanged."""
         meta, request = spooled.meta, spooled.request
-        shelf = self._allocator_of(meta, request)
-        before = shelf.copy()
-        placement = shelf.place_take(spooled.target.take, complete=complete)
-        first = self._library.path_for_take(meta, request, placement.number)
+        allocator = self._allocator_of(meta, request)
+        allocator_before = allocator.copy()
+        placement = allocator.place_take(spooled.target_line.take, is_complete=complete)
+        target = self._library.path_for_take(meta, request, placement.initial_number)
         try:
-            self._rename_take(temporary, first, meta, placement.number)
-            sync_folder(first.parent)
+            self._rename_take(temporary, target, meta, placement.initial_number)
+            sync_folder(target.parent)
         except OSError:
             if self._replaces_older:
-                self._allocators[meta.session, meta.key] = before
+                self._allocators[meta.session, meta.key] = allocator_before
             raise
-        return self._apply_placement(first, meta, request, placement)
+        return self._apply_placement(target, meta, request, placement)
 
-    def _allocator_of(self, meta: Meta, request: StoredRequest) -> TakeAllocator:
-        """The numbers of this key and session: those of the run, or else those on disk by now."""
-        name = (meta.session, meta.key)
-        if name in self._allocators:
-            return self._allocators[name]
-        bare = replace(request, headers=(), body=b"")  # it is kept as long as the run
-        shelf = TakeAllocator(
-            self._library.numbers(*name),
-            renew=self._replaces_older,
-            foreign=lambda number: self._is_foreign_take(meta, bare, number),
+    def _allocator_of(self, meta: CassetteMeta, request: StoredRequest) -> TakeAllocator:
+        """The take allocator of this key and session: the run's, or a new one from the disk."""
+        session_and_key = (meta.session, meta.key)
+        if session_and_key in self._allocators:
+            return self._allocators[session_and_key]
+        bare_request = replace(request, headers=(), body=b"")  # kept as long as the run
+        allocator = TakeAllocator(
+            self._library.take_numbers(*session_and_key),
+            replace_older=self._replaces_older,
+            is_foreign_take=lambda number: self._is_foreign_take(meta, bare_request, number),
         )
         if self._replaces_older:
-            self._allocators[name] = shelf
-        return shelf
+            self._allocators[session_and_key] = allocator
+        return allocator
 
-    def _is_foreign_take(self, meta: Meta, request: StoredRequest, number: int) -> bool:
-        """Whether another process put down a take of that number since this run began."""
+    def _is_foreign_take(self, meta: CassetteMeta, request: StoredRequest, number: int) -> bool:
+        """Whether another process has written a take of that number since this run began."""
         path = self._library.path_for_take(meta, request, number)
-        if number in self._library.numbers(meta.session, meta.key):
+        if number in self._library.take_numbers(meta.session, meta.key):
             path = self._library.take(meta.session, meta.key, number).path
-        there = _file_identity(str(path))
-        foreign = there is not None and there != self._existing_identities.get(str(path))
-        if foreign and self._replaces_older and not self._warned_keys:
-            self._warned_keys = True
+        identity = _file_identity(str(path))
+        is_foreign = identity is not None and identity != self._existing_identities.get(str(path))
+        if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
+            self._has_warned_of_foreign = True
             log.warning(
                 "%s was put there by another process since this run began; it is kept beside the "
                 "new takes: give each recorder its own session or --cassettes",
                 path,
             )
-        return foreign
+        return is_foreign
 
     def _apply_placement(
-        self, where: Path, meta: Meta, request: StoredRequest, placement: TakePlacement
+        self, path: Path, meta: CassetteMeta, request: StoredRequest, placement: TakePlacement
     ) -> Path:
-        """Renumber and delete what the new take at `where` calls for; gives where it is then.
+        """Renumber and delete takes as the new take at `path` requires; returns its final path.
 
-        It is safe by now: what fails here is told, and costs no recording.
+        The new take is durable by now: a failure here is logged, and loses no recording.
         """
         try:
-            for source, target in placement.moves:
-                parked = self._library.remove(meta.session, meta.key, source)
-                if parked is None or not parked.path.exists():  # deleted by hand
-                    self._delete_take(meta, target)
+            for source_number, target_number in placement.moves:
+                moved_take = self._library.remove_take(meta.session, meta.key, source_number)
+                if moved_take is None or not moved_take.path.exists():  # deleted by hand
+                    self._delete_take(meta, target_number)
                     continue
-                home = self._library.path_for_take(meta, request, target)
-                self._rename_take(parked.path, home, meta, target)
-                where = home if parked.path == where else where
+                target_path = self._library.path_for_take(meta, request, target_number)
+                self._rename_take(moved_take.path, target_path, meta, target_number)
+                path = target_path if moved_take.path == path else path
             for number in placement.removals:
                 self._delete_take(meta, number)
-            sync_folder(where.parent)
+            sync_folder(path.parent)
         except OSError as error:
-            log.warning("older takes beside %s could not be tidied: %s", where, error.strerror)
-        return where
+            log.warning("older takes beside %s could not be tidied: %s", path, error.strerror)
+        return path
 
-    def _delete_take(self, meta: Meta, number: int) -> None:
-        old = self._library.remove(meta.session, meta.key, number)
-        if old is not None:
-            old.path.unlink(missing_ok=True)
+    def _delete_take(self, meta: CassetteMeta, number: int) -> None:
+        take_file = self._library.remove_take(meta.session, meta.key, number)
+        if take_file is not None:
+            take_file.path.unlink(missing_ok=True)
 
-    def _rename_take(self, source: Path, target: Path, meta: Meta, number: int) -> None:
-        """Put `source` at `target`, in place of whatever held that number, wherever it lay."""
+    def _rename_take(self, source: Path, target: Path, meta: CassetteMeta, number: int) -> None:
+        """Move `source` to `target`, in place of the take of that number in any folder."""
         source.replace(target)
-        self._attempts.renamed(source, target)
-        replaced = self._library.remove(meta.session, meta.key, number)
+        self._stored_attempts.update_path(source, target)
+        replaced = self._library.remove_take(meta.session, meta.key, number)
         if replaced is not None and replaced.path != target:
             replaced.path.unlink(missing_ok=True)
-        self._library.add(target, meta.session, meta.key, number)
+        self._library.add_take(target, meta.session, meta.key, number)
 
 
 def _file_identities(library: Library) -> dict[str, tuple[int, int]]:
-    found = ((path, _file_identity(path)) for path in library.paths())
-    return {path: identity for path, identity in found if identity is not None}
+    identities = ((path, _file_identity(path)) for path in library.unsorted_paths())
+    return {path: identity for path, identity in identities if identity is not None}
 
 
 def _file_identity(path: str) -> tuple[int, int] | None:
-    """Inode and time of a file; None where there is none."""
+    """Inode and mtime (in ns) of a file; None if it does not exist."""
     try:
-        found = os.stat(path)  # noqa: PTH116 # 100,000 times at the start: no `CountedPath` for each
+        stat_result = os.stat(path)  # noqa: PTH116 # 100,000 times at the start: no `Path` for each
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return stat_result.st_ino, stat_result.st_mtime_ns
 
 
 def timestamp_now() -> str:
-    """The present, as line 1 of a cassette has it: UTC, ISO 8601 with milliseconds."""
+    """The current time in the format of a cassette's line 1: UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager
 def _temporary_file(temporary: Path) -> Iterator[BinaryIO]:
-    """A new file, held as long as it is written, and gone afterwards unless it was renamed."""
-    with temporary.open("xb") as file:  # one that is there is not ours, to write or to delete
+    """A new file, locked while it is written, and deleted afterwards unless it was renamed."""
+    with temporary.open("xb") as file:  # an existing file is not ours, to write or to delete
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -310,7 +321,7 @@ def _temporary_file(temporary: Path) -> Iterator[BinaryIO]:
                 temporary.unlink()
 
 
-def _verify_written(temporary: Path, meta: Meta) -> Cassette:
+def _read_back(temporary: Path, meta: CassetteMeta) -> Cassette:
     cassette = read_cassette(str(temporary), temporary.read_bytes())
     if cassette.meta != meta:
         raise CassetteError(str(temporary), 1, "another recording was written over it")

@@ -1,7 +1,7 @@
 """Recovers abandoned spools after a crash, and deletes leftovers.
 
-Each spool is held while it is looked at, as its recorder held it, so a recording that runs is
-never touched, and of two recoveries at once only one gets it.
+Each spool is locked while it is recovered, as its recorder locked it, so a running recording is
+never touched, and of two concurrent recoveries only one gets it.
 """
 
 from __future__ import annotations
@@ -15,31 +15,35 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import redaction
-from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, with_fitting_codec
+from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, with_detected_codec
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Read
-from llm_proxy.frame_redaction import EVENTSTREAM, count_placeholders
+from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, count_placeholders
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.cassette_filer import TEMPORARY, CassetteFiler, FiledCassette
-from llm_proxy.shell.recording.spooling import all_spools, belongs_to, claim_spool, open_spool
+from llm_proxy.shell.recording.cassette_filer import (
+    TEMPORARY_FILE_NAME,
+    CassetteFiler,
+    FiledCassette,
+)
+from llm_proxy.shell.recording.spooling import all_spools, claim_file, is_for_library, open_spool
 
-YOUNG: Final = timedelta(minutes=1)
-"""How old a temporary file is that its writer would hold."""
-STALE: Final = timedelta(hours=1)
-"""How old a temporary file is that no cassette is being written to any more."""
+MAX_UNLOCKED_AGE: Final = timedelta(minutes=1)
+"""Age up to which an unlocked temporary file may belong to a writer that has not locked it yet."""
+MIN_STALE_AGE: Final = timedelta(hours=1)
+"""Age beyond which a temporary file that cannot be locked counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredRecording:
-    """A recording that is in the library, its spool gone."""
+    """A recording that was filed in the library, and whose spool was deleted."""
 
-    spool: Path
-    filed: FiledCassette
+    spool_path: Path
+    filed_cassette: FiledCassette
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedFile:
-    """A file that held nothing to keep."""
+    """A file that was deleted because it held nothing to keep."""
 
     path: Path
     reason: str
@@ -47,52 +51,54 @@ class DeletedFile:
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """A file that could not be recovered or deleted, and stays as it is."""
+    """A spool or temporary file that could not be recovered or deleted, and is kept unchanged."""
 
-    spool: Path
+    path: Path
     reason: str
-    """A sentence that names it."""
+    """A sentence that names the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignSpool:
-    """An abandoned spool of another library, which stays as it is."""
+    """An abandoned spool of another library, which is kept unchanged."""
 
-    spool: Path
-    library: Path
-
-
-Result = RecoveredRecording | DeletedFile | KeptFile | ForeignSpool
+    spool_path: Path
+    library_folder: Path
 
 
-def recover_spools(library: Library, folder: Path) -> Iterator[Result]:
-    """Recover every abandoned spool in `folder` that is of this library, and tidy up after it.
+RecoveryResult = RecoveredRecording | DeletedFile | KeptFile | ForeignSpool
 
-    Raises `SpoolError` where the folder cannot be read.
+
+def recover_spools(library: Library, folder: Path) -> Iterator[RecoveryResult]:
+    """Recover this library's abandoned spools in `folder`, and delete its temporary files.
+
+    Yields one result for each file.  Raises `SpoolError` if the folder cannot be read.
     """
     library.refresh()
-    files = CassetteFiler(library, renew=False, once=True)
+    filer = CassetteFiler(library, replaces_older=False, skips_existing_copies=True)
     for path in all_spools(folder):
-        with claim_spool(path) as mine:
-            if mine:
-                yield _recover_spool(files, library.root, path)
+        with claim_file(path) as is_claimed:
+            if is_claimed:
+                yield _recover_spool(filer, library.root, path)
     yield from _delete_temporary_files(library.root)
 
 
-def _recover_spool(files: CassetteFiler, root: Path, path: Path) -> Result:
+def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResult:
     if path.stat().st_size == 0:
         return _delete_file(path, "empty: the recorder was stopped before it wrote anything")
     try:
         with open_spool(path) as spooled:
-            if not belongs_to(spooled, root):
-                return ForeignSpool(path, Path(spooled.target.library))
-            replaced = _count_redacted(spooled)
-        filed = files.file_spool(path, SpoolEnd(Ending.KILLED, None, replaced))
+            if not is_for_library(spooled, root):
+                return ForeignSpool(path, Path(spooled.target_line.library))
+            redacted_count = _count_redacted(spooled)
+        filed = filer.file_spool(path, SpoolEnd(Ending.KILLED, None, redacted_count))
     except SpoolError as error:
         return KeptFile(path, str(error))
     except CassetteError as error:
         line = "" if error.line is None else f"line {error.line}: "
-        return KeptFile(path, f"{path} cannot be recovered: {line}{error.why}; it is kept as it is")
+        return KeptFile(
+            path, f"{path} cannot be recovered: {line}{error.reason}; it is kept as it is"
+        )
     if filed is None:
         return _delete_file(path, "no answer had begun to arrive")
     try:
@@ -104,45 +110,45 @@ def _recover_spool(files: CassetteFiler, root: Path, path: Path) -> Result:
     return RecoveredRecording(path, filed)
 
 
-def _delete_file(path: Path, why: str) -> DeletedFile | KeptFile:
+def _delete_file(path: Path, reason: str) -> DeletedFile | KeptFile:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         return KeptFile(path, f"{path} cannot be deleted: {error.strerror}")
-    return DeletedFile(path, why)
+    return DeletedFile(path, reason)
 
 
 def _count_redacted(spooled: SpoolContent) -> int:
-    """How many secrets were replaced in the response; ids of requests are not counted as such."""
-    spooled = with_fitting_codec(spooled)
+    """How many secrets were redacted from the response; request ids are not counted."""
+    spooled = with_detected_codec(spooled)
     if spooled.head_line is None:
         return 0
-    response, mark = spooled.head_line.response, redaction.PLACEHOLDER
-    of_headers = sum(
-        value.count(mark)
+    response, placeholder = spooled.head_line.response, redaction.PLACEHOLDER
+    header_count = sum(
+        value.count(placeholder)
         for name, value in response.headers
-        if name.lower() not in redaction.REQUEST_IDS
+        if name.lower() not in redaction.REDACTED_RESPONSE_HEADERS
     )
-    reads = (item for item in spooled.reads if isinstance(item, Read))
-    if response.codec == EVENTSTREAM:
-        return of_headers + count_placeholders(reads)
-    return of_headers + sum(read.data.count(mark.encode()) for read in reads)
+    reads = (item for item in spooled.reads_and_end if isinstance(item, Read))
+    if response.codec == EVENTSTREAM_CODEC:
+        return header_count + count_placeholders(reads)
+    return header_count + sum(read.data.count(placeholder.encode()) for read in reads)
 
 
 def _delete_temporary_files(root: Path) -> Iterator[DeletedFile | KeptFile]:
-    """Delete the temporary files of cassettes that nobody is writing any more.
+    """Delete the temporary files of cassettes that no process is writing any more.
 
-    Their writer holds them, so one that can be held is left over; only a young one may belong to
-    a writer that has not got hold of it yet.  Where the file system has no locks, age decides.
+    Their writer locks them, so one that can be locked is abandoned, unless it is so new that its
+    writer may not have locked it yet.  If the file system has no locks, age alone decides.
     """
     now = datetime.now(UTC).timestamp()
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in sorted(names):
-            if TEMPORARY.fullmatch(name) is None:
+            if TEMPORARY_FILE_NAME.fullmatch(name) is None:
                 continue
             path = Path(folder, name)
-            with suppress(FileNotFoundError), claim_spool(path) as mine:
+            with suppress(FileNotFoundError), claim_file(path) as is_claimed:
                 age = timedelta(seconds=now - path.lstat().st_mtime)
-                if age > (YOUNG if mine else STALE):
+                if age > (MAX_UNLOCKED_AGE if is_claimed else MIN_STALE_AGE):
                     yield _delete_file(path, "a cassette that was never finished")

@@ -1,8 +1,8 @@
-"""Spool files: location, locking, and what a crash left behind.
+"""Spool files: creation, locking, and finding those that a crash left behind.
 
-A spool lies outside the library, readable by its owner alone, and is locked for as long as its
-recorder lives.  The kernel drops the lock with the process, so a spool that nobody holds is one
-that a crash left behind.
+A spool is outside the library, readable by its owner alone, and locked for as long as its
+recorder lives.  The kernel drops the lock with the process, so an unlocked spool is one that a
+crash left behind.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from llm_proxy.errors import CassetteError, SpoolError
 
 log: Final = logging.getLogger("llm_proxy")
 
-SUFFIX: Final = ".spool"
+SPOOL_SUFFIX: Final = ".spool"
 
 
 class SpoolFile:
     """A spool that this process appends to."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """With another name where `name` is taken.  Raises `SpoolError` where it cannot be made."""
+        """Create the file, numbered if `name` is taken.  Raises `SpoolError` if that fails."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.path, self._fd = _create_spool(folder, name.removesuffix(SUFFIX))
+            self.path, self._fd = _create_spool(folder, name.removesuffix(SPOOL_SUFFIX))
         except OSError as error:
             raise SpoolError(f"{folder / name} cannot be made: {error.strerror}") from None
 
     def append(self, data: bytes) -> None:
-        """Hand `data` to the kernel, which keeps it whatever happens to this process.
+        """Write `data` to the kernel, so that it survives the death of this process.
 
-        Raises `SpoolError` when the disk is full or gone.
+        Raises `SpoolError` if the disk is full or gone.
         """
         view = memoryview(data)
         try:
@@ -49,58 +49,58 @@ class SpoolFile:
             raise SpoolError(f"{self.path} cannot be written: {error.strerror}") from None
 
     def discard(self) -> None:
-        """Delete it: its cassette is in the library, or there is nothing to keep."""
+        """Close and delete the file: its cassette was filed, or there is nothing to keep."""
         try:
             self.path.unlink(missing_ok=True)
-        except OSError as error:  # `recover` knows that its cassette is there
+        except OSError as error:  # `recover` recognises that its cassette exists
             log.warning("%s cannot be deleted: %s; nothing is lost", self.path, error.strerror)
         finally:
-            self.release()
+            self.close_and_keep()
 
-    def release(self) -> None:
-        """Let go of it and leave it there, for `recover`."""
+    def close_and_keep(self) -> None:
+        """Close the file, which drops its lock, and leave it for `recover`."""
         os.close(self._fd)
 
 
 def abandoned_spools(folder: Path) -> list[Path]:
-    """The spools that no living process holds, oldest first.
+    """The spools that no living process has locked, oldest first.
 
-    Raises `SpoolError` where the folder cannot be read.
+    Raises `SpoolError` if the folder cannot be read.
     """
-    found: list[Path] = []
+    abandoned: list[Path] = []
     for path in all_spools(folder):
-        with claim_spool(path) as mine:
-            if mine:
-                found.append(path)
-    return found
+        with claim_file(path) as is_claimed:
+            if is_claimed:
+                abandoned.append(path)
+    return abandoned
 
 
 def all_spools(folder: Path) -> list[Path]:
-    """Every spool of a folder, whoever holds it, oldest first; none where there is no folder.
+    """Every spool of a folder, locked or not, oldest first; none if there is no folder.
 
-    Raises `SpoolError` where the folder cannot be read.
+    Raises `SpoolError` if the folder cannot be read.
     """
-    found: list[tuple[int, Path]] = []
+    spools: list[tuple[int, Path]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.endswith(SUFFIX):
+                if entry.name.endswith(SPOOL_SUFFIX):
                     with suppress(FileNotFoundError):
-                        age = entry.stat(follow_symlinks=False).st_mtime_ns
-                        found.append((age, Path(entry.path)))
+                        mtime_ns = entry.stat(follow_symlinks=False).st_mtime_ns
+                        spools.append((mtime_ns, Path(entry.path)))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise SpoolError(f"{folder} cannot be read: {error.strerror}") from None
-    return [path for _, path in sorted(found)]
+    return [path for _, path in sorted(spools)]
 
 
 @contextmanager
-def claim_spool(path: Path) -> Iterator[bool]:
-    """Hold a spool as its recorder would: False where somebody else does, or it is gone."""
+def claim_file(path: Path) -> Iterator[bool]:
+    """Lock a file as its writer does; yields False if another process has it, or it is gone."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # it is gone, or not ours
+    except OSError:  # it is gone, or not permitted
         yield False
         return
     try:
@@ -111,35 +111,35 @@ def claim_spool(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def open_spool(path: Path) -> Iterator[SpoolContent]:
-    """A spool as far as it goes, its reads to be taken while it is open.
+    """The content of a spool, which may be cut short; its reads are lazy, and need it open.
 
-    Raises `CassetteError` where not even its opening is whole.
+    Raises `CassetteError` if its first lines are incomplete.
     """
     try:
-        lines = path.open("rb")
+        file = path.open("rb")
     except OSError as error:
         raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
-    with lines:
-        yield spool.parse_spool(str(path), lines)
+    with file:
+        yield spool.parse_spool(str(path), file)
 
 
-def belongs_to(spooled: SpoolContent, library: Path) -> bool:
-    """Whether a spool was made for the library in this folder, however the folder is spelled."""
+def is_for_library(spooled: SpoolContent, library: Path) -> bool:
+    """Whether a spool is for the library in this folder, whatever the spelling of its path."""
     try:
-        return Path(spooled.target.library).resolve() == library.resolve()
-    except (OSError, ValueError):  # a path that no system call takes
+        return Path(spooled.target_line.library).resolve() == library.resolve()
+    except (OSError, ValueError):  # an invalid path
         return False
 
 
 def _create_spool(folder: Path, stem: str) -> tuple[Path, int]:
-    """A new spool and its descriptor, locked.
+    """The path of a new spool and its file descriptor, locked.
 
-    A process id comes again (in a container it is always the same), so the name may be that of
-    a spool which a crash left behind.  And `recover` may find the empty file in the moment
-    before it is locked, and delete it: then another one is made.
+    Process ids are reused (in a container it is always the same), so the name may be that of a
+    spool which a crash left behind.  And `recover` may find the empty file before it is locked,
+    and delete it: then another one is created.
     """
     for number in itertools.count(1):
-        path = folder / f"{stem}{f'.{number}' if number > 1 else ''}{SUFFIX}"
+        path = folder / f"{stem}{f'.{number}' if number > 1 else ''}{SPOOL_SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
             fd = os.open(path, flags, 0o600)
@@ -155,6 +155,6 @@ def _create_spool(folder: Path, stem: str) -> tuple[Path, int]:
 def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody else has it, or the file system knows no locks
+    except OSError:  # another process has it, or the file system has no locks
         return False
     return True

@@ -10,41 +10,45 @@ from llm_proxy.take_numbers import LogicalRequest
 
 @dataclass(frozen=True, slots=True)
 class StoredAttempt:
-    """The cassette of the latest attempt."""
+    """The cassette of the latest attempt of a logical request."""
 
     path: Path
-    take: int
-    """The number that the run gave it."""
+    run_take_number: int
+    """Its take number within this run."""
     attempt: int
     complete: bool
 
     def is_replaced_by(self, logical_request: LogicalRequest, *, complete: bool) -> bool:
-        """Whether another attempt takes its place: a later one, unless that is worth less."""
-        return logical_request.attempt > self.attempt and (complete or not self.complete)
+        """Whether an attempt replaces this one: a later one, unless only this one is complete."""
+        return logical_request.attempt_index > self.attempt and (complete or not self.complete)
 
 
 class StoredAttempts:
-    """The cassettes of wishes, as they lie by now."""
+    """The current cassette of each logical request."""
 
     def __init__(self) -> None:
-        self._by_path: dict[int, StoredAttempt] = {}
-        self._by_logical_request: dict[Path, int] = {}
+        self._by_request_number: dict[int, StoredAttempt] = {}
+        self._request_number_by_path: dict[Path, int] = {}
 
     def attempt_of(self, logical_request: LogicalRequest | None) -> StoredAttempt | None:
-        """The cassette of an earlier attempt, or of a later one that was filed before it."""
-        return None if logical_request is None else self._by_path.get(logical_request.number)
+        """The cassette of an earlier attempt, or of a later one that was filed first."""
+        return (
+            None if logical_request is None else self._by_request_number.get(logical_request.number)
+        )
 
     def remember(
         self, logical_request: LogicalRequest | None, stored_attempt: StoredAttempt
     ) -> None:
-        """Remember where an attempt was put down."""
+        """Remember the cassette of an attempt."""
         if logical_request is not None:
-            self._by_path[logical_request.number] = stored_attempt
-            self._by_logical_request[stored_attempt.path] = logical_request.number
+            self._by_request_number[logical_request.number] = stored_attempt
+            self._request_number_by_path[stored_attempt.path] = logical_request.number
 
-    def renamed(self, source: Path, target: Path) -> None:
-        """A cassette was renumbered."""
-        number = self._by_logical_request.pop(source, None)
-        if number is not None:
-            self._by_path[number] = replace(self._by_path[number], path=target)
-            self._by_logical_request[target] = number
+    def update_path(self, source: Path, target: Path) -> None:
+        """Update the path of a cassette that was renumbered."""
+        request_number = self._request_number_by_path.pop(source, None)
+        if request_number is not None:
+            self._by_request_number[request_number] = replace(
+                self._by_request_number[request_number], path=target
+            )
+            self._request_number_by_path[target] = request_number

@@ -12,6 +12,6 @@ class TakeGroup:
 
     session: str
     key: str
-    """By the rules of this run."""
+    """The request's key by the rules of this run."""
     provider: str
-    files: tuple[Path, ...]
+    paths: tuple[Path, ...]

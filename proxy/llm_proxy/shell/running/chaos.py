@@ -13,39 +13,39 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.chaos.trials import BASELINE, FaultTrial
+from llm_proxy.chaos.trials import BASELINE_NAME, FaultTrial
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.shell.running.command_output import CommandOutput
 from llm_proxy.shell.running.environment import child_environment
-from llm_proxy.shell.running.proxy import RunningProxy, running
+from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.serving import start_command
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.verdict.attempts import parse_run
+from llm_proxy.verdict.attempts import parse_journal
 
-_LAST_MOMENT: Final = 3.0
-"""Seconds that a command has to end in, once it is told to."""
-_LOOK: Final = 0.05
-"""Seconds between one look and the next."""
+_TERMINATE_TIMEOUT_S: Final = 3.0
+"""Seconds that a command gets to end after SIGTERM."""
+_POLL_INTERVAL_S: Final = 0.05
+"""Seconds between two checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialCommand:
-    """What is tried."""
+    """The command that is run once per fault."""
 
     arguments: tuple[str, ...]
-    time_limit: float
-    """Seconds that it may run for."""
+    time_limit_s: float
+    """Maximum running time in seconds."""
 
 
 async def run_trials(
-    settings: Settings, command: TrialCommand, plan: Sequence[FaultRule]
+    settings: Settings, command: TrialCommand, rules: Sequence[FaultRule]
 ) -> AsyncGenerator[FaultTrial, None]:
-    """The trial without a fault, and then one for each.
+    """Run the trial without a fault, then one for each rule; yields each result.
 
-    Raises `UsageError` where the settings do not allow it to run, or the command cannot be started.
+    Raises `UsageError` if the settings do not allow it to run, or the command cannot be started.
     """
     yield await _run_trial(settings, command, None)
-    for rule in plan:
+    for rule in rules:
         yield await _run_trial(settings, command, rule)
 
 
@@ -53,40 +53,40 @@ async def _run_trial(
     settings: Settings, command: TrialCommand, rule: FaultRule | None
 ) -> FaultTrial:
     loop = asyncio.get_running_loop()
-    values = () if rule is None else (rule,)
-    # A listener that is closed before the command has begun to ask is met by nobody.
-    later = values if rule is not None and rule.kind.scope == "listener" else ()
-    under = replace(settings, faults=() if later else values, port=0)
+    trial_rules = () if rule is None else (rule,)
+    # A listener fault that applies before the command's first request would have no effect.
+    deferred_rules = trial_rules if rule is not None and rule.kind.scope == "listener" else ()
+    trial_settings = replace(settings, faults=() if deferred_rules else trial_rules, port=0)
     with tempfile.TemporaryFile() as file:
         output = CommandOutput(file)
-        async with running("replay", under) as proxy:
-            proxy.fault_middleware.set_rules_on_first_request(later)
-            began = loop.time()
+        async with run_proxy("replay", trial_settings) as proxy:
+            proxy.fault_middleware.set_rules_on_first_request(deferred_rules)
+            started_at_s = loop.time()
             environment = child_environment(os.environ, proxy.url, dummy_keys=True)
-            code, hung = await _run_command(command, environment, output)
-            seconds = loop.time() - began
+            code, has_timed_out = await _run_command(command, environment, output)
+            duration_s = loop.time() - started_at_s
             await _wait_for_disconnects(proxy)
-        run = parse_run(orjson.dumps(proxy.journal.document()), "the journal")
-        fault = BASELINE if rule is None else rule.text
+        run = parse_journal(orjson.dumps(proxy.journal.document()), "the journal")
+        fault = BASELINE_NAME if rule is None else rule.text
         misses = proxy.journal.counts.missed
-        return FaultTrial(fault, code, seconds, hung, run, misses, output.last_output())
+        return FaultTrial(fault, code, duration_s, has_timed_out, run, misses, output.last_output())
 
 
 async def _run_command(
     command: TrialCommand, environment: Mapping[str, str], output: CommandOutput
 ) -> tuple[int, bool]:
-    """The command's exit code, and whether it ran for too long; nothing that it started is left."""
+    """The command's exit code, and whether it timed out; its whole process group is ended."""
     child = await start_command(command.arguments, environment, output.file)
-    trimming = asyncio.ensure_future(_trim_output_meanwhile(output))
+    trim_task = asyncio.ensure_future(_trim_output_meanwhile(output))
     try:
-        async with asyncio.timeout(command.time_limit):
+        async with asyncio.timeout(command.time_limit_s):
             code = await child.wait()
     except TimeoutError:
         return 128 + signal.SIGTERM, True
     else:
         return (128 - code if code < 0 else code), False
     finally:
-        trimming.cancel()
+        trim_task.cancel()
         await _stop_command(child)
 
 
@@ -94,31 +94,31 @@ async def _stop_command(child: asyncio.subprocess.Process) -> None:
     try:
         if _signal_group(child.pid, signal.SIGTERM):
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_MOMENT):
+                async with asyncio.timeout(_TERMINATE_TIMEOUT_S):
                     await child.wait()
-                    while _signal_group(child.pid, 0):  # noqa: ASYNC110 # nobody tells of others' children
-                        await asyncio.sleep(_LOOK)
-    finally:  # also where we are told once more to stop
+                    while _signal_group(child.pid, 0):  # noqa: ASYNC110 # no event for grandchildren
+                        await asyncio.sleep(_POLL_INTERVAL_S)
+    finally:  # also if we are stopped meanwhile
         _signal_group(child.pid, signal.SIGKILL)
 
 
-def _signal_group(group: int, number: int) -> bool:
-    """Signal all processes of a group; gives whether there are any."""
+def _signal_group(group_id: int, signal_number: int) -> bool:
+    """Signal all processes of a group; returns whether there are any."""
     try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # none, or on a Mac none but the dead
+        os.killpg(group_id, signal_number)
+    except (ProcessLookupError, PermissionError):  # none, or on macOS only zombies
         return False
     return True
 
 
 async def _trim_output_meanwhile(output: CommandOutput) -> None:
     while True:
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_INTERVAL_S)
         output.trim_if_large()
 
 
 async def _wait_for_disconnects(proxy: RunningProxy) -> None:
-    """The command is gone; what it has left behind of connections is noticed."""
-    hurry = asyncio.Event()
-    hurry.set()
-    await proxy.drain(hurry)
+    """Drain the proxy, so that the journal has the command's closed connections."""
+    stop_now_event = asyncio.Event()
+    stop_now_event.set()
+    await proxy.drain(stop_now_event)

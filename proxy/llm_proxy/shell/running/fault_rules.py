@@ -7,32 +7,32 @@ from typing import Final
 
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.document import FaultDocument
-from llm_proxy.faults.engine import FaultConditions
+from llm_proxy.faults.engine import FaultEngineConfig
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.location import AtFraction
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.scenario.documents import loading
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.simulation import clock_of
+from llm_proxy.shell.running.simulation import epoch_clock
 
-_LARGEST: Final = 1024 * 1024
-"""Bytes of a file of rules."""
+_MAX_FILE_BYTES: Final = 1024 * 1024
+"""Maximum size of a file of rules."""
 
 
 def read_fault_rules(path: Path) -> tuple[FaultRule, ...]:
-    """The rules of a file.  Raises `UsageError` for one that cannot be read, or holds none."""
+    """The rules in a file.  Raises `UsageError` if it is unreadable or invalid."""
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UsageError(f"--faults {path} cannot be read: {error.strerror}") from None
-    if len(data) > _LARGEST:
-        raise UsageError(f"--faults {path}: it is larger than {_LARGEST} bytes")
+    if len(data) > _MAX_FILE_BYTES:
+        raise UsageError(f"--faults {path}: it is larger than {_MAX_FILE_BYTES} bytes")
     return parse_rules(loading.parse_struct_file(FaultDocument, str(path), data, "faults").faults)
 
 
 def check_live_rules(mode: str, rules: tuple[FaultRule, ...]) -> None:
-    """Raises `UsageError` for a rule that could never strike a live answer."""
+    """Raise `UsageError` for a rule that cannot apply to a live response."""
     for rule in rules:
         if mode == "record" and isinstance(rule.location, AtFraction):
             raise UsageError(
@@ -41,9 +41,9 @@ def check_live_rules(mode: str, rules: tuple[FaultRule, ...]) -> None:
             )
 
 
-def fault_conditions(settings: Settings) -> FaultConditions:
-    """What holds for all rules of a run."""
+def fault_conditions(settings: Settings) -> FaultEngineConfig:
+    """The conditions that all rules of a run share: seed, silence and clock."""
     simulation_options = settings.simulating
-    return FaultConditions(
-        settings.seed, simulation_options.silence * 1000, clock_of(simulation_options.clock)
+    return FaultEngineConfig(
+        settings.seed, simulation_options.silence * 1000, epoch_clock(simulation_options.clock)
     )

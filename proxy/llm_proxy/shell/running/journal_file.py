@@ -13,7 +13,7 @@ from llm_proxy.errors import LlmProxyError, UsageError
 
 
 def check_writable(path: Path) -> None:
-    """Raise `UsageError` where no file can be written at the end; nothing is made by asking."""
+    """Raise `UsageError` if the file could not be written; creates nothing."""
     folder = _resolve_link(path).parent
     if path.is_dir():
         raise UsageError(f"--journal {path} is a folder: name a file in it")
@@ -29,7 +29,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_journal(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a journal document, whole or not at all.  Raises `LlmProxyError` where that fails."""
+    """Write a journal document atomically.  Raises `LlmProxyError` if that fails."""
     target = _resolve_link(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -41,5 +41,5 @@ def write_journal(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _resolve_link(path: Path) -> Path:
-    """The file itself, where a link leads to it: the link stays."""
+    """The target of a symbolic link, so that replacing it keeps the link."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()

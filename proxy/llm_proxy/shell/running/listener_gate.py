@@ -12,104 +12,108 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.faults.engine import ActiveRule, FaultEngine
 from llm_proxy.faults.kinds.refuse import RefuseConnections
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 
 log: Final = logging.getLogger("llm_proxy")
 
-BACKLOG: Final = 1024
-_AGAIN: Final = 1000.0
-"""ms until we try again to listen on a port that another program has taken meanwhile."""
-_SHOWN: Final = 200
-"""Characters of a rule in the log."""
+LISTEN_BACKLOG: Final = 1024
+_REOPEN_RETRY_MS: Final = 1000.0
+"""ms until the next attempt to listen on a port that another program has taken."""
+_MAX_RULE_CHARS: Final = 200
+"""Maximum length of a rule in the log."""
 
 
 class ListenerGate:
-    """Closes what a runner listens on in the windows of `refuse`, and opens it again behind them.
+    """Closes a runner's listening sockets in the windows of `refuse`, and reopens them afterwards.
 
-    Meanwhile each port is held by a socket that does not listen: connecting to it is refused, and
-    no other program gets it.
+    Meanwhile each port is bound by a socket that does not listen: connections are refused, and
+    no other program gets the port.
     """
 
-    def __init__(self, runner: web.ServerRunner, injecting: FaultMiddleware) -> None:
+    def __init__(self, runner: web.ServerRunner, fault_middleware: FaultMiddleware) -> None:
         self._runner = runner
-        self._fault_middleware = injecting
+        self._fault_middleware = fault_middleware
         self._addresses: list[Any] = list(runner.addresses)
         self._held_sockets: list[socket.socket] = []
         self._is_open = True
-        self._task: asyncio.Task[None] | None = None
+        self._apply_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Do what the rules say now, and go on doing so until `stop`."""
+        """Apply the rules now, and whenever they require a change, until `stop`."""
         await self._apply_rules()
-        self._task = asyncio.create_task(self._run())
+        self._apply_task = asyncio.create_task(self._apply_rules_repeatedly())
 
     async def stop(self) -> None:
-        """Listen no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        """Stop listening, for good."""
+        if self._apply_task is not None:
+            self._apply_task.cancel()
+            await asyncio.wait([self._apply_task])
         for site in self._runner.sites:
             await site.stop()
         self._release_sockets()
 
-    async def _run(self) -> None:
-        changed = self._fault_middleware.rules_changed
+    async def _apply_rules_repeatedly(self) -> None:
+        rules_changed_event = self._fault_middleware.rules_changed_event
         while True:
-            left = self._ms_until_change()
+            ms_left = self._ms_until_next_check()
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if left is None else left / 1000):
-                    await changed.wait()
-            changed.clear()
+                async with asyncio.timeout(None if ms_left is None else ms_left / 1000):
+                    await rules_changed_event.wait()
+            rules_changed_event.clear()
             await self._apply_rules()
 
     async def _apply_rules(self) -> None:
-        now = self._fault_middleware.now_ms()
-        closing = [
+        now_ms = self._fault_middleware.now_ms()
+        current_windows = [
             closure_window
             for closure_window in _closure_windows(self._fault_middleware.engine)
-            if closure_window[0] <= now < closure_window[1]
+            if closure_window[0] <= now_ms < closure_window[1]
         ]
-        if closing and self._is_open:
-            _, end, standing = max(closing, key=lambda values: values[1])
-            label = printable(standing.rule.text, _SHOWN)
-            log.info("the listener is closed for %.3g s: fault %s", (end - now) / 1000, label)
+        if current_windows and self._is_open:
+            _, end, active_rule = max(current_windows, key=lambda values: values[1])
+            rule_text = printable_excerpt(active_rule.rule.text, _MAX_RULE_CHARS)
+            log.info(
+                "the listener is closed for %.3g s: fault %s", (end - now_ms) / 1000, rule_text
+            )
             await self._close_listener()
-        elif not closing and not self._is_open:
+        elif not current_windows and not self._is_open:
             await self._open_listener()
 
-    def _ms_until_change(self) -> float | None:
-        """ms until there is something to do; None where that is never."""
-        now = self._fault_middleware.now_ms()
-        closures = list(_closure_windows(self._fault_middleware.engine))
-        edges = [edge - now for begin, end, _ in closures for edge in (begin, end) if edge > now]
-        if not self._is_open and not any(begin <= now < end for begin, end, _ in closures):
-            edges.append(_AGAIN)
-        return min(edges, default=None)
+    def _ms_until_next_check(self) -> float | None:
+        """ms until a window begins or ends, or reopening is retried; None if there is nothing."""
+        now_ms = self._fault_middleware.now_ms()
+        windows = list(_closure_windows(self._fault_middleware.engine))
+        delays_ms = [
+            edge - now_ms for begin, end, _ in windows for edge in (begin, end) if edge > now_ms
+        ]
+        if not self._is_open and not any(begin <= now_ms < end for begin, end, _ in windows):
+            delays_ms.append(_REOPEN_RETRY_MS)
+        return min(delays_ms, default=None)
 
     async def _close_listener(self) -> None:
         self._is_open = False
         for site in self._runner.sites:
             await site.stop()
-        await asyncio.sleep(0)  # some event loops close a socket in their next turn
+        await asyncio.sleep(0)  # some event loops close a socket in their next iteration
         with suppress(
             OSError
-        ):  # taken by another program: then it is tried again behind the window
+        ):  # another program has taken the port: binding is retried when the window ends
             self._held_sockets = _bind_sockets(self._addresses)
 
     async def _open_listener(self) -> None:
         try:
             self._held_sockets = self._held_sockets or _bind_sockets(self._addresses)
             for sock in self._held_sockets:
-                await web.SockSite(self._runner, sock, backlog=BACKLOG).start()
+                await web.SockSite(self._runner, sock, backlog=LISTEN_BACKLOG).start()
         except OSError as error:
             for site in self._runner.sites:
                 await site.stop()
             self._release_sockets()
-            why = os.strerror(error.errno) if error.errno else str(error)
-            log.warning("the listener cannot be opened again (%s); trying on", why)
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            log.warning("the listener cannot be opened again (%s); trying on", reason)
             return
         self._held_sockets = []
         self._is_open = True
@@ -121,23 +125,27 @@ class ListenerGate:
         self._held_sockets = []
 
 
-def _closure_windows(injector: FaultEngine) -> Iterator[tuple[float, float, ActiveRule]]:
-    """When the listener is to be closed, in ms since the run began, and by which rule."""
-    for standing in (*injector.startup_rules, *injector.runtime_rules):
-        if isinstance(standing.rule.fault, RefuseConnections):
-            begin, end = standing.rule.fault.window
-            yield standing.active_since + begin, standing.active_since + end, standing
+def _closure_windows(engine: FaultEngine) -> Iterator[tuple[float, float, ActiveRule]]:
+    """Begin and end of each window, in ms since the run began, and its rule."""
+    for active_rule in (*engine.startup_rules, *engine.runtime_rules):
+        if isinstance(active_rule.rule.fault, RefuseConnections):
+            begin, end = active_rule.rule.fault.window
+            yield (
+                active_rule.active_since_ms + begin,
+                active_rule.active_since_ms + end,
+                active_rule,
+            )
 
 
 def _bind_sockets(addresses: list[Any]) -> list[socket.socket]:
-    """Sockets that have these addresses, and do not listen.  Raises `OSError`."""
+    """Sockets that are bound to these addresses, and do not listen.  Raises `OSError`."""
     sockets: list[socket.socket] = []
     try:
         for address in addresses:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
             sock = socket.socket(family, socket.SOCK_STREAM)
             sockets.append(sock)
-            if os.name == "posix":  # elsewhere it would let another program in
+            if os.name == "posix":  # elsewhere it would let another program bind the port
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

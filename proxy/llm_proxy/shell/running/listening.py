@@ -9,14 +9,14 @@ import socket
 from aiohttp import web
 
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.running.listener_gate import BACKLOG
+from llm_proxy.shell.running.listener_gate import LISTEN_BACKLOG
 from llm_proxy.shell.running.settings import Settings
 
 
 async def listen(runner: web.ServerRunner, settings: Settings) -> str:
-    """Listen where the settings say; gives the URL that clients can connect to.
+    """Listen on the host and port in `settings`; returns the URL that clients can connect to.
 
-    Raises `UsageError` where that is not possible.
+    Raises `UsageError` if that is not possible.
     """
     port = await _bind_port(runner, settings)
     _refuse_own_upstream(settings, port)
@@ -26,7 +26,7 @@ async def listen(runner: web.ServerRunner, settings: Settings) -> str:
 async def _bind_port(runner: web.ServerRunner, settings: Settings) -> int:
     host, port = settings.host, settings.port
     try:
-        await web.TCPSite(runner, host, port, backlog=BACKLOG, reuse_port=False).start()
+        await web.TCPSite(runner, host, port, backlog=LISTEN_BACKLOG, reuse_port=False).start()
     except socket.gaierror:
         raise UsageError(f"--host {host}: there is no such address here") from None
     except OSError as error:
@@ -35,18 +35,18 @@ async def _bind_port(runner: web.ServerRunner, settings: Settings) -> int:
                 f"port {port} of {host} is in use: stop the program that has it, or give "
                 "--port 0 for any free one"
             ) from None
-        why = os.strerror(error.errno) if error.errno else str(error)
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise UsageError(
-            f"cannot listen on {host}:{port} ({why}): give --host an address of this machine, "
+            f"cannot listen on {host}:{port} ({reason}): give --host an address of this machine, "
             "and --port one that you may use"
         ) from None
     return int(runner.addresses[0][1])
 
 
 def _connectable_host(host: str) -> str:
-    """A host that clients can connect to: never the name `localhost`, which may be another's."""
+    """A host that clients can connect to: never `localhost`, which may be another server's."""
     match host:
-        case "0.0.0.0" | "" | "localhost":  # noqa: S104 # told by the operator, not chosen
+        case "0.0.0.0" | "" | "localhost":  # noqa: S104 # chosen by the operator
             return "127.0.0.1"
         case "::":
             return "[::1]"
@@ -56,6 +56,6 @@ def _connectable_host(host: str) -> str:
 
 def _refuse_own_upstream(settings: Settings, port: int) -> None:
     for name, address in settings.upstreams.items():
-        for own in ("127.0.0.1", "localhost", "[::1]", settings.host):
-            if address.split("://", 1)[-1].split("/", 1)[0].lower() == f"{own}:{port}":
+        for own_host in ("127.0.0.1", "localhost", "[::1]", settings.host):
+            if address.split("://", 1)[-1].split("/", 1)[0].lower() == f"{own_host}:{port}":
                 raise UsageError(f"--upstream {name}={address} is this proxy itself")

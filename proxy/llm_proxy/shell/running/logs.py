@@ -9,12 +9,12 @@ from typing import Final
 
 import orjson
 
-_OTHERS: Final = ("asyncio", "aiohttp")
-"""Loggers that would otherwise write to stderr in a form of their own."""
+_OTHER_LOGGERS: Final = ("asyncio", "aiohttp")
+"""Loggers that would otherwise write to stderr in another format."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats each record as one line with a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON."""
@@ -36,7 +36,7 @@ def configure_logging(log_format: str) -> None:
     )
     for name, level in (
         ("llm_proxy", logging.INFO),
-        *((other, logging.WARNING) for other in _OTHERS),
+        *((other, logging.WARNING) for other in _OTHER_LOGGERS),
     ):
         logger = logging.getLogger(name)
         logger.handlers = [handler]

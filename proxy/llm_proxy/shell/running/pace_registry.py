@@ -6,26 +6,26 @@ from typing import Final
 
 from llm_proxy.pacing import Pace
 
-_MOST: Final = 10_000
-"""Sessions with a pace of their own, the latest."""
+_MAX_SESSION_PACES: Final = 10_000
+"""Maximum number of sessions with their own pace; the latest are kept."""
 
 
 class PaceRegistry:
-    """Which pace holds for which session, by now.
+    """The current pace of each session.
 
-    One that is set for a session alone comes before the one that is set for all.
+    A pace that is set for one session takes precedence over the one that is set for all.
     """
 
-    def __init__(self, started: Pace, seed: int = 0) -> None:
-        self.startup_pace = started
+    def __init__(self, startup_pace: Pace, seed: int = 0) -> None:
+        self.startup_pace = startup_pace
         self.seed = seed
         self.session_paces: dict[str, Pace] = {}
-        """Those that are set for a session alone."""
+        """Paces that are set for one session, by session."""
         self._override: Pace | None = None
 
     @property
     def pace(self) -> Pace:
-        """The pace of sessions without one of their own."""
+        """The pace of sessions without their own."""
         return self._override or self.startup_pace
 
     def pace_of(self, session: str) -> Pace:
@@ -33,17 +33,17 @@ class PaceRegistry:
         return self.session_paces.get(session) or self.pace
 
     def set_pace(self, pace: Pace | None, session: str = "") -> None:
-        """Set the pace of a session, or of all where none is named; None takes it back."""
+        """Set the pace of a session, or of all if none is named; None removes it."""
         if not session:
             self._override = pace
         elif pace is not None:
             self.session_paces.pop(session, None)
             self.session_paces[session] = pace
-            if len(self.session_paces) > _MOST:  # the one that was set first
+            if len(self.session_paces) > _MAX_SESSION_PACES:  # the one that was set first
                 del self.session_paces[next(iter(self.session_paces))]
         else:
             self.session_paces.pop(session, None)
 
     def reset(self, session: str) -> None:
-        """Begin a session again: it has no pace of its own."""
+        """Remove a session's own pace."""
         self.set_pace(None, session)

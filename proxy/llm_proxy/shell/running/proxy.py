@@ -21,9 +21,9 @@ from llm_proxy.shell.running.fault_rules import check_live_rules, fault_conditio
 from llm_proxy.shell.running.listener_gate import ListenerGate
 from llm_proxy.shell.running.listening import listen
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.sources import ModeName, ModeSources, make_mode, mode_sources
+from llm_proxy.shell.running.sources import ModeName, ModeSources, make_mode, open_mode_sources
 from llm_proxy.shell.server.control import ControlPages
-from llm_proxy.shell.server.control.fault_page import FaultPages
+from llm_proxy.shell.server.control.fault_page import FaultPage
 from llm_proxy.shell.server.control.pace_page import PacePage
 from llm_proxy.shell.server.control.session_pages import SessionPages
 from llm_proxy.shell.server.control.status_pages import StatusPages
@@ -39,20 +39,20 @@ from llm_proxy.shell.upstream.live import LiveUpstream
 
 log: Final = logging.getLogger("llm_proxy")
 
-_DRAIN: Final = 30.0
-"""Seconds that streams have to end in, once we are told to stop."""
-_LAST_MOMENT: Final = 0.5
-"""Seconds that the clients of cut streams have to take what had arrived."""
-_KEEPALIVE: Final = 75.0
-"""Seconds that a connection may be idle, or take for the head of a request."""
-_SWITCH: Final = 0.0005
-"""Seconds after which a busy thread of ours lets the event loop have its turn."""
-_LARGEST_HEADER: Final = 64 * 1024
+_DRAIN_TIMEOUT_S: Final = 30.0
+"""Seconds that running streams get to end when the proxy stops."""
+_SHUTDOWN_TIMEOUT_S: Final = 0.5
+"""Seconds that the clients of cut streams get to read what had arrived."""
+_KEEPALIVE_TIMEOUT_S: Final = 75.0
+"""Maximum seconds that a connection may be idle, or take to send a request head."""
+_SWITCH_INTERVAL_S: Final = 0.0005
+"""Thread switch interval in seconds: a busy thread yields to the event loop after it."""
+_MAX_HEADER_BYTES: Final = 64 * 1024
 
 
 @dataclass
 class RunningProxy:
-    """A server that is up."""
+    """A proxy server that is running."""
 
     url: str
     server: ProxyServer
@@ -61,73 +61,75 @@ class RunningProxy:
     upstream: LiveUpstream | None
     recorder: SpoolRecorder | None
     library: Library
-    """As it was when the run began, unless this records alone."""
+    """The library as it was when the run began, except in `record`, which adds to it."""
     stop_listening: Callable[[], Coroutine[None, None, None]]
 
-    def active_streams(self) -> int:
-        """Streams that are not over."""
+    def active_stream_count(self) -> int:
+        """The number of responses that are in progress, to clients or from upstreams."""
         return max(self.server.active_count, self.upstream.active_count if self.upstream else 0)
 
-    async def drain(self, hurry: asyncio.Event) -> None:
-        """Take no more requests; let streams end, for 30 s or until `hurry`, then cut them."""
+    async def drain(self, stop_now_event: asyncio.Event) -> None:
+        """Stop listening, let streams end for 30 s or until `stop_now_event`, then cut them."""
         await self.stop_listening()
-        self.server.wind_down()
-        await self._wait_until_idle(_DRAIN, hurry)
+        self.server.disable_keep_alive()
+        await self._wait_until_idle(_DRAIN_TIMEOUT_S, stop_now_event)
         if self.upstream is not None:
             await self.upstream.stop_all()
-            await self._wait_until_idle(_LAST_MOMENT, asyncio.Event())
+            await self._wait_until_idle(_SHUTDOWN_TIMEOUT_S, asyncio.Event())
         self.server.abort_all()
 
-    async def _wait_until_idle(self, seconds: float, hurry: asyncio.Event) -> None:
+    async def _wait_until_idle(self, timeout_s: float, stop_now_event: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while self.active_streams() and not hurry.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
+        deadline = loop.time() + timeout_s
+        while self.active_stream_count() and not stop_now_event.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
             await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
-async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningProxy]:
-    """A server in this mode; on the way out every recording is seen into the library.
+async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[RunningProxy]:
+    """A running server in this mode; on exit every recording is filed in the library.
 
-    Raises `UsageError` where the settings do not allow it to run.
+    Raises `UsageError` if the settings do not allow it to run.
     """
     check_live_rules(mode, settings.faults)
-    sys.setswitchinterval(_SWITCH)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     journal = Journal(LibraryUsage(settings.cassettes, settings.care.max_age))
     async with AsyncExitStack() as stack:
-        sources = await mode_sources(mode, settings, journal, stack)
-        chosen = make_mode(mode, settings, sources)
-        injecting = _make_fault_middleware(settings, journal)
-        server = _make_server(chosen, settings, journal, sources, injecting)
-        listener = server.listener(
+        sources = await open_mode_sources(mode, settings, journal, stack)
+        active_mode = make_mode(mode, settings, sources)
+        fault_middleware = _make_fault_middleware(settings, journal)
+        server = _make_server(active_mode, settings, journal, sources, fault_middleware)
+        connection_factory = server.connection_factory(
             access_log=None,
-            keepalive_timeout=_KEEPALIVE,
+            keepalive_timeout=_KEEPALIVE_TIMEOUT_S,
             auto_decompress=False,
-            max_line_size=_LARGEST_HEADER,
-            max_field_size=_LARGEST_HEADER,
+            max_line_size=_MAX_HEADER_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
         )
-        runner = web.ServerRunner(listener, shutdown_timeout=_LAST_MOMENT)
+        runner = web.ServerRunner(connection_factory, shutdown_timeout=_SHUTDOWN_TIMEOUT_S)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        stack.callback(server.wind_down)
+        stack.callback(server.disable_keep_alive)
         url = await listen(runner, settings)
         if sources.takes is not None:
-            sources.takes.indexing.start(lambda: server.active_count > 0)
-            stack.callback(sources.takes.indexing.stop)
-        doors = ListenerGate(runner, injecting)
-        stack.push_async_callback(doors.stop)
-        await doors.start()
+            sources.takes.indexer.start_in_background(lambda: server.active_count > 0)
+            stack.callback(sources.takes.indexer.stop_background)
+        listener_gate = ListenerGate(runner, fault_middleware)
+        stack.push_async_callback(listener_gate.stop)
+        await listener_gate.start()
         upstream, recorder = sources.upstream, sources.recorder
         library = sources.library
-        yield RunningProxy(url, server, injecting, journal, upstream, recorder, library, doors.stop)
+        yield RunningProxy(
+            url, server, fault_middleware, journal, upstream, recorder, library, listener_gate.stop
+        )
 
 
 def _make_fault_middleware(settings: Settings, journal: Journal) -> FaultMiddleware:
-    injector = FaultEngine(settings.faults, fault_conditions(settings))
+    engine = FaultEngine(settings.faults, fault_conditions(settings))
     journal.set_rules_provider(
-        lambda: [active_rule.to_document() for active_rule in injector.active_rules]
+        lambda: [active_rule.to_document() for active_rule in engine.active_rules]
     )
-    return FaultMiddleware(injector, hears_headers=settings.fault_header)
+    return FaultMiddleware(engine, allows_header=settings.fault_header)
 
 
 def _make_server(
@@ -135,21 +137,23 @@ def _make_server(
     settings: Settings,
     journal: Journal,
     sources: ModeSources,
-    injecting: FaultMiddleware,
+    fault_middleware: FaultMiddleware,
 ) -> ProxyServer:
-    choose = None if sources.simulate is None else sources.simulate.choose_scenario
-    control = ControlPages(
+    choose_scenario = None if sources.simulate is None else sources.simulate.choose_scenario
+    control_pages = ControlPages(
         (
             StatusPages(mode, journal),
             VerdictPage(journal),
-            SessionPages(mode, choose, (injecting.reset_session, sources.paces.reset)),
-            FaultPages(injecting),
+            SessionPages(
+                mode, choose_scenario, (fault_middleware.reset_session, sources.paces.reset)
+            ),
+            FaultPage(fault_middleware),
             PacePage(sources.paces, mode.name),
         )
     )
-    identity = sources.upstream.identity if sources.upstream is not None else ""
-    guards = RequestGuards(settings.allow_hosts, settings.allow_origins, identity)
+    via_pseudonym = sources.upstream.via_pseudonym if sources.upstream is not None else ""
+    guards = RequestGuards(settings.allow_hosts, settings.allow_origins, via_pseudonym)
     routing = RoutingSettings(settings.matching.session, settings.matching.rules)
-    retries = RetryTracker(collapses=settings.matching.collapse_retries)
-    admission = RequestAdmission(guards, RequestLimits(settings.max_body), routing, retries)
-    return ProxyServer(mode, admission, journal, control, injecting)
+    retry_tracker = RetryTracker(collapses_retries=settings.matching.collapse_retries)
+    admission = RequestAdmission(guards, RequestLimits(settings.max_body), routing, retry_tracker)
+    return ProxyServer(mode, admission, journal, control_pages, fault_middleware)

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from llm_proxy.display import count_noun
+from llm_proxy.display import format_count
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.misses import grouping
 from llm_proxy.shell.running import journal_file, library_checks, step_summary
 from llm_proxy.shell.running.environment import child_environment, export_lines
-from llm_proxy.shell.running.proxy import RunningProxy, running
+from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.settings_checks import dummy_key_warning, settings_warnings
 from llm_proxy.shell.running.simulation import is_simulating
@@ -26,11 +26,11 @@ from llm_proxy.shell.server.journal import Journal, JournalCounts
 
 log: Final = logging.getLogger("llm_proxy")
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CommandNotStarted(UsageError):
-    """The command after `--` could not be started, with the exit code that shells give."""
+    """The command after `--` could not be started; `code` is the exit code that shells use."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -40,13 +40,15 @@ class CommandNotStarted(UsageError):
 def serve(
     mode: ModeName, settings: Settings, command: Sequence[str], *, command_line: str = ""
 ) -> int:
-    """Run until told to stop, or until `command` ends; gives the exit code.
+    """Run until a signal, or until `command` ends; returns the exit code.
 
-    `typed` is the mode that the operator typed, where that is another.
-    Raises `UsageError` where it cannot run.
+    `command_line` is the operator's command in the step summary; the mode's name if empty.
+    Raises `UsageError` if the proxy cannot run.
     """
-    code, hangs = asyncio.run(_serve_until_stopped(mode, settings, command, command_line or mode))
-    if hangs:  # Python would wait for the thread that waits for the disk
+    code, is_disk_hanging = asyncio.run(
+        _serve_until_stopped(mode, settings, command, command_line or mode)
+    )
+    if is_disk_hanging:  # Python would wait for the thread that hangs on the disk
         logging.shutdown()
         os._exit(code)
     return code
@@ -55,23 +57,25 @@ def serve(
 async def _serve_until_stopped(
     mode: ModeName, settings: Settings, command: Sequence[str], command_line: str
 ) -> tuple[int, bool]:
-    async with running(mode, settings) as proxy:
-        doubtful = await asyncio.to_thread(list, settings_warnings(mode, settings))
-        signals = _StopSignals()
-        _install_signal_handlers(signals.on_signal)  # whoever reads the port may stop us at once
+    async with run_proxy(mode, settings) as proxy:
+        warnings = await asyncio.to_thread(list, settings_warnings(mode, settings))
+        stop_signals = _StopSignals()
+        _install_signal_handlers(
+            stop_signals.on_signal
+        )  # a reader of the port file may stop us at once
         with _write_port_file(settings.port_file, proxy.url):
-            for warning in doubtful:
+            for warning in warnings:
                 log.warning("%s", warning)
-            log.info("%s on %s, %s", mode, proxy.url, _log_sources(mode, settings))
+            log.info("%s on %s, %s", mode, proxy.url, _sources_description(mode, settings))
             if settings.pace.is_random and mode != "record":
                 log.info("pace %s, with seed %d", settings.pace, settings.seed)
             environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
-            if command and (text := dummy_key_warning(mode, settings, os.environ)):
-                log.info("%s", text)
-            code = await _run_until_stopped(proxy, command, environment, signals)
+            if command and (key_warning := dummy_key_warning(mode, settings, os.environ)):
+                log.info("%s", key_warning)
+            code = await _run_until_stopped(proxy, command, environment, stop_signals)
     _log_lost_recordings(proxy)
-    usage = proxy.journal.usage
-    await asyncio.to_thread(library_checks.settle_usage, mode, settings, proxy.library, usage)
+    usage = proxy.journal.library_usage
+    await asyncio.to_thread(library_checks.finish_usage, mode, settings, proxy.library, usage)
     _log_summary(mode, proxy.journal)
     library_checks.log_library_checks(usage, settings.care)
     step_summary.write_step_summary(
@@ -80,82 +84,82 @@ async def _serve_until_stopped(
         os.environ,
         library_checks.summary_sections(usage, settings.care),
     )
-    hangs = proxy.recorder is not None and proxy.recorder.disk_hangs
-    is_left = _write_journal(settings.journal, proxy.journal)
-    failed = not is_left or library_checks.fails_run(usage, settings.care)
-    return code or _exit_code(proxy.journal.counts, settings) or int(failed), hangs
+    is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
+    is_journal_written = _write_journal(settings.journal, proxy.journal)
+    has_failed = not is_journal_written or library_checks.fails_run(usage, settings.care)
+    return code or _exit_code(proxy.journal.counts, settings) or int(has_failed), is_disk_hanging
 
 
 class _StopSignals:
-    """The signals that tell us to stop; the command gets them too, once it runs."""
+    """Receives stop signals, and forwards them to the command once it runs."""
 
     def __init__(self) -> None:
-        self.stop_requested = asyncio.Event()
-        self.hurry = asyncio.Event()
-        """Told more than once."""
+        self.stop_event = asyncio.Event()
+        self.stop_now_event = asyncio.Event()
+        """Set at the second signal."""
         self._child_process: asyncio.subprocess.Process | None = None
         self._early_signals: list[signal.Signals] = []
 
-    def on_signal(self, number: signal.Signals) -> None:
-        """asyncio calls this."""
-        if self.stop_requested.is_set():
-            self.hurry.set()
-        self.stop_requested.set()
+    def on_signal(self, stop_signal: signal.Signals) -> None:
+        """Handle a stop signal; asyncio calls this."""
+        if self.stop_event.is_set():
+            self.stop_now_event.set()
+        self.stop_event.set()
         # A terminal sends SIGINT to the child as well; any other signal is for us alone.
-        if number == signal.SIGINT and _is_foreground_process():
+        if stop_signal == signal.SIGINT and _is_foreground_process():
             return
         if self._child_process is None:
-            self._early_signals.append(number)
+            self._early_signals.append(stop_signal)
         else:
-            _forward_signal(number, self._child_process)
+            _forward_signal(stop_signal, self._child_process)
 
     def forward_to(self, child: asyncio.subprocess.Process) -> None:
-        """Pass them on from now on, with those that came while it was being started."""
+        """Forward signals from now on, including those that came before the child ran."""
         self._child_process = child
-        for number in self._early_signals:
-            _forward_signal(number, child)
+        for stop_signal in self._early_signals:
+            _forward_signal(stop_signal, child)
 
 
 async def _run_until_stopped(
     proxy: RunningProxy,
     command: Sequence[str],
     environment: Mapping[str, str],
-    signals: _StopSignals,
+    stop_signals: _StopSignals,
 ) -> int:
     code = 0
     if command:
         child = await start_command(command, environment)
-        signals.forward_to(child)
-        code = await child.wait()  # as long as the command wants
+        stop_signals.forward_to(child)
+        code = await child.wait()  # without a limit
         code = 128 - code if code < 0 else code
     else:
         for line in export_lines(proxy.url):
             log.info("  %s", line)
-        await signals.stop_requested.wait()  # as long as the operator wants
-        if proxy.active_streams():
-            running = count_noun(proxy.active_streams(), "stream")
-            log.info("still running: %s; once more to stop at once", running)
-    await proxy.drain(signals.hurry)
+        await stop_signals.stop_event.wait()  # without a limit
+        if proxy.active_stream_count():
+            stream_count = format_count(proxy.active_stream_count(), "stream")
+            log.info("still running: %s; once more to stop at once", stream_count)
+    await proxy.drain(stop_signals.stop_now_event)
     return code
 
 
-def _forward_signal(number: signal.Signals, child: asyncio.subprocess.Process) -> None:
+def _forward_signal(stop_signal: signal.Signals, child: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
-        child.send_signal(number)
+        child.send_signal(stop_signal)
 
 
 def _install_signal_handlers(on_signal: Callable[[signal.Signals], None]) -> None:
     loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+    for stop_signal in _STOP_SIGNALS:
+        if stop_signal == signal.SIGHUP and signal.getsignal(stop_signal) is signal.SIG_IGN:
             continue  # started by nohup
-        loop.add_signal_handler(number, on_signal, number)
+        loop.add_signal_handler(stop_signal, on_signal, stop_signal)
 
 
 async def start_command(
     command: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None = None
 ) -> asyncio.subprocess.Process:
-    """Start a command; where its `output` goes somewhere, in a process group of its own.
+    """Start a command; with `output`, in its own session, with stdout and stderr going there.
 
     Raises `CommandNotStarted`.
     """
@@ -178,7 +182,7 @@ async def start_command(
 
 
 def _is_foreground_process() -> bool:
-    """Whether a terminal's Ctrl-C is sent to our process group, wherever our files lead."""
+    """Whether a terminal's Ctrl-C goes to our process group, even if stdio is redirected."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:  # no terminal controls us, or there is no such file in this container
@@ -214,22 +218,22 @@ def _write_port_file(path: Path | None, url: str) -> Iterator[None]:
 
 
 def _log_lost_recordings(proxy: RunningProxy) -> None:
-    """Whatever the cause: an answer that should have been recorded, and was not, is lost.
+    """Report responses that should have been recorded and were not, whatever the cause.
 
-    So is one that may be another request's.
+    Responses that may belong to another request are reported as well.
     """
     upstream, recorder = proxy.upstream, proxy.recorder
-    if upstream is None or recorder is None or recorder.disk_hangs:
+    if upstream is None or recorder is None or recorder.is_disk_hanging:
         return
-    why = "an upstream's answer went to a client and into no recording; please report it"
-    missing = [why] * (upstream.recording_count - recorder.settled_event)
-    for lost in (*upstream.surplus_responses, *missing):
-        proxy.journal.add_recording_failure(lost)
-        log.error("not recorded: %s", lost)
+    missing_reason = "an upstream's answer went to a client and into no recording; please report it"
+    missing_reasons = [missing_reason] * (upstream.recorded_response_count - recorder.settled_count)
+    for reason in (*upstream.surplus_warnings, *missing_reasons):
+        proxy.journal.add_recording_failure(reason)
+        log.error("not recorded: %s", reason)
 
 
 def _write_journal(path: Path | None, journal: Journal) -> bool:
-    """Write the journal where it is wanted; gives whether that went well."""
+    """Write the journal if a path is given; returns False if that fails."""
     if path is None:
         return True
     try:
@@ -241,56 +245,65 @@ def _write_journal(path: Path | None, journal: Journal) -> bool:
     return True
 
 
-def _log_sources(mode: ModeName, settings: Settings) -> str:
+def _sources_description(mode: ModeName, settings: Settings) -> str:
     scenarios = settings.simulating.scenarios
-    scripted = "no scenarios" if scenarios is None else f"scenarios in {scenarios}"
+    scenario_text = "no scenarios" if scenarios is None else f"scenarios in {scenarios}"
     if mode == "simulate":
-        return scripted
-    both = f", {scripted}" if is_simulating(mode, settings) else ""
-    return f"cassettes in {settings.cassettes}{both}"
+        return scenario_text
+    scenario_suffix = f", {scenario_text}" if is_simulating(mode, settings) else ""
+    return f"cassettes in {settings.cassettes}{scenario_suffix}"
 
 
 def _log_summary(mode: ModeName, journal: Journal) -> None:
     counts = journal.counts
     if mode == "record":
         log.info(
-            "recorded %s, %d complete", count_noun(counts.recorded, "exchange"), counts.complete
+            "recorded %s, %d complete",
+            format_count(counts.recorded, "exchange"),
+            counts.complete_recordings,
         )
     if mode == "auto":
-        numbers = (counts.replayed, counts.recorded, counts.complete)
-        log.info("replayed %d, recorded %d, %d complete", *numbers)
-    if partial := counts.recorded - counts.complete:
-        log.info("not complete: %s; see llm-proxy ls --partial", count_noun(partial, "recording"))
+        figures = (counts.replayed, counts.recorded, counts.complete_recordings)
+        log.info("replayed %d, recorded %d, %d complete", *figures)
+    if incomplete_count := counts.recorded - counts.complete_recordings:
+        log.info(
+            "not complete: %s; see llm-proxy ls --partial",
+            format_count(incomplete_count, "recording"),
+        )
     _log_misses(journal)
     _log_scenario_failures(counts)
     if counts.upstream_failed:
-        log.warning("the upstream failed %s", count_noun(counts.upstream_failed, "request"))
-    if counts.left:
-        log.warning("%s left before an answer", count_noun(counts.left, "client"))
-    if counts.lost:
-        log.error("lost: %s", count_noun(counts.lost, "recording"))
+        log.warning("the upstream failed %s", format_count(counts.upstream_failed, "request"))
+    if counts.clients_left:
+        log.warning("%s left before an answer", format_count(counts.clients_left, "client"))
+    if counts.lost_recordings:
+        log.error("lost: %s", format_count(counts.lost_recordings, "recording"))
 
 
 def _log_misses(journal: Journal) -> None:
     counts = journal.counts
     if counts.missed:
-        log.warning("not answered from a cassette: %s", count_noun(counts.missed, "request"))
+        log.warning("not answered from a cassette: %s", format_count(counts.missed, "request"))
         for line in grouping.miss_log_lines(grouping.group_misses(journal.misses)):
             log.warning("  %s", line)
-    if counts.nearest:
+    if counts.answered_by_nearest:
         log.warning(
             "answered by the nearest cassette, not the same: %s",
-            count_noun(counts.nearest, "request"),
+            format_count(counts.answered_by_nearest, "request"),
         )
 
 
 def _log_scenario_failures(counts: JournalCounts) -> None:
     if counts.simulated:
-        log.info("simulated %s", count_noun(counts.simulated, "answer"))
+        log.info("simulated %s", format_count(counts.simulated, "answer"))
     if counts.unsuccessful:
-        failed = count_noun(counts.unsuccessful, "request")
-        log.warning("not as scripted: %s; see the warnings above", failed)
+        failed_requests = format_count(counts.unsuccessful, "request")
+        log.warning("not as scripted: %s; see the warnings above", failed_requests)
 
 
 def _exit_code(counts: JournalCounts, settings: Settings) -> int:
-    return 1 if counts.lost or (settings.strict and (counts.missed or counts.unsuccessful)) else 0
+    return (
+        1
+        if counts.lost_recordings or (settings.strict and (counts.missed or counts.unsuccessful))
+        else 0
+    )

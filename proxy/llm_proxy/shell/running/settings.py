@@ -13,73 +13,73 @@ from urllib.parse import urlsplit
 
 from llm_proxy.ages import MaxAge
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.errors import UsageError, printable
+from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.rule import FaultRule
-from llm_proxy.matching import PLAIN, RuleSet
+from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.pacing import Pace
 from llm_proxy.take_numbers import AfterLast, OnMiss
 
-Clock = Literal["fixed", "real"]
-"""What time made answers name: always the same, or that of the machine."""
+ClockKind = Literal["fixed", "real"]
+"""The time in simulated responses: a fixed one, or the machine's."""
 
 OnUnknown = Literal["error", "synthesis"]
-"""What answers a request that no scenario does, where there are some."""
+"""What answers a request that no loaded scenario matches."""
 
-Sign = Literal["aws"]
-"""Whose signature requests are given on their way."""
+SigningMethod = Literal["aws"]
+"""How requests are signed before they are sent upstream."""
 
-CONFIG: Final = "llm-proxy.toml"
-_UP_TO_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
-_FROM_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
-_LONGEST_NAME: Final = 15
-"""Characters of what may be the bare name of a host."""
-_LONGEST_SHOWN: Final = 200
-"""Characters of a URL in a message."""
+CONFIG_FILE_NAME: Final = "llm-proxy.toml"
+_USER_INFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
+_QUERY_AND_FRAGMENT: Final = re.compile(r"[?#].*", re.DOTALL)
+_MAX_BARE_HOST_CHARS: Final = 15
+"""Maximum length of a URL without `.`, `:` and `/` that is shown: a longer one may be a key."""
+_MAX_URL_CHARS: Final = 200
+"""Maximum length of a URL in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationOptions:
-    """What an operator decides about scripted and made-up answers."""
+    """Options for scripted and synthesised responses."""
 
     scenarios: Path | None = None
     """A scenario document, or a folder of them."""
     mock: str = ""
     """A mock's options, as YAML or JSON."""
     respond: str = ""
-    """`module:function`, which a mock asks for what it says."""
+    """`module:function`, which a mock calls for its responses."""
     on_unknown: OnUnknown = "error"
-    clock: Clock = "fixed"
+    clock: ClockKind = "fixed"
     silence: float = 660.0
-    """Seconds after which a scripted time-out ends, where the client waits for ever."""
+    """Seconds after which a scripted time-out ends if the client does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingOptions:
-    """What an operator decides about which cassette answers."""
+    """Options for matching requests with cassettes."""
 
     session: str = DEFAULT_SESSION
-    """That of requests that name none."""
-    rules: RuleSet = PLAIN
-    """What keys are loosened by."""
+    """The session of requests that name none."""
+    rules: RuleSet = NO_RULES
+    """The matching rules that keys are computed by."""
     nearest: float | None = None
-    """How alike, from 0 to 1, a cassette must be that answers where none is the same; None where
-    none may."""
+    """Minimum similarity, from 0 to 1, of a cassette that answers if none matches; None for no
+    such answers."""
     collapse_retries: bool = False
-    """Whether a request that an SDK repeats is the one that it repeats."""
+    """Whether an SDK's retries count as one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryChecks:
-    """What an operator wants to know of the library at the end of a run."""
+    """Checks of the library at the end of a run."""
 
     fail_on_unused: bool = False
-    """Whether a cassette that was not played is a failure."""
+    """Whether a cassette that was not played fails the run."""
     max_age: MaxAge | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that an operator decides about a server."""
+    """All settings of a server."""
 
     cassettes: Path
     host: str
@@ -88,10 +88,10 @@ class Settings:
     upstreams: Mapping[str, str]
     upstream_proxy: str | None
     idle_timeout: float
-    """Seconds."""
+    """Maximum silence of an upstream, in seconds."""
     finish_on_disconnect: bool
     max_body: int
-    """Bytes."""
+    """Maximum size of a request body, in bytes."""
     pace: Pace
     after_last: AfterLast
     on_miss: OnMiss | Literal["scenario"]
@@ -102,27 +102,27 @@ class Settings:
     spool: Path
     log_format: str
     client_chosen_upstreams: frozenset[str] = frozenset()
-    """Providers whose address stands where clients have our `/v1`: it was theirs before."""
-    sign: Sign | None = None
-    """None passes the clients' own credentials on."""
+    """Providers whose base URL came from a client's variable, and so replaces our `/v1`."""
+    sign: SigningMethod | None = None
+    """None passes the clients' credentials on."""
     matching: MatchingOptions = MatchingOptions()
     care: LibraryChecks = LibraryChecks()
     simulating: SimulationOptions = SimulationOptions()
     seed: int = 0
-    """What made ids and every roll of chance are hashed from."""
+    """The seed of generated ids and of all chance."""
     faults: tuple[FaultRule, ...] = ()
     fault_header: bool = False
-    """Whether a request may bring faults along."""
+    """Whether requests may name faults in a header."""
     journal: Path | None = None
     """The file that the journal is written to at the end."""
     state: Path | None = None
-    """The folder in which it is remembered what was played; None for not at all."""
+    """The folder of the last played times; None to store none."""
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
     """Base URLs by provider name, from `NAME=URL` pairs.
 
-    Raises `UsageError` for a pair that is none, or a URL that is not http or https.
+    Raises `UsageError` for a malformed pair, or a URL that is not http or https.
     """
     upstreams: dict[str, str] = {}
     for pair in pairs:
@@ -136,77 +136,85 @@ def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def checked_http_url(label: str, url: str) -> str:
-    """`url` with its scheme in small letters, if it is a plain http or https URL.
+    """`url` with its scheme in lower case, if it is a plain http or https URL.
 
-    Raises `UsageError` otherwise, with what of it can hold no key.
+    Raises `UsageError` otherwise; the message shows no part that may hold a secret.
     """
-    scheme, _, rest = url.partition("://")
+    scheme, _, after_scheme = url.partition("://")
     try:
-        parts = urlsplit(url)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        split_url = urlsplit(url)
+        is_valid = (
+            split_url.scheme in {"http", "https"}
+            and bool(split_url.hostname)
+            and split_url.port != 0
+        )
     except ValueError:
-        valid = False
-        parts = urlsplit("")
-    if not valid or not url.isprintable() or " " in url or parts.scheme != scheme.lower():
+        is_valid = False
+        split_url = urlsplit("")
+    if not is_valid or not url.isprintable() or " " in url or split_url.scheme != scheme.lower():
         raise UsageError(f"{label}: {displayable_url(url)!r} is no http:// or https:// URL")
-    if "@" in parts.netloc or "?" in url or "#" in url:
+    if "@" in split_url.netloc or "?" in url or "#" in url:
         raise UsageError(
             f"{label}: {displayable_url(url)!r} is only part of what is given: an upstream is a "
             "URL "
             "without user, query and fragment"
         )
-    return f"{parts.scheme}://{rest}"
+    return f"{split_url.scheme}://{after_scheme}"
 
 
 def displayable_url(url: str) -> str:
-    """What may be a URL as it can be shown: without user, password, query and fragment."""
-    if len(url) > _LONGEST_NAME and not set(url) & set(".:/"):
-        return f"{printable(url, 4)}…"  # a key, where an address should be
-    authority = _FROM_QUERY.sub("", url).partition("://")[2].partition("/")[0]
+    """Text that may be a URL, for display: without user, password, query and fragment."""
+    if len(url) > _MAX_BARE_HOST_CHARS and not set(url) & set(".:/"):
+        return f"{printable_excerpt(url, 4)}…"  # probably a key instead of an address
+    authority = _QUERY_AND_FRAGMENT.sub("", url).partition("://")[2].partition("/")[0]
     if not re.fullmatch(r"[A-Za-z0-9.-]+(:[0-9]*)?|\[[0-9A-Fa-f:]+\](:[0-9]*)?", authority):
-        url = _UP_TO_USER.sub(r"\1", url)  # a password may hold anything, a slash too
-    return printable(_FROM_QUERY.sub("", url), _LONGEST_SHOWN)
+        url = _USER_INFO.sub(r"\1", url)  # a password may contain anything, slashes too
+    return printable_excerpt(_QUERY_AND_FRAGMENT.sub("", url), _MAX_URL_CHARS)
 
 
-def default_spool(environ: Mapping[str, str]) -> Path:
-    """Where running recordings are kept, outside every library."""
+def default_spool_folder(environ: Mapping[str, str]) -> Path:
+    """The default folder of spools, outside every library."""
     return state_folder(environ) / "spool"
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """Where is kept what outlives a run, and belongs to no library."""
-    state = environ.get("XDG_STATE_HOME") or ""
-    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    """The folder of state that outlives a run and belongs to no library."""
+    state_home = environ.get("XDG_STATE_HOME") or ""
+    base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
     return base / "llm-proxy"
 
 
 def find_config(start: Path) -> Path | None:
     """The nearest `llm-proxy.toml`, or `pyproject.toml` with a `[tool.llm-proxy]`, upwards."""
     for folder in (start, *start.parents):
-        own, shared = folder / CONFIG, folder / "pyproject.toml"
-        if own.is_file():
-            return own
-        if shared.is_file() and _tool_table(shared):
-            return shared
+        own_file, pyproject = folder / CONFIG_FILE_NAME, folder / "pyproject.toml"
+        if own_file.is_file():
+            return own_file
+        if pyproject.is_file() and _tool_table(pyproject):
+            return pyproject
     return None
 
 
-def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
-    """The settings of a file, under their option names with underscores.
+def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
+    """The settings in a file, by option name with underscores.
 
-    Raises `UsageError` for a file that cannot be read and for a name that is no setting.
+    Raises `UsageError` for an unreadable file and for an unknown setting.
     """
     document = _tool_table(path) if path.name == "pyproject.toml" else _parse_toml(path)
     settings: dict[str, Any] = {}
-    names = sorted(known)
+    names = sorted(setting_names)
     for key, value in document.items():
         name = key.replace("-", "_")
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+            close_matches = difflib.get_close_matches(name, names, 1)
+            hint = (
+                f"; did you mean {close_matches[0]}?"
+                if close_matches
+                else f"; there are {', '.join(names)}"
+            )
             raise UsageError(f"{path}: {key} is no setting{hint}")
         settings[name] = (
-            [f"{content}={url}" for content, url in value.items()]
+            [f"{provider}={url}" for provider, url in value.items()]
             if isinstance(value, dict)
             else value
         )
@@ -214,7 +222,7 @@ def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
 
 def _tool_table(path: Path) -> dict[str, Any]:
-    """The table `[tool.llm-proxy]` of a `pyproject.toml`; empty where there is none."""
+    """The table `[tool.llm-proxy]` of a `pyproject.toml`; empty if there is none."""
     tool = _parse_toml(path).get("tool", {})
     table = tool.get("llm-proxy", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
@@ -232,5 +240,5 @@ def _parse_toml(path: Path) -> dict[str, Any]:
 
 
 def is_ci(environ: Mapping[str, str]) -> bool:
-    """Whether this runs in CI, where nothing is recorded by surprise."""
+    """Whether this runs in CI, where nothing is recorded by default."""
     return environ.get("CI", "").lower() not in {"", "0", "false"}

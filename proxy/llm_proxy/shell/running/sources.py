@@ -16,8 +16,8 @@ from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.settings_checks import auto_goes_live, check_folders, records_anything
-from llm_proxy.shell.running.simulation import SequentialOffload, is_simulating, make_simulator
+from llm_proxy.shell.running.settings_checks import auto_may_go_live, check_folders, may_record
+from llm_proxy.shell.running.simulation import SequentialOffload, is_simulating, make_simulate_mode
 from llm_proxy.shell.server.journal import Journal, RecordedFile
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.settings import UpstreamSettings
@@ -30,10 +30,10 @@ ModeName = Literal["record", "replay", "auto", "simulate"]
 
 @dataclass(frozen=True, slots=True)
 class ModeSources:
-    """What a mode may answer with; None for what it never does."""
+    """What a mode responds from; None for a source that the mode does not use."""
 
     library: Library
-    """As it is when the run begins."""
+    """The library as it is when the run begins."""
     paces: PaceRegistry
     upstream: LiveUpstream | None
     recorder: SpoolRecorder | None
@@ -41,15 +41,15 @@ class ModeSources:
     takes: LibraryTakes | None
 
 
-async def mode_sources(
+async def open_mode_sources(
     mode: ModeName, settings: Settings, journal: Journal, stack: AsyncExitStack
 ) -> ModeSources:
-    """What answers in this mode; the stack sees recordings into the library, and lets go of it."""
-    if records_anything(mode, settings):
+    """Open the sources of this mode; `stack` closes them, and files the recordings."""
+    if may_record(mode, settings):
         await asyncio.to_thread(check_folders, settings)
     paces = PaceRegistry(settings.pace, settings.seed)
     simulate = (
-        await make_simulator(mode, settings, paces) if is_simulating(mode, settings) else None
+        await make_simulate_mode(mode, settings, paces) if is_simulating(mode, settings) else None
     )
     library = Library(settings.cassettes)
     if mode != "simulate":
@@ -65,23 +65,25 @@ async def mode_sources(
 
 
 def make_mode(name: ModeName, settings: Settings, sources: ModeSources) -> Mode:
-    """The mode of that name."""
+    """Create the mode of that name."""
     player = TakePlayer(sources.paces, SequentialOffload(), settings.matching.nearest)
     match name, sources:
         case "simulate", ModeSources(simulate=SimulateMode() as simulate):
             return simulate
         case "record", ModeSources(
-            upstream=LiveUpstream() as upstream, recorder=SpoolRecorder() as keeper
+            upstream=LiveUpstream() as upstream, recorder=SpoolRecorder() as recorder
         ):
-            return RecordMode(upstream, keeper)
+            return RecordMode(upstream, recorder)
         case "auto", ModeSources(
             upstream=LiveUpstream() as upstream,
-            recorder=SpoolRecorder() as keeper,
+            recorder=SpoolRecorder() as recorder,
             takes=LibraryTakes() as takes,
         ):
-            otherwise = settings.on_miss
-            on_miss = sources.simulate or ("fail" if otherwise == "scenario" else otherwise)
-            return AutoMode(takes, upstream, keeper, player, on_miss)
+            on_miss_setting = settings.on_miss
+            on_miss = sources.simulate or (
+                "fail" if on_miss_setting == "scenario" else on_miss_setting
+            )
+            return AutoMode(takes, upstream, recorder, player, on_miss)
         case _, ModeSources(takes=LibraryTakes() as takes):
             return ReplayMode(takes, player, settings.after_last, sources.simulate)
         case _:
@@ -96,25 +98,27 @@ def _library_takes(settings: Settings, library: Library) -> LibraryTakes:
 async def _make_recorder(
     mode: ModeName, settings: Settings, library: Library, journal: Journal
 ) -> SpoolRecorder:
-    """The recorder, with a view of the library of its own: it adds to it as it goes."""
+    """The recorder; in `auto` with its own copy of the library's index, which it adds to."""
 
-    def filed(label: str, filed_cassette: FiledCassette) -> None:
+    def on_filed(request_description: str, filed_cassette: FiledCassette) -> None:
         journal.add_recorded(
             RecordedFile(
                 str(filed_cassette.path),
                 str(filed_cassette.outcome),
-                filed_cassette.outcome.complete,
+                filed_cassette.outcome.is_complete,
             )
         )
-        log.info("%s: %s (%s)", filed_cassette.path, filed_cassette.outcome, label)
+        log.info("%s: %s (%s)", filed_cassette.path, filed_cassette.outcome, request_description)
 
-    def failed(what: str, why: str) -> None:
-        journal.add_recording_failure(why)
-        log.error("not recorded: %s: %s", what, why)
+    def on_failed(request_description: str, reason: str) -> None:
+        journal.add_recording_failure(reason)
+        log.error("not recorded: %s: %s", request_description, reason)
 
-    own = library if mode == "record" else library.shared_view()
-    events = RecorderEvents(filed, failed)
-    recorder = SpoolRecorder(own, settings.spool, events, renew=mode == "record")
+    recorder_library = library if mode == "record" else library.copy()
+    events = RecorderEvents(on_filed, on_failed)
+    recorder = SpoolRecorder(
+        recorder_library, settings.spool, events, replaces_older=mode == "record"
+    )
     await recorder.wait_until_scanned()
     return recorder
 
@@ -122,17 +126,17 @@ async def _make_recorder(
 def _upstream_settings(settings: Settings) -> UpstreamSettings:
     return UpstreamSettings(
         base_urls=settings.upstreams,
-        in_place_of_v1=settings.client_chosen_upstreams,
-        idle_timeout=settings.idle_timeout,
-        proxy=settings.upstream_proxy,
+        replacing_v1=settings.client_chosen_upstreams,
+        idle_timeout_s=settings.idle_timeout,
+        proxy_url=settings.upstream_proxy,
         finish_on_disconnect=settings.finish_on_disconnect,
     )
 
 
 async def _live_upstream(mode: ModeName, settings: Settings) -> LiveUpstream:
-    """The providers, with what signs requests on their way where any may be sent."""
+    """The live upstream, with a signer if one is configured and requests may go live."""
     signer: AwsSigner | None = None
-    if settings.sign is not None and (mode == "record" or auto_goes_live(settings)):
-        bedrock = providers.upstream_address(BEDROCK, settings.upstreams)
-        signer = await asyncio.to_thread(AwsSigner, bedrock)
+    if settings.sign is not None and (mode == "record" or auto_may_go_live(settings)):
+        bedrock_url = providers.upstream_url(BEDROCK, settings.upstreams)
+        signer = await asyncio.to_thread(AwsSigner, bedrock_url)
     return LiveUpstream(_upstream_settings(settings), signer)

@@ -8,48 +8,49 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import count_noun, format_percent
+from llm_proxy.display import format_count, format_percent
 from llm_proxy.misses.grouping import group_misses
 from llm_proxy.misses.step_summary import SummarySection, render_summary
 from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")
 
-VARIABLE: Final = "GITHUB_STEP_SUMMARY"
-"""Where GitHub Actions says which file the page is made of."""
+SUMMARY_FILE_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
+"""The variable in which GitHub Actions names the summary file."""
 
 
 def write_step_summary(
-    typed: str,
+    command_line: str,
     journal: Journal,
     environ: Mapping[str, str],
     sections: Sequence[SummarySection] = (),
 ) -> None:
-    """Add this run to the page, where there is one and something to tell; never fails.
+    """Append this run to the job summary, if there is one and anything to report; never raises.
 
-    `typed` is the command that the operator typed; `sections` are what others have to
-    tell, behind the misses.
+    `command_line` is the operator's command; `sections` are appended after the misses.
     """
-    file = environ.get(VARIABLE, "")
-    if not file:
+    summary_path = environ.get(SUMMARY_FILE_VARIABLE, "")
+    if not summary_path:
         return
     text = render_summary(
-        f"llm-proxy {typed}",
+        f"llm-proxy {command_line}",
         group_misses(journal.misses),
         [*_nearest_responses(journal), *sections],
     )
     if not text:
         return
     try:
-        with Path(file).open("a", encoding="utf-8", errors="replace") as page:
+        with Path(summary_path).open("a", encoding="utf-8", errors="replace") as page:
             page.write(text)
     except OSError as error:
-        log.warning("%s %s cannot be written: %s", VARIABLE, file, error.strerror)
+        log.warning(
+            "%s %s cannot be written: %s", SUMMARY_FILE_VARIABLE, summary_path, error.strerror
+        )
 
 
 def _nearest_responses(journal: Journal) -> list[SummarySection]:
-    """The answers that were only alike."""
-    alike = Counter(
+    """The section of responses from the nearest cassettes."""
+    response_counts = Counter(
         (
             f"{entry.method} {entry.path}",
             entry.session,
@@ -59,6 +60,9 @@ def _nearest_responses(journal: Journal) -> list[SummarySection]:
         for entry in journal.entries
         if entry.likeness is not None
     )
-    rows = [(*values, f"{times:,}") for values, times in alike.items()]
-    title = f"{count_noun(journal.counts.nearest, 'request')} answered by the nearest cassette"
+    rows = [(*values, f"{times:,}") for values, times in response_counts.items()]
+    title = (
+        f"{format_count(journal.counts.answered_by_nearest, 'request')} answered by the "
+        "nearest cassette"
+    )
     return [SummarySection(title, ("request", "session", "cassette", "alike", "times"), rows)]

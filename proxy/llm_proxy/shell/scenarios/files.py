@@ -1,7 +1,7 @@
 """Finds and reads scenario files.
 
-A folder's are those named `*.yaml`, `*.yml` and `*.json` anywhere below it, in the order of their
-paths.  Links are followed; names that begin with a dot, or end in `.schema.json`, are passed over.
+In a folder these are `*.yaml`, `*.yml` and `*.json` at any depth, in the order of their paths.
+Links are followed; names that begin with a dot, or end in `.schema.json`, are skipped.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import escape_path
+from llm_proxy.display import path_as_utf8
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents.loading import (
-    MAX_FILE,
+    MAX_FILE_BYTES,
     LoadedScenarios,
-    load_file,
     merge_loaded,
+    parse_scenario_file,
     unreadable_file,
 )
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-_SCHEMA: Final = ".schema.json"
-"""How the name of a JSON Schema ends, which may lie beside the scenarios that it is of."""
+SCENARIO_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_SCHEMA_SUFFIX: Final = ".schema.json"
+"""The suffix of JSON Schemas, which may be in the same folder as the scenarios."""
 
-_Identity = tuple[int, int]
+_FileIdentity = tuple[int, int]
 """Device and inode."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What changes with the content of a file."""
+    """File metadata that changes when the content does."""
 
     modified_ns: int
-    """In ns."""
-    size: int
+    """The mtime in ns."""
+    size_bytes: int
     inode: int
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """A file as it was met; without a stamp it cannot be read, and `why` says why not."""
+    """A file found by a scan; without a stamp it cannot be read, for the given `reason`."""
 
     path: Path
     stamp: FileStamp | None
@@ -51,36 +51,38 @@ class ScannedFile:
 
 
 def scan_files(paths: Sequence[Path]) -> tuple[ScannedFile, ...]:
-    """The files that the paths stand for.
+    """The scenario files at and below the paths.
 
-    Raises `UsageError` where one stands for nothing that could be read.
+    Raises `UsageError` for a path without readable scenario files.
     """
-    found: dict[Path, ScannedFile] = {}
+    files_by_path: dict[Path, ScannedFile] = {}
     for path in paths:
-        seen = _files_of_path(path)
-        if not seen:
-            names = " ".join(f"*{suffix}" for suffix in SUFFIXES)
+        scanned = _files_of_path(path)
+        if not scanned:
+            names = " ".join(f"*{suffix}" for suffix in SCENARIO_SUFFIXES)
             raise UsageError(
-                f"{escape_path(path)} holds no scenarios: there is no {names} below it"
+                f"{path_as_utf8(path)} holds no scenarios: there is no {names} below it"
             )
-        found |= {scanned_file.path: scanned_file for scanned_file in seen}
-    return tuple(found.values())
+        files_by_path |= {scanned_file.path: scanned_file for scanned_file in scanned}
+    return tuple(files_by_path.values())
 
 
 def read_files(
-    files: Sequence[ScannedFile], known: Mapping[ScannedFile, LoadedScenarios]
+    files: Sequence[ScannedFile], loaded_before: Mapping[ScannedFile, LoadedScenarios]
 ) -> dict[ScannedFile, LoadedScenarios]:
-    """What each file holds; those that are known already are not read again."""
-    return {file: known[file] if file in known else _read_file(file) for file in files}
+    """The content of each file; those in `loaded_before` are not read again."""
+    return {
+        file: loaded_before[file] if file in loaded_before else _read_file(file) for file in files
+    }
 
 
-def load_all(paths: Sequence[Path]) -> LoadedScenarios:
-    """What the paths stand for, all of it.  Raises `UsageError` as `survey` does."""
+def load_scenarios(paths: Sequence[Path]) -> LoadedScenarios:
+    """Load all scenarios at and below the paths.  Raises `UsageError` as `scan_files` does."""
     return merge_loaded(read_files(scan_files(paths), {}).values())
 
 
 def _files_of_path(path: Path) -> list[ScannedFile]:
-    name = escape_path(path)
+    name = path_as_utf8(path)
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
@@ -99,26 +101,26 @@ def _files_of_path(path: Path) -> list[ScannedFile]:
     return [_scan_file(path)]
 
 
-def _files_in_folder(folder: Path, within: tuple[_Identity, ...]) -> Iterator[ScannedFile]:
-    """The files below a folder; `within` is it, and the folders that it lies in."""
+def _files_in_folder(folder: Path, ancestors: tuple[_FileIdentity, ...]) -> Iterator[ScannedFile]:
+    """The files below a folder; `ancestors` are the folder and its parents, to detect loops."""
     for path in list(folder.iterdir()):
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            yield from _scan_subfolder(path, within)
-        elif path.suffix.lower() in SUFFIXES and not path.name.endswith(_SCHEMA):
+            yield from _scan_subfolder(path, ancestors)
+        elif path.suffix.lower() in SCENARIO_SUFFIXES and not path.name.endswith(_SCHEMA_SUFFIX):
             yield _scan_file(path)
 
 
-def _scan_subfolder(folder: Path, within: tuple[_Identity, ...]) -> Iterator[ScannedFile]:
+def _scan_subfolder(folder: Path, ancestors: tuple[_FileIdentity, ...]) -> Iterator[ScannedFile]:
     try:
         identity = _file_identity(folder.stat())
-        if identity in within:
+        if identity in ancestors:
             yield ScannedFile(
                 folder, None, "this link leads back to a folder that it lies in: remove it"
             )
             return
-        yield from _files_in_folder(folder, (*within, identity))
+        yield from _files_in_folder(folder, (*ancestors, identity))
     except OSError as error:
         yield ScannedFile(folder, None, f"the folder cannot be read: {error.strerror}")
 
@@ -139,17 +141,17 @@ def _scan_file(path: Path) -> ScannedFile:
     )
 
 
-def _file_identity(stat_result: os.stat_result) -> _Identity:
+def _file_identity(stat_result: os.stat_result) -> _FileIdentity:
     return stat_result.st_dev, stat_result.st_ino
 
 
 def _read_file(file: ScannedFile) -> LoadedScenarios:
-    name = escape_path(file.path)
+    name = path_as_utf8(file.path)
     if file.stamp is None:
         return unreadable_file(name, file.reason)
     try:
-        with file.path.open("rb") as content:
-            return load_file(name, content.read(MAX_FILE + 1))
+        with file.path.open("rb") as stream:
+            return parse_scenario_file(name, stream.read(MAX_FILE_BYTES + 1))
     except OSError as error:
         return unreadable_file(name, _unreadable_reason(error))
 

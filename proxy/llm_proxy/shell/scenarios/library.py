@@ -1,6 +1,6 @@
 """The scenarios of a server, reloaded when a file changes.
 
-A change that is a mistake is told in the log, and what was good before goes on being played.
+A change with mistakes is logged, and the last valid version stays in use.
 """
 
 from __future__ import annotations
@@ -12,135 +12,142 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import count_noun, escape_path
+from llm_proxy.display import format_count, path_as_utf8
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents.loading import LoadedScenarios, merge_loaded
-from llm_proxy.scenario.documents.mistakes import ROOT, DocumentMistake
+from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake
 from llm_proxy.shell.scenarios.files import ScannedFile, read_files, scan_files
 
 log: Final = logging.getLogger("llm_proxy")
 
-CHECK_EVERY: Final = 0.2
-"""Seconds between two looks at the files, at least."""
-PATIENCE: Final = 1.0
-"""Seconds that a request waits at most for what has changed; then the old is played."""
-_TOLD: Final = 20
-"""Mistakes that are told at once."""
+CHECK_INTERVAL_S: Final = 0.2
+"""Minimum seconds between two checks of the files."""
+MAX_RENEWAL_WAIT_S: Final = 1.0
+"""Maximum seconds that a request waits for a changed file; then the old version is used."""
+_MAX_LISTED_MISTAKES: Final = 20
+"""Maximum number of mistakes in one message."""
 
 
 class ScenarioLibrary:
     """The scenarios of one path, a file or a folder."""
 
     def __init__(
-        self, path: Path, now: Callable[[], float] = time.monotonic, patience: float = PATIENCE
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.monotonic,
+        max_wait_s: float = MAX_RENEWAL_WAIT_S,
     ) -> None:
-        """`now` is a clock in s, `patience` is in s too; nothing is read before `load`."""
+        """`clock` returns monotonic seconds.  Nothing is read before `load`."""
         self.path = path
-        self._clock = now
-        self._check_interval = patience
-        self._checked_at = -CHECK_EVERY
+        self._clock = clock
+        self._max_wait_s = max_wait_s
+        self._checked_at_s = -CHECK_INTERVAL_S
         self._scanned_files: tuple[ScannedFile, ...] = ()
-        self._logged_trouble = ""
-        self._files: dict[ScannedFile, LoadedScenarios] = {}
+        self._logged_error = ""
+        self._loaded_by_file: dict[ScannedFile, LoadedScenarios] = {}
         self._last_good = LoadedScenarios()
-        self._held_back: frozenset[Path] = frozenset()
-        """The files that `_good` is from."""
+        self._nonblank_paths: frozenset[Path] = frozenset()
+        """The files of `_last_good` that hold scenarios or a mock."""
         self._renewal_task: asyncio.Task[None] | None = None
-        self._reads_in_thread = False
-        """Whether nobody waits for the renewal any more: it reads a change, or has taken long."""
+        self._skips_wait = False
+        """Whether requests do not wait for the renewal: it is reading a change, or took too long.
+        """
 
     def load(self) -> LoadedScenarios:
-        """Read them at the start.  Raises `UsageError` with the mistakes where there are any."""
+        """Read the scenarios at the start.  Raises `UsageError` with all mistakes, if any."""
         loaded = self._read_changed(scan_files([self.path]))
         if loaded.mistakes:
             raise UsageError(_mistakes_message(self.path, loaded.mistakes))
         self._accept_loaded(loaded)
-        self._checked_at = self._clock()
+        self._checked_at_s = self._clock()
         return loaded
 
     async def current(self) -> LoadedScenarios:
-        """What is to be played now.
+        """The scenarios to use now.
 
-        A change of the last 0.2 s may not be in it yet, nor one that takes long to read: who
-        comes while it is read gets what was good before, and so does who noticed it, after 1 s.
+        A change of the last 0.2 s may be missing, as may one that takes long to read: requests
+        that arrive while it is read get the last valid version, and so does, after 1 s, the
+        request that noticed the change.
         """
-        if self._renewal_task is None and self._clock() - self._checked_at >= CHECK_EVERY:
+        if self._renewal_task is None and self._clock() - self._checked_at_s >= CHECK_INTERVAL_S:
             self._renewal_task = asyncio.create_task(self._renew_if_changed())
-        if (renewal := self._renewal_task) is not None and not self._reads_in_thread:
-            done, _ = await asyncio.wait([renewal], timeout=self._check_interval)
+        if (renewal := self._renewal_task) is not None and not self._skips_wait:
+            done, _ = await asyncio.wait([renewal], timeout=self._max_wait_s)
             if done:
-                renewal.result()  # a fault of ours is not passed over in silence
+                renewal.result()  # raises an internal error
             elif renewal is self._renewal_task:
-                self._reads_in_thread = True
+                self._skips_wait = True
         return self._last_good
 
     async def _renew_if_changed(self) -> None:
         try:
-            seen = await asyncio.to_thread(self._scan_if_changed)
-            if seen is not None:
-                self._reads_in_thread = True
-                await asyncio.to_thread(self._reload, seen)
+            scanned = await asyncio.to_thread(self._scan_if_changed)
+            if scanned is not None:
+                self._skips_wait = True
+                await asyncio.to_thread(self._reload, scanned)
         finally:
-            self._checked_at = self._clock()
-            self._reads_in_thread = False
+            self._checked_at_s = self._clock()
+            self._skips_wait = False
             self._renewal_task = None
 
     def _scan_if_changed(self) -> tuple[ScannedFile, ...] | None:
-        """The files, where anything has changed."""
+        """The files, if anything has changed; None otherwise."""
         try:
-            seen = scan_files([self.path])
+            scanned = scan_files([self.path])
         except UsageError as error:
-            self._log_trouble_once(str(error))
+            self._log_error_once(str(error))
             return None
-        if seen == self._scanned_files and not self._logged_trouble:
+        if scanned == self._scanned_files and not self._logged_error:
             return None
-        self._logged_trouble = ""
-        return seen
+        self._logged_error = ""
+        return scanned
 
-    def _reload(self, seen: tuple[ScannedFile, ...]) -> None:
-        loaded = self._read_changed(seen)
-        emptied = tuple(self._emptied_files())
-        if emptied or loaded.mistakes:
-            mistakes = (*loaded.mistakes, *emptied)
+    def _reload(self, scanned: tuple[ScannedFile, ...]) -> None:
+        loaded = self._read_changed(scanned)
+        emptied_mistakes = tuple(self._emptied_file_mistakes())
+        if emptied_mistakes or loaded.mistakes:
+            mistakes = (*loaded.mistakes, *emptied_mistakes)
             log.error("what was good before stays: %s", _mistakes_message(self.path, mistakes))
             return
         self._accept_loaded(loaded)
-        count = count_noun(len(loaded.scenarios), "scenario")
-        log.info("%s has changed: %s read anew", escape_path(self.path), count)
+        count = format_count(len(loaded.scenarios), "scenario")
+        log.info("%s has changed: %s read anew", path_as_utf8(self.path), count)
 
-    def _log_trouble_once(self, trouble: str) -> None:
-        if trouble != self._logged_trouble:
-            log.error("what was good before stays: %s", trouble)
-        self._logged_trouble = trouble
+    def _log_error_once(self, message: str) -> None:
+        if message != self._logged_error:
+            log.error("what was good before stays: %s", message)
+        self._logged_error = message
 
-    def _read_changed(self, seen: tuple[ScannedFile, ...]) -> LoadedScenarios:
-        self._scanned_files = seen
-        self._files = read_files(seen, self._files)
-        return merge_loaded(self._files.values())
+    def _read_changed(self, scanned: tuple[ScannedFile, ...]) -> LoadedScenarios:
+        self._scanned_files = scanned
+        self._loaded_by_file = read_files(scanned, self._loaded_by_file)
+        return merge_loaded(self._loaded_by_file.values())
 
     def _accept_loaded(self, loaded: LoadedScenarios) -> None:
         _log_warnings(loaded.warnings)
         self._last_good = loaded
-        self._held_back = frozenset(
-            scanned_file.path for scanned_file, held in self._files.items() if not held.is_blank
+        self._nonblank_paths = frozenset(
+            scanned_file.path
+            for scanned_file, file_scenarios in self._loaded_by_file.items()
+            if not file_scenarios.is_blank
         )
 
-    def _emptied_files(self) -> Iterator[DocumentMistake]:
-        """Files that held something and hold nothing now: a save that is not over looks so."""
-        for seen, held in self._files.items():
-            if held.is_blank and seen.path in self._held_back:
-                why = "the file holds nothing any more: save it whole, or delete it"
-                yield DocumentMistake(escape_path(seen.path), 0, 0, ROOT, why)
+    def _emptied_file_mistakes(self) -> Iterator[DocumentMistake]:
+        """A mistake for each file that has become blank, as during an unfinished save."""
+        for scanned_file, file_scenarios in self._loaded_by_file.items():
+            if file_scenarios.is_blank and scanned_file.path in self._nonblank_paths:
+                reason = "the file holds nothing any more: save it whole, or delete it"
+                yield DocumentMistake(path_as_utf8(scanned_file.path), 0, 0, ROOT_PATH, reason)
 
 
 def _mistakes_message(path: Path, mistakes: tuple[DocumentMistake, ...]) -> str:
-    """The mistakes in one text: the first of them, and how many there are more."""
-    lines = [str(mistake) for mistake in mistakes[:_TOLD]]
-    more = len(mistakes) - len(lines)
-    if more:
-        lines.append(f"and {more} more: llm-proxy scenario lint tells all of them")
-    count = count_noun(len(mistakes), "mistake")
-    return "\n  ".join((f"the scenarios in {escape_path(path)} have {count}:", *lines))
+    """One message with the first mistakes and the number of the others."""
+    lines = [str(mistake) for mistake in mistakes[:_MAX_LISTED_MISTAKES]]
+    remaining_count = len(mistakes) - len(lines)
+    if remaining_count:
+        lines.append(f"and {remaining_count} more: llm-proxy scenario lint tells all of them")
+    count = format_count(len(mistakes), "mistake")
+    return "\n  ".join((f"the scenarios in {path_as_utf8(path)} have {count}:", *lines))
 
 
 def _log_warnings(warnings: Iterable[DocumentMistake]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy import http_heads
 from llm_proxy.credentials import credential_spellings
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.redaction import Redactor, displayable_target
 from llm_proxy.routing import RoutedRequest
@@ -19,59 +19,68 @@ from llm_proxy.shell.server.retries import sdk_retry_count
 
 log: Final = logging.getLogger("llm_proxy")
 
-LARGE: Final = 16 * 1024
-"""Bytes of a request whose key takes a while."""
-LONGEST_PATH: Final = 200
-"""Characters of a path in the log, and of what else came from outside."""
+OFFLOAD_BODY_BYTES: Final = 16 * 1024
+"""Request body size above which keys, conversations and texts are computed in a thread."""
+MAX_LOGGED_CHARS: Final = 200
+"""Maximum length in the log of a path, and of other text from outside."""
 
 
 def redact_scripted_response(
-    direction: ScriptedResponse, routed: RoutedRequest
+    scripted_response: ScriptedResponse, routed: RoutedRequest
 ) -> ScriptedResponse:
-    """A direction whose words may be stored: they quote the request."""
+    """The scripted response with the request's secrets redacted from its messages."""
     return replace(
-        direction,
-        unsuccessful=storable_text(direction.unsuccessful, routed.decompressed),
+        scripted_response,
+        session_failure=redacted_text(scripted_response.session_failure, routed.decompressed),
         warnings=tuple(
-            storable_text(warning, routed.decompressed) for warning in direction.warnings
+            redacted_text(warning, routed.decompressed) for warning in scripted_response.warnings
         ),
-        notes=tuple(storable_text(note, routed.decompressed) for note in direction.notes),
+        notes=tuple(redacted_text(note, routed.decompressed) for note in scripted_response.notes),
     )
 
 
-def storable_path(request: Request) -> str:
-    """The path of a request as it may be stored before it is routed."""
-    return storable_text(displayable_target(request.path), request)
+def redacted_path(request: Request) -> str:
+    """The path of a request that is not routed yet, with secrets redacted."""
+    return redacted_text(displayable_target(request.path), request)
 
 
-def storable_text(text: str, request: Request) -> str:
-    """A text that quotes a request, as it may be stored."""
-    secrets, whole = credential_spellings(request), text.encode("utf-8", "replace")
-    if not any(secret in whole for secret in secrets):  # nearly always
+def redacted_text(text: str, request: Request) -> str:
+    """`text`, which may quote the request, with the request's secrets redacted."""
+    secrets, encoded = credential_spellings(request), text.encode("utf-8", "replace")
+    if not any(secret in encoded for secret in secrets):  # nearly always
         return text
-    return Redactor(secrets).redact(whole).decode()
+    return Redactor(secrets).redact(encoded).decode()
 
 
 def log_faults(routed: RoutedRequest, entry: JournalEntry) -> None:
-    """Say what was injected, and what was meant to be and has no meaning there."""
-    text = f"{routed.request.method} {printable(routed.stored_request.path, LONGEST_PATH)}"
+    """Log the faults that were injected, and those that were skipped as not applicable."""
+    request_line = (
+        f"{routed.request.method} {printable_excerpt(routed.stored_request.path, MAX_LOGGED_CHARS)}"
+    )
     for fault in entry.faults:
-        skipped = printable(fault.skipped, LONGEST_PATH)
-        content = f"not injected, {skipped}" if skipped else "injected"
-        log.info("%s: fault %s: %s", text, printable(fault.rule, LONGEST_PATH), content)
+        skipped = printable_excerpt(fault.skipped, MAX_LOGGED_CHARS)
+        outcome = f"not injected, {skipped}" if skipped else "injected"
+        log.info(
+            "%s: fault %s: %s",
+            request_line,
+            printable_excerpt(fault.rule, MAX_LOGGED_CHARS),
+            outcome,
+        )
 
 
 def set_response_fields(entry: JournalEntry, head: ResponseHead) -> None:
-    """What a head tells the client."""
+    """Set the fields that come from the response head."""
     entry.status = head.status
     entry.retry_after_ms = http_heads.retry_after_ms(head.headers)
-    should = header_value(head.headers, "x-should-retry")
-    entry.should_retry = None if should is None else should.lower() == "true"
+    should_retry = header_value(head.headers, "x-should-retry")
+    entry.should_retry = None if should_retry is None else should_retry.lower() == "true"
 
 
 async def set_request_fields(entry: JournalEntry, routed: RoutedRequest) -> None:
-    """What is asked, and of whom."""
-    if len(routed.request.body) > LARGE:  # other streams need not wait for its key
+    """Set the fields that come from the request."""
+    if (
+        len(routed.request.body) > OFFLOAD_BODY_BYTES
+    ):  # the key takes long: do not block other streams
         await asyncio.to_thread(lambda: routed.key)
     entry.path = routed.stored_request.path
     entry.provider = routed.provider

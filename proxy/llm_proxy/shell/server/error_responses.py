@@ -21,22 +21,22 @@ from llm_proxy.exchange import ResponseHead
 from llm_proxy.routing import ERROR_HEADER
 from llm_proxy.shell.server.response_writer import ResponseWriter
 
-_MISSED: Final = 424
-"""No SDK retries it, and no client has a habit on it."""
+_MISS_STATUS: Final = 424
+"""No SDK retries this status, and no client treats it specially."""
 
 
-async def send_error(wire: ResponseWriter, dialect: Dialect, error: LlmProxyError) -> None:
-    """Answer with an error of our own.  Raises `ConnectionError` when the client has gone."""
-    status, kind = _status_and_type(error)
-    body = dialect.error_body(status, kind, _message_with_advice(error))
+async def send_error(writer: ResponseWriter, dialect: Dialect, error: LlmProxyError) -> None:
+    """Send `error` in the dialect's shape.  Raises `ConnectionError` if the client has gone."""
+    status, error_type = _status_and_type(error)
+    body = dialect.error_body(status, error_type, _message_with_advice(error))
     headers: list[tuple[str, str]] = [
         ("Content-Type", "application/json"),
-        (ERROR_HEADER, kind),
+        (ERROR_HEADER, error_type),
     ]
     if not isinstance(error, UpstreamFailed) or status == HTTPStatus.LOOP_DETECTED:
-        # What an upstream failed at may be asked again, as without us.
+        # An upstream failure may be retried, as without the proxy.
         headers.append(("x-should-retry", "false"))
-    await wire.send_response(
+    await writer.send_response(
         ResponseHead(status, "llm-proxy", tuple(headers), "length", len(body)), body
     )
 
@@ -50,15 +50,15 @@ def _message_with_advice(error: LlmProxyError) -> str:
 def _status_and_type(error: LlmProxyError) -> tuple[int, str]:
     match error:
         case Miss():
-            return _MISSED, "cassette_not_found"
+            return _MISS_STATUS, "cassette_not_found"
         case CassetteError():
-            return _MISSED, "cassette_unusable"
+            return _MISS_STATUS, "cassette_unusable"
         case UpstreamFailed(status=status):
             return status, "upstream_failed"
         case ScriptExhausted():
-            return _MISSED, "script_exhausted"
+            return _MISS_STATUS, "script_exhausted"
         case NotRepresentable():
-            return _MISSED, "cannot_say"
+            return _MISS_STATUS, "cannot_say"
         case RespondFunctionFailed():
             return 500, "respond_failed"
         case RequestRefused(status=status):

@@ -2,7 +2,7 @@
 
 mode ─▶ source ─▶ rules ─▶ perform
 │
-└─ a live answer that a rule has ended is read on, to its end, for the recording
+└─ a live response that a rule has ended is still read to its end, for the recording
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final
 
-from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Source
-from llm_proxy.errors import LlmProxyError, RequestRefused, UsageError, printable
+from llm_proxy.actions import Abort, Action, ActionSource, Begin, Burst, Send
+from llm_proxy.errors import LlmProxyError, RequestRefused, UsageError, printable_excerpt
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.faults.grammar import parse_rules
@@ -26,94 +26,105 @@ from llm_proxy.faults.rule import FaultRule, Trigger
 from llm_proxy.faults.spoiled_responses import SpoiledResponses, is_spoiled_by, response_text
 from llm_proxy.modes import ModeResponse
 from llm_proxy.routing import FAULT_HEADER, RoutedRequest
-from llm_proxy.shell.server.entry_fields import LARGE
+from llm_proxy.shell.server.entry_fields import OFFLOAD_BODY_BYTES
 from llm_proxy.shell.server.journal import JournalEntry
 
 log: Final = logging.getLogger("llm_proxy")
 
-_LARGE_ANSWER: Final = 64 * 1024
-"""Bytes of an answer that takes a while to rewrite."""
-_FEW: Final = 3
-"""Rules that do not take long together."""
-_HEARD: Final = 1024 * 1024
-"""Bytes of an answer that are looked at once it has gone out; longer ones say no more."""
-_MUST_STAND: Final = (
+_OFFLOAD_RESPONSE_BYTES: Final = 64 * 1024
+"""Response body size above which a response is rewritten in a thread."""
+_MAX_INLINE_REWRITERS: Final = 3
+"""Largest number of rewriters that run on the event loop."""
+_MAX_KEPT_BODY_BYTES: Final = 1024 * 1024
+"""Bytes of a sent body that are kept for inspection; the rest is ignored."""
+_SCOPE_ERROR: Final = (
     "fault '{0}': {1} is no matter of one request: give it with --fault, or PUT it to "
     "/_proxy/faults"
 )
-_MOST: Final = 20
-"""Rules that a request may bring along."""
-_SHOWN: Final = 200
-"""Characters of a rule in a message."""
-_COUNTS: Final = (
+_MAX_HEADER_RULES: Final = 20
+"""Maximum number of rules in the headers of one request."""
+_MAX_RULE_CHARS: Final = 200
+"""Maximum length of a rule in a message."""
+_TRIGGER_ERROR: Final = (
     f"fault '{{}}': a rule in the header {FAULT_HEADER} is for this request alone, so nothing is "
     "counted: leave nth, first, every, times, per and window out"
 )
-_HEADERS_OFF: Final = (
+_HEADER_DISABLED_ERROR: Final = (
     f"the header {FAULT_HEADER} is not heard here: start the proxy with --fault-header"
 )
 
 
 class FaultMiddleware:
-    """Injects what the rules of the run ask for."""
+    """Injects the faults of the run's rules into responses."""
 
-    def __init__(self, injector: FaultEngine, *, hears_headers: bool = False) -> None:
-        """`hears_headers` lets clients bring rules along."""
-        self.engine = injector
-        self._started_at = asyncio.get_running_loop().time()
-        self._allows_header = hears_headers
+    def __init__(self, engine: FaultEngine, *, allows_header: bool = False) -> None:
+        """`allows_header` lets clients send rules in a header."""
+        self.engine = engine
+        self._started_at_s = asyncio.get_running_loop().time()
+        self._allows_header = allows_header
         self._spoiled_responses = SpoiledResponses()
-        self.rules_changed = asyncio.Event()
-        """Set whenever other rules hold; whoever waits for it clears it."""
-        self._offload: set[asyncio.Task[None]] = set()
+        self.rules_changed_event = asyncio.Event()
+        """Set whenever the rules change; whoever waits for it clears it."""
+        self._background_tasks: set[asyncio.Task[None]] = set()
         self._pending_rules: tuple[FaultRule, ...] = ()
 
-    def ms_since_start(self, moment: float) -> float:
-        """A moment of the loop's clock, in ms since the run began."""
-        return (moment - self._started_at) * 1000
+    def ms_since_start(self, loop_time_s: float) -> float:
+        """A time of the event loop's clock, in ms since the run began."""
+        return (loop_time_s - self._started_at_s) * 1000
 
     def now_ms(self) -> float:
-        """ms since the run began."""
+        """The current time, in ms since the run began."""
         return self.ms_since_start(asyncio.get_running_loop().time())
 
     def set_rules(self, rules: tuple[FaultRule, ...]) -> None:
-        """Have these rules hold from now on, in place of those that were put before."""
+        """Replace the runtime rules by `rules`, from now on."""
         self._set_rules_at(rules, self.now_ms())
 
-    def _set_rules_at(self, rules: tuple[FaultRule, ...], moment: float) -> None:
-        self.engine.set_rules(rules, moment)
-        self.rules_changed.set()
+    def _set_rules_at(self, rules: tuple[FaultRule, ...], at_ms: float) -> None:
+        self.engine.set_runtime_rules(rules, at_ms)
+        self.rules_changed_event.set()
 
     def set_rules_on_first_request(self, rules: tuple[FaultRule, ...]) -> None:
-        """Put these rules when the first request comes."""
+        """Set these rules when the first request arrives."""
         self._pending_rules = rules
 
     async def faults_for(self, routed: RoutedRequest) -> RequestFaults | None:
-        """What strikes this request; None where nothing does.
+        """The faults to inject into this request's response; None if there are none.
 
-        Raises `RequestRefused` for a header that is no rule, or that nobody hears.
+        Raises `RequestRefused` for a fault header that is invalid or not allowed.
         """
-        own = self._request_header_rules(routed)
+        header_rules = self._request_header_rules(routed)
         if self._pending_rules:
-            self._set_rules_at(self._pending_rules, self.ms_since_start(routed.arrived_at))
+            self._set_rules_at(self._pending_rules, self.ms_since_start(routed.arrived_at_s))
             self._pending_rules = ()
         if not self.engine.may_apply(routed):
             return None
-        if len(routed.decompressed.body) > LARGE:  # other streams need not wait for its key
+        if (
+            len(routed.decompressed.body) > OFFLOAD_BODY_BYTES
+        ):  # the key takes long: do not block other streams
             await asyncio.to_thread(lambda: routed.key)
-            if self.engine.has_meters:
+            if self.engine.has_metered_rules:
                 await asyncio.to_thread(lambda: routed.conversation)
-        return self.engine.faults_for(routed, own, self.ms_since_start(routed.arrived_at))
+        return self.engine.select_faults(
+            routed, header_rules, self.ms_since_start(routed.arrived_at_s)
+        )
 
     def add_scenario_faults(
-        self, routed: RoutedRequest, answer: ModeResponse, request_faults: RequestFaults | None
+        self,
+        routed: RoutedRequest,
+        mode_response: ModeResponse,
+        request_faults: RequestFaults | None,
     ) -> RequestFaults | None:
-        """The same, with the rules of the scenario that answers."""
-        rules = answer.scripted_response.faults if answer.scripted_response is not None else ()
+        """`request_faults` with the faults of the scenario that responds added."""
+        rules = (
+            mode_response.scripted_response.faults
+            if mode_response.scripted_response is not None
+            else ()
+        )
         if not rules:
             return request_faults
         return self.engine.add_scenario_rules(
-            routed, request_faults, rules, self.ms_since_start(routed.arrived_at)
+            routed, request_faults, rules, self.ms_since_start(routed.arrived_at_s)
         )
 
     def reset_session(self, session: str) -> None:
@@ -122,69 +133,81 @@ class FaultMiddleware:
         self._spoiled_responses.forget_session(session)
 
     async def inject(
-        self, source: Source, request_faults: RequestFaults, sent: SentResponse
-    ) -> Source:
-        """The answer as it goes out; `heard` is told what does."""
+        self, source: ActionSource, request_faults: RequestFaults, sent_response: SentResponse
+    ) -> ActionSource:
+        """The response with its faults injected; `sent_response` collects what is sent."""
         if isinstance(source, tuple):
             burst = await _inject_whole(source, request_faults)
-            sent.add(burst)
+            sent_response.add(burst)
             return burst
-        chain, resizes = request_faults.rewriter_chain()
-        return self._inject_live(source, chain, resizes, sent)
+        chain, resizes = request_faults.build_rewriter_chain()
+        return self._inject_live(source, chain, resizes, sent_response)
 
-    def watch_response(
-        self, entry: JournalEntry, routed: RoutedRequest, sent: SentResponse
+    def update_spoiled_responses(
+        self, entry: JournalEntry, routed: RoutedRequest, sent_response: SentResponse
     ) -> None:
-        """Remember what a client was left with, for what it asks next."""
-        spoiled = is_spoiled_by(entry.faults)
-        if sent.head is None or not (spoiled or self._spoiled_responses.has_spoiled(entry.session)):
+        """Remember a spoiled response for the session's next requests, or clear a repeated one."""
+        is_spoiled = is_spoiled_by(entry.faults)
+        if sent_response.head is None or not (
+            is_spoiled or self._spoiled_responses.has_spoiled(entry.session)
+        ):
             return
-        read = partial(
-            response_text, routed.dialect, routed.decompressed, sent.head, bytes(sent.body)
+        read_text = partial(
+            response_text,
+            routed.dialect,
+            routed.decompressed,
+            sent_response.head,
+            bytes(sent_response.body),
         )
-        if len(sent.body) > LARGE:
-            self._start_task(self._remember_in_thread(entry, read, spoiled=spoiled))
+        if len(sent_response.body) > OFFLOAD_BODY_BYTES:
+            self._start_background_task(
+                self._update_spoiled_in_thread(entry, read_text, is_spoiled=is_spoiled)
+            )
         else:
-            self._remember_response(entry, read(), spoiled=spoiled)
+            self._update_spoiled(entry, read_text(), is_spoiled=is_spoiled)
 
-    async def _remember_in_thread(
-        self, entry: JournalEntry, read: Callable[[], str], *, spoiled: bool
+    async def _update_spoiled_in_thread(
+        self, entry: JournalEntry, read_text: Callable[[], str], *, is_spoiled: bool
     ) -> None:
-        self._remember_response(entry, await asyncio.to_thread(read), spoiled=spoiled)
+        self._update_spoiled(entry, await asyncio.to_thread(read_text), is_spoiled=is_spoiled)
 
-    def _remember_response(self, entry: JournalEntry, text: str, *, spoiled: bool) -> None:
-        if spoiled:
+    def _update_spoiled(self, entry: JournalEntry, text: str, *, is_spoiled: bool) -> None:
+        if is_spoiled:
             self._spoiled_responses.remember_spoiled(entry.session, text, entry.number)
         else:
-            self._spoiled_responses.clear_by_text(entry.session, text)
+            self._spoiled_responses.forget_text(entry.session, text)
 
-    def report_to_meters(self, request_faults: RequestFaults, sent: SentResponse) -> None:
-        """Tell the rules that keep account of it what went out."""
-        if sent.head is None or not request_faults.has_meters:
+    def report_to_meters(self, request_faults: RequestFaults, sent_response: SentResponse) -> None:
+        """Report what was sent to the rules that meter usage, such as quotas."""
+        if sent_response.head is None or not request_faults.has_sent_callbacks:
             return
-        tell = partial(request_faults.report_to_meters, sent.head, bytes(sent.body))
-        if len(sent.body) > LARGE:
-            self._start_task(asyncio.to_thread(tell))
+        report = partial(
+            request_faults.run_sent_callbacks, sent_response.head, bytes(sent_response.body)
+        )
+        if len(sent_response.body) > OFFLOAD_BODY_BYTES:
+            self._start_background_task(asyncio.to_thread(report))
         else:
-            tell()
+            report()
 
-    async def continued_request(self, routed: RoutedRequest) -> int | None:
-        """The number of the request whose spoiled answer this one goes on from."""
+    async def continued_request_number(self, routed: RoutedRequest) -> int | None:
+        """The number of the request whose spoiled response is in this one's history, if any."""
         if not self._spoiled_responses:
             return None
-        if len(routed.decompressed.body) > LARGE:
+        if len(routed.decompressed.body) > OFFLOAD_BODY_BYTES:
             await asyncio.to_thread(lambda: routed.conversation)
         if routed.conversation is None:
             return None
-        return self._spoiled_responses.continued_request(routed.session, routed.conversation)
+        return self._spoiled_responses.continued_request_number(routed.session, routed.conversation)
 
     def _request_header_rules(self, routed: RoutedRequest) -> tuple[FaultRule, ...]:
         if not routed.requested_faults:
             return ()
         if not self._allows_header:
-            raise RequestRefused(400, _HEADERS_OFF)
-        if len(routed.requested_faults) > _MOST:
-            raise RequestRefused(400, f"a request may have {_MOST} headers {FAULT_HEADER}")
+            raise RequestRefused(400, _HEADER_DISABLED_ERROR)
+        if len(routed.requested_faults) > _MAX_HEADER_RULES:
+            raise RequestRefused(
+                400, f"a request may have {_MAX_HEADER_RULES} headers {FAULT_HEADER}"
+            )
         try:
             rules = parse_rules(routed.requested_faults)
         except UsageError as error:
@@ -192,10 +215,15 @@ class FaultMiddleware:
         for rule in rules:
             if rule.kind.scope != "request":
                 raise RequestRefused(
-                    400, _MUST_STAND.format(printable(rule.text, _SHOWN), rule.kind.name)
+                    400,
+                    _SCOPE_ERROR.format(
+                        printable_excerpt(rule.text, _MAX_RULE_CHARS), rule.kind.name
+                    ),
                 )
             if rule.trigger != Trigger(probability=rule.trigger.probability):
-                raise RequestRefused(400, _COUNTS.format(printable(rule.text, _SHOWN)))
+                raise RequestRefused(
+                    400, _TRIGGER_ERROR.format(printable_excerpt(rule.text, _MAX_RULE_CHARS))
+                )
         return rules
 
     async def _inject_live(
@@ -203,82 +231,88 @@ class FaultMiddleware:
         source: AsyncGenerator[Burst, None],
         chain: RewriterChain,
         resizes: bool,
-        sent: SentResponse,
+        sent_response: SentResponse,
     ) -> AsyncGenerator[Burst, None]:
-        """A live answer, as it arrives.
+        """Yield a live response with its faults injected, as it arrives.
 
-        Where a rule ends it, its source is read to the end all the same: the recording tells what
-        the provider said.
+        If a rule ends it, its source is still read to the end: the recording holds the provider's
+        whole response.
         """
-        coming: asyncio.Future[Burst | None] | None = None
-        is_there = True
+        pending_burst: asyncio.Future[Burst | None] | None = None
+        has_more = True
         try:
-            while is_there and not chain.is_over:
-                coming = coming or asyncio.ensure_future(_next_burst(source))
-                if not await _wait_for_burst(coming, chain.next_alarm_ms, sent.call):
-                    gone = _next_released(chain, partial(chain.tick, sent.call.elapsed_ms()))
+            while has_more and not chain.is_over:
+                pending_burst = pending_burst or asyncio.ensure_future(_next_burst(source))
+                if not await _wait_for_burst(
+                    pending_burst, chain.next_trigger_ms, sent_response.routed
+                ):
+                    released = _advance_chain(
+                        chain, partial(chain.tick, sent_response.routed.elapsed_ms())
+                    )
                 else:
-                    burst, coming = await coming, None
-                    is_there = burst is not None
-                    gone = _next_released(
+                    burst, pending_burst = await pending_burst, None
+                    has_more = burst is not None
+                    released = _advance_chain(
                         chain, chain.close if burst is None else partial(chain.feed, burst)
                     )
-                burst = tuple(map(without_content_length, gone) if resizes else gone)
-                sent.add(burst)
+                burst = tuple(map(without_content_length, released) if resizes else released)
+                sent_response.add(burst)
                 yield burst
         finally:
-            if is_there and chain.is_over:
-                self._start_task(_drain_source(source, coming))
+            if has_more and chain.is_over:
+                self._start_background_task(_drain_source(source, pending_burst))
             else:
-                if coming is not None:
-                    coming.cancel()
-                    await asyncio.wait([coming])
+                if pending_burst is not None:
+                    pending_burst.cancel()
+                    await asyncio.wait([pending_burst])
                 await source.aclose()
 
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._offload.add(task)
-        task.add_done_callback(self._offload.discard)
+    def _start_background_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
 
-def _next_released(chain: RewriterChain, advance: Callable[[], list[Action]]) -> list[Action]:
+def _advance_chain(chain: RewriterChain, advance: Callable[[], list[Action]]) -> list[Action]:
     try:
         return advance()
-    except RewritingTooExpensive as why:  # what has gone out cannot be taken back
-        log.warning("an answer is broken off: %s", why)
+    except RewritingTooExpensive as error:  # what was sent cannot be taken back
+        log.warning("an answer is broken off: %s", error)
         chain.is_over = True
         return [Abort("rst")]
 
 
 class SentResponse:
-    """What of an answer has gone out."""
+    """The head and the first bytes of the body of a response, as they were sent."""
 
     def __init__(self, routed: RoutedRequest) -> None:
-        self.call = routed
+        self.routed = routed
         self.head: ResponseHead | None = None
         self.body = bytearray()
 
     def add(self, burst: Burst) -> None:
-        """These actions go out."""
+        """Add the actions of a burst up to an `Abort`."""
         for action in burst:
             if isinstance(action, Begin):
                 self.head = action.head
-            elif isinstance(action, Send) and len(self.body) < _HEARD:
+            elif isinstance(action, Send) and len(self.body) < _MAX_KEPT_BODY_BYTES:
                 self.body += action.data
             elif isinstance(action, Abort):
                 return
 
 
 async def _inject_whole(source: Burst, request_faults: RequestFaults) -> Burst:
-    """A whole answer as it goes out; as it is, where its rules make too much work."""
-    chain, _ = request_faults.rewriter_chain()
-    size = sum(len(action.data) for action in source if isinstance(action, Send))
+    """A complete response with its faults injected; unchanged if rewriting is too expensive."""
+    chain, _ = request_faults.build_rewriter_chain()
+    body_bytes = sum(len(action.data) for action in source if isinstance(action, Send))
     try:
-        if size > _LARGE_ANSWER or len(chain.rewriters) > _FEW:  # others need not wait for it
+        if (
+            body_bytes > _OFFLOAD_RESPONSE_BYTES or len(chain.rewriters) > _MAX_INLINE_REWRITERS
+        ):  # do not block other streams
             return await asyncio.to_thread(rewrite_response, source, chain)
         return rewrite_response(source, chain)
-    except RewritingTooExpensive as why:
-        request_faults.abandon(str(why))
+    except RewritingTooExpensive as error:
+        request_faults.mark_skipped(str(error))
         return source
 
 
@@ -288,20 +322,23 @@ async def _next_burst(source: AsyncGenerator[Burst, None]) -> Burst | None:
 
 
 async def _wait_for_burst(
-    coming: asyncio.Future[Any], alarm: float | None, routed: RoutedRequest
+    pending_burst: asyncio.Future[Any], alarm_ms: float | None, routed: RoutedRequest
 ) -> bool:
-    """Wait for it, until the moment `alarm`, in ms since the request was read in full."""
-    left = None if alarm is None else max(alarm - routed.elapsed_ms(), 0) / 1000
-    await asyncio.wait([coming], timeout=left)
-    return coming.done()
+    """Wait for a burst until `alarm_ms`, in ms since the request was read in full.
+
+    Returns whether it arrived.
+    """
+    timeout_s = None if alarm_ms is None else max(alarm_ms - routed.elapsed_ms(), 0) / 1000
+    await asyncio.wait([pending_burst], timeout=timeout_s)
+    return pending_burst.done()
 
 
 async def _drain_source(
-    source: AsyncGenerator[Burst, None], coming: asyncio.Future[Burst | None] | None
+    source: AsyncGenerator[Burst, None], pending_burst: asyncio.Future[Burst | None] | None
 ) -> None:
-    """Read a live answer to its end, for nobody but the recording."""
+    """Read a live response to its end, for the recording alone."""
     async with aclosing(source):
-        with suppress(LlmProxyError):  # the upstream's own failure, of which no client hears
-            burst = await coming if coming is not None else ()
+        with suppress(LlmProxyError):  # an upstream failure, which no client gets any more
+            burst = await pending_burst if pending_burst is not None else ()
             while burst is not None:
                 burst = await anext(source, None)

@@ -1,11 +1,11 @@
 """Refuses requests by host and origin before anything else is done.
 
-"It listens on localhost" protects nobody: a web page can reach us by DNS rebinding or by a
-cross-site POST.  So the `Host` must be ours, and a browser's request must not come from
-elsewhere.
+Listening on localhost alone protects nobody: a web page can reach the proxy by DNS rebinding or
+by a cross-site POST.  So the `Host` must be the proxy's, and a browser's request must not come
+from another origin.
 
-What a client sent is shown in ASCII alone: bytes that are no UTF-8 arrive as lone surrogates,
-which no JSON can hold.
+Messages quote client input in ASCII only: bytes that are not UTF-8 arrive as lone surrogates,
+which JSON cannot hold.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from aiohttp import HttpVersion11, web
 from llm_proxy.errors import RequestRefused
 from llm_proxy.redaction import displayable_target
 
-_LOCAL: Final = "localhost"
-_HOST: Final = re.compile(
+_LOCALHOST: Final = "localhost"
+_HOST_HEADER: Final = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:]+)\]|(?P<name>[^\[\]:@/\s]+))(?::(?P<port>[0-9]+))?"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RequestGuards:
-    """Who may ask."""
+    """Which requests are accepted, by host, origin and `Via`."""
 
     allow_hosts: frozenset[str] = frozenset()
-    """Further names that we are reached by, such as a container's."""
+    """Further host names of the proxy, such as a container's."""
     allow_origins: frozenset[str] = frozenset()
-    """Origins of web pages that may ask."""
-    identity: str = ""
-    """What this process calls itself in `Via`; empty where it asks no upstream."""
+    """Origins of web pages that may send requests."""
+    via_pseudonym: str = ""
+    """The pseudonym of this process in `Via`; empty if it has no upstream."""
 
     def check(self, request: web.BaseRequest) -> None:
-        """Raises `RequestRefused` for a request that is not meant for us."""
+        """Raise `RequestRefused` for a request that is not meant for this proxy."""
         target = request.raw_path
         if not target.startswith("/"):
             shown = displayable_target(target)
@@ -48,7 +48,7 @@ class RequestGuards:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise RequestRefused(426, "WebSockets are not recorded; use the provider's HTTP API")
-        if self.identity and self.identity in ",".join(request.headers.getall("Via", [])):
+        if self.via_pseudonym and self.via_pseudonym in ",".join(request.headers.getall("Via", [])):
             raise RequestRefused(508, "this proxy sent this request: an upstream leads to it")
         self._check_host(request)
         self._check_origin(request)
@@ -57,8 +57,8 @@ class RequestGuards:
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
             raise RequestRefused(400, "a request needs one Host header")
-        socket = request.transport and request.transport.get_extra_info("sockname")
-        port = socket[1] if socket else None
+        sockname = request.transport and request.transport.get_extra_info("sockname")
+        port = sockname[1] if sockname else None
         if not _is_own_host(hosts[0], port, self.allow_hosts):
             name, _ = _split_host(hosts[0])
             if _is_local_name(name):
@@ -87,7 +87,7 @@ class RequestGuards:
             )
 
 
-@lru_cache(64)  # one client says the same again and again
+@lru_cache(64)  # one client always sends the same header
 def _is_own_host(host: str, port: int | None, allowed: frozenset[str]) -> bool:
     name, named_port = _split_host(host)
     if name in allowed or host.lower() in allowed:
@@ -96,16 +96,16 @@ def _is_own_host(host: str, port: int | None, allowed: frozenset[str]) -> bool:
 
 
 def _split_host(host: str) -> tuple[str, str]:
-    """Name and port of a Host header: the port empty where none is given, both where it is none."""
-    match = _HOST.fullmatch(host)
+    """Name and port of a Host header; the port may be empty, and both are if it is malformed."""
+    match = _HOST_HEADER.fullmatch(host)
     if match is None:
         return "", ""
     return (match["v6"] or match["name"]).lower(), match["port"] or ""
 
 
 def _is_local_name(name: str) -> bool:
-    """Whether this can be no other machine's name."""
-    if name == _LOCAL:
+    """Whether this name always means the local machine: localhost or a loopback address."""
+    if name == _LOCALHOST:
         return True
     try:
         address = ipaddress.ip_address(name)

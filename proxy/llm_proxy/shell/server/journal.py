@@ -1,6 +1,6 @@
 """The journal: the requests and responses of this run.
 
-The counts go on for as long as the run does; what they count is kept up to a limit, the latest.
+The counts cover the whole run; of the entries themselves only the latest are kept.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from llm_proxy.actions import Send, Source
+from llm_proxy.actions import ActionSource, Send
 from llm_proxy.faults.fault_record import FaultRecord
 from llm_proxy.miss_report import MissReport
 from llm_proxy.scenario.scripted_response import (
@@ -22,36 +22,38 @@ from llm_proxy.scenario.scripted_response import (
 from llm_proxy.shell.server.library_usage import LibraryUsage
 from llm_proxy.turns import ToolCall
 
-_KEPT: Final = 10_000
-"""Of each kind but misses."""
-_MISSES: Final = 1_000
-"""Of misses: each tells much of itself."""
+_MAX_ENTRIES: Final = 10_000
+"""Maximum number kept of each kind but misses."""
+_MAX_MISSES: Final = 1_000
+"""Maximum number of misses kept: their reports are large."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedDetails:
-    """A simulated answer, as the journal tells it."""
+    """The journal's details of a simulated response."""
 
     source: str
     finish: str
-    """Why it finished, in the words that all providers share; empty where it failed."""
+    """The provider-independent finish reason; empty for a failure."""
     tool_calls: tuple[str, ...]
-    """The names of the tools that it calls."""
+    """The names of the tools in its tool calls."""
     chunks: int
-    """The messages of its body: the events of a stream, 1 for a whole document."""
+    """The messages of its body: the events of a stream, 1 for a single document."""
     failure: str
-    """The status of a simulated failure; empty where it is none."""
+    """The status of a simulated failure; empty if it is none."""
     unsuccessful: str
-    """Why its session has failed; empty where it has not."""
+    """Why its session has failed; empty if it has not."""
     notes: tuple[str, ...]
     metadata: Mapping[str, Any] | None
-    """What the scenario reports with the turn, by provider."""
+    """The scenario's metadata for the turn, by provider."""
 
     @classmethod
-    def from_scripted(cls, direction: ScriptedResponse, source: Source) -> SimulatedDetails:
-        """What a direction comes to, and what is sent for it."""
-        send_turns, finish, calls, failure = direction.action, "", list[str](), ""
-        match send_turns:
+    def from_scripted(
+        cls, scripted_response: ScriptedResponse, source: ActionSource
+    ) -> SimulatedDetails:
+        """The details of a scripted response and of its actions."""
+        scripted_action, finish, calls, failure = scripted_response.action, "", list[str](), ""
+        match scripted_action:
             case SendTurns(turns=turns):
                 finish = str(turns[0].finish or "")
                 parts = [part for turn in turns for part in turn.parts]
@@ -60,15 +62,19 @@ class SimulatedDetails:
                 pass
             case ReportExhausted():
                 pass
-        sent = source if isinstance(source, tuple) else ()
-        chunks = sum(isinstance(action, Send) for action in sent)
-        values = (direction.unsuccessful, direction.notes, direction.reported)
-        return cls(direction.origin, finish, tuple(calls), chunks, failure, *values)
+        actions = source if isinstance(source, tuple) else ()
+        chunks = sum(isinstance(action, Send) for action in actions)
+        other_fields = (
+            scripted_response.session_failure,
+            scripted_response.notes,
+            scripted_response.reported_metadata,
+        )
+        return cls(scripted_response.origin, finish, tuple(calls), chunks, failure, *other_fields)
 
 
 @dataclass(slots=True)
 class JournalEntry:
-    """One request and its answer, as the API gives it."""
+    """One request and its response, as the control API returns them."""
 
     number: int
     session: str
@@ -78,49 +84,49 @@ class JournalEntry:
     dialect: str = ""
     model: str = ""
     key: str = ""
-    """The first 16 digits."""
+    """The first 16 hex digits of the request's key."""
     origin: str = ""
-    """`live`, a cassette's file, what simulates, `fault`, `miss`, `error` or `refused`."""
+    """`live`, a cassette's file, the simulation's source, `fault`, `miss`, `error` or `refused`."""
     status: int = 0
     bytes: int = 0
     """Body bytes sent."""
     ms: float = 0.0
-    """From the request read in full to the last byte."""
+    """Time from the request read in full to the last byte."""
     late_mean_ms: float = 0.0
     late_worst_ms: float = 0.0
     timed_writes: int = 0
-    """Writes that had a due time: those that the lateness is of."""
+    """Writes that had a due time, which the lateness refers to."""
     pace: str = ""
-    """The pace of the answer, as the grammar spells it; empty where it had none."""
+    """The pace of the response in the pace grammar; empty if it had none."""
     ending: str = ""
-    """`sent`, `cut` (broken off as the source said) or `client_gone`."""
+    """`sent`, `cut` (by an `Abort`, an error or a stop) or `client_gone`."""
     note: str = ""
-    """What went wrong, in a sentence."""
+    """A sentence on what went wrong."""
     simulated: SimulatedDetails | None = None
-    """What a simulated answer follows; None for any other."""
+    """Details of a simulated response; None for any other."""
     at_ms: float = 0.0
-    """When the request was read in full, since the run began."""
+    """When the request was read in full, in ms since the run began."""
     streams: bool = False
-    """Whether a stream was asked for."""
+    """Whether the client requested a stream."""
     retry_count: int | None = None
-    """How often the client's SDK says that it has asked before; None where it says nothing."""
+    """The SDK's count of previous attempts; None if it sends none."""
     retry_after_ms: float | None = None
-    """How long the answer told the client to wait; None where it told nothing."""
+    """The wait that the response's headers request; None if they request none."""
     should_retry: bool | None = None
-    """What the answer told the client of asking again; None where it told nothing."""
+    """The response's `x-should-retry`; None if it has none."""
     faults: tuple[FaultRecord, ...] = ()
-    """What was injected into the answer."""
+    """The faults that were injected or skipped."""
     likeness: float | None = None
-    """How alike the request of the cassette is that answered as the nearest; None for any other."""
+    """Similarity from 0 to 1 of the nearest cassette, if it was replayed; None otherwise."""
     renamed: int = 0
-    """How many values of a recording were replaced by those that this client has for them."""
+    """How many recorded values were replaced by this client's values."""
     continues: int | None = None
-    """The number of the entry whose answer, spoiled by a fault, this request's history holds."""
+    """The number of the entry whose response, spoiled by a fault, is in this request's history."""
 
 
 @dataclass(slots=True)
 class RecordedFile:
-    """What became of one recording."""
+    """A recording that became a cassette."""
 
     file: str
     outcome: str
@@ -129,7 +135,7 @@ class RecordedFile:
 
 @dataclass(frozen=True, slots=True)
 class FailedSession:
-    """A session that has failed."""
+    """A session that has failed, and why."""
 
     session: str
     why: str
@@ -137,58 +143,58 @@ class FailedSession:
 
 @dataclass(slots=True)
 class JournalCounts:
-    """How often it happened in this run."""
+    """Counters of the whole run."""
 
     requests: int = 0
     replayed: int = 0
-    """Requests that a cassette answered."""
+    """Responses from a cassette."""
     recorded: int = 0
-    complete: int = 0
-    """Of those recorded."""
-    lost: int = 0
-    """Recordings that are no cassette."""
+    complete_recordings: int = 0
+    """Recordings that are complete."""
+    lost_recordings: int = 0
+    """Recordings that did not become a cassette."""
     missed: int = 0
-    """Requests that no cassette answered, or none that can be used."""
-    nearest: int = 0
-    """Requests that a cassette answered which is not the same, only alike."""
+    """Requests that no usable cassette answered."""
+    answered_by_nearest: int = 0
+    """Requests that were answered by the nearest cassette instead of a match."""
     upstream_failed: int = 0
-    """Requests that an upstream did not answer."""
-    left: int = 0
-    """Requests whose client left before an answer."""
+    """Requests whose upstream failed."""
+    clients_left: int = 0
+    """Requests whose client disconnected before a response."""
     simulated: int = 0
-    """Requests that a scenario, a mock or synthesis answered, or had to and could not."""
+    """Requests for a scenario, a mock or synthesis, answered or not."""
     unsuccessful: int = 0
-    """Of those, the ones that were not as their scenario expects, or that nothing could answer."""
+    """Simulated requests that their scenario did not expect, or that nothing could answer."""
 
 
 class Journal:
-    """Everything that happened, newest last."""
+    """The latest requests, recordings and failures, newest last, with counts of the whole run."""
 
     def __init__(self, usage: LibraryUsage | None = None) -> None:
         self.counts = JournalCounts()
-        self.usage = usage or LibraryUsage()
-        """What was used of the library."""
-        self.entries: deque[JournalEntry] = deque(maxlen=_KEPT)
-        self._recorded: deque[RecordedFile] = deque(maxlen=_KEPT)
-        self._failures: deque[str] = deque(maxlen=_KEPT)
-        self._misses: deque[MissReport] = deque(maxlen=_MISSES)
-        self._unsuccessful: deque[FailedSession] = deque(maxlen=_KEPT)
-        self._rules: Callable[[], Sequence[Mapping[str, Any]]] = list
+        self.library_usage = usage or LibraryUsage()
+        """Which cassettes were used."""
+        self.entries: deque[JournalEntry] = deque(maxlen=_MAX_ENTRIES)
+        self._recorded_files: deque[RecordedFile] = deque(maxlen=_MAX_ENTRIES)
+        self._recording_failures: deque[str] = deque(maxlen=_MAX_ENTRIES)
+        self._misses: deque[MissReport] = deque(maxlen=_MAX_MISSES)
+        self._failed_sessions: deque[FailedSession] = deque(maxlen=_MAX_ENTRIES)
+        self._rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
 
     @property
-    def requests(self) -> int:
-        """How many there were."""
+    def request_count(self) -> int:
+        """The number of requests in this run."""
         return self.counts.requests
 
     @property
-    def recorded(self) -> list[RecordedFile]:
-        """The latest recordings that are cassettes."""
-        return list(self._recorded)
+    def recorded_files(self) -> list[RecordedFile]:
+        """The latest recordings that became cassettes."""
+        return list(self._recorded_files)
 
     @property
-    def failures(self) -> list[str]:
-        """The latest recordings that were lost, in a sentence each."""
-        return list(self._failures)
+    def recording_failures(self) -> list[str]:
+        """One sentence for each of the latest recordings that were lost."""
+        return list(self._recording_failures)
 
     @property
     def misses(self) -> list[MissReport]:
@@ -196,51 +202,51 @@ class Journal:
         return list(self._misses)
 
     @property
-    def unsuccessful(self) -> list[FailedSession]:
-        """The latest requests that were not as their scenario expects."""
-        return list(self._unsuccessful)
+    def failed_sessions(self) -> list[FailedSession]:
+        """The session of each of the latest requests that its scenario did not expect, and why."""
+        return list(self._failed_sessions)
 
     def document(self) -> dict[str, Any]:
-        """The journal as `GET /_proxy/journal` gives it, and as `--journal` writes it."""
-        # Those that are not over change under the hands of a thread that writes them.
+        """The document that `GET /_proxy/journal` returns and `--journal` writes."""
+        # Copied if still running: a thread may serialise the document while the entry changes.
         entries = [entry if entry.status else replace(entry) for entry in self.entries]
         return {
-            "requests": self.requests,
+            "requests": self.request_count,
             "entries": entries,
-            "faults": self._rules(),
+            "faults": self._rule_documents(),
             "misses": self.misses,
-            "library": self.usage.document(),
+            "library": self.library_usage.document(),
         }
 
-    def set_rules_provider(self, rules: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
-        """Ask there for the faults of the run: each rule, and how often it struck."""
-        self._rules = rules
+    def set_rules_provider(self, rule_documents: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        """Set the source of the run's fault rules, each with its count of injections."""
+        self._rule_documents = rule_documents
 
     def open_entry(self, session: str, method: str, path: str) -> JournalEntry:
-        """The entry of a request that has just arrived."""
+        """Add and return an entry for a request that has just arrived."""
         self.counts.requests += 1
         entry = JournalEntry(self.counts.requests, session, method, path)
         self.entries.append(entry)
         return entry
 
-    def add_recorded(self, recorded: RecordedFile) -> None:
-        """A recording is a cassette."""
+    def add_recorded(self, recorded_file: RecordedFile) -> None:
+        """Add a recording that became a cassette."""
         self.counts.recorded += 1
-        self.counts.complete += recorded.complete
-        self.usage.record_recorded(recorded.file)
-        self._recorded.append(recorded)
+        self.counts.complete_recordings += recorded_file.complete
+        self.library_usage.mark_recorded(recorded_file.file)
+        self._recorded_files.append(recorded_file)
 
-    def add_recording_failure(self, why: str) -> None:
-        """A recording was lost."""
-        self.counts.lost += 1
-        self._failures.append(why)
+    def add_recording_failure(self, reason: str) -> None:
+        """Add a recording that was lost; `reason` is one sentence."""
+        self.counts.lost_recordings += 1
+        self._recording_failures.append(reason)
 
-    def add_miss(self, missed: MissReport) -> None:
-        """A request was not answered from a cassette."""
+    def add_miss(self, miss_report: MissReport) -> None:
+        """Add a request that was not answered from a cassette."""
         self.counts.missed += 1
-        self._misses.append(missed)
+        self._misses.append(miss_report)
 
-    def add_failed_session(self, session: str, why: str) -> None:
-        """A session's request was not as its scenario expects, or its script has no answer."""
+    def add_failed_session(self, session: str, reason: str) -> None:
+        """Add a request that its scenario did not expect, or has no response for."""
         self.counts.unsuccessful += 1
-        self._unsuccessful.append(FailedSession(session, why))
+        self._failed_sessions.append(FailedSession(session, reason))

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from llm_proxy.ages import MaxAge, cassette_age, format_days
-from llm_proxy.display import escape_path
-from llm_proxy.errors import printable
+from llm_proxy.display import path_as_utf8
+from llm_proxy.errors import printable_excerpt
 
 log: Final = logging.getLogger("llm_proxy")
 
-_LONGEST: Final = 250
-"""Characters of a path in the log."""
+_MAX_PATH_CHARS: Final = 250
+"""Maximum length of a path in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooOldCassette:
-    """A cassette that was played, and is older than it may be."""
+    """A cassette that was played and exceeds the maximum age."""
 
     file: str
     recorded: str
@@ -29,7 +29,7 @@ class TooOldCassette:
 
 
 class LibraryUsage:
-    """What a run used of a library.  What was played once costs no more when it is again."""
+    """Which cassettes of a library a run played and recorded; playing one again costs nothing."""
 
     def __init__(
         self,
@@ -37,62 +37,64 @@ class LibraryUsage:
         max_age: MaxAge | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`root` is the library's folder, and `now` the time of day, with its zone."""
+        """`root` is the library's folder; `now` returns an aware datetime."""
         self._root = root
         self._max_age = max_age
         self._now = now
-        self._played: set[str] = set()
-        self._recorded: set[str] = set()
-        self.too_old: list[TooOldCassette] = []
-        """In the order of their playing, each once."""
-        self.unused: list[str] = []
-        """Those that were there at the start and were not played, once the run is over."""
+        self._played_files: set[str] = set()
+        self._recorded_files: set[str] = set()
+        self.too_old_cassettes: list[TooOldCassette] = []
+        """In the order in which they were first played, each once."""
+        self.unused_files: list[str] = []
+        """Files that existed at the start and were not played; set by `finish`."""
 
     @property
-    def played_names(self) -> list[str]:
-        """The files that answered, by their names within the library."""
-        return self._names_of(self._played)
+    def played_file_names(self) -> list[str]:
+        """The files that were played, relative to the library's folder."""
+        return self._relative_names(self._played_files)
 
-    def record_played(self, file: str, recorded: str) -> None:
-        """A cassette answers; `recorded` is the time that its line 1 says."""
-        if file in self._played:
+    def mark_played(self, file: str, recorded_at: str) -> None:
+        """Add a cassette that is played; `recorded_at` is the time in its line 1."""
+        if file in self._played_files:
             return
-        self._played.add(file)
+        self._played_files.add(file)
         if self._max_age is None:
             return
-        age = cassette_age(recorded, self._now())
+        age = cassette_age(recorded_at, self._now())
         if age is None or age <= self._max_age.max_age:
             return
-        self.too_old.append(TooOldCassette(file, recorded, round(age.total_seconds() / 86400, 2)))
+        self.too_old_cassettes.append(
+            TooOldCassette(file, recorded_at, round(age.total_seconds() / 86400, 2))
+        )
         log.warning(
             "%s was recorded %s ago (--max-age %s): record it again",
-            printable(file, _LONGEST),
+            printable_excerpt(file, _MAX_PATH_CHARS),
             format_days(age),
             self._max_age,
         )
 
-    def record_recorded(self, file: str) -> None:
-        """A cassette was recorded."""
-        self._recorded.add(file)
+    def mark_recorded(self, file: str) -> None:
+        """Add a cassette that was recorded."""
+        self._recorded_files.add(file)
 
     def finish(self, present_files: Iterable[str]) -> None:
-        """The run is over; these were there when it began."""
-        self.unused = sorted(set(present_files) - self._played)
+        """End the run; `present_files` are those that existed when it began."""
+        self.unused_files = sorted(set(present_files) - self._played_files)
 
     def document(self) -> dict[str, Any]:
-        """As the journal tells it, by the files' names within the library."""
+        """The journal's `library` object, with files relative to the library's folder."""
         return {
-            "played": self.played_names,
-            "recorded": self._names_of(self._recorded),
-            "unused": self._names_of(self.unused),
+            "played": self.played_file_names,
+            "recorded": self._relative_names(self._recorded_files),
+            "unused": self._relative_names(self.unused_files),
             "too_old": [
-                {**asdict(too_old_cassette), "file": self._name_of(too_old_cassette.file)}
-                for too_old_cassette in self.too_old
+                {**asdict(too_old_cassette), "file": self._relative_name(too_old_cassette.file)}
+                for too_old_cassette in self.too_old_cassettes
             ],
         }
 
-    def _names_of(self, files: Iterable[str]) -> list[str]:
-        return sorted(map(self._name_of, files))
+    def _relative_names(self, files: Iterable[str]) -> list[str]:
+        return sorted(map(self._relative_name, files))
 
-    def _name_of(self, file: str) -> str:
-        return escape_path(Path(file).relative_to(self._root))
+    def _relative_name(self, file: str) -> str:
+        return path_as_utf8(Path(file).relative_to(self._root))

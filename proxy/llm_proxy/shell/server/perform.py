@@ -7,101 +7,101 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Source, Wait
+from llm_proxy.actions import Abort, Action, ActionSource, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.server.response_writer import ResponseWriter
 
-_ENOUGH: Final = 256
-"""Pieces that are collected before they are framed, where nothing says wait."""
-_TURN: Final = 4096
-"""Actions after which everybody else has a turn."""
-_LARGE: Final = 256 * 1024
-"""Bytes that are collected before they are handed over, where nothing says wait."""
+_MAX_COLLECTED_PIECES: Final = 256
+"""Maximum number of consecutive pieces that are framed together."""
+_ACTIONS_PER_YIELD: Final = 4096
+"""Actions after which other tasks get to run."""
+_FLUSH_BYTES: Final = 256 * 1024
+"""Buffered bytes that are flushed although no wait follows."""
 
 
 @dataclass(slots=True)
 class WriteLateness:
-    """How far writes were behind their due times, in ms."""
+    """How late writes were against their due times, in ms."""
 
-    waits: int = 0
-    total: float = 0.0
-    worst: float = 0.0
+    write_count: int = 0
+    total_ms: float = 0.0
+    worst_ms: float = 0.0
 
-    def add(self, late: float) -> None:
-        """One write was `late` ms behind."""
-        self.waits += 1
-        self.total += late
-        self.worst = max(self.worst, late)
+    def add(self, late_ms: float) -> None:
+        """Add one write that was `late_ms` late."""
+        self.write_count += 1
+        self.total_ms += late_ms
+        self.worst_ms = max(self.worst_ms, late_ms)
 
     @property
-    def mean(self) -> float:
-        """The mean over all writes that had a due time."""
-        return self.total / self.waits if self.waits else 0.0
+    def mean_ms(self) -> float:
+        """The mean lateness of all writes that had a due time."""
+        return self.total_ms / self.write_count if self.write_count else 0.0
 
 
-async def perform(
-    source: Source, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+async def perform_actions(
+    source: ActionSource, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
 ) -> None:
-    """Perform all of `source` on `wire`.
+    """Perform all actions of `source` on `writer`.
 
-    Due times are absolute: what is overdue goes at once, and makes nothing after it late.
-    Raises `ConnectionError` when the client has gone, and whatever the source raises.
+    Due times are absolute: an overdue write is made at once, and delays nothing after it.
+    Raises `ConnectionError` if the client has gone, and whatever the source raises.
     """
     if isinstance(source, tuple):
-        await _perform_burst(source, routed, wire, lateness)
+        await _perform_burst(source, routed, writer, lateness)
     else:
         async with aclosing(source) as bursts:
             async for burst in bursts:
-                await _perform_burst(burst, routed, wire, lateness)
-                if wire.was_aborted:
+                await _perform_burst(burst, routed, writer, lateness)
+                if writer.was_aborted:
                     return
-                await wire.flush()
-    if not wire.was_aborted:
-        await wire.send_end()
+                await writer.flush()
+    if not writer.was_aborted:
+        await writer.send_end()
 
 
 async def _perform_burst(
-    burst: Burst, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+    burst: Burst, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
 ) -> None:
-    """Perform what is known together: pieces that nothing keeps apart are written as one."""
+    """Perform a burst; consecutive pieces of the body are written together."""
     pieces: list[bytes] = []
     for number, action in enumerate(burst, 1):
-        if number % _TURN == 0:
+        if number % _ACTIONS_PER_YIELD == 0:
             await asyncio.sleep(0)
-        if isinstance(action, Send) and len(pieces) < _ENOUGH:
-            pieces.append(action.data)  # hundreds make a replay: as little as can be for each
+        if isinstance(action, Send) and len(pieces) < _MAX_COLLECTED_PIECES:
+            pieces.append(action.data)  # a replay has hundreds: as little work as possible
             continue
         if pieces:
-            wire.send(pieces)
+            writer.buffer_body(pieces)
             pieces = []
-            await wire.flush_if_larger(_LARGE)
-        await _perform_action(action, routed, wire, lateness)
-    wire.send(pieces)
+            await writer.flush_if_larger(_FLUSH_BYTES)
+        await _perform_action(action, routed, writer, lateness)
+    writer.buffer_body(pieces)
 
 
 async def _perform_action(
-    action: Action, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+    action: Action, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
 ) -> None:
     match action:
-        case Wait(due):
-            await _wait_until_due(due, routed, wire, lateness)
+        case Wait(due_ms):
+            await _wait_until_due(due_ms, routed, writer, lateness)
         case Begin(head):
-            wire.send_head(head)
+            writer.buffer_head(head)
         case Send(data):
-            wire.send([data])
+            writer.buffer_body([data])
         case SendRaw(data):
-            wire.send_raw(data)
+            writer.buffer_raw(data)
         case Abort(how):
-            await wire.abort(how)
+            await writer.abort(how)
 
 
 async def _wait_until_due(
-    due: float, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+    due_ms: float, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
 ) -> None:
-    early = due - routed.elapsed_ms()
-    if early > 0:
-        await wire.flush()
-        # As long as the recording says: the wait ends with the client, or with the server.
-        await asyncio.sleep((due - routed.elapsed_ms()) / 1000)
-    if due > 0:
-        lateness.add(routed.elapsed_ms() - due)
+    remaining_ms = due_ms - routed.elapsed_ms()
+    if remaining_ms > 0:
+        await writer.flush()
+        # May be long: the task is cancelled when the client leaves or the server stops.
+        await asyncio.sleep((due_ms - routed.elapsed_ms()) / 1000)
+    if due_ms > 0:
+        lateness.add(routed.elapsed_ms() - due_ms)

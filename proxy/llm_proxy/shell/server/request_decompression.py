@@ -1,7 +1,7 @@
 """Decompresses request bodies.
 
-The provider is asked as the client asked.  What is kept is plain: in compressed bytes no secret
-could be found, and no two compressors make the same ones.
+The provider gets the body as the client sent it.  The stored body is decompressed: secrets cannot
+be found in compressed bytes, and compressors differ in their output.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ from llm_proxy.redaction import PLACEHOLDER
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
 
 
-async def decompress_request(request: Request, max_size: int) -> Request | None:
-    """The request without its content coding, of at most so many bytes; None where it has none.
+async def decompress_request(request: Request, max_bytes: int) -> Request | None:
+    """The request without its content coding; None if it has none.
 
-    A body that cannot be decoded here is one line that says so, and tells it from others.
+    A body that cannot be decoded to at most `max_bytes` is replaced by one line with the error
+    and a hash of the body.
     """
     codings = _content_codings(request)
     if not codings or not request.body:
         return None
-    # Aside, however small: what a few bytes unpack to may take a second.
-    body = await asyncio.to_thread(_decompress_all, request.body, codings, max_size)
+    # In a thread, even for a small body: a few bytes may take a second to decompress.
+    body = await asyncio.to_thread(_decompress_all, request.body, codings, max_bytes)
     headers = tuple(header for header in request.headers if header[0].lower() != "content-encoding")
     return replace(request, headers=headers, body=body)
 
 
 def _content_codings(request: Request) -> list[str]:
-    """The codings that the body is in, the last one first."""
-    each = (value for name, value in request.headers if name.lower() == "content-encoding")
-    text = ",".join(each)
-    names = (name.strip().lower() for name in reversed(text.split(",")))
+    """The codings of the body, in the order in which they are removed."""
+    header_values = (value for name, value in request.headers if name.lower() == "content-encoding")
+    header_text = ",".join(header_values)
+    names = (name.strip().lower() for name in reversed(header_text.split(",")))
     return [name for name in names if name not in ("", "identity")]
 
 
-def _decompress_all(body: bytes, codings: list[str], max_size: int) -> bytes:
+def _decompress_all(body: bytes, codings: list[str], max_bytes: int) -> bytes:
     try:
         for coding in codings:
-            body = _decompress(body, coding, max_size)
+            body = _decompress(body, coding, max_bytes)
     except InvalidContentCoding as error:
         digest = hashlib.sha256(body).hexdigest()
         return f"{PLACEHOLDER} body in {', '.join(codings)}: {error}; sha256 {digest}".encode()
     return body
 
 
-def _decompress(body: bytes, coding: str, max_size: int) -> bytes:
-    undo = new_decoder(coding)
-    if undo is None:
+def _decompress(body: bytes, coding: str, max_bytes: int) -> bytes:
+    decoder = new_decoder(coding)
+    if decoder is None:
         raise InvalidContentCoding("it cannot be decoded here")
-    plain = bytearray()
-    for piece in undo.decode(body):
-        plain += piece
-        if len(plain) > max_size:
-            raise InvalidContentCoding(f"it decodes to more than {max_size} bytes")
-    undo.close()
-    return bytes(plain)
+    decompressed = bytearray()
+    for piece in decoder.decode(body):
+        decompressed += piece
+        if len(decompressed) > max_bytes:
+            raise InvalidContentCoding(f"it decodes to more than {max_bytes} bytes")
+    decoder.close()
+    return bytes(decompressed)

@@ -1,9 +1,9 @@
 """Writes one response to the client's socket, byte for byte.
 
-aiohttp parses requests and keeps the connection; the bytes of a response are written here, so
-that heads, chunks, closes and resets are exactly what was asked for.  `ResponseWriter` takes the
-place of a `StreamResponse`: aiohttp calls `prepare` and `write_eof` on what a handler returns, and
-reads `keep_alive`.
+aiohttp parses requests and owns the connection; the bytes of a response are written here, so
+that heads, chunks, closes and resets are exactly as the actions require.  `ResponseWriter`
+replaces aiohttp's `StreamResponse`: aiohttp calls `prepare` and `write_eof` on what a handler
+returns, and reads `keep_alive`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from aiohttp import HttpVersion11, web
 from llm_proxy import http_heads
 from llm_proxy.exchange import ResponseHead
 
-_RESET: Final = struct.pack("ii", 1, 0)
-_UNSENT: Final = 0x5411
-"""SIOCOUTQ: bytes that the peer has not acknowledged (Linux)."""
-_PATIENCE: Final = 60.0
-"""Seconds that a reset waits for a client that reads nothing of what was sent before it."""
-_DEAF: Final = 120.0
-"""Seconds after which a client that takes not one byte is let go."""
-_LOOKS: Final = 8
-"""How often we look within that time whether it took something."""
-_LONGEST_PAUSE: Final = 0.05
+_ZERO_LINGER: Final = struct.pack("ii", 1, 0)
+_SIOCOUTQ: Final = 0x5411
+"""ioctl request for the number of bytes that the peer has not acknowledged (Linux)."""
+_DELIVERY_TIMEOUT_S: Final = 60.0
+"""Seconds that a reset waits for a client that does not read what was sent before it."""
+_DRAIN_TIMEOUT_S: Final = 120.0
+"""Seconds without progress after which the connection of a client that is behind is reset."""
+_CHECKS_PER_DRAIN_TIMEOUT: Final = 8
+"""Checks for progress within that time."""
+_MAX_POLL_INTERVAL_S: Final = 0.05
 
 
 class ResponseWriter(web.StreamResponse):
@@ -41,79 +41,82 @@ class ResponseWriter(web.StreamResponse):
         self._unwritten = bytearray()
         self._head: ResponseHead | None = None
         self._chunked = False
-        self._ends_by_close = False
-        self._remaining_length: int | None = None
+        self._is_close_delimited = False
+        self._body_bytes_left: int | None = None
         self._closes_connection = not request.keep_alive
         self._is_finished = False
-        self.sent_bytes = 0
-        """Body bytes handed over so far."""
+        self.sent_body_bytes = 0
+        """Body bytes passed to this writer so far."""
         self.was_aborted = False
-        """Whether the response was broken off."""
-        self.closing_note = ""
-        """Why we gave up on the client, if we did."""
+        """Whether the response was cut off by `abort`."""
+        self.close_reason = ""
+        """Why the connection was reset by us; empty if it was not."""
 
     @property
     def is_started(self) -> bool:
-        """Whether a head went out."""
+        """Whether a head was written."""
         return self._head is not None
 
     @property
     def head(self) -> ResponseHead | None:
-        """The head that went out; None where none did."""
+        """The head that was written; None if none was."""
         return self._head
 
-    def close_afterwards(self) -> None:
-        """Serve no further request on this connection."""
+    def disable_keep_alive(self) -> None:
+        """Close the connection after this response."""
         self._closes_connection = True
 
-    def send_head(self, head: ResponseHead) -> None:
-        """Send the head.  Raises `ValueError` for one that could forge another response."""
-        version11 = self._request.version >= HttpVersion11
+    def buffer_head(self, head: ResponseHead) -> None:
+        """Add the head to the buffer.  Raises `ValueError` for one with control characters."""
+        is_http_1_1 = self._request.version >= HttpVersion11
         lines = http_heads.head_lines(head)
         match head.framing:
-            case "chunked" if version11:
+            case "chunked" if is_http_1_1:
                 self._chunked = True
                 lines.append("Transfer-Encoding: chunked")
             case "length":
-                self._remaining_length = head.length or 0
-                lines.append(f"Content-Length: {self._remaining_length}")
+                self._body_bytes_left = head.content_length or 0
+                lines.append(f"Content-Length: {self._body_bytes_left}")
             case "none":
-                if head.length is not None and head.status not in {204, 304}:
-                    lines.append(f"Content-Length: {head.length}")
+                if head.content_length is not None and head.status not in {204, 304}:
+                    lines.append(f"Content-Length: {head.content_length}")
             case _:
-                self._closes_connection = self._ends_by_close = True
+                self._closes_connection = self._is_close_delimited = True
         if self._closes_connection:
             lines.append("Connection: close")
-        elif not version11:
+        elif not is_http_1_1:
             lines.append("Connection: keep-alive")
         self._head = head
         self._unwritten += "\r\n".join([*lines, "", ""]).encode("latin-1")
 
-    def send(self, pieces: Sequence[bytes]) -> None:
-        """Send pieces of the body, each as one HTTP chunk where the head says chunked."""
-        size = sum(map(len, pieces))
-        self.sent_bytes += size
+    def buffer_body(self, pieces: Sequence[bytes]) -> None:
+        """Add pieces of the body to the buffer, each as one HTTP chunk if the body is chunked."""
+        body_bytes = sum(map(len, pieces))
+        self.sent_body_bytes += body_bytes
         if self._chunked:
             self._unwritten += b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
             return
         self._unwritten += b"".join(pieces)
-        if self._remaining_length is not None:
-            self._remaining_length -= size
+        if self._body_bytes_left is not None:
+            self._body_bytes_left -= body_bytes
 
-    def send_raw(self, data: bytes) -> None:
-        """Send bytes past the framing; none where the client's HTTP has no such framing."""
+    def buffer_raw(self, data: bytes) -> None:
+        """Add bytes to the buffer without framing them.
+
+        They are dropped if the head says chunked and the client's HTTP version has no chunks.
+        """
         if self._head is None or self._chunked or self._head.framing != "chunked":
             self._unwritten += data
 
-    async def flush_if_larger(self, size: int) -> None:
-        """`flush` if that many bytes wait for it."""
-        if len(self._unwritten) >= size:
+    async def flush_if_larger(self, min_bytes: int) -> None:
+        """`flush` if at least `min_bytes` are buffered."""
+        if len(self._unwritten) >= min_bytes:
             await self.flush()
 
     async def flush(self) -> None:
-        """Hand everything over, and wait while the client is behind.
+        """Write the buffer to the transport, and wait while the client is behind.
 
-        Raises `ConnectionError` when the client has gone, or takes nothing any more.
+        Raises `ConnectionError` if the client has gone, or has stopped reading.
         """
         if self._unwritten:
             transport = self._request.transport
@@ -125,58 +128,60 @@ class ResponseWriter(web.StreamResponse):
             await self._wait_for_drain()
 
     async def _wait_for_drain(self) -> None:
-        """Wait while the client is behind, as long as it takes anything at all.
+        """Wait while the client is behind, as long as it reads anything at all.
 
-        aiohttp's `drain` must not be cancelled while the connection lives: the next one would
-        find the cancelled future.  So it is a task, and it is watched.
+        aiohttp's `drain` must not be cancelled while the connection lives: the next call would
+        find the cancelled future.  So it runs in a task.
         """
-        draining = asyncio.ensure_future(self._request.writer.drain())
+        drain_task = asyncio.ensure_future(self._request.writer.drain())
         transport = self._request.transport
         try:
-            if transport is not None and not await _client_reads_on(transport, draining):
-                self.closing_note = f"the client took nothing for {_DEAF:g} s"
+            if transport is not None and not await _wait_while_client_reads(transport, drain_task):
+                self.close_reason = f"the client took nothing for {_DRAIN_TIMEOUT_S:g} s"
                 _reset_connection(transport)
-                raise ConnectionResetError(self.closing_note)
-            await draining
+                raise ConnectionResetError(self.close_reason)
+            await drain_task
         finally:
-            draining.cancel()
+            drain_task.cancel()
 
     async def send_end(self) -> None:
-        """End the body as its framing says."""
+        """End the body as its framing requires, and flush."""
         if self._chunked:
             self._unwritten += b"0\r\n\r\n"
         await self.flush()
         self._is_finished = True
-        if self._remaining_length:  # shorter than declared: only a close can say so
+        if self._body_bytes_left:  # shorter than declared: only a close can show that
             self._closes_connection = True
-        # Closed over a request that is still arriving, this answer would be lost to a reset:
-        # aiohttp reads on for a while, and closes then.
-        unread = not self._request.content.is_eof()
-        if self._closes_connection and not unread and self._request.transport is not None:
+        # Closing while the request is still arriving would reset the connection and lose this
+        # response: aiohttp reads on for a while, and then closes.
+        has_unread_body = not self._request.content.is_eof()
+        if self._closes_connection and not has_unread_body and self._request.transport is not None:
             self._request.transport.close()
 
     async def send_response(self, head: ResponseHead, body: bytes) -> None:
-        """Send a whole answer of our own; to HEAD, what it would have been without its body."""
-        bodiless = self._request.method == "HEAD"
-        self.send_head(replace(head, framing="none" if bodiless else "length", length=len(body)))
-        if not bodiless:
-            self.send([body])
+        """Send a complete response of the proxy itself; to HEAD, the same without its body."""
+        is_head_request = self._request.method == "HEAD"
+        self.buffer_head(
+            replace(head, framing="none" if is_head_request else "length", content_length=len(body))
+        )
+        if not is_head_request:
+            self.buffer_body([body])
         await self.send_end()
 
     async def abort(self, how: Literal["fin", "rst"]) -> None:
-        """Break off after what was sent: by closing, or with a real reset.
+        """Cut off the response after what was sent: by closing (`fin`), or by a TCP reset (`rst`).
 
-        Where closing is how the body ends, only a reset can say that it was cut.
+        A body that is delimited by close is always reset: a close would look like its end.
         """
         await self.flush()
         self._is_finished = self._closes_connection = self.was_aborted = True
         transport = self._request.transport
         if transport is None:
             return
-        if how == "fin" and not self._ends_by_close:
+        if how == "fin" and not self._is_close_delimited:
             transport.close()
             return
-        await _wait_until_delivered(transport, transport.get_extra_info("socket"))
+        await _wait_for_delivery(transport, transport.get_extra_info("socket"))
         if not transport.is_closing():
             _reset_connection(transport)
 
@@ -186,64 +191,64 @@ class ResponseWriter(web.StreamResponse):
         return self._is_finished and not self._closes_connection
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        """Nothing is left to prepare."""
+        """Do nothing; aiohttp calls this."""
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing is left to write."""
+        """Do nothing; aiohttp calls this."""
 
 
 def _reset_connection(transport: asyncio.WriteTransport) -> None:
     sock = transport.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ZERO_LINGER)
     transport.abort()
 
 
-async def _client_reads_on(
-    transport: asyncio.WriteTransport, draining: asyncio.Future[None]
+async def _wait_while_client_reads(
+    transport: asyncio.WriteTransport, drain_task: asyncio.Future[None]
 ) -> bool:
-    """Wait for `draining`; gives whether the client went on taking something.
+    """Wait for `drain_task`; returns False if the client stopped reading before it was done.
 
-    What the peer's kernel took counts as well: ours asks for more in large portions, and a slow
-    client needs minutes for one.  Looks are counted, not seconds: however long our event loop
-    stands still, it is one look.
+    Bytes that the peer's kernel took count as read: the drain makes progress in large portions,
+    and a slow client needs minutes for one.  Checks are counted, not seconds: however long the
+    event loop is blocked, it is one check.
     """
     sock = transport.get_extra_info("socket")
-    left, in_vain = -1, 0
-    while not draining.done():
-        still = transport.get_write_buffer_size() + unsent_bytes(sock)
-        if still != left:
-            left, in_vain = still, 0
-        elif in_vain >= _LOOKS:
+    last_unsent, idle_checks = -1, 0
+    while not drain_task.done():
+        unsent = transport.get_write_buffer_size() + unsent_bytes(sock)
+        if unsent != last_unsent:
+            last_unsent, idle_checks = unsent, 0
+        elif idle_checks >= _CHECKS_PER_DRAIN_TIMEOUT:
             return False
-        in_vain += 1
-        await asyncio.wait([draining], timeout=_DEAF / _LOOKS)
+        idle_checks += 1
+        await asyncio.wait([drain_task], timeout=_DRAIN_TIMEOUT_S / _CHECKS_PER_DRAIN_TIMEOUT)
     return True
 
 
-async def _wait_until_delivered(transport: asyncio.WriteTransport, sock: Any) -> None:
-    """Wait until the peer's kernel has what was sent: a reset throws away what is under way.
+async def _wait_for_delivery(transport: asyncio.WriteTransport, sock: Any) -> None:
+    """Wait until the peer's kernel has all bytes: a reset discards those still in flight.
 
-    A client that reads gets everything, however slow it is.  Pauses are counted as long as they
-    are meant to be: what our event loop stands still is not the client's.
+    A client that reads gets everything, however slow it is.  Each pause counts with its nominal
+    length: time in which our event loop is blocked is not the client's.
     """
-    pause, left, waited = 0.001, -1, 0.0
+    interval_s, last_unsent, waited_s = 0.001, -1, 0.0
     while not transport.is_closing():
-        still = transport.get_write_buffer_size() + unsent_bytes(sock)
-        if still != left:
-            left, waited = still, 0.0
-        if still == 0 or waited > _PATIENCE:
+        unsent = transport.get_write_buffer_size() + unsent_bytes(sock)
+        if unsent != last_unsent:
+            last_unsent, waited_s = unsent, 0.0
+        if unsent == 0 or waited_s > _DELIVERY_TIMEOUT_S:
             return
-        await asyncio.sleep(pause)
-        waited += pause
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        await asyncio.sleep(interval_s)
+        waited_s += interval_s
+        interval_s = min(interval_s * 2, _MAX_POLL_INTERVAL_S)
 
 
 def unsent_bytes(sock: Any) -> int:
-    """Bytes written to a socket that the peer's kernel does not have; 0 where nobody can tell."""
+    """Bytes written to a socket that the peer has not acknowledged; 0 if unknown."""
     import fcntl  # noqa: PLC0415 # not on every platform
 
     try:
-        answer = fcntl.ioctl(sock.fileno(), _UNSENT, b"\0\0\0\0")
+        packed_count = fcntl.ioctl(sock.fileno(), _SIOCOUTQ, b"\0\0\0\0")
     except OSError:
         return 0
-    return int(struct.unpack("i", answer)[0])
+    return int(struct.unpack("i", packed_count)[0])

@@ -1,8 +1,8 @@
 """Recognises which request an SDK retries.
 
-The SDKs of OpenAI and Anthropic send `x-stainless-retry-count`: how often they have asked before.
-They do not say which request they repeat, so it is told by what became of those that were the
-same: one that failed, else one that is not over yet, whose client lost its patience.
+The SDKs of OpenAI and Anthropic send `x-stainless-retry-count`: the number of previous attempts.
+They do not send which request they retry, so it is inferred from the outcome of the identical
+requests: one that failed, else one that is still running, whose client timed out.
 """
 
 from __future__ import annotations
@@ -18,55 +18,59 @@ from llm_proxy.exchange import header_value
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import LogicalRequest
 
-COUNT: Final = "x-stainless-retry-count"
-_COUNT: Final = re.compile("[0-9]{1,4}")
-_KEPT: Final = 10_000
-"""Requests that are remembered at a time, the latest."""
+RETRY_COUNT_HEADER: Final = "x-stainless-retry-count"
+_RETRY_COUNT: Final = re.compile("[0-9]{1,4}")
+_MAX_OPEN_REQUESTS: Final = 10_000
+"""Maximum number of open requests that are remembered, the latest."""
 
-State = Literal["running", "failed"]
+AttemptState = Literal["running", "failed"]
 
 
 def sdk_retry_count(routed: RoutedRequest) -> int | None:
-    """How often its client's SDK says that it has asked before; None where it says nothing."""
-    count = header_value(routed.decompressed.headers, COUNT) or ""
-    return int(count) if _COUNT.fullmatch(count) else None
+    """The SDK's count of previous attempts; None if the header is missing or invalid."""
+    count = header_value(routed.decompressed.headers, RETRY_COUNT_HEADER) or ""
+    return int(count) if _RETRY_COUNT.fullmatch(count) else None
 
 
 @dataclass(slots=True)
 class _OpenRequest:
-    """A request that may be repeated: one that is well over is none."""
+    """A request that may be retried: it is still running, or has failed."""
 
     logical_request: LogicalRequest
     fingerprint: bytes
-    state: State = "running"
+    state: AttemptState = "running"
 
 
 class RetryTracker:
-    """Finds out which requests belong together."""
+    """Assigns the attempts of a client to logical requests."""
 
-    def __init__(self, *, collapses: bool = False) -> None:
-        """Unless it `collapses` them, each request stands for itself."""
-        self._is_enabled = collapses
+    def __init__(self, *, collapses_retries: bool = False) -> None:
+        """Unless `collapses_retries`, requests get no logical request."""
+        self._is_enabled = collapses_retries
         self._request_numbers = itertools.count(1)
         self._open_by_number: OrderedDict[int, _OpenRequest] = OrderedDict()
-        self._request_fingerprint: dict[bytes, list[_OpenRequest]] = {}
+        self._open_by_fingerprint: dict[bytes, list[_OpenRequest]] = {}
 
-    def join(self, routed: RoutedRequest) -> RoutedRequest:
-        """The call with the wish that it is an attempt of: a new one, or that which it repeats."""
+    def assign_logical_request(self, routed: RoutedRequest) -> RoutedRequest:
+        """The routed request with its logical request: a new one, or the one that it retries."""
         if not self._is_enabled:
             return routed
-        alike = _request_fingerprint(routed)
-        before = self._preceding_attempt(alike, sdk_retry_count(routed) or 0)
-        if before is None:
-            wish = LogicalRequest(next(self._request_numbers), sdk_retry_count(routed) or 0)
+        fingerprint = _request_fingerprint(routed)
+        preceding = self._preceding_attempt(fingerprint, sdk_retry_count(routed) or 0)
+        if preceding is None:
+            logical_request = LogicalRequest(
+                next(self._request_numbers), sdk_retry_count(routed) or 0
+            )
         else:
-            self._forget_open(before)
-            wish = replace(before.logical_request, attempt=before.logical_request.attempt + 1)
-        self._remember_open(_OpenRequest(wish, alike))
-        return replace(routed, logical_request=wish)
+            self._forget_open(preceding)
+            logical_request = replace(
+                preceding.logical_request, attempt_index=preceding.logical_request.attempt_index + 1
+            )
+        self._remember_open(_OpenRequest(logical_request, fingerprint))
+        return replace(routed, logical_request=logical_request)
 
     def finish(self, routed: RoutedRequest, *, succeeded: bool) -> None:
-        """An attempt is over."""
+        """End an attempt; a request that succeeded is no longer open."""
         open_request = (
             self._open_by_number.get(routed.logical_request.number)
             if routed.logical_request is not None
@@ -81,30 +85,30 @@ class RetryTracker:
         else:
             open_request.state = "failed"
 
-    def _preceding_attempt(self, alike: bytes, count: int) -> _OpenRequest | None:
-        """The attempt that this one follows, `count` of which came before it."""
-        if not count:
+    def _preceding_attempt(self, fingerprint: bytes, retry_count: int) -> _OpenRequest | None:
+        """The attempt before this one, which has `retry_count` attempts before it."""
+        if not retry_count:
             return None
-        fitting = [
+        candidates = [
             open_request
-            for open_request in self._request_fingerprint.get(alike, ())
-            if open_request.logical_request.attempt == count - 1
+            for open_request in self._open_by_fingerprint.get(fingerprint, ())
+            if open_request.logical_request.attempt_index == retry_count - 1
         ]
-        failed = [open_request for open_request in fitting if open_request.state == "failed"]
-        return next(iter([*failed, *fitting]), None)
+        failed = [open_request for open_request in candidates if open_request.state == "failed"]
+        return next(iter([*failed, *candidates]), None)
 
     def _remember_open(self, open_request: _OpenRequest) -> None:
         self._open_by_number[open_request.logical_request.number] = open_request
-        self._request_fingerprint.setdefault(open_request.fingerprint, []).append(open_request)
-        if len(self._open_by_number) > _KEPT:
+        self._open_by_fingerprint.setdefault(open_request.fingerprint, []).append(open_request)
+        if len(self._open_by_number) > _MAX_OPEN_REQUESTS:
             self._forget_open(next(iter(self._open_by_number.values())))
 
     def _forget_open(self, open_request: _OpenRequest) -> None:
         del self._open_by_number[open_request.logical_request.number]
-        same = self._request_fingerprint[open_request.fingerprint]
-        same.remove(open_request)
-        if not same:
-            del self._request_fingerprint[open_request.fingerprint]
+        open_requests = self._open_by_fingerprint[open_request.fingerprint]
+        open_requests.remove(open_request)
+        if not open_requests:
+            del self._open_by_fingerprint[open_request.fingerprint]
 
 
 def _request_fingerprint(routed: RoutedRequest) -> bytes:

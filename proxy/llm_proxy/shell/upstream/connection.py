@@ -1,18 +1,18 @@
 """aiohttp's client connection, extended to remember failures and surplus bytes.
 
-Four things get lost between aiohttp's parser and its reader; they are kept here, where they
-happen, because nothing further up can find them out for certain:
+aiohttp loses four things between its parser and its reader.  They are kept here, where they
+happen, because no later stage can determine them reliably:
 
-* A malformed chunk makes the parser raise, and the reader of the body is forgotten: it waits
-  for ever.  Here it gets the error.
-* A head that arrives together with a malformed body is never given out.  Here the parser gets
-  the head by itself, after those of 1xx responses before it.
-* A reset of a body that is delimited by close looks like its clean end, and the response lets
-  go of its connection with its last byte.  Here the response keeps hold of it.
-* Bytes that no request waits for are the answer to the next request, which may be anybody's.
-  Here they close the connection: those that come while it is idle, those before a request is
-  sent, and those behind the end of an answer.  A connection goes to a request only while nothing
-  waits in its socket to be read.
+* A malformed chunk makes the parser raise, but the reader of the body never learns of it and
+  waits for ever.  Here the reader gets the error.
+* A head that arrives together with a malformed body is never delivered.  Here the parser is fed
+  each head separately, those of preceding 1xx responses included.
+* A reset of a body that is delimited by close looks like its clean end, and aiohttp's response
+  releases its connection with the last byte.  Here the response keeps a reference to it.
+* Surplus bytes would become the response to the next request, possibly another client's.  Here
+  they close the connection, whether they arrive while it is idle, before a request is sent or
+  after the end of a response.  A connection is assigned to a request only while its socket has
+  nothing to read.
 """
 
 from __future__ import annotations
@@ -41,164 +41,182 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 log: Final = logging.getLogger("llm_proxy")
 
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
-_LONGEST_END: Final = 4
-"""Bytes of a line end and a blank line, at most."""
-_ENDS_OF_CHUNKS: Final = (b"\r\n\r\n", b"\n\n")
-_SWITCHED: Final = 101
-_INFORMATIONAL: Final = frozenset(range(100, 200)) - {_SWITCHED}
-"""Statuses of responses that another one follows; aiohttp drops them."""
-_RESPONSE: Final = b"HTTP/1"
-_LOOK: Final = 16
-"""Bytes by which what waits in a socket is recognised."""
-_IDLE_TIMEOUT: Final = b"HTTP/1.1 408"
-"""What some servers say of themselves before they close an idle connection."""
+_TAIL_BYTES: Final = 4
+"""Bytes kept of the end of a head or a chunked body: a line end and a blank line at most."""
+_CHUNKED_BODY_ENDINGS: Final = (b"\r\n\r\n", b"\n\n")
+_SWITCHING_PROTOCOLS: Final = 101
+_INFORMATIONAL: Final = frozenset(range(100, 200)) - {_SWITCHING_PROTOCOLS}
+"""Statuses of interim responses, which another response follows; aiohttp drops them."""
+_STATUS_LINE_START: Final = b"HTTP/1"
+_PEEK_BYTES: Final = 16
+"""Bytes peeked from a socket: enough to recognise a response."""
+_IDLE_TIMEOUT_RESPONSE: Final = b"HTTP/1.1 408"
+"""The response that some servers send unprompted before they close an idle connection."""
 
 
 class MalformedResponse(aiohttp.ClientPayloadError):
-    """The upstream broke the framing of its body."""
+    """The upstream violated the framing of its response body."""
 
 
 class UnexpectedBytes(aiohttp.ClientConnectionError):
-    """The upstream sent bytes before the request was sent, which is not sent on this connection."""
+    """The upstream sent bytes before the request, so the request is not sent on this connection."""
 
 
 class UpstreamProtocol(ResponseHandler):
     """The protocol of one connection to an upstream."""
 
     was_reset = False
-    """Whether the connection was lost otherwise than by a clean close."""
+    """Whether the connection was lost by anything but a clean close."""
     has_served = False
     """Whether a request was sent on it."""
-    flag = False
-    """Whether any byte of the answer has come."""
-    writer: AbstractStreamWriter | None = None
-    """What sends the request; None until it is known."""
-    answers = 0
-    """How many came."""
-    _head = b""
+    has_response_bytes = False
+    """Whether any byte of the current response has arrived."""
+    request_writer: AbstractStreamWriter | None = None
+    """aiohttp's writer of the current request; None until the request is under way."""
+    response_count = 0
+    """Final (not 1xx) responses received on this connection."""
+    _head_tail = b""
     """The last bytes of a head that is still arriving."""
-    _is_whole = False
-    """Whether the parser has bytes up to the end of a head, and no others."""
-    _has_answer = False
-    """Whether the head of the answer has come."""
-    _body: StreamReader | None = None
-    """Of the answer, where its own end or that of the connection ends it."""
-    _left = inf
-    """Bytes of the answer's body that are still to come, where its head says how many."""
-    _end = b""
+    _is_feeding_whole_head = False
+    """Whether the bytes being fed to the parser end exactly where a head ends."""
+    _has_response_head = False
+    """Whether the final head of the current response has arrived."""
+    _unsized_body: StreamReader | None = None
+    """The current response's body if it is chunked or delimited by close; None otherwise."""
+    _body_bytes_left = inf
+    """Bytes of the response body still expected; `inf` if its head declares no length."""
+    _body_tail = b""
     """The last bytes of a chunked body."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, doubt: Callable[[str], None]) -> None:
-        """`doubt` learns why answers on this connection may be each other's."""
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_surplus_response: Callable[[str], None]
+    ) -> None:
+        """`on_surplus_response` is called with the reason why responses may be mixed up."""
         super().__init__(loop)
-        self._surplus_reason = doubt
+        self._on_surplus_response = on_surplus_response
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the next response; aiohttp calls this for every request."""
-        self._has_answer = False
-        self._body, self._left, self._head, self._end = None, inf, b"", b""
-        self.writer = None
+        self._has_response_head = False
+        self._unsized_body, self._body_bytes_left, self._head_tail, self._body_tail = (
+            None,
+            inf,
+            b"",
+            b"",
+        )
+        self.request_writer = None
         self.has_served = True
-        self.flag = False
+        self.has_response_bytes = False
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived: first what belongs to the head, then the body, and nothing else."""
-        if not data:  # the parser goes on with what it has
+        """Feed the parser first the head, then the body, and no surplus bytes."""
+        if not data:  # the parser continues with its buffer
             super().data_received(data)
-        elif not self.has_served or self._is_complete:
-            self._close_unexpected(data)
-        elif self.writer is not None and self.writer.output_size == 0:
-            self._close_unexpected(data)
+        elif not self.has_served or self._is_response_complete:
+            self._close_on_surplus(data)
+        elif self.request_writer is not None and self.request_writer.output_size == 0:
+            self._close_on_surplus(data)
             self.set_exception(UnexpectedBytes())
         else:
-            self.flag = True
-            if body := self._receive_head(data):
-                self._receive_body(body)
-        if self._body is not None and self._is_complete and not self._end.endswith(_ENDS_OF_CHUNKS):
-            self._close_unexpected(self._end)
+            self.has_response_bytes = True
+            if body := self._feed_heads(data):
+                self._feed_body(body)
+        if (
+            self._unsized_body is not None
+            and self._is_response_complete
+            and not self._body_tail.endswith(_CHUNKED_BODY_ENDINGS)
+        ):
+            self._close_on_surplus(self._body_tail)
 
-    def _receive_head(self, data: bytes) -> bytes:
-        """Parse what belongs to heads; gives what follows the last one."""
-        while data and not self._has_answer:
-            end = _END_OF_HEAD.search(self._head + data)
-            if end is None:
-                self._head = (self._head + data)[-_LONGEST_END:]
+    def _feed_heads(self, data: bytes) -> bytes:
+        """Feed the parser the bytes of heads; returns the bytes after the last head."""
+        while data and not self._has_response_head:
+            head_end = _END_OF_HEAD.search(self._head_tail + data)
+            if head_end is None:
+                self._head_tail = (self._head_tail + data)[-_TAIL_BYTES:]
                 break
-            size = end.end() - len(self._head)
-            self._head, self._is_whole = b"", True
-            super().data_received(data[:size])  # comes to `feed_data`
-            self._is_whole = False
-            data = data[size:] if self.exception() is None else b""
+            head_bytes = head_end.end() - len(self._head_tail)
+            self._head_tail, self._is_feeding_whole_head = b"", True
+            super().data_received(data[:head_bytes])  # calls `feed_data`
+            self._is_feeding_whole_head = False
+            data = data[head_bytes:] if self.exception() is None else b""
         return data
 
-    def _receive_body(self, data: bytes) -> None:
+    def _feed_body(self, data: bytes) -> None:
         surplus = b""
-        if self._left != inf:
-            size = int(self._left)
-            data, surplus = data[:size], data[size:]
-            self._left -= len(data)
-        self._end = (self._end + data[-_LONGEST_END:])[-_LONGEST_END:]
+        if self._body_bytes_left != inf:
+            body_bytes = int(self._body_bytes_left)
+            data, surplus = data[:body_bytes], data[body_bytes:]
+            self._body_bytes_left -= len(data)
+        self._body_tail = (self._body_tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
         if data:
             super().data_received(data)
         if surplus:
-            self._close_unexpected(surplus)
+            self._close_on_surplus(surplus)
 
     @property
-    def _is_complete(self) -> bool:
-        return self._left == 0 or (self._body is not None and self._body.is_eof())
+    def _is_response_complete(self) -> bool:
+        return self._body_bytes_left == 0 or (
+            self._unsized_body is not None and self._unsized_body.is_eof()
+        )
 
-    def _close_unexpected(self, data: bytes) -> None:
-        """Close the connection, for nobody waits for these bytes.
+    def _close_on_surplus(self, data: bytes) -> None:
+        """Close the connection because of surplus bytes.
 
-        Where they are a response, and came behind several answers, one that came too many before
-        may have been taken for the answer to the request that was sent next, and so on.
+        If they are a response and several came before it, an earlier surplus response may have
+        been taken for the response to the request after it, and so on: that is reported.
         """
         if self.transport is None:
             return
-        if self.has_served and not data.startswith(_IDLE_TIMEOUT):
+        if self.has_served and not data.startswith(_IDLE_TIMEOUT_RESPONSE):
             host, port, *_ = self.transport.get_extra_info("peername")
-            where = f"the upstream at {host}, port {port},"
-            log.warning("%s sent bytes that no request waits for; its connection is closed", where)
-            if data.startswith(_RESPONSE) and self.answers > 1:
-                self._surplus_reason(
-                    f"{where} sent more responses on a connection than it got requests "
-                    f"({self.answers}): which answers which is not certain; record them again"
+            upstream = f"the upstream at {host}, port {port},"
+            log.warning(
+                "%s sent bytes that no request waits for; its connection is closed", upstream
+            )
+            if data.startswith(_STATUS_LINE_START) and self.response_count > 1:
+                self._on_surplus_response(
+                    f"{upstream} sent more responses on a connection than it got requests "
+                    f"({self.response_count}): which answers which is not certain; record them "
+                    "again"
                 )
         self.close()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Take a head from the parser: after that of a 1xx response another one follows."""
+        """Take a head from the parser; the head of a 1xx response is followed by another one."""
         message, body = data
-        if self._has_answer:  # a second one, in the bytes of the first
-            self._close_unexpected(_RESPONSE)
+        if self._has_response_head:  # a second one, in the bytes of the first
+            self._close_on_surplus(_STATUS_LINE_START)
             return
         if message.code not in _INFORMATIONAL:
-            self._has_answer = True
-            self.answers += 1
+            self._has_response_head = True
+            self.response_count += 1
             length = message.headers.get(hdrs.CONTENT_LENGTH)
-            if not self._is_whole:  # the parser knows ends of a head that we do not
+            if (
+                not self._is_feeding_whole_head
+            ):  # the parser accepts head endings that `_END_OF_HEAD` does not
                 self.force_close()
             elif body is EMPTY_PAYLOAD:
-                self._left = 0
+                self._body_bytes_left = 0
             elif message.chunked or length is None:
-                self._body = body
+                self._unsized_body = body
             else:
-                self._left = int(length)
+                self._body_bytes_left = int(length)
         super().feed_data(data, size)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        """Note that the connection failed, and tell the reader of the body."""
+        """Mark the connection as failed, and pass a parser error to the reader of the body."""
         super().set_exception(exc, *cause)
         body = self._payload
         if isinstance(exc, HttpProcessingError) and body is not None and not body.is_eof():
             body.set_exception(MalformedResponse(exc.message), exc)
 
-    def peek_waiting(self) -> bytes | None:
-        """The first bytes that wait in the socket to be read; none at its end; else None.
+    def peek_socket(self) -> bytes | None:
+        """The first unread bytes in the socket; `b""` at its end; None if there are none.
 
-        Of TLS, at the beginning of a connection, it is None: that has to say something for itself.
-        Later it is none as at the end: what waits may be its farewell, and is not readable here.
+        With TLS it is None on a new connection, where the handshake has messages of its own, and
+        later `b""`, as at the end: unread data may be a close notification, which is encrypted.
         """
         if self.transport is None or self.transport.is_closing():
             return b""
@@ -208,35 +226,35 @@ class UpstreamProtocol(ResponseHandler):
         poll.register(descriptor, select.POLLIN)
         if (is_tls and not self.has_served) or not poll.poll(0):
             return None
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
-            return b"" if is_tls else same.recv(_LOOK, socket.MSG_PEEK)
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as socket_copy:
+            return b"" if is_tls else socket_copy.recv(_PEEK_BYTES, socket.MSG_PEEK)
         return b""
 
     def is_local_upstream(self) -> bool:
-        """Whether the upstream runs where we do, so that it may be ourselves."""
+        """Whether the upstream runs on this machine, so that it may be this proxy itself."""
         if self.transport is None:
             return False
-        peer, own = (self.transport.get_extra_info(name)[0] for name in ("peername", "sockname"))
-        return peer == own or ip_address(peer).is_loopback
+        peer, local = (self.transport.get_extra_info(name)[0] for name in ("peername", "sockname"))
+        return peer == local or ip_address(peer).is_loopback
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Note how the connection was lost, before anybody learns that it was."""
+        """Set `was_reset` before anything else learns of the loss."""
         self.was_reset = exc is not None
         super().connection_lost(exc)
 
 
 class UpstreamResponse(aiohttp.ClientResponse):
-    """A response that knows its connection to the end, and after it."""
+    """A response that keeps a reference to its connection, even after its last byte."""
 
     protocol: UpstreamProtocol
 
-    def __init__(self, *args: Any, stream_writer: AbstractStreamWriter, **more: Any) -> None:
-        super().__init__(*args, stream_writer=stream_writer, **more)
-        self._request_is_sent = stream_writer
+    def __init__(self, *args: Any, stream_writer: AbstractStreamWriter, **kwargs: Any) -> None:
+        super().__init__(*args, stream_writer=stream_writer, **kwargs)
+        self._request_writer = stream_writer
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Wait for the head; aiohttp calls this once the request is on its way."""
+        """Wait for the head; aiohttp calls this once the request is being sent."""
         assert isinstance(connection.protocol, UpstreamProtocol)  # noqa: S101 # `CheckedConnector` makes no other
         self.protocol = connection.protocol
-        self.protocol.writer = self._request_is_sent
+        self.protocol.request_writer = self._request_writer
         return await super().start(connection)

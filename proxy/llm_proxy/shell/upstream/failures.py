@@ -15,24 +15,27 @@ from llm_proxy.shell.upstream.connection import UnexpectedBytes
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 
-def head_refusal(head: ResponseHead, routed: RoutedRequest, url: URL) -> UpstreamFailed | None:
-    """Why this head is no answer that can be passed on; None where it is one."""
-    if why := _invalid_head_reason(head):
+def head_failure(head: ResponseHead, routed: RoutedRequest, url: URL) -> UpstreamFailed | None:
+    """Why a response with this head cannot be passed on; None if it can.
+
+    The reason is an invalid head (502), or a loop through another llm-proxy (508).
+    """
+    if reason := _invalid_head_reason(head):
         return UpstreamFailed(
-            502, f"{_target_description(routed, url)} answered with {why}: that is no HTTP"
+            502, f"{_target_description(routed, url)} answered with {reason}: that is no HTTP"
         )
     if head.status == HTTPStatus.LOOP_DETECTED and header_value(head.headers, ERROR_HEADER):
         hint = f"give the provider's own address with --upstream {routed.provider}=URL"
-        why = "leads back to a proxy that it was asked through"
-        return UpstreamFailed(508, f"{_target_description(routed, url)} {why}: {hint}")
+        reason = "leads back to a proxy that it was asked through"
+        return UpstreamFailed(508, f"{_target_description(routed, url)} {reason}: {hint}")
     return None
 
 
 def _invalid_head_reason(head: ResponseHead) -> str:
-    """What makes a head one that nobody can pass on; empty where it is in order."""
+    """What makes this head invalid; empty if it is valid."""
     if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return "101 to a request that asked for no other protocol"
-    if head.status < HTTPStatus.OK:  # other statuses of 1xx are no answer, and never come here
+    if head.status < HTTPStatus.OK:  # aiohttp has dropped other 1xx responses
         return f"the status {head.status}"
     try:
         http_heads.head_lines(head)
@@ -44,34 +47,37 @@ def _invalid_head_reason(head: ResponseHead) -> str:
 def upstream_failure(  # noqa: C901 # one case for each way to fail
     error: Exception, routed: RoutedRequest, url: URL, settings: UpstreamSettings
 ) -> UpstreamFailed:
-    """What an attempt that failed with this error is answered with."""
-    where = _target_description(routed, url)
+    """The error to respond with when an attempt failed with `error`."""
+    upstream = _target_description(routed, url)
     hint = f"check that it runs, or give --upstream {routed.provider}=URL"
-    if settings.proxy is not None:
-        if (why := _upstream_proxy_failure(error, URL(settings.proxy))) is not None:
-            return UpstreamFailed(502, f"--upstream-proxy {settings.proxy} {why}")
-        where += f" asked through --upstream-proxy {settings.proxy},"
+    if settings.proxy_url is not None:
+        if (proxy_failure := _upstream_proxy_failure(error, URL(settings.proxy_url))) is not None:
+            return UpstreamFailed(502, f"--upstream-proxy {settings.proxy_url} {proxy_failure}")
+        upstream += f" asked through --upstream-proxy {settings.proxy_url},"
     match error:
         case aiohttp.ServerTimeoutError():
             return UpstreamFailed(
-                502, f"{where} could not be reached within {settings.connect_timeout:g} s: {hint}"
+                502,
+                f"{upstream} could not be reached within {settings.connect_timeout_s:g} s: {hint}",
             )
         case TimeoutError():
-            return UpstreamFailed(504, f"{where} did not answer within {settings.idle_timeout:g} s")
+            return UpstreamFailed(
+                504, f"{upstream} did not answer within {settings.idle_timeout_s:g} s"
+            )
         case aiohttp.ClientConnectorError():
-            return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
+            return UpstreamFailed(502, f"{upstream} cannot be reached ({error.os_error}): {hint}")
         case UnexpectedBytes():
-            return UpstreamFailed(502, f"{where} sent an answer before it was asked")
+            return UpstreamFailed(502, f"{upstream} sent an answer before it was asked")
         case aiohttp.ServerDisconnectedError() | OSError():
-            return UpstreamFailed(502, f"{where} closed the connection without an answer")
-        case aiohttp.ClientResponseError():  # what it says shows the upstream's bytes, keys and all
-            return UpstreamFailed(502, f"{where} did not answer in HTTP")
+            return UpstreamFailed(502, f"{upstream} closed the connection without an answer")
+        case aiohttp.ClientResponseError():  # its message quotes upstream bytes, secrets included
+            return UpstreamFailed(502, f"{upstream} did not answer in HTTP")
         case _:
-            return UpstreamFailed(502, f"{where} could not be asked ({type(error).__name__})")
+            return UpstreamFailed(502, f"{upstream} could not be asked ({type(error).__name__})")
 
 
 def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
-    """What is said of a failure that is the operator's proxy's own; None for any other."""
+    """The message for a failure of the operator's HTTP proxy itself; None for any other failure."""
     match error:
         case aiohttp.ClientHttpProxyError():
             return (

@@ -1,9 +1,9 @@
 """The live upstream: sends one request and streams its response.
 
 Upstreams come from configuration alone.  Redirects are passed on, cookies are not kept, the
-environment's proxies are not used, bodies are not decoded, and URLs are not re-quoted: what the
-client asked is what the provider is asked, except that no content coding is wanted, and that
-Bedrock is asked with the operator's signature where the operator says so.
+environment's proxies are not used, bodies are not decoded, and URLs are not re-quoted: the
+provider gets the client's request, except that it requests no content coding, and that Bedrock
+requests are signed with the operator's credentials if so configured.
 """
 
 from __future__ import annotations
@@ -30,98 +30,110 @@ from llm_proxy.ports import Recording
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.upstream import failures
 from llm_proxy.shell.upstream.connection import UnexpectedBytes, UpstreamResponse
-from llm_proxy.shell.upstream.connector import REUSED, CheckedConnector
+from llm_proxy.shell.upstream.connector import REUSED_CONNECTION, CheckedConnector
 from llm_proxy.shell.upstream.pump import ResponsePump
 from llm_proxy.shell.upstream.settings import UpstreamSettings
-from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_signed
+from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_sigv4_request
 
-_AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
-_GRACE: Final = 0.03
-"""Seconds that a response has left when its client leaves: SDKs do at the provider's `[DONE]`,
-with the end of the HTTP body still on its way."""
-_UNTIL_SENT: Final = 2
-"""Turns of the event loop in which a request goes out: aiohttp writes a body in a task."""
-_LATE: Final = 0.1
-"""Seconds after the last answer in which a response too many may come."""
-_LARGE: Final = 512 * 1024
-"""Bytes of a request body that are sent as one."""
-_LARGEST_HEADER: Final = 64 * 1024
-_BUFFER: Final = 512 * 1024
+_SKIPPED_AUTO_HEADERS: Final = (
+    hdrs.USER_AGENT,
+    hdrs.ACCEPT,
+    hdrs.ACCEPT_ENCODING,
+    hdrs.CONTENT_TYPE,
+)
+_CLIENT_GONE_GRACE_S: Final = 0.03
+"""Seconds that a response may still take when its client leaves: SDKs leave at the provider's
+`[DONE]`, before the end of the HTTP body arrives."""
+_LOOP_PASSES_UNTIL_SENT: Final = 2
+"""Iterations of the event loop until a request is sent: aiohttp writes a body in a task."""
+_SURPLUS_WAIT_S: Final = 0.1
+"""Seconds to wait for surplus responses after the last response."""
+_MAX_SINGLE_WRITE_BYTES: Final = 512 * 1024
+"""Largest request body that is sent in one write."""
+_MAX_HEADER_BYTES: Final = 64 * 1024
+_READ_BUFFER_BYTES: Final = 512 * 1024
 
 
 class LiveUpstream:
-    """The providers, over the network.  Use it as an async context manager."""
+    """Sends requests to the providers over the network.  Use it as an async context manager."""
 
     def __init__(self, settings: UpstreamSettings, signer: AwsSigner | None = None) -> None:
-        """`signer` signs what is asked of Bedrock; it is closed with us."""
+        """`signer` signs Bedrock requests; it is closed on exit."""
         self._settings = settings
         self._signer = signer
-        self.identity = f"llm-proxy-{token_hex(8)}"
-        """What this process calls itself where a request may come back to it: RFC 9110, 7.6.3."""
-        self._stopping = False
-        self._running: dict[asyncio.Task[None], ResponsePump] = {}
-        self.recording_count = 0
-        """Answers that came, and that were to be recorded."""
-        self.surplus_responses: list[str] = []
-        """Why answers may be each other's, a sentence for each connection."""
+        self.via_pseudonym = f"llm-proxy-{token_hex(8)}"
+        """The pseudonym of this process in `Via` headers: RFC 9110, 7.6.3."""
+        self._is_stopping = False
+        self._pumps: dict[asyncio.Task[None], ResponsePump] = {}
+        self.recorded_response_count = 0
+        """Finished responses that had a head and were to be recorded."""
+        self.surplus_warnings: list[str] = []
+        """Why recorded responses may be mixed up, one sentence for each connection."""
 
     async def __aenter__(self) -> Self:
-        named, doubt = self.identity, self.surplus_responses.append
-        self._kept = CheckedConnector(keep_alive=True, identity=named, doubt=doubt)
-        fresh = CheckedConnector(keep_alive=False, identity=named, doubt=doubt)
-        self._make_session = _make_session(self._settings, self._kept)
-        self._fresh = _make_session(self._settings, fresh)
+        via_pseudonym, on_surplus_response = self.via_pseudonym, self.surplus_warnings.append
+        self._keep_alive_connector = CheckedConnector(
+            keep_alive=True, via_pseudonym=via_pseudonym, on_surplus_response=on_surplus_response
+        )
+        fresh_connector = CheckedConnector(
+            keep_alive=False, via_pseudonym=via_pseudonym, on_surplus_response=on_surplus_response
+        )
+        self._keep_alive_session = _make_session(self._settings, self._keep_alive_connector)
+        self._fresh_session = _make_session(self._settings, fresh_connector)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop_all()
-        if self._kept.has_multiple_responses:
-            await asyncio.sleep(_LATE)  # for a response too many that is on its way
-            self._kept.check_idle()
-        # No limit is needed: without a shutdown timeout aiohttp says no farewell, to TLS neither.
-        await self._make_session.close()
-        await self._fresh.close()
+        if self._keep_alive_connector.has_multi_response_connection:
+            await asyncio.sleep(_SURPLUS_WAIT_S)  # a surplus response may still arrive
+            self._keep_alive_connector.close_idle_with_surplus()
+        # No limit is needed: without a shutdown timeout aiohttp closes abruptly, TLS included.
+        await self._keep_alive_session.close()
+        await self._fresh_session.close()
         if self._signer is not None:
             self._signer.close()
 
     @property
     def active_count(self) -> int:
-        """Responses that are not over."""
-        return len(self._running)
+        """Responses that are still being read."""
+        return len(self._pumps)
 
     async def stop_all(self) -> None:
-        """End every response that is not over, as `killed`: the proxy stops."""
-        self._stopping = True
-        for pump in list(self._running.values()):
+        """End every response that is still being read, as `killed`: the proxy stops."""
+        self._is_stopping = True
+        for pump in list(self._pumps.values()):
             await pump.stop(Ending.KILLED)
 
     async def stream(
         self, routed: RoutedRequest, record: Callable[[], Recording] | None
     ) -> AsyncGenerator[Burst, None]:
-        """Ask the provider, and give its answer as it arrives.
+        """Send the request to its provider, and yield the response as it arrives.
 
-        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
-        first burst when there is no answer, and `RequestRefused` for what cannot be asked.
+        `record` is called once the request is being sent.  Raises `UpstreamFailed` before the
+        first burst if there is no response, and `RequestRefused` for a request that cannot be
+        sent.
         """
-        sent, url = await self._upstream_request(routed)
+        upstream_request, url = await self._prepare_upstream_request(routed)
         pump = ResponsePump(
-            routed, lambda: self._open_response(routed, sent, url), self._settings.idle_timeout
+            routed,
+            lambda: self._open_response(routed, upstream_request, url),
+            self._settings.idle_timeout_s,
         )
-        self._running[pump.task] = pump
+        self._pumps[pump.task] = pump
         pump.task.add_done_callback(
-            lambda task: self._is_finished(task, is_recorded=record is not None)
+            lambda task: self._on_pump_done(task, is_recorded=record is not None)
         )
         try:
             try:
-                for _ in range(_UNTIL_SENT):
+                for _ in range(_LOOP_PASSES_UNTIL_SENT):
                     await asyncio.sleep(0)
-            finally:  # which a client that leaves at once does not change
+            finally:  # also when the client leaves at once
                 recording = record() if record is not None else None
-                if recording is not None and sent is not routed.request:
-                    recording.redact_secrets(credential_spellings(sent))
+                if recording is not None and upstream_request is not routed.request:
+                    recording.redact_secrets(credential_spellings(upstream_request))
                 pump.set_recording(recording)
-            head = await pump.head()
-            yield Wait(pump.head_at), Begin(head)
+            head = await pump.wait_for_head()
+            yield Wait(pump.head_at_ms), Begin(head)
             async with aclosing(pump.bursts()) as bursts:
                 async for reads in bursts:
                     yield tuple(
@@ -132,82 +144,83 @@ class LiveUpstream:
         finally:
             await self._on_client_done(pump)
 
-    def _is_finished(self, task: asyncio.Task[None], *, is_recorded: bool) -> None:
-        pump = self._running.pop(task)
-        self.recording_count += is_recorded and pump.has_head
+    def _on_pump_done(self, task: asyncio.Task[None], *, is_recorded: bool) -> None:
+        pump = self._pumps.pop(task)
+        self.recorded_response_count += is_recorded and pump.has_head
 
     async def _on_client_done(self, pump: ResponsePump) -> None:
         if pump.task.done():
             return
-        pump.release_client()
-        if self._stopping:
+        pump.detach_client()
+        if self._is_stopping:
             await pump.stop(Ending.KILLED)
         elif not self._settings.finish_on_disconnect:
             try:
-                await pump.wait_finished(_GRACE)
-            finally:  # the one who waits may be cancelled as well
+                await pump.wait_until_done(_CLIENT_GONE_GRACE_S)
+            finally:  # the waiting task may be cancelled as well
                 await pump.stop(Ending.CLIENT_GONE)
 
-    async def _upstream_request(self, routed: RoutedRequest) -> tuple[Request, URL]:
-        """The request as the provider gets it, and where."""
-        sent = routed.request
+    async def _prepare_upstream_request(self, routed: RoutedRequest) -> tuple[Request, URL]:
+        """The request as the provider gets it, and its URL."""
+        upstream_request = routed.request
         if routed.provider == BEDROCK and self._signer is None:
-            refuse_signed(sent)
+            refuse_sigv4_request(upstream_request)
         elif routed.provider == BEDROCK and self._signer is not None:
-            sent = await self._signer.sign_request(
-                sent, lambda request: str(self._upstream_url(routed, request))
+            upstream_request = await self._signer.sign_request(
+                upstream_request, lambda request: str(self._upstream_url(routed, request))
             )
-        return sent, self._upstream_url(routed, sent)
+        return upstream_request, self._upstream_url(routed, upstream_request)
 
-    def _upstream_url(self, routed: RoutedRequest, sent: Request) -> URL:
-        base = providers.upstream_address(routed.provider, self._settings.base_urls)
-        if base is None and routed.provider == BEDROCK and self._signer is not None:
-            base = providers.bedrock_url(sent.path, self._signer.region)
-        if base is None:
+    def _upstream_url(self, routed: RoutedRequest, upstream_request: Request) -> URL:
+        base_url = providers.upstream_url(routed.provider, self._settings.base_urls)
+        if base_url is None and routed.provider == BEDROCK and self._signer is not None:
+            base_url = providers.bedrock_url(upstream_request.path, self._signer.region)
+        if base_url is None:
             raise UpstreamFailed(
                 502,
                 f"no upstream is known for {routed.request.method} {routed.stored_request.path} "
                 f"(provider "
                 f"{routed.provider}): start llm-proxy with --upstream {routed.provider}=URL",
             )
-        instead = routed.provider in self._settings.in_place_of_v1
+        replaces_v1 = routed.provider in self._settings.replacing_v1
         return URL(
-            providers.join_url(base, sent.request_target, in_place_of_v1=instead), encoded=True
+            providers.join_url(base_url, upstream_request.request_target, replaces_v1=replaces_v1),
+            encoded=True,
         )
 
     async def _open_response(
-        self, routed: RoutedRequest, sent: Request, url: URL
+        self, routed: RoutedRequest, upstream_request: Request, url: URL
     ) -> tuple[UpstreamResponse, ResponseHead]:
         try:
             try:
-                response = await self._send_request(self._make_session, sent, url)
+                response = await self._send_request(self._keep_alive_session, upstream_request, url)
             except UnexpectedBytes:
-                response = await self._send_request(self._fresh, sent, url)
+                response = await self._send_request(self._fresh_session, upstream_request, url)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # A kept-alive connection that the provider had dropped: once more, on a new one.
-                kept = REUSED.get()
-                if kept is None or kept.flag:
+                # The provider had dropped a kept-alive connection: retry on a new one.
+                reused = REUSED_CONNECTION.get()
+                if reused is None or reused.has_response_bytes:
                     raise
-                response = await self._send_request(self._fresh, sent, url)
+                response = await self._send_request(self._fresh_session, upstream_request, url)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise failures.upstream_failure(error, routed, url, self._settings) from error
-        head = _head(response, routed.request.method)
-        if (refused := failures.head_refusal(head, routed, url)) is not None:
+        head = _response_head(response, routed.request.method)
+        if (failure := failures.head_failure(head, routed, url)) is not None:
             response.close()
-            raise refused
+            raise failure
         return response, head
 
     async def _send_request(
-        self, session: aiohttp.ClientSession, sent: Request, url: URL
+        self, session: aiohttp.ClientSession, upstream_request: Request, url: URL
     ) -> UpstreamResponse:
-        async with asyncio.timeout(self._settings.idle_timeout):
+        async with asyncio.timeout(self._settings.idle_timeout_s):
             response = await session.request(
-                sent.method,
+                upstream_request.method,
                 url,
-                headers=_request_headers(sent.headers),
-                data=_request_body(sent.body),
+                headers=_request_headers(upstream_request.headers),
+                data=_request_body(upstream_request.body),
                 allow_redirects=False,
-                proxy=self._settings.proxy,
+                proxy=self._settings.proxy_url,
             )
         assert isinstance(response, UpstreamResponse)  # noqa: S101 # `_session` makes no other
         return response
@@ -221,34 +234,35 @@ def _make_session(settings: UpstreamSettings, connector: CheckedConnector) -> ai
         trust_env=False,
         auto_decompress=False,
         raise_for_status=False,
-        skip_auto_headers=_AUTOMATIC,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout),
-        read_bufsize=_BUFFER,
-        max_line_size=_LARGEST_HEADER,
-        max_field_size=_LARGEST_HEADER,
+        skip_auto_headers=_SKIPPED_AUTO_HEADERS,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s),
+        read_bufsize=_READ_BUFFER_BYTES,
+        max_line_size=_MAX_HEADER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
     )
-    # aiohttp would ask twice, whether or not the connection was fresh, wherever GET is asked.
-    session._retry_connection = False  # noqa: SLF001 # there is no public way; a test pins it
+    # aiohttp would retry every GET, even one on a new connection.
+    session._retry_connection = False  # noqa: SLF001 # no public API; a test pins it
     return session
 
 
 def _request_headers(headers: Headers) -> CIMultiDict[str]:
     return CIMultiDict(
-        (name, _utf8_of_latin1(value)) for name, value in http_heads.forwarded_headers(headers)
+        (name, _redecode_as_utf8(value))
+        for name, value in http_heads.forwarded_request_headers(headers)
     )
 
 
 def _request_body(body: bytes) -> bytes | io.BytesIO | None:
-    """The body as aiohttp takes it: it warns of many bytes at once, and sends a file in pieces."""
-    if len(body) > _LARGE:
+    """The body as aiohttp wants it: it warns of large bytes, and sends a file in pieces."""
+    if len(body) > _MAX_SINGLE_WRITE_BYTES:
         return io.BytesIO(body)
     return body or None
 
 
-def _utf8_of_latin1(value: str) -> str:
-    """A header value such that aiohttp, which writes UTF-8, writes the bytes that came.
+def _redecode_as_utf8(value: str) -> str:
+    """A Latin-1 header value as UTF-8 text, so that aiohttp, which writes UTF-8, writes its bytes.
 
-    Of bytes that are no UTF-8 it writes the characters that they are in Latin-1.
+    Bytes that are not UTF-8 are written as the Latin-1 characters that they stand for.
     """
     if value.isascii():
         return value
@@ -258,7 +272,7 @@ def _utf8_of_latin1(value: str) -> str:
         return value
 
 
-def _head(response: aiohttp.ClientResponse, method: str) -> ResponseHead:
+def _response_head(response: aiohttp.ClientResponse, method: str) -> ResponseHead:
     fields = tuple(
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
     )

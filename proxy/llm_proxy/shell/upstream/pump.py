@@ -1,13 +1,13 @@
 """Reads one upstream response without losing a byte, and determines how it ended.
 
-aiohttp's reader refuses to give out what it has once an error arrives.  So one task asks for
-the response and then does nothing but read: it never awaits the client, and what an error cut
-off is fetched afterwards.  What it reads goes to the recording at once and into a queue for the
-client.  When the client is far behind, the transport is paused; a paused transport reports no
-error either, so nothing can be lost then.
+aiohttp's reader does not return its buffered bytes once an error arrives.  So one task requests
+the response and then does nothing but read: it never awaits the client, and bytes left in the
+buffer after an error are read afterwards.  All bytes go to the recording at once, and into a
+queue for the client.  When the client is far behind, the transport is paused; a paused transport
+reports no error either, so nothing can be lost then.
 
-Silence is nobody's error: an idle limit turns it into one.  Only what the event loop could have
-heard is silence: it looks often, and what a look comes late by does not count.
+Silence is not an error by itself: the idle timeout makes it one.  Time in which the event loop
+was blocked does not count: a timer checks often, and its delay is deducted.
 """
 
 from __future__ import annotations
@@ -27,104 +27,106 @@ from llm_proxy.shell.upstream.connection import MalformedResponse, UpstreamRespo
 
 log: Final = logging.getLogger("llm_proxy")
 
-AHEAD: Final = 8 * 1024 * 1024
-"""Bytes that the pump may be ahead of the client before it pauses the upstream."""
-_LOOKS: Final = 8
-"""How often we look within the idle limit whether the event loop stands still."""
-_TURNS: Final = 3
-"""Turns of the event loop after the limit: in one, what has arrived is read, in the next, the
-protocol learns of an end, and in the third our task does."""
+MAX_QUEUED_BYTES: Final = 8 * 1024 * 1024
+"""Bytes that may be queued for the client before the pump pauses the upstream."""
+_CHECKS_PER_IDLE_TIMEOUT: Final = 8
+"""Checks within one idle timeout, to notice a blocked event loop."""
+_EXTRA_IDLE_CHECKS: Final = 3
+"""Checks after the timeout, one event loop iteration each: in the first, arrived bytes are read,
+in the second the protocol learns of an end, and in the third our task does."""
 
-Ask = Callable[[], Awaitable[tuple[UpstreamResponse, ResponseHead]]]
+OpenResponse = Callable[[], Awaitable[tuple[UpstreamResponse, ResponseHead]]]
 """Sends the request and waits for the head.  Raises `UpstreamFailed`."""
 
 
-class _Stalled(aiohttp.ClientPayloadError):
-    """The upstream was silent for longer than the idle limit."""
+class _UpstreamStalled(aiohttp.ClientPayloadError):
+    """The upstream was silent for longer than the idle timeout."""
 
 
 class ResponsePump:
-    """One response on its way from the upstream to the recording and the client."""
+    """Reads one upstream response, for the recording and the client."""
 
-    def __init__(self, routed: RoutedRequest, ask: Ask, idle: float) -> None:
-        """Asks at once.  `idle` is the longest silence of a body, in seconds."""
+    def __init__(
+        self, routed: RoutedRequest, open_response: OpenResponse, idle_timeout_s: float
+    ) -> None:
+        """Sends the request at once.  `idle_timeout_s` is the maximum silence within a body."""
         self.ending: Ending | None = None
         self.recording: Recording | None = None
-        self._call = routed
-        self._send_request = ask
-        self._idle_limit = idle
+        self._routed = routed
+        self._open_response = open_response
+        self._idle_timeout_s = idle_timeout_s
         self._loop = asyncio.get_running_loop()
-        self._is_started = asyncio.Event()
-        self._recording_decided = asyncio.Event()
+        self._head_or_failure_event = asyncio.Event()
+        self._recording_decided_event = asyncio.Event()
         self._head: ResponseHead | None = None
-        self.head_at = 0.0
+        self.head_at_ms = 0.0
         """When the head arrived, in ms since the request was read in full."""
         self._failure = UpstreamFailed(502, "llm-proxy was stopped before the upstream answered")
         self._response: UpstreamResponse | None = None
         self._queue: list[Read] = []
-        self._queued_size = 0
-        self._news_event = asyncio.Event()
-        self._paused = False
+        self._queued_bytes = 0
+        self._wakeup_event = asyncio.Event()
+        self._is_paused = False
         self._is_waiting_for_recording = False
         self._is_client_gone = False
         self._stop_ending = Ending.KILLED
-        self._last_activity = self._loop.time()
-        self._surplus_counter = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self.task = self._loop.create_task(self._run_task())
+        self._last_activity_at_s = self._loop.time()
+        self._extra_check_count = 0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self.task = self._loop.create_task(self._open_and_pump())
         self.task.add_done_callback(self._log_internal_error)
 
     def set_recording(self, recording: Recording | None) -> None:
-        """Say where the response is recorded, if at all; nothing of it goes on before."""
+        """Set the response's recording, None for no recording; the pump waits for this call."""
         self.recording = recording
-        self._recording_decided.set()
+        self._recording_decided_event.set()
 
     @property
     def has_head(self) -> bool:
         """Whether a head has arrived."""
         return self._head is not None
 
-    async def head(self) -> ResponseHead:
-        """The head, once it has arrived.  Raises `UpstreamFailed`, and what is a fault of ours."""
-        await self._is_started.wait()  # `ask` has its limits
+    async def wait_for_head(self) -> ResponseHead:
+        """The head, once it has arrived.  Raises `UpstreamFailed`, and internal errors."""
+        await self._head_or_failure_event.wait()  # `_open_response` has its own timeouts
         if self._head is None:
             self._raise_internal_error()
             raise self._failure
         return self._head
 
     async def bursts(self) -> AsyncGenerator[list[Read], None]:
-        """What arrived, as it arrives; ends when the response does, and sets `ending`.
+        """Yield the reads as they arrive; ends with the response, when `ending` is set.
 
-        Raises what is a fault of ours: it is no ending of the response.
+        Raises internal errors, which are no ending of the response.
         """
         while True:
-            await self._news_event.wait()  # the idle limit is news as well
-            self._news_event.clear()
-            pieces, self._queue, self._queued_size = self._queue, [], 0
-            if self._paused:
+            await self._wakeup_event.wait()  # also set at the idle timeout
+            self._wakeup_event.clear()
+            reads, self._queue, self._queued_bytes = self._queue, [], 0
+            if self._is_paused:
                 self._set_paused(paused=False)
-            if pieces:
-                yield pieces
+            if reads:
+                yield reads
             if self.ending is not None and not self._queue:
                 self._raise_internal_error()
                 return
 
-    def release_client(self) -> None:
-        """Nobody wants the pieces any more: go on reading for the recording alone."""
+    def detach_client(self) -> None:
+        """Stop queueing for the client, and continue to read for the recording alone."""
         self._is_client_gone = True
-        self._queue, self._queued_size = [], 0
-        if self._paused:
+        self._queue, self._queued_bytes = [], 0
+        if self._is_paused:
             self._set_paused(paused=False)
 
-    async def wait_finished(self, within: float) -> None:
-        """Wait for the end, for at most so many seconds."""
-        await asyncio.wait([self.task], timeout=within)
+    async def wait_until_done(self, timeout_s: float) -> None:
+        """Wait for the end of the response, for at most `timeout_s` seconds."""
+        await asyncio.wait([self.task], timeout=timeout_s)
 
     async def stop(self, ending: Ending) -> None:
-        """Let the upstream go, with that ending, unless the response has ended already."""
+        """Stop reading, and set `ending` unless the response has ended already."""
         self._stop_ending = ending
         self.task.cancel()
-        # Not awaited itself, so that the one who waits can be cancelled; the task ends at once.
+        # `asyncio.wait`, so that the caller can be cancelled; the task ends at once.
         await asyncio.wait([self.task])
 
     def _raise_internal_error(self) -> None:
@@ -132,22 +134,22 @@ class ResponsePump:
             self.task.result()
 
     def _log_internal_error(self, task: asyncio.Task[None]) -> None:
-        """Say what is a fault of ours, where no client waits to whom it is raised."""
+        """Log an internal error if no client is left to raise it to."""
         if (
             self._is_client_gone
             and not task.cancelled()
-            and (fault := task.exception()) is not None
+            and (error := task.exception()) is not None
         ):
-            log.error("a fault in llm-proxy; please report it", exc_info=fault)
+            log.error("a fault in llm-proxy; please report it", exc_info=error)
 
-    async def _run_task(self) -> None:
+    async def _open_and_pump(self) -> None:
         try:
-            response, head = await self._send_request()
-            self.head_at = self._call.elapsed_ms()
+            response, head = await self._open_response()
+            self.head_at_ms = self._routed.elapsed_ms()
             try:
                 await (
-                    self._recording_decided.wait()
-                )  # two turns of the event loop, which the answer outran
+                    self._recording_decided_event.wait()
+                )  # at most two event loop iterations, if the response was faster
             except asyncio.CancelledError:
                 response.close()
                 raise
@@ -156,30 +158,30 @@ class ResponsePump:
             self._failure = failure
             return
         finally:
-            self._is_started.set()
+            self._head_or_failure_event.set()
         await self._pump_response(response, head)
 
     async def _pump_response(self, response: UpstreamResponse, head: ResponseHead) -> None:
-        """Nothing is awaited before the first read: what comes with the head must be seen."""
+        """Nothing is awaited before the first read: bytes that come with the head must be seen."""
         self._response = response
-        ending = Ending.RECORDER_ERROR  # unless we learn better, it is a fault of ours
-        self._last_activity = self._loop.time()
-        self._start_idle_timer(self._idle_limit)
+        ending = Ending.RECORDER_ERROR  # an internal error, unless `_read_body` returns
+        self._last_activity_at_s = self._loop.time()
+        self._start_idle_timer(self._idle_timeout_s)
         try:
             if self.recording is not None:
-                self.recording.record_head(self._call.elapsed_ms(), head)
+                self.recording.record_head(self._routed.elapsed_ms(), head)
             ending = await self._read_body(response, head)
         except asyncio.CancelledError:
             ending = self._stop_ending
             raise
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
             try:
-                self._drain_after_error(response.content)
+                self._drain_content(response.content)
             finally:
                 self._close_response(response, ending)
-                self._finish_recording(ending)
+                self._set_ending(ending)
 
     @staticmethod
     def _close_response(response: UpstreamResponse, ending: Ending) -> None:
@@ -189,56 +191,59 @@ class ResponsePump:
             response.close()
 
     async def _read_body(self, response: UpstreamResponse, head: ResponseHead) -> Ending:
-        content, receiver = response.content, response.protocol
+        content, protocol = response.content, response.protocol
         try:
             while not content.at_eof():
                 data, _ = await content.readchunk()
                 if data:
-                    self._handle_data(data)
+                    self._queue_and_record(data)
                     if self.recording is not None and not self.recording.has_capacity:
                         await self._wait_for_recording(self.recording)
-        except _Stalled:
+        except _UpstreamStalled:
             return Ending.STALLED
         except MalformedResponse:
             return Ending.MALFORMED
         except (aiohttp.ClientError, OSError):
-            return Ending.RST if receiver.was_reset else Ending.FIN
-        if head.framing == "close" and receiver.was_reset:
+            return Ending.RST if protocol.was_reset else Ending.FIN
+        if head.framing == "close" and protocol.was_reset:
             return Ending.RST
         return Ending.CLEAN
 
     async def _wait_for_recording(self, recording: Recording) -> None:
-        """Read nothing until the recording has caught up; the upstream is not silent meanwhile."""
+        """Wait until the recording has caught up; this time does not count as idle."""
         self._is_waiting_for_recording = True
         await recording.wait_for_capacity()
-        self._is_waiting_for_recording, self._last_activity = False, self._loop.time()
+        self._is_waiting_for_recording, self._last_activity_at_s = False, self._loop.time()
 
-    def _drain_after_error(self, content: aiohttp.StreamReader) -> None:
+    def _drain_content(self, content: aiohttp.StreamReader) -> None:
         content.set_exception(cast("Any", None))
         if data := content.read_nowait():
-            self._handle_data(data)
+            self._queue_and_record(data)
 
-    def _handle_data(self, data: bytes) -> None:
-        self._last_activity = self._loop.time()
-        read = Read(self._call.elapsed_ms(), data)
+    def _queue_and_record(self, data: bytes) -> None:
+        self._last_activity_at_s = self._loop.time()
+        read = Read(self._routed.elapsed_ms(), data)
         if not self._is_client_gone:
             self._queue.append(read)
-            self._queued_size += len(data)
-            self._news_event.set()  # before the recording, so that the client has its turn first
-            if self._queued_size > AHEAD:
+            self._queued_bytes += len(data)
+            self._wakeup_event.set()  # before the recording, so that the client comes first
+            if self._queued_bytes > MAX_QUEUED_BYTES:
                 self._set_paused(paused=True)
         if self.recording is not None:
             self.recording.record_read(read)
 
-    def _finish_recording(self, ending: Ending) -> None:
+    def _set_ending(self, ending: Ending) -> None:
         self.ending = ending
-        self._news_event.set()
+        self._wakeup_event.set()
         if self.recording is not None:
-            self.recording.finish(self._call.elapsed_ms(), ending)
+            self.recording.finish(self._routed.elapsed_ms(), ending)
 
     def _set_paused(self, *, paused: bool) -> None:
-        """Pause the upstream, or let it go on; its connection is another's after the last byte."""
-        self._paused = paused
+        """Pause or resume the upstream, unless the response is over.
+
+        After its last byte the connection may belong to another response.
+        """
+        self._is_paused = paused
         response = self._response
         if response is None or response.content.is_eof():
             return
@@ -247,37 +252,39 @@ class ResponsePump:
             if paused:
                 transport.pause_reading()
             else:
-                self._last_activity = self._loop.time()
+                self._last_activity_at_s = self._loop.time()
                 transport.resume_reading()
 
-    def _start_idle_timer(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(
-            min(seconds, self._idle_limit / _LOOKS), self._check_idle
+    def _start_idle_timer(self, delay_s: float) -> None:
+        self._idle_timer = self._loop.call_later(
+            min(delay_s, self._idle_timeout_s / _CHECKS_PER_IDLE_TIMEOUT), self._check_idle_timeout
         )
 
-    def _check_idle(self) -> None:
-        """Look again until the limit is reached; a paused upstream is not silent."""
+    def _check_idle_timeout(self) -> None:
+        """Restart the timer until the timeout is reached; a paused upstream is not idle."""
         self._compensate_loop_delay()
-        left = self._last_activity + self._idle_limit - self._loop.time()
-        if self._paused or self._is_waiting_for_recording:
-            left = self._idle_limit
-        if left > 0:
-            self._surplus_counter = 0
-            self._start_idle_timer(left)
-        elif self._surplus_counter < _TURNS:
-            self._surplus_counter += 1
+        remaining_s = self._last_activity_at_s + self._idle_timeout_s - self._loop.time()
+        if self._is_paused or self._is_waiting_for_recording:
+            remaining_s = self._idle_timeout_s
+        if remaining_s > 0:
+            self._extra_check_count = 0
+            self._start_idle_timer(remaining_s)
+        elif self._extra_check_count < _EXTRA_IDLE_CHECKS:
+            self._extra_check_count += 1
             self._start_idle_timer(0)
         elif self._response is not None:
-            self._response.content.set_exception(_Stalled())
+            self._response.content.set_exception(_UpstreamStalled())
 
     def _compensate_loop_delay(self) -> None:
-        """Take off the silence what this look came late by: our loop stood still meanwhile.
+        """Deduct this timer's delay from the idle time: the event loop was blocked meanwhile.
 
-        One that is late by more than looks are apart says no more than that: the loop may have
-        stood still since the look before.
+        If the delay is longer than the interval between checks, the interval is deducted too:
+        the loop may have been blocked since the check before.
         """
-        if self._timer is None:
+        if self._idle_timer is None:
             return
-        now, apart = self._loop.time(), self._idle_limit / _LOOKS
-        late = now - self._timer.when()
-        self._last_activity = min(now, self._last_activity + late + (apart if late > apart else 0))
+        now_s, interval_s = self._loop.time(), self._idle_timeout_s / _CHECKS_PER_IDLE_TIMEOUT
+        delay_s = now_s - self._idle_timer.when()
+        self._last_activity_at_s = min(
+            now_s, self._last_activity_at_s + delay_s + (interval_s if delay_s > interval_s else 0)
+        )

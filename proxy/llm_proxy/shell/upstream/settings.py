@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSettings:
-    """Where the providers are, and how long they may be silent."""
+    """Base URLs of the providers, timeouts and the HTTP proxy."""
 
     base_urls: Mapping[str, str]
-    """Base URLs by provider name; `default` stands in for all."""
-    in_place_of_v1: frozenset[str] = frozenset()
-    """Providers whose address takes the place of the `/v1` that a target begins with."""
-    idle_timeout: float = 300.0
-    """The longest silence in seconds, before the head and between reads."""
-    connect_timeout: float = 10.0
-    """The longest wait for a connection, in seconds."""
-    proxy: str | None = None
-    """An HTTP proxy for networks that need one."""
+    """Base URLs by provider name; `default` applies to the providers without an entry."""
+    replacing_v1: frozenset[str] = frozenset()
+    """Providers whose base URL replaces the `/v1` that a request target begins with."""
+    idle_timeout_s: float = 300.0
+    """Maximum silence in seconds, before the head and between reads."""
+    connect_timeout_s: float = 10.0
+    """Maximum time to connect, in seconds."""
+    proxy_url: str | None = None
+    """URL of the HTTP proxy to use, if any."""
     finish_on_disconnect: bool = False
-    """Read an answer to its end for the recording when the client has left."""
+    """Whether a response is read to its end for the recording after the client has left."""

@@ -1,8 +1,8 @@
 """Signs Bedrock requests with the operator's AWS credentials (SigV4).
 
-A signature covers the host, and the client's was made for ours.  botocore makes the new one: it
-knows every place that credentials come from, and renews those that run out.  It is an extra,
-imported here alone, and only when an operator asks for it.
+A signature covers the host, and the client's signature is for this proxy's host.  botocore makes
+the new one: it knows every source of credentials, and renews expired ones.  It is an optional
+dependency, imported only here, and only if the operator enables signing.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llm_proxy import http_heads
-from llm_proxy.errors import RequestRefused, UpstreamFailed, UsageError, printable
+from llm_proxy.errors import RequestRefused, UpstreamFailed, UsageError, printable_excerpt
 from llm_proxy.exchange import Request
 
 BEDROCK: Final = "bedrock"
-"""The provider, and AWS's name of the service that a signature is for."""
+"""The provider's name, which is also AWS's name of the service in a signature."""
 
-_NAME: Final = re.compile("[a-z0-9-]+")
-"""A region, as it may stand in a host."""
+_REGION_NAME: Final = re.compile("[a-z0-9-]+")
+"""A region's name, as it may appear in a host name."""
 
-_REGION: Final = re.compile(
+_AWS_HOST: Final = re.compile(
     r"(?:.+\.)?bedrock[a-z-]*\.([a-z0-9-]+)\.(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)"
 )
-"""The region in a host of AWS's: `bedrock-runtime.eu-west-1.amazonaws.com`."""
-_MADE: Final = ("Authorization", "X-Amz-Date", "X-Amz-Security-Token")
-"""The headers of a signature, as we make one."""
-_DROPPED: Final = frozenset(
-    {*map(str.lower, _MADE), "x-amz-content-sha256", "x-amz-region-set"}
+"""An AWS host name, with its region as group 1: `bedrock-runtime.eu-west-1.amazonaws.com`."""
+_SIGNATURE_HEADERS: Final = ("Authorization", "X-Amz-Date", "X-Amz-Security-Token")
+"""The headers that a signature of ours sets."""
+_CLIENT_SIGNATURE_HEADERS: Final = frozenset(
+    {*map(str.lower, _SIGNATURE_HEADERS), "x-amz-content-sha256", "x-amz-region-set"}
 )  # fmt: skip
-"""The headers of the client's."""
-_IN_QUERY: Final = re.compile(
+"""The headers of a client's signature, in lower case; they are removed."""
+_SIGNATURE_PARAMETER: Final = re.compile(
     r"X-Amz-(Algorithm|Credential|Date|Expires|SignedHeaders|Signature|Security-Token)=.*",
     re.IGNORECASE,
 )
-"""A parameter of the client's, which may sign in the query instead."""
-_COVERED: Final = re.compile(r"content-type|x-amz-.*|x-amzn-bedrock-.*", re.IGNORECASE)
-"""The headers that a signature covers, with the host: AWS wants no less, and others may change."""
+"""A query parameter of a client's signature, which may be in the query instead of headers."""
+_SIGNED_HEADER: Final = re.compile(r"content-type|x-amz-.*|x-amzn-bedrock-.*", re.IGNORECASE)
+"""The headers that a signature covers beside the host: the minimum for AWS; others may change."""
 
 
-def refuse_signed(request: Request) -> None:
-    """Raise `RequestRefused` for a request whose signature AWS would not take from us."""
-    sent = (value for name, value in request.headers if name.lower() == "authorization")
+def refuse_sigv4_request(request: Request) -> None:
+    """Raise `RequestRefused` for a SigV4 request: AWS refuses its signature once forwarded."""
+    authorizations = (value for name, value in request.headers if name.lower() == "authorization")
     if (
-        any(text.startswith("AWS4-") for text in sent)
+        any(authorization.startswith("AWS4-") for authorization in authorizations)
         or _without_signature(request).query != request.query
     ):
         raise RequestRefused(
@@ -63,51 +63,56 @@ def refuse_signed(request: Request) -> None:
 
 
 class AwsSigner:
-    """Signs requests with the credentials that the operator's environment leads to."""
+    """Signs requests with the credentials that botocore finds in the operator's environment."""
 
-    def __init__(self, upstream: str | None) -> None:
-        """`upstream` is the base URL that is configured for Bedrock.  It may ask the network.
+    def __init__(self, base_url: str | None) -> None:
+        """`base_url` is the one configured for Bedrock.  The lookup may use the network.
 
-        Raises `UsageError` where botocore, the region or credentials are missing.
+        Raises `UsageError` if botocore, the region or credentials are missing.
         """
-        self._botocore_session = _import_botocore()
-        session = self._botocore_session.session.get_session()
-        self.region = _region_of_url(upstream or "") or os.environ.get("AWS_REGION", "").strip()
-        """Where no host names another."""
-        self.region = self.region or self._call_botocore(
+        self._botocore = _import_botocore()
+        session = self._botocore.session.get_session()
+        self.region = _region_of_url(base_url or "") or os.environ.get("AWS_REGION", "").strip()
+        """The region of requests whose host names none."""
+        self.region = self.region or self._look_up_at_start(
             lambda: session.get_config_variable("region")
         )
-        if self.region and _NAME.fullmatch(self.region) is None:
-            raise UsageError(f"--sign aws: {printable(self.region, 60)!r} is no region of AWS")
+        if self.region and _REGION_NAME.fullmatch(self.region) is None:
+            raise UsageError(
+                f"--sign aws: {printable_excerpt(self.region, 60)!r} is no region of AWS"
+            )
         if not self.region:
             raise UsageError(
                 "--sign aws: the region is not known: set AWS_REGION, or give --upstream "
                 "bedrock=URL with a host of AWS's, which names it"
             )
-        self._credentials = self._call_botocore(session.get_credentials)
+        self._credentials = self._look_up_at_start(session.get_credentials)
         if self._credentials is None:
             raise UsageError(
                 "--sign aws: there are no AWS credentials: set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or log in with aws sso login"
             )
-        self._call_botocore(self._credentials.get_frozen_credentials)
-        # One thread, for the order of requests is that of their takes; renewing may take a while.
-        self._thread = ThreadPoolExecutor(1, "signing")
+        self._look_up_at_start(self._credentials.get_frozen_credentials)
+        # One thread, because requests must stay in the order of their takes; renewal may be slow.
+        self._executor = ThreadPoolExecutor(1, "signing")
 
     def close(self) -> None:
-        """Sign nothing more."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Stop the signing thread."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def sign_request(self, request: Request, url: Callable[[Request], str]) -> Request:
-        """The request with our signature for its `url` in place of the client's.
+    async def sign_request(self, request: Request, url_for: Callable[[Request], str]) -> Request:
+        """The request signed with the operator's credentials, without the client's signature.
 
-        Raises `UpstreamFailed` where credentials that ran out cannot be renewed.
+        `url_for` returns the URL of the request.  Raises `UpstreamFailed` if expired credentials
+        cannot be renewed.
         """
         loop = asyncio.get_running_loop()
-        bare = _without_signature(request)
+        unsigned = _without_signature(request)
         try:
-            return await loop.run_in_executor(self._thread, self._sign, bare, url(bare))
-        except _CredentialsNotFound as error:
+            return await loop.run_in_executor(
+                self._executor, self._sign, unsigned, url_for(unsigned)
+            )
+        except _BotocoreLookupFailed as error:
             raise UpstreamFailed(
                 502,
                 f"the AWS credentials cannot be renewed ({error}): log in again, "
@@ -116,62 +121,70 @@ class AwsSigner:
 
     def _sign(self, request: Request, url: str) -> Request:
         region = _region_of_url(url) or self.region
-        content = self._botocore_session.awsrequest.AWSRequest(
-            request.method, url, data=request.body
+        aws_request = self._botocore.awsrequest.AWSRequest(request.method, url, data=request.body)
+        for name, value in http_heads.forwarded_request_headers(request.headers):
+            if _SIGNED_HEADER.fullmatch(name):
+                aws_request.headers[name] = value  # adds to the headers of that name
+        credentials = _botocore_lookup(self._credentials.get_frozen_credentials)
+        self._botocore.auth.SigV4Auth(credentials, BEDROCK, region).add_auth(aws_request)
+        signature_headers = tuple(
+            (name, aws_request.headers[name])
+            for name in _SIGNATURE_HEADERS
+            if name in aws_request.headers
         )
-        for name, value in http_heads.forwarded_headers(request.headers):
-            if _COVERED.fullmatch(name):
-                content.headers[name] = value  # which adds to those of that name
-        credentials = _lookup(self._credentials.get_frozen_credentials)
-        self._botocore_session.auth.SigV4Auth(credentials, BEDROCK, region).add_auth(content)
-        made = tuple((name, content.headers[name]) for name in _MADE if name in content.headers)
-        return replace(request, headers=(*request.headers, *made))
+        return replace(request, headers=(*request.headers, *signature_headers))
 
     @staticmethod
-    def _call_botocore(ask: Callable[[], Any]) -> Any:
-        """What botocore finds.  Raises `UsageError` where looking for it fails."""
+    def _look_up_at_start(lookup: Callable[[], Any]) -> Any:
+        """The result of `lookup`.  Raises `UsageError` if it fails."""
         try:
-            return _lookup(ask)
-        except _CredentialsNotFound as error:
+            return _botocore_lookup(lookup)
+        except _BotocoreLookupFailed as error:
             raise UsageError(
                 f"--sign aws: the AWS credentials cannot be had ({error}): look "
                 "at AWS_PROFILE and your AWS configuration, or log in with aws sso login"
             ) from None
 
 
-class _CredentialsNotFound(Exception):
-    """Looking for credentials failed; all it says is the name of the failure's type."""
+class _BotocoreLookupFailed(Exception):
+    """A botocore lookup failed; the message is only the name of the error's type."""
 
 
-def _lookup(ask: Callable[[], Any]) -> Any:
-    """What botocore finds.  Raises `_NotFound`, whatever fails on the way.
+def _botocore_lookup(lookup: Callable[[], Any]) -> Any:
+    """The result of `lookup`.  Raises `_BotocoreLookupFailed` for every error.
 
-    Credentials come from files, programs, and services: besides botocore's own errors there are
-    those of the disk, of JSON, and of whoever answers.  Their texts may quote what they had.
+    Credentials come from files, programs and services: besides botocore's own errors there are
+    those of the disk, of JSON and of the service.  Their messages may quote secrets.
     """
     try:
-        return ask()
+        return lookup()
     except Exception as error:
-        raise _CredentialsNotFound(type(error).__name__) from None
+        raise _BotocoreLookupFailed(type(error).__name__) from None
 
 
 def _without_signature(request: Request) -> Request:
-    headers = tuple(pair for pair in request.headers if pair[0].lower() not in _DROPPED)
-    kept = (text for text in request.query.split("&") if _IN_QUERY.fullmatch(text) is None)
-    return replace(request, headers=headers, query="&".join(kept))
+    headers = tuple(
+        pair for pair in request.headers if pair[0].lower() not in _CLIENT_SIGNATURE_HEADERS
+    )
+    kept_parameters = (
+        parameter
+        for parameter in request.query.split("&")
+        if _SIGNATURE_PARAMETER.fullmatch(parameter) is None
+    )
+    return replace(request, headers=headers, query="&".join(kept_parameters))
 
 
 def _region_of_url(url: str) -> str:
-    """The region that a URL's host names; empty where it is none of AWS's."""
-    match = _REGION.fullmatch(urlsplit(url).hostname or "")
+    """The region in a URL's host; empty if it is not an AWS host."""
+    match = _AWS_HOST.fullmatch(urlsplit(url).hostname or "")
     return match[1] if match else ""
 
 
 def _import_botocore() -> Any:
-    """The package, which comes without types.  Raises `UsageError` where it is not installed."""
+    """The untyped `botocore` package.  Raises `UsageError` if it is not installed."""
     try:
-        for part in ("auth", "awsrequest", "session"):
-            importlib.import_module(f"botocore.{part}")
+        for module in ("auth", "awsrequest", "session"):
+            importlib.import_module(f"botocore.{module}")
         return importlib.import_module("botocore")
     except ImportError:
         raise UsageError("--sign aws needs botocore: pip install 'llm-proxy-replay[aws]'") from None

@@ -1,8 +1,8 @@
-"""`failed-accepted`: passes over an error that the provider sends amid its answer.
+"""`failed-accepted`: the client ignores an error event within a response.
 
-Why it matters: such an error comes with HTTP 200 before it, so nothing but the stream says it;
-what came before it is no answer.
-What to do: look for the provider's error among the events, and ask again.
+Why it matters: the status was HTTP 200 already, so only the stream reports such an error; the text
+before it is no complete response.
+What to do: check the events for the provider's error, and retry.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.attempt_descriptions import attempt_evidence
-from llm_proxy.verdict.attempts import SENT, JournalAttempt
+from llm_proxy.verdict.attempts import ENDING_SENT, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
 from llm_proxy.verdict.spoiled_usage import evidence_of_use, used_spoiled_attempts
@@ -21,18 +21,18 @@ def _has_error_event(attempt: JournalAttempt) -> bool:
     return attempt.first_fault_with_effect(FaultEffect.FAILED) is not None
 
 
-def _applies(chain: RetryChain) -> bool:
+def _applies_to_chain(chain: RetryChain) -> bool:
     return any(map(_has_error_event, chain.attempts))
 
 
-def _find(chain: RetryChain) -> VerdictFinding | None:
-    if shown := used_spoiled_attempts(chain, _has_error_event):
+def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
+    if used_attempts := used_spoiled_attempts(chain, _has_error_event):
         message = (
             "used an answer of which the provider said that it failed: it stands in the history "
             "of a later request"
         )
-        return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, shown))
-    if _has_error_event(chain.last_attempt) and chain.last_attempt.ending == SENT:
+        return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, used_attempts))
+    if _has_error_event(chain.last_attempt) and chain.last_attempt.ending == ENDING_SENT:
         message = (
             "the provider's error amid an answer was not asked again after, and nothing shows "
             "that it was noticed"
@@ -48,6 +48,6 @@ FAILED_ACCEPTED: Final = VerdictRule(
     "passes over an error that the provider sends amid its answer",
     "catch what the SDK raises within the loop that reads the stream (APIError of OpenAI's and "
     "Anthropic's), and ask again; Cohere's raises nothing: look for finish_reason ERROR",
-    _applies,
-    _find,
+    _applies_to_chain,
+    _judge_chain,
 )

@@ -1,8 +1,8 @@
-"""`gave-up`: does not ask again after a failure that may pass.
+"""`gave-up`: the client does not retry after a transient failure.
 
-Why it matters: overload, limits and lost connections are everyday matters, and mostly gone with
-the next attempt; the user sees an error that need not be.
-What to do: leave the SDK's retries on, or ask again; amid a stream only the application can.
+Why it matters: overload, limits and lost connections are common, and mostly gone with the next
+attempt; the user sees an avoidable error.
+What to do: leave the SDK's retries on, or retry; within a stream only the application can.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempt_descriptions import chain_evidence, describe_received, times_in_words
+from llm_proxy.verdict.attempt_descriptions import chain_evidence, describe_received, format_times
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
 from llm_proxy.verdict.retry_hints import invites_retry
 
-_LONG: Final = 60_000.0
-"""Ms of Retry-After from which a client may well rather give up than wait."""
+_LONG_RETRY_AFTER_MS: Final = 60_000.0
+"""With a longer `Retry-After`, a client may reasonably give up."""
 
-_BROKEN: Final = (
+_CONNECTION_EFFECTS: Final = (
     FaultEffect.UNANSWERED,
     FaultEffect.DISCONNECTED,
     FaultEffect.STALLED,
@@ -33,25 +33,27 @@ def _is_transient(attempt: JournalAttempt) -> bool:
         return False
     if attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None:
         return invites_retry(attempt)
-    return attempt.first_fault_with_effect(*_BROKEN) is not None
+    return attempt.first_fault_with_effect(*_CONNECTION_EFFECTS) is not None
 
 
-def _applies(chain: RetryChain) -> bool:
+def _applies_to_chain(chain: RetryChain) -> bool:
     return chain.last_attempt.is_over and any(map(_is_transient, chain.attempts))
 
 
-def _find(chain: RetryChain) -> VerdictFinding | None:
+def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     last = chain.last_attempt
-    if not _is_transient(last) or last.number in chain.is_continued:
+    if not _is_transient(last) or last.number in chain.continuing_attempts:
         return None
-    number = len(chain.attempts)
-    if number > 1:
-        message = f"gave up after it had asked {times_in_words(number)}: {describe_received(last)}"
+    attempt_count = len(chain.attempts)
+    if attempt_count > 1:
+        message = (
+            f"gave up after it had asked {format_times(attempt_count)}: {describe_received(last)}"
+        )
         return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
     if last.status and last.streams and not invites_retry(last):
         message = f"a stream was lost, and nobody asked again: {describe_received(last)}"
         return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
-    if (last.retry_after_ms or 0.0) > _LONG:
+    if (last.retry_after_ms or 0.0) > _LONG_RETRY_AFTER_MS:
         message = f"gave up, as it was told to wait {format_duration(last.retry_after_ms or 0.0)}"
         return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
     message = f"gave up at the first failure: {describe_received(last)}"
@@ -63,6 +65,6 @@ GAVE_UP: Final = VerdictRule(
     "does not ask again after a failure that may pass",
     "leave the retries of the SDK on (max_retries), or ask again in the application; no SDK asks "
     "again for a stream that has begun: catch what it raises there, and ask again or say so",
-    _applies,
-    _find,
+    _applies_to_chain,
+    _judge_chain,
 )

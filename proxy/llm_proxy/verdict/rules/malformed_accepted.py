@@ -1,8 +1,8 @@
-"""`malformed-accepted`: passes over what it cannot read, and takes the rest.
+"""`malformed-accepted`: the client skips what it cannot parse, and uses the rest.
 
-Why it matters: an answer with a hole in it looks like any other; of a tool call, it is another
-call.
-What to do: let a part that cannot be read end the answer, and ask again.
+Why it matters: a response with a gap looks like any other; within a tool call, a gap makes it
+another call.
+What to do: treat the response as failed where a part cannot be parsed, and retry.
 """
 
 from __future__ import annotations
@@ -12,28 +12,33 @@ from typing import Final
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.attempt_descriptions import attempt_evidence
-from llm_proxy.verdict.attempts import SENT, InjectedFault, JournalAttempt
+from llm_proxy.verdict.attempts import ENDING_SENT, InjectedFault, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
 from llm_proxy.verdict.spoiled_usage import evidence_of_use, used_spoiled_attempts
 
-_TIME_TO_LEAVE: Final = 200.0
-"""Ms between what cannot be read and the end, in which a client that minds would have left; where
-all was sent sooner, nothing can be told."""
+_MIN_READ_ON_MS: Final = 200.0
+"""A client that reads on for this long after the malformed part has ignored it.  A response that
+ends sooner shows nothing."""
 
-_READABLE: Final = frozenset(("bom",))
-"""Faults that some clients stumble over and others rightly do not: server-sent events may begin
-with a byte order mark."""
+_TOLERABLE_FAULTS: Final = frozenset(("bom",))
+"""Faults that break some clients and that others rightly accept: server-sent events may begin with
+a byte order mark."""
 
 
 def _malformed_fault(attempt: JournalAttempt) -> InjectedFault | None:
-    met = (
+    malformed_faults = (
         injected_fault
         for injected_fault in attempt.injected_faults
         if injected_fault.effect == FaultEffect.MALFORMED
     )
     return next(
-        (injected_fault for injected_fault in met if injected_fault.fault not in _READABLE), None
+        (
+            injected_fault
+            for injected_fault in malformed_faults
+            if injected_fault.fault not in _TOLERABLE_FAULTS
+        ),
+        None,
     )
 
 
@@ -42,27 +47,28 @@ def _is_malformed(attempt: JournalAttempt) -> bool:
 
 
 def _read_on_ms(attempt: JournalAttempt) -> float:
-    """How long the client read on, in ms."""
+    """How long the client read on after the malformed part; 0 without one."""
     fault = _malformed_fault(attempt)
     return 0.0 if fault is None else attempt.ms - fault.at_ms
 
 
-def _applies(chain: RetryChain) -> bool:
+def _applies_to_chain(chain: RetryChain) -> bool:
     return any(map(_is_malformed, chain.attempts))
 
 
-def _find(chain: RetryChain) -> VerdictFinding | None:
-    if shown := used_spoiled_attempts(chain, _is_malformed):
+def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
+    if used_attempts := used_spoiled_attempts(chain, _is_malformed):
         message = (
             "used an answer that cannot be read in full: it stands in the history of a later "
             "request"
         )
-        return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, shown))
+        return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, used_attempts))
     last = chain.last_attempt
-    stayed = _read_on_ms(last)
-    if last.ending == SENT and last.streams and stayed >= _TIME_TO_LEAVE:
+    read_on_ms = _read_on_ms(last)
+    if last.ending == ENDING_SENT and last.streams and read_on_ms >= _MIN_READ_ON_MS:
         message = (
-            f"read on for {format_duration(stayed)} behind what cannot be read, to the end, and "
+            f"read on for {format_duration(read_on_ms)} behind what cannot be read, to the "
+            "end, and "
             f"did not "
             "ask again"
         )
@@ -75,6 +81,6 @@ MALFORMED_ACCEPTED: Final = VerdictRule(
     "passes over what it cannot read, and takes the rest of the answer",
     "let what cannot be read end the answer as an error, and ask again; do not catch and continue "
     "within the loop that reads the stream",
-    _applies,
-    _find,
+    _applies_to_chain,
+    _judge_chain,
 )

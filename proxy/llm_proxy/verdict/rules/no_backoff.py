@@ -1,8 +1,8 @@
-"""`no-backoff`: asks again and again without a pause, or always after the same one.
+"""`no-backoff`: the client retries without pauses, or with constant pauses.
 
-Why it matters: a provider in trouble gets more work from everybody just then; clients that wait
-equally long come back all at once.
-What to do: double the pause each time, up to a limit, and take a random share of it.
+Why it matters: an overloaded provider gets even more load; clients with equal pauses return all at
+once.
+What to do: double the pause each time, up to a limit, with random jitter.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llm_proxy.display import count_noun, format_duration
+from llm_proxy.display import format_count, format_duration
 from llm_proxy.verdict.attempt_descriptions import chain_evidence
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 from llm_proxy.verdict.retry_hints import forbids_retry
 
-_NO_PAUSE: Final = 100.0
-"""Ms below which a pause is none: the SDKs of OpenAI and Anthropic begin with 375."""
-_FEW: Final = 2
-"""Pauses below that which are a warning alone: AWS's SDK begins with a random share of 50 ms, then
-of 100 ms, and has done; one more is an error."""
-_SAME: Final = 3
-"""Pauses that show whether they grow: of two, a random share can make the second the shorter."""
-_GROWTH: Final = 1.5
-"""What the longest of those is at least, measured by the shortest, where pauses are doubled."""
-_LONG: Final = 5_000.0
-"""Ms from which pauses need not grow any more: most SDKs stop at 8 s or more."""
+_MIN_PAUSE_MS: Final = 100.0
+"""A shorter pause counts as none: the SDKs of OpenAI and Anthropic begin with 375 ms."""
+_MIN_SHORT_PAUSES: Final = 2
+"""This many such pauses are a warning, since AWS's SDK begins with a random fraction of 50 ms, then
+of 100 ms, and stops; one more is an error."""
+_MIN_COMPARED_PAUSES: Final = 3
+"""Pauses that are needed to see growth: of two, jitter can make the second the shorter."""
+_MIN_GROWTH_FACTOR: Final = 1.5
+"""The least ratio of the longest to the shortest of these, where pauses are doubled."""
+_LONG_PAUSE_MS: Final = 5_000.0
+"""Pauses of this length need not grow: most SDKs stop growing at 8 s or more."""
 
 
-def _own_pauses(chain: RetryChain) -> list[float]:
-    """Those for which the client had nothing but its own judgement; no pause helps after some."""
+def _unadvised_pauses_ms(chain: RetryChain) -> list[float]:
+    """The pauses without `Retry-After`, in ms; those before forbidden retries are left out."""
     return [
         pause_ms(before, after)
         for before, after in chain.retried_pairs()
@@ -38,35 +38,35 @@ def _own_pauses(chain: RetryChain) -> list[float]:
     ]
 
 
-def _applies(chain: RetryChain) -> bool:
-    return len(_own_pauses(chain)) >= _FEW
+def _applies_to_chain(chain: RetryChain) -> bool:
+    return len(_unadvised_pauses_ms(chain)) >= _MIN_SHORT_PAUSES
 
 
-def _find(chain: RetryChain) -> VerdictFinding | None:
-    pauses = _own_pauses(chain)
-    short = [pause for pause in pauses if pause < _NO_PAUSE]
-    if len(short) >= _FEW:
-        is_sure = len(short) > _FEW and not chain.is_uncertain
+def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
+    pauses_ms = _unadvised_pauses_ms(chain)
+    short_pauses_ms = [pause for pause in pauses_ms if pause < _MIN_PAUSE_MS]
+    if len(short_pauses_ms) >= _MIN_SHORT_PAUSES:
+        is_sure = len(short_pauses_ms) > _MIN_SHORT_PAUSES and not chain.is_uncertain
         level = FindingLevel.ERROR if is_sure else FindingLevel.WARNING
         message = (
-            f"asked again without a pause: {count_noun(len(short), 'time')} within "
-            f"{format_duration(max(short))}"
+            f"asked again without a pause: {format_count(len(short_pauses_ms), 'time')} within "
+            f"{format_duration(max(short_pauses_ms))}"
         )
         return VerdictFinding(level, message, chain_evidence(chain))
-    if _is_constant(pauses):
+    if _is_constant(pauses_ms):
         message = (
-            f"waits no longer each time: {count_noun(len(pauses), 'pause')} of "
-            f"{format_duration(min(pauses))} to {format_duration(max(pauses))}"
+            f"waits no longer each time: {format_count(len(pauses_ms), 'pause')} of "
+            f"{format_duration(min(pauses_ms))} to {format_duration(max(pauses_ms))}"
         )
         return VerdictFinding(FindingLevel.WARNING, message, chain_evidence(chain))
     return None
 
 
-def _is_constant(pauses: Sequence[float]) -> bool:
+def _is_constant(pauses_ms: Sequence[float]) -> bool:
     return (
-        len(pauses) >= _SAME
-        and max(pauses) < _LONG
-        and max(pauses) < _GROWTH * max(min(pauses), _NO_PAUSE)
+        len(pauses_ms) >= _MIN_COMPARED_PAUSES
+        and max(pauses_ms) < _LONG_PAUSE_MS
+        and max(pauses_ms) < _MIN_GROWTH_FACTOR * max(min(pauses_ms), _MIN_PAUSE_MS)
     )
 
 
@@ -75,6 +75,6 @@ NO_BACKOFF: Final = VerdictRule(
     "asks again without pauses that grow",
     "wait 0.5 s before the first retry, double that for each further one up to some 8 s, and "
     "take a random share off, so that clients do not come back together",
-    _applies,
-    _find,
+    _applies_to_chain,
+    _judge_chain,
 )

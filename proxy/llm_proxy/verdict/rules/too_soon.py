@@ -1,7 +1,7 @@
-"""`too-soon`: asked again before the time that `Retry-After` had told.
+"""`too-soon`: the client retries before the time in `Retry-After`.
 
-Why it matters: a provider that limits you counts what comes too early, and limits you longer.
-What to do: wait as long as the header says, in seconds, in ms, or until a date.
+Why it matters: a provider counts early requests against the limit, and extends the limit.
+What to do: wait for the time in the header: in seconds, in ms, or until a date.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence, times_in_words
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_times
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 
-_SHARE: Final = 0.05
-"""Of the time that was told: what clocks and rounding may take off it."""
-_LEAST: Final = 50.0
-"""Ms that may be missing of any time: what a timer and a scheduler may be early by."""
+_TOLERANCE_FRACTION: Final = 0.05
+"""The fraction of the time that may be missing because of clocks and rounding."""
+_TOLERANCE_MS: Final = 50.0
+"""The ms that may always be missing: by how much a timer and a scheduler may be early."""
 
 
 def _has_retry_after(before: JournalAttempt) -> bool:
@@ -25,28 +25,30 @@ def _has_retry_after(before: JournalAttempt) -> bool:
 
 
 def _is_early(before: JournalAttempt, after: JournalAttempt) -> bool:
-    wanted = before.retry_after_ms or 0.0
-    return pause_ms(before, after) < wanted - max(_SHARE * wanted, _LEAST)
+    retry_after_ms = before.retry_after_ms or 0.0
+    return pause_ms(before, after) < retry_after_ms - max(
+        _TOLERANCE_FRACTION * retry_after_ms, _TOLERANCE_MS
+    )
 
 
-def _applies(chain: RetryChain) -> bool:
+def _applies_to_chain(chain: RetryChain) -> bool:
     return any(_has_retry_after(before) for before, _ in chain.retried_pairs())
 
 
-def _find(chain: RetryChain) -> VerdictFinding | None:
-    early = [
+def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
+    early_retries = [
         pair for pair in chain.retried_pairs() if _has_retry_after(pair[0]) and _is_early(*pair)
     ]
-    if not early:
+    if not early_retries:
         return None
-    before, after = min(early, key=lambda pair: pause_ms(*pair))
+    before, after = min(early_retries, key=lambda pair: pause_ms(*pair))
     message = (
-        f"asked again too soon, {times_in_words(len(early))}: after "
+        f"asked again too soon, {format_times(len(early_retries))}: after "
         f"{format_duration(pause_ms(before, after))}, "
         f"where it was told to wait {format_duration(before.retry_after_ms or 0.0)}"
     )
     return VerdictFinding(
-        FindingLevel.ERROR, message, tuple(attempt_evidence(*pair) for pair in early)
+        FindingLevel.ERROR, message, tuple(attempt_evidence(*pair) for pair in early_retries)
     )
 
 
@@ -55,6 +57,6 @@ TOO_SOON: Final = VerdictRule(
     "asks again before Retry-After allows it",
     "wait for the time in retry-after-ms or Retry-After before asking again; the SDKs of OpenAI "
     "and Anthropic do where their retries are left on",
-    _applies,
-    _find,
+    _applies_to_chain,
+    _judge_chain,
 )

@@ -1,9 +1,9 @@
 """Parses YAML 1.2 (core schema) and JSON with the position of every value.
 
-nodes      values, and where each stands
-scalars    what unquoted text of YAML means
-composing  values put together: limits, names that come twice, repetitions
-yaml_text  YAML, told piece by piece
-yaml_words what its parser complains of, in plain words
-json_text  JSON, told piece by piece
+nodes          values with their positions
+scalars        values of unquoted YAML text
+composing      builds nodes: limits, duplicate names, aliases
+yaml_text      parses YAML into a composer
+yaml_messages  plain messages for errors of its parser
+json_text      parses JSON into a composer
 """

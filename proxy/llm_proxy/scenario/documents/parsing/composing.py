@@ -1,7 +1,7 @@
 """Composes nodes from parser events.
 
-Here are the limits that keep a hostile file from eating time and memory: how deep values may
-stand within each other, and how many there may be, each repetition (`*alias`) counted in full.
+Enforces the limits that protect against hostile files: the depth of nested values, and the number
+of values, where each alias (`*name`) counts in full.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from llm_proxy.scenario.documents.mistakes import ROOT, DocumentMistake, child_path, quote_text
+from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
 from llm_proxy.scenario.documents.parsing.nodes import (
     ListNode,
     Node,
@@ -23,16 +23,16 @@ from llm_proxy.scenario.documents.parsing.nodes import (
 MAX_DEPTH: Final = 100
 MAX_VALUES: Final = 1_000_000
 
-_UNFIT: Final = "\ud800"
-"""Stands for a name that cannot be one; what it names is read, and dropped.  No text holds it."""
+_INVALID_NAME: Final = "\ud800"
+"""Replaces an invalid name, whose value is parsed and dropped.  No valid text equals it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _AnchoredNode:
-    """A value that may be repeated."""
+    """A value with an anchor, which aliases may repeat."""
 
     node: Node
-    size: int
+    value_count: int
     height: int
 
 
@@ -45,55 +45,55 @@ class _OpenCollection:
     anchor: str
     nodes: list[Node] = field(default_factory=list)
     entries: dict[str, ObjectEntry] = field(default_factory=dict)
-    name: str | None = None
-    """The name whose value comes next; None where a name does."""
-    name_mark: SourceMark | None = None
-    size: int = 1
+    pending_name: str | None = None
+    """The name whose value comes next; None if a name comes next."""
+    pending_name_mark: SourceMark | None = None
+    value_count: int = 1
     height: int = 1
 
-    def current_step(self) -> str | int:
-        """What is being read in it."""
-        return (self.name or "") if self.is_object else len(self.nodes)
+    def current_path_step(self) -> str | int:
+        """The name or the index of the value that is being parsed."""
+        return (self.pending_name or "") if self.is_object else len(self.nodes)
 
-    def close(self) -> Node:
-        """It, as a value."""
+    def to_node(self) -> Node:
+        """The finished list or object."""
         if self.is_object:
             return ObjectNode(tuple(self.entries.values()), self.mark)
         return ListNode(tuple(self.nodes), self.mark)
 
 
 class DocumentComposer:
-    """Takes the pieces of a file in their order, and has its documents and mistakes at the end."""
+    """Builds the documents of a file from parser events; collects mistakes."""
 
     def __init__(self, file: str) -> None:
         self.documents: list[Node] = []
         self.mistakes: list[DocumentMistake] = []
         self._file = file
-        self._open: list[_OpenCollection] = []
+        self._open_collections: list[_OpenCollection] = []
         self._anchors: dict[str, _AnchoredNode] = {}
         self._value_count = 0
 
     def start_document(self) -> None:
-        """A document begins: it repeats nothing of those before."""
+        """Start a document; the anchors of previous documents do not apply to it."""
         self._anchors = {}
 
     def start_collection(self, mark: SourceMark, *, is_object: bool, anchor: str = "") -> None:
-        """A list or an object begins.  Raises `Unreadable` where it stands too deep."""
+        """Start a list or an object.  Raises `UnreadableDocument` beyond the limits."""
         self._check_limits(mark, 1, 1)
-        self._open.append(_OpenCollection(mark, is_object, anchor))
+        self._open_collections.append(_OpenCollection(mark, is_object, anchor))
 
     def end_collection(self) -> None:
-        """What was begun last ends."""
-        open_collection = self._open.pop()
+        """End the innermost open list or object."""
+        open_collection = self._open_collections.pop()
         self._add_node(
-            open_collection.close(),
-            open_collection.size,
+            open_collection.to_node(),
+            open_collection.value_count,
             open_collection.height,
             open_collection.anchor,
         )
 
     def add_scalar(self, scalar_node: ScalarNode, anchor: str = "") -> None:
-        """A value without others in it."""
+        """Add a scalar.  Raises `UnreadableDocument` beyond the limits."""
         self._check_limits(scalar_node.mark, 1, 0)
         if (
             isinstance(scalar_node.value, str)
@@ -109,8 +109,11 @@ class DocumentComposer:
         self._add_node(scalar_node, 1, 0, anchor)
 
     def add_alias(self, mark: SourceMark, anchor: str) -> None:
-        """A value that was said before.  Raises `Unreadable` where there is none, or too much."""
-        if any(open_collection.anchor == anchor for open_collection in self._open):
+        """Add an anchored value again.
+
+        Raises `UnreadableDocument` for an unknown or a recursive anchor, and beyond the limits.
+        """
+        if any(open_collection.anchor == anchor for open_collection in self._open_collections):
             raise UnreadableDocument(mark, f"*{anchor} stands within itself: write the value out")
         if anchor not in self._anchors:
             raise UnreadableDocument(
@@ -118,75 +121,82 @@ class DocumentComposer:
                 "document; text that begins with * must be in quotes"
             )  # fmt: skip
         anchored_node = self._anchors[anchor]
-        self._check_limits(mark, anchored_node.size, anchored_node.height)
-        self._add_node(anchored_node.node, anchored_node.size, anchored_node.height, "", mark)
+        self._check_limits(mark, anchored_node.value_count, anchored_node.height)
+        self._add_node(
+            anchored_node.node, anchored_node.value_count, anchored_node.height, "", mark
+        )
 
     def add_mistake(self, mark: SourceMark, message: str) -> None:
-        """Note what is wrong with what is being read."""
-        path = ROOT
-        for open_collection in self._open:
+        """Record a mistake at the current path."""
+        path = ROOT_PATH
+        for open_collection in self._open_collections:
             path = (
-                child_path(path, open_collection.current_step())
-                if open_collection.current_step() != ""
+                child_path(path, open_collection.current_path_step())
+                if open_collection.current_path_step() != ""
                 else path
             )
         self.mistakes.append(DocumentMistake(self._file, mark.line, mark.column, path, message))
 
-    def _check_limits(self, mark: SourceMark, size: int, height: int) -> None:
-        self._value_count += size
+    def _check_limits(self, mark: SourceMark, value_count: int, height: int) -> None:
+        self._value_count += value_count
         if self._value_count > MAX_VALUES:
             raise UnreadableDocument(
                 mark, f"the file holds more than {MAX_VALUES:,} values: split it up"
             )
-        if len(self._open) + height > MAX_DEPTH:
+        if len(self._open_collections) + height > MAX_DEPTH:
             raise UnreadableDocument(
                 mark, f"values stand within each other more than {MAX_DEPTH} deep"
             )
 
     def _add_node(
-        self, node: Node, size: int, height: int, anchor: str, mark: SourceMark | None = None
+        self, node: Node, value_count: int, height: int, anchor: str, mark: SourceMark | None = None
     ) -> None:
         if anchor:
-            self._anchors[anchor] = _AnchoredNode(node, size, height)
-        if not self._open:
+            self._anchors[anchor] = _AnchoredNode(node, value_count, height)
+        if not self._open_collections:
             self.documents.append(node)
             return
-        within = self._open[-1]
-        within.size += size
-        within.height = max(within.height, height + 1)
-        if not within.is_object:
-            within.nodes.append(node)
-        elif within.name is None:
-            within.name, within.name_mark = self._member_name(within, node), mark or node.mark
+        parent = self._open_collections[-1]
+        parent.value_count += value_count
+        parent.height = max(parent.height, height + 1)
+        if not parent.is_object:
+            parent.nodes.append(node)
+        elif parent.pending_name is None:
+            parent.pending_name, parent.pending_name_mark = (
+                self._member_name(parent, node),
+                mark or node.mark,
+            )
         else:
-            if within.name != _UNFIT:
-                at = within.name_mark or node.mark
-                within.entries[within.name] = ObjectEntry(within.name, at, node)
-            within.name = None
+            if parent.pending_name != _INVALID_NAME:
+                name_mark = parent.pending_name_mark or node.mark
+                parent.entries[parent.pending_name] = ObjectEntry(
+                    parent.pending_name, name_mark, node
+                )
+            parent.pending_name = None
 
-    def _member_name(self, within: _OpenCollection, node: Node) -> str:
-        """The name that a node is in an object; what cannot be one is told."""
+    def _member_name(self, parent: _OpenCollection, node: Node) -> str:
+        """The name in a node; for an invalid one a mistake and `_INVALID_NAME`."""
         if not isinstance(node, ScalarNode):
             self.add_mistake(node.mark, "a name must be text, and this is a list or an object")
-            return _UNFIT
+            return _INVALID_NAME
         if not isinstance(node.value, str):
-            word = node.source_text or "nothing"
+            shown_value = node.source_text or "nothing"
             self.add_mistake(
-                node.mark, f"a name must be text, and this is {word}: put it in quotes"
+                node.mark, f"a name must be text, and this is {shown_value}: put it in quotes"
             )
-            return _UNFIT
+            return _INVALID_NAME
         if node.value == "<<" and node.is_plain:
             self.add_mistake(node.mark, "<< takes over nothing here: write the fields out")
-            return _UNFIT
-        if (twin := within.entries.get(node.value)) is not None:
+            return _INVALID_NAME
+        if (first_entry := parent.entries.get(node.value)) is not None:
             self.add_mistake(
                 node.mark,
                 f"{quote_text(node.value)} stands here twice: the first is in line "
-                f"{twin.mark.line}",
+                f"{first_entry.mark.line}",
             )
-            return _UNFIT
+            return _INVALID_NAME
         return node.value
 
 
 def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= content <= "\udfff" for content in text)
+    return any("\ud800" <= character <= "\udfff" for character in text)

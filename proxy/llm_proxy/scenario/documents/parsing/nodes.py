@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.scenario.documents.parsing.scalars import Value
+from llm_proxy.scenario.documents.parsing.scalars import ScalarValue
 from llm_proxy.turns import Json
 
 
 @dataclass(frozen=True, slots=True)
 class SourceMark:
-    """A place in a text: line, and column in characters, both counted from 1."""
+    """A position in a text: line, and column in characters, both from 1."""
 
     line: int
     column: int
@@ -20,12 +20,12 @@ class SourceMark:
 class ScalarNode:
     """Text, a number, true, false or null."""
 
-    value: Value
+    value: ScalarValue
     mark: SourceMark
     source_text: str = ""
-    """As it stands in the file, without quotes."""
+    """As written in the file, without quotes."""
     is_plain: bool = False
-    """Whether it stands without quotes in YAML."""
+    """Whether it is unquoted in YAML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +38,25 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry:
-    """A name of an object, and its value."""
+    """A member of an object."""
 
     name: str
     mark: SourceMark
-    """Where the name stands."""
+    """The position of the name."""
     node: Node
     source_text: str = ""
-    """The name as it stands in the file, where `name` is a canonical one."""
+    """The name as written in the file, if `name` is the canonical one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectNode:
-    """An object: its names are all different."""
+    """An object; its names are unique."""
 
     entries: tuple[ObjectEntry, ...]
     mark: SourceMark
 
-    def member(self, name: str) -> ObjectEntry | None:
-        """The entry of this name."""
+    def find_entry(self, name: str) -> ObjectEntry | None:
+        """The entry with this name; None if there is none."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
 
@@ -64,18 +64,20 @@ Node = ScalarNode | ListNode | ObjectNode
 
 
 class UnreadableDocument(Exception):
-    """A text that cannot be read on from this place."""
+    """A text that cannot be parsed beyond this position."""
 
-    def __init__(self, mark: SourceMark, message: str, *, cuts: bool = False) -> None:
-        """`cuts` where what was read last is only the beginning of what was meant."""
+    def __init__(
+        self, mark: SourceMark, message: str, *, discards_last_document: bool = False
+    ) -> None:
+        """`discards_last_document`: the last document that was parsed is incomplete."""
         self.mark = mark
         self.message = message
-        self.ends_reading = cuts
+        self.discards_last_document = discards_last_document
         super().__init__(message)
 
 
 def plain_value(node: Node) -> Json:
-    """The value alone."""
+    """The JSON value of a node, without positions."""
     match node:
         case ScalarNode(value=value):
             return value
@@ -86,6 +88,6 @@ def plain_value(node: Node) -> Json:
 
 
 def mark_at(text: str, index: int) -> SourceMark:
-    """The place of a character of a text whose lines end in LF."""
+    """The position of a character in a text whose lines end in LF."""
     start = text.rfind("\n", 0, index) + 1
     return SourceMark(text.count("\n", 0, index) + 1, index - start + 1)

@@ -1,4 +1,4 @@
-"""Parses YAML by PyYAML's events (in C where available); the meaning is ours."""
+"""Parses YAML from PyYAML's events (in C if available); values are resolved by `scalars`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
     mark_at,
 )
 from llm_proxy.scenario.documents.parsing.scalars import (
-    Value,
+    ScalarValue,
     is_collection_tag,
     scalar_value,
     tagged_value,
@@ -36,41 +36,41 @@ from llm_proxy.scenario.documents.parsing.scalars import (
 
 Loader = type[yaml.BaseLoader] | type[yaml.CBaseLoader]
 
-LOADER: Final[Loader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""Of either only the parser is used."""
+DEFAULT_LOADER: Final[Loader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Only the parser of the loader is used."""
 
-_UNREAD: Final = re.compile(
+_UNSUPPORTED_CHAR: Final = re.compile(
     r"[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-"""What YAML has no place for; and the line ends that YAML 1.2 has not and its parsers still see."""
+"""Characters that YAML forbids, and line ends of YAML 1.1 that its parsers still recognise."""
 
 
-def read_yaml(text: str, composer: DocumentComposer, loader: Loader = LOADER) -> None:
-    """Tell the documents of a text to the composer; its lines end in LF.
+def read_yaml(text: str, composer: DocumentComposer, loader: Loader = DEFAULT_LOADER) -> None:
+    """Parse the documents of a text, with LF line ends, into the composer.
 
-    Raises `Unreadable` where it cannot be read on.
+    Raises `UnreadableDocument`.
     """
-    if (unread := _UNREAD.search(text)) is not None:
-        mark = mark_at(text, unread.start())
-        raise UnreadableDocument(mark, yaml_messages.invalid_character_message(unread[0]))
-    for event in _events(text, loader):
-        _tell(event, composer)
+    if (match := _UNSUPPORTED_CHAR.search(text)) is not None:
+        mark = mark_at(text, match.start())
+        raise UnreadableDocument(mark, yaml_messages.invalid_character_message(match[0]))
+    for event in _parse_events(text, loader):
+        _compose_event(event, composer)
 
 
-def _events(text: str, loader: Loader) -> Iterator[Event]:
+def _parse_events(text: str, loader: Loader) -> Iterator[Event]:
     try:
         yield from yaml.parse(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
-        raise yaml_messages.parser_error(error, text) from None
+        raise yaml_messages.convert_parser_error(error, text) from None
     except yaml.YAMLError as error:
         raise UnreadableDocument(SourceMark(1, 1), f"this is no valid YAML: {error}") from None
 
 
-def _tell(event: Event, composer: DocumentComposer) -> None:
-    match event:  # what there is most of comes first
+def _compose_event(event: Event, composer: DocumentComposer) -> None:
+    match event:  # most frequent first
         case ScalarEvent():
-            mark = _mark(event)
-            value = _value(event, composer, mark)
+            mark = _start_mark(event)
+            value = _scalar_event_value(event, composer, mark)
             is_plain = bool(event.implicit[0])
             composer.add_scalar(
                 ScalarNode(value, mark, event.value, is_plain), str(event.anchor or "")
@@ -78,26 +78,28 @@ def _tell(event: Event, composer: DocumentComposer) -> None:
         case CollectionEndEvent():
             composer.end_collection()
         case MappingStartEvent():
-            _begin(event, composer, is_object=True)
+            _start_collection(event, composer, is_object=True)
         case SequenceStartEvent():
-            _begin(event, composer, is_object=False)
+            _start_collection(event, composer, is_object=False)
         case AliasEvent():
-            composer.add_alias(_mark(event), str(event.anchor))
+            composer.add_alias(_start_mark(event), str(event.anchor))
         case DocumentStartEvent():
             composer.start_document()
         case _:
             return
 
 
-def _begin(event: NodeEvent, composer: DocumentComposer, *, is_object: bool) -> None:
-    tag, mark = str(getattr(event, "tag", None) or ""), _mark(event)
+def _start_collection(event: NodeEvent, composer: DocumentComposer, *, is_object: bool) -> None:
+    tag, mark = str(getattr(event, "tag", None) or ""), _start_mark(event)
     if not is_collection_tag(tag, "map" if is_object else "seq"):
         composer.add_mistake(mark, unknown_tag_message(tag))
     composer.start_collection(mark, is_object=is_object, anchor=str(event.anchor or ""))
 
 
-def _value(event: ScalarEvent, composer: DocumentComposer, mark: SourceMark) -> Value:
-    """What a scalar means; what it cannot mean is told, and it stays text."""
+def _scalar_event_value(
+    event: ScalarEvent, composer: DocumentComposer, mark: SourceMark
+) -> ScalarValue:
+    """The value of a scalar; an invalid one is recorded as a mistake and stays text."""
     text = event.value
     try:
         if event.tag is not None:
@@ -108,6 +110,10 @@ def _value(event: ScalarEvent, composer: DocumentComposer, mark: SourceMark) -> 
         return text
 
 
-def _mark(event: Event) -> SourceMark:
-    at = event.start_mark
-    return SourceMark(1, 1) if at is None else SourceMark(at.line + 1, at.column + 1)
+def _start_mark(event: Event) -> SourceMark:
+    start_mark = event.start_mark
+    return (
+        SourceMark(1, 1)
+        if start_mark is None
+        else SourceMark(start_mark.line + 1, start_mark.column + 1)
+    )

@@ -1,6 +1,6 @@
 """Validators for rules that types cannot express.
 
-Each file has those of one matter; a rule takes a struct and gives what it finds in it.
+Each module covers one subject; a validator takes a struct and yields its findings.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from llm_proxy.scenario.documents.validators import (
     turns,
 )
 
-Rule = Callable[[Any], Iterator[StructFinding]]
+Validator = Callable[[Any], Iterator[StructFinding]]
 
-RULES: Final[Mapping[type, tuple[Rule, ...]]] = MappingProxyType(
+VALIDATORS_BY_STRUCT: Final[Mapping[type, tuple[Validator, ...]]] = MappingProxyType(
     {
-        document.Scenario: (ids.check_blanks, paces.check_pace, templates.check_templates),
+        document.Scenario: (ids.check_id_blanks, paces.check_pace, templates.check_templates),
         document.ScenarioTurn: (
-            failures.unknown_status,
-            failures.unused_failure_fields,
+            failures.check_failure_status,
+            failures.check_unused_failure_fields,
             paces.check_pace,
         ),
         document.ScenarioMatch: (patterns.check_text_patterns, patterns.check_json_paths),
         document.ValueCondition: (patterns.check_value_patterns,),
-        document.ToolCallsResponse: (responses.duplicate_call_ids,),
-        document.PartsResponse: (responses.duplicate_part_call_ids,),
-        document.ReActResponse: (responses.react_without_action,),
-        document.ReasoningSpec: (responses.invalid_gemini_signature,),
-        document.ReasoningPartSpec: (responses.invalid_gemini_signature,),
+        document.ToolCallsResponse: (responses.check_call_ids,),
+        document.PartsResponse: (responses.check_part_call_ids,),
+        document.ReActResponse: (responses.check_react_action,),
+        document.ReasoningSpec: (responses.check_gemini_signature,),
+        document.ReasoningPartSpec: (responses.check_gemini_signature,),
         document.ChunkSpec: (spans.check_chunk_delay,),
-        document.MockSpec: (spans.check_mock_times, spans.check_duplicate_time),
+        document.MockSpec: (spans.check_mock_times, spans.check_duplicate_thinking_time),
     }
 )
 
 
-def rules_of_nodes(struct: type, node: ObjectNode, *, whole: bool) -> Iterator[StructFinding]:
-    """What is found in a struct of this type also where it is not whole."""
+def validate_node(struct: type, node: ObjectNode, *, is_complete: bool) -> Iterator[StructFinding]:
+    """The findings of validators that also run on structs with mistakes."""
     if struct is document.Scenario:
-        yield from turns.check_turn_numbers(node, whole=whole)
+        yield from turns.check_turn_numbers(node, is_complete=is_complete)
     if struct in (document.Scenario, document.ScenarioTurn, FaultDocument):
-        yield from faults.check_fault_rules(node, is_one_answers=struct is not FaultDocument)
+        yield from faults.check_fault_rules(node, is_in_scenario=struct is not FaultDocument)

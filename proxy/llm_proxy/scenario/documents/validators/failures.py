@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_proxy.scenario.documents.document import FAILURE_STATUSES, ScenarioTurn
-from llm_proxy.scenario.documents.findings import FindingWeight, StructFinding, warning
+from llm_proxy.scenario.documents.findings import FindingSeverity, StructFinding, warning
 from llm_proxy.scenario.documents.wrong_types import choice_message
 
 
-def unknown_status(scenario_turn: ScenarioTurn) -> Iterator[StructFinding]:
-    """A status that there is not: it is played as `model_error`."""
+def check_failure_status(scenario_turn: ScenarioTurn) -> Iterator[StructFinding]:
+    """Find an unknown status, which is played as `model_error`."""
     if scenario_turn.failure_status and scenario_turn.failure_status not in FAILURE_STATUSES:
         yield StructFinding(
             ("failure_status",),
             f"it is played as model_error: "
             f"{choice_message(scenario_turn.failure_status, FAILURE_STATUSES)}",
-            FindingWeight.LOADED,
+            FindingSeverity.LOADED,
         )
 
 
-def unused_failure_fields(scenario_turn: ScenarioTurn) -> Iterator[StructFinding]:
-    """What is said of failures where none is asked for."""
-    fields = {
+def check_unused_failure_fields(scenario_turn: ScenarioTurn) -> Iterator[StructFinding]:
+    """Find failure fields of a turn that never fails."""
+    is_set_by_field = {
         "failure_throws": scenario_turn.failure_throws,
         "failure_status": bool(scenario_turn.failure_status),
         "failure_message": bool(scenario_turn.failure_message),
@@ -31,7 +31,7 @@ def unused_failure_fields(scenario_turn: ScenarioTurn) -> Iterator[StructFinding
         "failure_error": bool(scenario_turn.failure_error),
     }
     if not scenario_turn.failures_before_success:
-        for name in (name for name, is_said in fields.items() if is_said):
+        for name in (name for name, is_set in is_set_by_field.items() if is_set):
             yield warning(
                 (name,), "nothing fails here: write failures_before_success, how often to fail"
             )

@@ -8,8 +8,8 @@ from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.documents.findings import StructFinding
 
 
-def check_blanks(scenario: Scenario) -> Iterator[StructFinding]:
-    """An id that no message can name."""
+def check_id_blanks(scenario: Scenario) -> Iterator[StructFinding]:
+    """Find an id with outer white space, which no message can name."""
     if scenario.id != scenario.id.strip():
         yield StructFinding(
             ("id",),

@@ -10,10 +10,10 @@ from llm_proxy.scenario.documents.document import Scenario, ScenarioTurn
 from llm_proxy.scenario.documents.findings import StructFinding
 
 
-def check_pace(scenario: Scenario | ScenarioTurn) -> Iterator[StructFinding]:
-    """A pace that is none; an empty one is the pace of the run."""
-    if scenario.pace.strip():
+def check_pace(struct: Scenario | ScenarioTurn) -> Iterator[StructFinding]:
+    """Find an invalid pace; an empty one means the pace of the run."""
+    if struct.pace.strip():
         try:
-            parse_pace(scenario.pace)
+            parse_pace(struct.pace)
         except UsageError as error:
             yield StructFinding(("pace",), str(error))

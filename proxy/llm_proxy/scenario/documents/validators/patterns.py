@@ -8,50 +8,50 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.documents.document import ScenarioMatch, ValueCondition
 from llm_proxy.scenario.documents.findings import StructFinding
 
-_SHOWN: Final = 100
-"""Characters of a reason in a message."""
-_COUNT: Final = re.compile(r"\{(?:\d*,)?(\d+)")
-"""How often something is repeated at most."""
-_MOST_COPIES: Final = 100_000
-"""Of a part of an expression, if all of its counts are within each other: some 60 MB."""
+_MAX_REASON_CHARS: Final = 100
+"""Of an error's reason in a message."""
+_MAX_REPEAT: Final = re.compile(r"\{(?:\d*,)?(\d+)")
+"""Captures the upper bound of a counted repetition."""
+_MAX_COPIES: Final = 100_000
+"""Of a part of an expression, if all counted repetitions are nested: some 60 MB."""
 
 
 def check_text_patterns(scenario_match: ScenarioMatch) -> Iterator[StructFinding]:
-    """Patterns of what is said."""
+    """Find invalid regular expressions in `user` and `system`."""
     for name, pattern in (("user", scenario_match.user), ("system", scenario_match.system)):
-        if why := _wrong_expression(pattern):
-            yield StructFinding((name,), why)
+        if reason := _regex_error(pattern):
+            yield StructFinding((name,), reason)
 
 
 def check_value_patterns(value_condition: ValueCondition) -> Iterator[StructFinding]:
-    """Patterns of what stands in a body."""
-    if why := _wrong_expression(value_condition.matches):
-        yield StructFinding(("matches",), why)
+    """Find an invalid regular expression in `matches`."""
+    if reason := _regex_error(value_condition.matches):
+        yield StructFinding(("matches",), reason)
 
 
 def check_json_paths(scenario_match: ScenarioMatch) -> Iterator[StructFinding]:
-    """JSONPaths into a body."""
+    """Find invalid JSONPaths in `json`."""
     for path in scenario_match.json:
-        if why := _wrong_path(path):
-            yield StructFinding(("json", path), why)
+        if reason := _json_path_error(path):
+            yield StructFinding(("json", path), reason)
 
 
-def _wrong_expression(pattern: str) -> str:
-    """Why a text is no regular expression; empty where it is one."""
+def _regex_error(pattern: str) -> str:
+    """Why a regular expression is invalid; empty if it is valid."""
     if not pattern:
         return ""
     import regex  # noqa: PLC0415 # few documents need it
 
-    counts = (int(value) for value in _COUNT.findall(pattern))
-    if prod(max(1, count) for count in counts) > _MOST_COPIES:  # what is counted is copied as often
+    counts = (int(value) for value in _MAX_REPEAT.findall(pattern))
+    if prod(max(1, count) for count in counts) > _MAX_COPIES:  # `regex` copies a counted part
         return "this regular expression is too large: make its {…} smaller"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a later Python may read otherwise
+            warnings.simplefilter("ignore")  # about syntax that may change its meaning
             regex.compile(pattern)
     except regex.error as error:
         return f"this is no regular expression: {error}; \\ before a character takes it as it is"
@@ -60,13 +60,13 @@ def _wrong_expression(pattern: str) -> str:
     return ""
 
 
-def _wrong_path(path: str) -> str:
-    """Why a text is no JSONPath; empty where it is one."""
+def _json_path_error(path: str) -> str:
+    """Why a JSONPath is invalid; empty if it is valid."""
     from llm_proxy import json_paths  # noqa: PLC0415 # takes a tenth of a second, and few documents need it
 
     try:
         json_paths.compile_path(path)
     except ValueError as error:
-        why = printable(str(error), _SHOWN)
-        return f"this is no JSONPath: {why}; write it as in $.messages[0].content"
+        reason = printable_excerpt(str(error), _MAX_REASON_CHARS)
+        return f"this is no JSONPath: {reason}; write it as in $.messages[0].content"
     return ""

@@ -17,59 +17,60 @@ from llm_proxy.scenario.documents.document import (
 )
 from llm_proxy.scenario.documents.findings import StructFinding, warning
 
-_GEMINI: Final = ("google", "gemini", "vertex")
-_SEALS: Final = ("thoughtSignature", "thought_signature", "signature")
+_GEMINI_METADATA_KEYS: Final = ("google", "gemini", "vertex")
+_SIGNATURE_FIELDS: Final = ("thoughtSignature", "thought_signature", "signature")
 
 
-def duplicate_call_ids(tool_calls_response: ToolCallsResponse) -> Iterator[StructFinding]:
-    """Two calls that results could not tell apart."""
-    yield from _twins(
+def check_call_ids(tool_calls_response: ToolCallsResponse) -> Iterator[StructFinding]:
+    """Find calls with the same id, whose results could not be distinguished."""
+    yield from _duplicate_id_findings(
         "tool_calls", ((i, call.call_id) for i, call in enumerate(tool_calls_response.tool_calls))
     )
 
 
-def duplicate_part_call_ids(parts_response: PartsResponse) -> Iterator[StructFinding]:
-    """Two calls that results could not tell apart."""
+def check_part_call_ids(parts_response: PartsResponse) -> Iterator[StructFinding]:
+    """Find call parts with the same id, whose results could not be distinguished."""
     calls = (
         (i, part.call_id)
         for i, part in enumerate(parts_response.parts)
         if isinstance(part, ToolCallPartSpec)
     )
-    yield from _twins("parts", calls)
+    yield from _duplicate_id_findings("parts", calls)
 
 
-def react_without_action(react_response: ReActResponse) -> Iterator[StructFinding]:
-    """A step that neither acts nor ends."""
+def check_react_action(react_response: ReActResponse) -> Iterator[StructFinding]:
+    """Find a ReAct response with neither an action nor a final answer."""
     if not react_response.action and not react_response.final_answer:
         yield StructFinding((), "the answer does nothing: give it an action, or a final_answer")
 
 
-def invalid_gemini_signature(
+def check_gemini_signature(
     reasoning_spec: ReasoningSpec | ReasoningPartSpec,
 ) -> Iterator[StructFinding]:
-    """A signature that Gemini's clients cannot decode."""
-    for provider in _GEMINI:
+    """Find signatures that are not base64, which Gemini's clients cannot decode."""
+    for provider in _GEMINI_METADATA_KEYS:
         fields: Mapping[str, Any] = reasoning_spec.provider_metadata.get(provider, {})
-        for name in _SEALS:
-            seal = fields.get(name)
-            if isinstance(seal, str) and not _is_base64(seal):
+        for name in _SIGNATURE_FIELDS:
+            signature = fields.get(name)
+            if isinstance(signature, str) and not _is_base64(signature):
                 yield warning(
                     ("provider_metadata", provider, name),
                     "Gemini's clients take a signature only as base64, and this is none",
                 )
 
 
-def _twins(field: str, calls: Iterable[tuple[int, str]]) -> Iterator[StructFinding]:
-    """Calls of one id; one without has the number of its place."""
+def _duplicate_id_findings(field: str, calls: Iterable[tuple[int, str]]) -> Iterator[StructFinding]:
+    """A warning per repeated id; a call without an id has the id `call-N` by its position."""
     seen: set[str] = set()
-    for index, text in calls:
-        name = text or f"call-{index + 1}"
-        if name in seen:
+    for index, call_id in calls:
+        effective_id = call_id or f"call-{index + 1}"
+        if effective_id in seen:
             yield warning(
-                (field, index), f"two calls of this answer have the id {name}, so their results "
-                "cannot be told apart"
-            )  # fmt: skip
-        seen.add(name)
+                (field, index),
+                f"two calls of this answer have the id {effective_id}, so their results "
+                "cannot be told apart",
+            )
+        seen.add(effective_id)
 
 
 def _is_base64(text: str) -> bool:

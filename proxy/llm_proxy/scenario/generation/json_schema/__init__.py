@@ -1,10 +1,11 @@
-"""JSON Schemas as LLM APIs take them, and the values that they ask for; see `made_values`.
+"""JSON Schemas in the forms that LLM APIs accept, and values for them; see `generated_values`.
 
-schemas    one shape for all spellings, and every way to be valid
-merging    two schemas as one
-fitness    whether a value is valid
-maker      a value on its way out of a schema
-numbers, texts, patterns  values of one type
-expressions  regular expressions, read for `patterns`
-budget     how much work one value may be
+schemas       normalises schemas, resolves references, lists alternatives
+merging       merges two schemas into one
+validation    whether a value is valid
+maker         generates a value for a schema
+numbers, texts  numbers and strings for a schema
+regex_engine  generates and matches texts for a regular expression
+regex_parser  parses regular expressions for `regex_engine`
+budget        limits the work per value
 """

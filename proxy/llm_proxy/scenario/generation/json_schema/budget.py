@@ -1,4 +1,4 @@
-"""How much work one value may be: schemas come with requests, and some ask for no end of it."""
+"""Limits the work per generated value: schemas come with requests, and some are unbounded."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from typing import Final
 
 from llm_proxy.turns import Json
 
-STEPS: Final = 150_000
-"""Steps that one value may take, each of them a few microseconds at most."""
-_DEEPEST: Final = 200
-"""Lists and objects within each other, in a value."""
-_CHARACTERS: Final = 100
-"""Of a text, that are one step."""
+MAX_STEPS: Final = 150_000
+"""Per generated value; a step takes a few microseconds at most."""
+_MAX_DEPTH: Final = 200
+"""Of nested lists and objects in a value."""
+_CHARS_PER_STEP: Final = 100
+"""Characters of a string that cost one step."""
 
 
 class SchemaTooExpensive(Exception):
-    """A schema asks for more than anybody could want; says in a few words what of."""
+    """A schema needs too much work; the message says of what."""
 
 
 @dataclass(slots=True)
 class SchemaBudget:
-    """The steps that are left: everything that looks at a schema or a value spends of them."""
+    """The steps left; everything that visits a schema or a value spends some."""
 
-    left: int = STEPS
+    steps_left: int = MAX_STEPS
 
     def spend(self, steps: int = 1) -> None:
-        """Take steps.  Raises `TooMuch` where no more are left."""
-        self.left -= steps
-        if self.left < 0:
+        """Deduct steps.  Raises `SchemaTooExpensive` if too few are left."""
+        self.steps_left -= steps
+        if self.steps_left < 0:
             raise SchemaTooExpensive("it asks for too much work")
 
-    def weigh(self, value: Json) -> None:
-        """Take as many steps as a value is large.
+    def spend_for_value(self, value: Json) -> None:
+        """Deduct steps in proportion to the size of a value.
 
-        Raises `TooMuch` for more than are left, and for one that is too deep to be written.
+        Raises `SchemaTooExpensive` if too few are left, or if the value is nested too deeply.
         """
         level = [value]
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             if not level:
                 return
-            inner: list[Json] = []
-            for content in level:
-                match content:
+            children: list[Json] = []
+            for item in level:
+                match item:
                     case str():
-                        self.spend(1 + len(content) // _CHARACTERS)
+                        self.spend(1 + len(item) // _CHARS_PER_STEP)
                     case list():
-                        self.spend(1 + len(content))
-                        inner += content
+                        self.spend(1 + len(item))
+                        children += item
                     case dict():
-                        self.spend(1 + sum(1 + len(name) // _CHARACTERS for name in content))
-                        inner += content.values()
+                        self.spend(1 + sum(1 + len(name) // _CHARS_PER_STEP for name in item))
+                        children += item.values()
                     case _:
                         self.spend()
-            level = inner
+            level = children
         raise SchemaTooExpensive("its values are nested too deeply")

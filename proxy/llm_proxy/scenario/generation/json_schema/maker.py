@@ -1,4 +1,4 @@
-"""A value on its way out of a JSON Schema."""
+"""Generates a value for a JSON Schema."""
 
 from __future__ import annotations
 
@@ -10,134 +10,166 @@ from typing import Final
 from llm_proxy.chance import seeded_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation.json_schema import numbers, regex_engine, texts
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
-from llm_proxy.scenario.generation.json_schema.merging import NoValue, key
-from llm_proxy.scenario.generation.json_schema.schemas import COMBINED, Flat, Schemas, plain
-from llm_proxy.scenario.generation.json_schema.validation import Fitness
+from llm_proxy.scenario.generation.json_schema.merging import NoValue, equality_key
+from llm_proxy.scenario.generation.json_schema.schemas import (
+    COMPOSITION_KEYWORDS,
+    FlatSchema,
+    SchemaResolver,
+    normalize_schema,
+)
+from llm_proxy.scenario.generation.json_schema.validation import SchemaValidator
 from llm_proxy.turns import Json
 
-_MOST: Final = 20_000
-"""Values and ways to be valid that one schema may ask for."""
-_MANY: Final = f"it asks for more than {_MOST} values"
-_PLENTY: Final = 2_000
-"""From here on, only what must be there is made."""
-_WAYS: Final = 500
-"""Ways to be valid that are looked at."""
-_DEEPEST: Final = 60
-_ITEMS: Final = 2
-"""Of an array that may have any number."""
-_TRIES: Final = 8
-"""For a value that is held against rules which it was not made by."""
-_OTHERS: Final = 60
-"""Tries for an item that no other is like."""
-_ROOT: Final = frozenset(("#",))
-"""The reference that leads to the whole schema."""
-_HELD: Final = frozenset((*COMBINED, "not", "patternProperties"))
-"""Rules that a value is not made by alone, but held against."""
-_KEYWORDS: Final = (
+_MAX_VALUES: Final = 20_000
+"""Values and alternatives per schema."""
+_TOO_MANY_MESSAGE: Final = f"it asks for more than {_MAX_VALUES} values"
+_MAX_VALUES_WITH_OPTIONAL: Final = 2_000
+"""After so many values, optional properties and items are left out."""
+_MAX_ALTERNATIVES: Final = 500
+"""Further alternatives of a schema are ignored."""
+_MAX_PATH_DEPTH: Final = 60
+_DEFAULT_ITEM_COUNT: Final = 2
+"""Of an array without `prefixItems`, within its bounds."""
+_MAX_TRIES: Final = 8
+"""For a value that must also pass keywords it was not generated from."""
+_MAX_UNIQUE_TRIES: Final = 60
+"""For an item or a property name that differs from all others."""
+_ROOT_REFS: Final = frozenset(("#",))
+"""The reference to the whole schema."""
+_VALIDATED_KEYWORDS: Final = frozenset((*COMPOSITION_KEYWORDS, "not", "patternProperties"))
+"""Keywords that generation does not fully cover, so that values are validated."""
+_KEYWORDS_BY_TYPE: Final = (
     ("object", ("properties", "required", "additionalProperties", "minProperties")),
     ("array", ("items", "prefixItems", "minItems", "maxItems")),
     ("string", ("pattern", "format", "minLength", "maxLength")),
     ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
 )
-"""What a schema without a type is meant for."""
+"""The type that a schema without `type` implies by its keywords."""
 
 
 class SchemaValueMaker:
-    """One schema on its way into a value, and how much it may still ask for."""
+    """Generates values for one root schema, within a budget."""
 
     def __init__(self, root: Json, seed: str, budget: SchemaBudget) -> None:
         self._budget = budget
-        self._schemas = Schemas(root, budget)
-        self._fitness = Fitness(self._schemas, budget)
+        self._schemas = SchemaResolver(root, budget)
+        self._validator = SchemaValidator(self._schemas, budget)
         self._seed = seed
-        self._left = _MOST
+        self._values_left = _MAX_VALUES
 
-    def made(self, schema: Json) -> Json:
-        """A value for the whole schema, held against it.
+    def make_valid(self, schema: Json) -> Json:
+        """A value for the schema, validated against it; as a last resort without its formats.
 
-        Raises `NoValue` where there is none, `TooMuch` where it is not worth going on.
+        Raises `NoValue` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
-        made = self.make(schema, "$")
-        without_formats = Fitness(self._schemas, self._budget, by_format=False)
-        if self._fitness.fits(made, schema) or without_formats.fits(made, schema):
-            return made
+        value = self.make_at_path(schema, "$")
+        lenient_validator = SchemaValidator(self._schemas, self._budget, checks_format=False)
+        if self._validator.is_valid(value, schema) or lenient_validator.is_valid(value, schema):
+            return value
         raise NoValue("no value is known that keeps all its rules", "$")
 
-    def make(
-        self, schema: Json, path: str, above: frozenset[str] = _ROOT, attempt: int = 0
+    def make_at_path(
+        self, schema: Json, path: str, visited_refs: frozenset[str] = _ROOT_REFS, attempt: int = 0
     ) -> Json:
-        """A value for a schema at a path; another one at another attempt.
+        """A value for a subschema; `path` seeds it and is reported, `attempt` varies it.
 
-        Raises `NoValue` where there is none, `TooMuch` where it is not worth going on.
+        Raises `NoValue` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
-        why: NoValue | None = None
+        first_error: NoValue | None = None
         try:
-            is_held = not _HELD.isdisjoint(plain(schema, self._budget))
-            for way in self._ways(schema, path, above):
-                if isinstance(way, NoValue):
-                    why = why or way
+            needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(
+                normalize_schema(schema, self._budget)
+            )
+            for alternative in self._alternatives(schema, path, visited_refs):
+                if isinstance(alternative, NoValue):
+                    first_error = first_error or alternative
                     continue
                 try:
-                    for made in self._made(way, path, attempt, tries=_TRIES if is_held else 1):
-                        if not is_held or self._fitness.fits(made, schema):
-                            return made
+                    for value in self._candidate_values(
+                        alternative, path, attempt, tries=_MAX_TRIES if needs_validation else 1
+                    ):
+                        if not needs_validation or self._validator.is_valid(value, schema):
+                            return value
                 except NoValue as error:
-                    why = why or error
+                    first_error = first_error or error
         except NoValue as error:
-            why = error
-        why = why or NoValue("nothing is all that it asks for")
-        raise NoValue(why.why, why.path or path)
+            first_error = error
+        first_error = first_error or NoValue("nothing is all that it asks for")
+        raise NoValue(first_error.reason, first_error.path or path)
 
-    def _ways(self, schema: Json, path: str, above: frozenset[str]) -> list[Flat | NoValue]:
-        """The ways to be valid, null the last of them."""
-        if path.count(".") + path.count("[") > _DEEPEST:
+    def _alternatives(
+        self, schema: Json, path: str, visited_refs: frozenset[str]
+    ) -> list[FlatSchema | NoValue]:
+        """The alternatives of a schema, null last."""
+        if path.count(".") + path.count("[") > _MAX_PATH_DEPTH:
             raise NoValue("its schemas are nested too deeply")
-        ways = list(islice(self._schemas.alternatives(schema, above), _WAYS))
-        self._left -= len(ways)
-        if self._left < 0:
-            raise SchemaTooExpensive(_MANY)
-        return sorted(ways, key=lambda flat: isinstance(flat, Flat) and flat.types == ("null",))
+        alternatives = list(
+            islice(self._schemas.alternatives(schema, visited_refs), _MAX_ALTERNATIVES)
+        )
+        self._values_left -= len(alternatives)
+        if self._values_left < 0:
+            raise SchemaTooExpensive(_TOO_MANY_MESSAGE)
+        return sorted(
+            alternatives,
+            key=lambda alternative: (
+                isinstance(alternative, FlatSchema) and alternative.types == ("null",)
+            ),
+        )
 
-    def _made(self, way: Flat, path: str, attempt: int, tries: int) -> Iterator[Json]:
-        """Values for one way to be valid, the likeliest first."""
-        fields = way.fields
+    def _candidate_values(
+        self, alternative: FlatSchema, path: str, attempt: int, tries: int
+    ) -> Iterator[Json]:
+        """Values for one alternative, the most likely first."""
+        fields = alternative.fields
         self._budget.spend(10)
         if "enum" in fields:
-            listed = lenient_json.array_items(fields["enum"])
-            others = {name: value for name, value in fields.items() if name != "enum"}
-            start = seeded_below(len(listed) or 1, self._seed, path) + attempt
-            turned = (listed[(start + at) % len(listed)] for at in range(len(listed)))
-            yield from self._fitting((value for value in turned if value is not None), others)
-            yield from self._fitting((value for value in listed if value is None), others)
+            enum_values = lenient_json.array_items(fields["enum"])
+            other_fields = {name: value for name, value in fields.items() if name != "enum"}
+            start = seeded_below(len(enum_values) or 1, self._seed, path) + attempt
+            rotated = (
+                enum_values[(start + index) % len(enum_values)] for index in range(len(enum_values))
+            )
+            yield from self._valid_values(
+                (value for value in rotated if value is not None), other_fields
+            )
+            yield from self._valid_values(
+                (value for value in enum_values if value is None), other_fields
+            )
             return
         if attempt == 0:
-            yield from self._fitting(_suggested(fields), fields)
-        for kind in sorted(_types(way, path), key=lambda it: it == "null"):
-            for more in range(tries):
-                yield self._typed(kind, way, path, attempt + more)
+            yield from self._valid_values(_suggested_values(fields), fields)
+        for type_name in sorted(
+            _candidate_types(alternative, path), key=lambda name: name == "null"
+        ):
+            for extra in range(tries):
+                yield self._make_of_type(type_name, alternative, path, attempt + extra)
 
-    def _fitting(self, values: Iterator[Json], fields: Fields) -> Iterator[Json]:
+    def _valid_values(self, values: Iterator[Json], fields: Fields) -> Iterator[Json]:
         for value in values:
-            self._budget.weigh(value)
-            if self._fitness.fits(value, dict(fields)):
+            self._budget.spend_for_value(value)
+            if self._validator.is_valid(value, dict(fields)):
                 yield value
 
-    def _typed(self, kind: str, way: Flat, path: str, attempt: int) -> Json:
-        """A value of a type.  Raises `NoValue` where there is none."""
+    def _make_of_type(
+        self, type_name: str, alternative: FlatSchema, path: str, attempt: int
+    ) -> Json:
+        """A value of one type.  Raises `NoValue` if there is none."""
         seed = f"{self._seed}\0{path}\0{attempt}"
         try:
-            match kind:
+            match type_name:
                 case "object":
-                    return self._object(way, path, attempt)
+                    return self._make_object(alternative, path, attempt)
                 case "array":
-                    return self._array(way, path)
+                    return self._make_array(alternative, path)
                 case "string":
-                    return texts.text(way.fields, seed, self._budget)
+                    return texts.make_text(alternative.fields, seed, self._budget)
                 case "integer" | "number":
-                    return numbers.number(way.fields, seed, self._budget, whole=kind == "integer")
+                    return numbers.make_number(
+                        alternative.fields, seed, self._budget, is_integer=type_name == "integer"
+                    )
                 case "boolean":
                     return (seeded_below(2, self._seed, path) + attempt) % 2 == 0
                 case _:
@@ -145,137 +177,168 @@ class SchemaValueMaker:
         except ValueError as error:
             raise NoValue(str(error), path) from None
 
-    def _object(self, way: Flat, path: str, attempt: int) -> Json:
-        """An object; with nothing but what must be in it at the second attempt, or a late one."""
-        fields = way.fields
-        named = lenient_json.array_items(fields.get("required"))
-        required = dict.fromkeys(value for value in named if isinstance(value, str))
-        most = _room(fields, "Properties", least=len(required))
-        room = most - len(required)
-        self._budget.spend(len(named))
-        is_generous = attempt != 1 and self._left > _MOST - _PLENTY
-        made: dict[str, Json] = {}
+    def _make_object(self, alternative: FlatSchema, path: str, attempt: int) -> Json:
+        """An object; at attempt 1 and after many values, only with its required properties."""
+        fields = alternative.fields
+        required_names = lenient_json.array_items(fields.get("required"))
+        required = dict.fromkeys(value for value in required_names if isinstance(value, str))
+        max_properties = _max_count(fields, "Properties", min_count=len(required))
+        optional_left = max_properties - len(required)
+        self._budget.spend(len(required_names))
+        includes_optional = (
+            attempt != 1 and self._values_left > _MAX_VALUES - _MAX_VALUES_WITH_OPTIONAL
+        )
+        properties: dict[str, Json] = {}
         for name in dict.fromkeys(
             (*lenient_json.object_fields(fields.get("properties")), *required)
         ):
             if name in required:
-                made[name] = self._property(name, way, path)
-            elif is_generous and room > 0:
+                properties[name] = self._make_property(name, alternative, path)
+            elif includes_optional and optional_left > 0:
                 try:
-                    made[name] = self._property(name, way, path)
-                    room -= 1
-                except NoValue:  # it goes without
+                    properties[name] = self._make_property(name, alternative, path)
+                    optional_left -= 1
+                except NoValue:  # an optional property is left out
                     continue
-        return self._with_more(made, way, path, is_generous=is_generous)
+        return self._add_unnamed_properties(
+            properties, alternative, path, includes_optional=includes_optional
+        )
 
-    def _property(self, name: str, way: Flat, path: str) -> Json:
-        place = (
+    def _make_property(self, name: str, alternative: FlatSchema, path: str) -> Json:
+        property_path = (
             f"{path}.{name}"
             if name.isidentifier()
             else f"{path}[{lenient_json.compact_json(name)}]"
         )
-        self._budget.spend(10 + len(place) // 20)
-        if not self._fitness.fits(name, way.fields.get("propertyNames", True)):
-            raise NoValue("propertyNames does not allow its name", printable(place, 500))
-        schema = self._fitness.of_property(name, way.fields)
-        return self.make(schema, printable(place, 500), way.above)
+        self._budget.spend(10 + len(property_path) // 20)
+        if not self._validator.is_valid(name, alternative.fields.get("propertyNames", True)):
+            raise NoValue(
+                "propertyNames does not allow its name", printable_excerpt(property_path, 500)
+            )
+        schema = self._validator.property_schema(name, alternative.fields)
+        return self.make_at_path(
+            schema, printable_excerpt(property_path, 500), alternative.visited_refs
+        )
 
-    def _with_more(self, made: dict[str, Json], way: Flat, path: str, *, is_generous: bool) -> Json:
-        """The object with properties that have no name of their own, as many as it wants."""
-        fields = way.fields
-        least = lenient_json.first_count(fields.get("minProperties")) or 0
-        is_map = isinstance(fields.get("additionalProperties"), dict) and not made
-        wanted = max(least, 1 if is_map and is_generous else 0)
-        if wanted > _MOST:
-            raise SchemaTooExpensive(_MANY)
-        for attempt in range(wanted * 2 + _OTHERS if wanted > len(made) else 0):
-            if len(made) >= wanted:
+    def _add_unnamed_properties(
+        self,
+        properties: dict[str, Json],
+        alternative: FlatSchema,
+        path: str,
+        *,
+        includes_optional: bool,
+    ) -> Json:
+        """Add properties that the schema does not name, up to `minProperties`; one to a map."""
+        fields = alternative.fields
+        min_properties = lenient_json.first_integer(fields.get("minProperties")) or 0
+        is_map = isinstance(fields.get("additionalProperties"), dict) and not properties
+        target_count = max(min_properties, 1 if is_map and includes_optional else 0)
+        if target_count > _MAX_VALUES:
+            raise SchemaTooExpensive(_TOO_MANY_MESSAGE)
+        for attempt in range(
+            target_count * 2 + _MAX_UNIQUE_TRIES if target_count > len(properties) else 0
+        ):
+            if len(properties) >= target_count:
                 break
             try:
-                name = self._name(fields, path, way.above, attempt)
-                if name not in made:
-                    made[name] = self._property(name, way, path)
+                name = self._make_property_name(fields, path, alternative.visited_refs, attempt)
+                if name not in properties:
+                    properties[name] = self._make_property(name, alternative, path)
             except NoValue:
-                if attempt >= _TRIES:
+                if attempt >= _MAX_TRIES:
                     break
-        if len(made) < least:
-            raise NoValue(f"it needs {least} properties, and has no names for them")
-        return made
+        if len(properties) < min_properties:
+            raise NoValue(f"it needs {min_properties} properties, and has no names for them")
+        return properties
 
-    def _name(self, fields: Fields, path: str, above: frozenset[str], attempt: int) -> str:
+    def _make_property_name(
+        self, fields: Fields, path: str, visited_refs: frozenset[str], attempt: int
+    ) -> str:
         seed = f"{self._seed}\0{path}\0{attempt}"
-        named_by = list(lenient_json.object_fields(fields.get("patternProperties")))
+        name_patterns = list(lenient_json.object_fields(fields.get("patternProperties")))
         if "propertyNames" in fields:
-            named: Json = {"allOf": [fields["propertyNames"], {"type": "string"}]}
-            return lenient_json.str_or_empty(self.make(named, path, above, attempt))
-        if named_by and fields.get("additionalProperties") is False:
-            return self._named_by(named_by[attempt % len(named_by)], attempt, seed)
-        return texts.word(seed) + (str(attempt) if attempt > _TRIES else "")
+            name_schema: Json = {"allOf": [fields["propertyNames"], {"type": "string"}]}
+            return lenient_json.str_or_empty(
+                self.make_at_path(name_schema, path, visited_refs, attempt)
+            )
+        if name_patterns and fields.get("additionalProperties") is False:
+            return self._make_matching_name(
+                name_patterns[attempt % len(name_patterns)], attempt, seed
+            )
+        return texts.make_word(seed) + (str(attempt) if attempt > _MAX_TRIES else "")
 
-    def _array(self, way: Flat, path: str) -> Json:
-        fields = way.fields
-        first = lenient_json.array_items(fields.get("prefixItems"))
-        rest: Json = fields.get("items", True)
-        least = lenient_json.first_count(fields.get("minItems")) or 0
-        most = _room(fields, "Items")
-        if least > _MOST:
-            raise SchemaTooExpensive(_MANY)
-        wanted = len(first) or (_ITEMS if self._left > _MOST - _PLENTY else 0)
-        wanted = max(least, min(wanted, most))
-        made: list[Json] = []
-        kinds: set[Hashable] = set()
-        for at in range(wanted):
-            schema = first[at] if at < len(first) else rest
+    def _make_array(self, alternative: FlatSchema, path: str) -> Json:
+        fields = alternative.fields
+        prefix_schemas = lenient_json.array_items(fields.get("prefixItems"))
+        items_schema: Json = fields.get("items", True)
+        min_items = lenient_json.first_integer(fields.get("minItems")) or 0
+        max_items = _max_count(fields, "Items")
+        if min_items > _MAX_VALUES:
+            raise SchemaTooExpensive(_TOO_MANY_MESSAGE)
+        item_count = len(prefix_schemas) or (
+            _DEFAULT_ITEM_COUNT
+            if self._values_left > _MAX_VALUES - _MAX_VALUES_WITH_OPTIONAL
+            else 0
+        )
+        item_count = max(min_items, min(item_count, max_items))
+        items: list[Json] = []
+        used_keys: set[Hashable] = set()
+        for index in range(item_count):
+            schema = prefix_schemas[index] if index < len(prefix_schemas) else items_schema
             try:
-                made.append(self._item(kinds, schema, f"{path}[{at}]", way))
+                items.append(self._make_item(used_keys, schema, f"{path}[{index}]", alternative))
             except NoValue:
-                if len(made) < least:
+                if len(items) < min_items:
                     raise
                 break
-        return made
+        return items
 
-    def _item(self, kinds: set[Hashable], schema: Json, path: str, way: Flat) -> Json:
-        """An item, of its own kind where it must be.  Raises `NoValue` where there is none."""
-        if way.fields.get("uniqueItems") is not True:
-            return self.make(schema, path, way.above)
-        for attempt in range(_OTHERS):
-            item = self.make(schema, path, way.above, attempt)
-            kind = key(item, self._budget)
-            if kind not in kinds:
-                kinds.add(kind)
+    def _make_item(
+        self, used_keys: set[Hashable], schema: Json, path: str, alternative: FlatSchema
+    ) -> Json:
+        """An item, a new one with `uniqueItems`.  Raises `NoValue` if there is none."""
+        if alternative.fields.get("uniqueItems") is not True:
+            return self.make_at_path(schema, path, alternative.visited_refs)
+        for attempt in range(_MAX_UNIQUE_TRIES):
+            item = self.make_at_path(schema, path, alternative.visited_refs, attempt)
+            item_key = equality_key(item, self._budget)
+            if item_key not in used_keys:
+                used_keys.add(item_key)
                 return item
         raise NoValue("no item is known that is like no other", path)
 
-    def _named_by(self, pattern: str, attempt: int, seed: str) -> str:
-        """A name that matches, a longer one at each attempt, where there is one."""
+    def _make_matching_name(self, pattern: str, attempt: int, seed: str) -> str:
+        """A name that matches a pattern; longer at each attempt, if possible."""
         for length in (attempt, 0):
             with suppress(ValueError):
-                return regex_engine.matching(pattern, length, None, seed, self._budget)
-        raise NoValue(f"no name is known that matches {printable(pattern, 100)}")
+                return regex_engine.make_matching_text(pattern, length, None, seed, self._budget)
+        raise NoValue(f"no name is known that matches {printable_excerpt(pattern, 100)}")
 
 
-def _room(fields: Fields, label: str, least: int = 0) -> int:
-    """The most items or properties there may be.  Raises `NoValue` for less than there must."""
-    least = max(least, lenient_json.first_count(fields.get(f"min{label}")) or 0)
-    most = lenient_json.first_count(fields.get(f"max{label}"))
-    if most is not None and most < least:
-        raise NoValue(f"nothing has at least {least} and at most {most} {label.lower()}")
-    return _MOST if most is None else most
-
-
-def _types(way: Flat, path: str) -> tuple[str, ...]:
-    """The types to make, those that a schema without any seems to be meant for."""
-    if way.types:
-        return way.types
-    meant = (kind for kind, names in _KEYWORDS if not way.fields.keys().isdisjoint(names))
-    return (next(meant, "object" if path == "$" else "string"),)
-
-
-def _suggested(fields: Fields) -> Iterator[Json]:
-    """The values that a schema itself suggests; null is no suggestion."""
-    for suggested in ([fields.get("default")], fields.get("examples"), [fields.get("example")]):
-        yield from (
-            array_item
-            for array_item in lenient_json.array_items(suggested)
-            if array_item is not None
+def _max_count(fields: Fields, keyword_suffix: str, min_count: int = 0) -> int:
+    """The `maxItems` or `maxProperties`.  Raises `NoValue` if it is below the minimum."""
+    min_count = max(min_count, lenient_json.first_integer(fields.get(f"min{keyword_suffix}")) or 0)
+    max_count = lenient_json.first_integer(fields.get(f"max{keyword_suffix}"))
+    if max_count is not None and max_count < min_count:
+        raise NoValue(
+            f"nothing has at least {min_count} and at most {max_count} {keyword_suffix.lower()}"
         )
+    return _MAX_VALUES if max_count is None else max_count
+
+
+def _candidate_types(alternative: FlatSchema, path: str) -> tuple[str, ...]:
+    """The types to generate; without `type`, the one that the keywords imply."""
+    if alternative.types:
+        return alternative.types
+    implied_types = (
+        type_name
+        for type_name, names in _KEYWORDS_BY_TYPE
+        if not alternative.fields.keys().isdisjoint(names)
+    )
+    return (next(implied_types, "object" if path == "$" else "string"),)
+
+
+def _suggested_values(fields: Fields) -> Iterator[Json]:
+    """The non-null values of `default`, `examples` and `example`."""
+    for values in ([fields.get("default")], fields.get("examples"), [fields.get("example")]):
+        yield from (value for value in lenient_json.array_items(values) if value is not None)

@@ -1,7 +1,7 @@
-"""Texts that match a regular expression, and whether a text does.
+"""Generates texts that match a regular expression, and matches texts against one.
 
-Expressions come with requests.  Python's own would search some of them for years, so ours are
-searched by following all ways at once, a budget at hand.
+Expressions come with requests, and some make Python's `re` backtrack for years.  So this engine
+follows all alternatives at once, without backtracking, within a budget.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import count, islice
 from typing import Final
 
 from llm_proxy.chance import seeded_below
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.scenario.generation.json_schema.regex_parser import (
     Alternation,
@@ -20,139 +20,155 @@ from llm_proxy.scenario.generation.json_schema.regex_parser import (
     Concatenation,
     Node,
     Repetition,
-    parse_expression,
+    parse_regex,
 )
 
-_LONGEST: Final = 10_000
-"""Characters of a text."""
-_USUAL: Final = 3
-"""How many more than it must a repeat without an end has, where any number will do."""
-_TRIES: Final = 40
-"""Such numbers that are tried one after the other, where a text must be longer."""
+_MAX_CHARS: Final = 10_000
+"""Of a generated text."""
+_DEFAULT_EXTRA_REPEATS: Final = 3
+"""Repeats beyond the minimum of an unbounded repetition, if the length allows."""
+_MAX_EXTRA_TRIES: Final = 40
+"""Up to this number each is tried in turn if the text must be longer."""
 
 
-def matching(pattern: str, least: int, most: int | None, seed: str, budget: SchemaBudget) -> str:
-    """A text of `least` to `most` characters in which the expression is found.
+def make_matching_text(
+    pattern: str, min_chars: int, max_chars: int | None, seed: str, budget: SchemaBudget
+) -> str:
+    """A text of `min_chars` to `max_chars` characters that contains a match of the pattern.
 
-    Raises `ValueError`, with the reason in a few words, where none is known, and `TooMuch`.
+    Raises `ValueError` with the reason if none is found, and `SchemaTooExpensive`.
     """
-    wholes = [
-        anchored_alternative
-        for anchored_alternative in parse_expression(pattern, budget)
-        if _shortest(anchored_alternative.body) <= _LONGEST
+    alternatives = [
+        alternative
+        for alternative in parse_regex(pattern, budget)
+        if _min_length(alternative.body) <= _MAX_CHARS
     ]
-    first = seeded_below(len(wholes) or 1, seed, "alternative")
-    for extra in _extras(least):
-        for whole in (*wholes[first:], *wholes[:first]):
-            content = _told(whole.body, extra, seed, budget)
-            text = _padded(whole, content, least)
-            if len(content) <= _LONGEST and least <= len(text) <= (
-                len(text) if most is None else most
+    start = seeded_below(len(alternatives) or 1, seed, "alternative")
+    for extra in _extra_repeat_counts(min_chars):
+        for alternative in (*alternatives[start:], *alternatives[:start]):
+            body_text = _generate_text(alternative.body, extra, seed, budget)
+            text = _pad_text(alternative, body_text, min_chars)
+            if len(body_text) <= _MAX_CHARS and min_chars <= len(text) <= (
+                len(text) if max_chars is None else max_chars
             ):
                 return text
-    raise ValueError(f"no text of that length is known to match {printable(pattern, 100)}")
+    raise ValueError(f"no text of that length is known to match {printable_excerpt(pattern, 100)}")
 
 
-def found(wholes: Sequence[AnchoredAlternative], text: str, budget: SchemaBudget) -> bool:
-    """Whether an expression is found in a text; `$` is its end, and no line's."""
-    everywhere = frozenset(range(len(text) + 1))
-    for whole in wholes:
+def matches_anywhere(
+    alternatives: Sequence[AnchoredAlternative], text: str, budget: SchemaBudget
+) -> bool:
+    """Whether a text contains a match; `$` matches only at the end of the text."""
+    all_positions = frozenset(range(len(text) + 1))
+    for alternative in alternatives:
         budget.spend(1 + len(text) // 10)
-        starts = frozenset((0,)) if whole.at_start else everywhere
-        ends = _ends(whole.body, text, starts, budget)
-        if len(text) in ends if whole.at_end else ends:
+        starts = frozenset((0,)) if alternative.at_start else all_positions
+        ends = _match_ends(alternative.body, text, starts, budget)
+        if len(text) in ends if alternative.at_end else ends:
             return True
     return False
 
 
-def _ends(node: Node, text: str, starts: frozenset[int], budget: SchemaBudget) -> frozenset[int]:
+def _match_ends(
+    node: Node, text: str, starts: frozenset[int], budget: SchemaBudget
+) -> frozenset[int]:
     budget.spend(1 + len(starts) // 10)
     if not starts:
         return starts
     match node:
-        case CharacterClass(spans=spans):
+        case CharacterClass(code_ranges=spans):
             budget.spend(1 + len(starts) * (2 + len(spans)) // 4)
-            codes = ((at, ord(text[at])) for at in starts if at < len(text))
+            positions_and_codes = (
+                (position, ord(text[position])) for position in starts if position < len(text)
+            )
             return frozenset(
-                at + 1 for at, code in codes if any(low <= code <= high for low, high in spans)
+                position + 1
+                for position, code in positions_and_codes
+                if any(low <= code <= high for low, high in spans)
             )
         case Concatenation(items=items):
             for item in items:
-                starts = _ends(item, text, starts, budget)
+                starts = _match_ends(item, text, starts, budget)
             return starts
         case Alternation(options=options):
-            return frozenset().union(*(_ends(option, text, starts, budget) for option in options))
+            return frozenset().union(
+                *(_match_ends(option, text, starts, budget) for option in options)
+            )
         case Repetition():
-            return _repeated(node, text, starts, budget)
+            return _repetition_ends(node, text, starts, budget)
 
 
-def _repeated(
+def _repetition_ends(
     node: Repetition, text: str, starts: frozenset[int], budget: SchemaBudget
 ) -> frozenset[int]:
-    """Where a repeat can end.  It always does: one more either leads nowhere, or nowhere new."""
-    here, ends = starts, set[int]()
-    for times in count():
-        if times >= node.least:
-            ends |= here
-        further = _ends(node.inner, text, here, budget) if times != node.most else frozenset()
-        if further == here:
-            return frozenset(ends | here)
-        if not further or (times >= node.least and further <= ends):
+    """Where a repetition can end.  Terminates: each further repeat reaches no new position."""
+    current, ends = starts, set[int]()
+    for repeat_count in count():
+        if repeat_count >= node.min_count:
+            ends |= current
+        next_ends = (
+            _match_ends(node.inner, text, current, budget)
+            if repeat_count != node.max_count
+            else frozenset()
+        )
+        if next_ends == current:
+            return frozenset(ends | current)
+        if not next_ends or (repeat_count >= node.min_count and next_ends <= ends):
             return frozenset(ends)
-        here = further
+        current = next_ends
     raise AssertionError("counting has no end")
 
 
-def _shortest(node: Node) -> int:
-    """The characters that a node has at least."""
+def _min_length(node: Node) -> int:
+    """The minimum length of a match, in characters."""
     match node:
         case CharacterClass():
             return 1
         case Concatenation(items=items):
-            return sum(map(_shortest, items))
+            return sum(map(_min_length, items))
         case Alternation(options=options):
-            return min(map(_shortest, options))
-        case Repetition(inner=inner, least=least):
-            return least * _shortest(inner)
+            return min(map(_min_length, options))
+        case Repetition(inner=inner, min_count=least):
+            return least * _min_length(inner)
 
 
-def _extras(least: int) -> Iterator[int]:
-    """How many times more than they must repeats may go on, the usual first."""
-    yield from (_USUAL, 2, 1, 0)
-    yield from range(_USUAL + 1, min(least, _TRIES) + 1)
-    if _TRIES < least <= _LONGEST:
-        yield from (-(-least // together) for together in range(_TRIES, 0, -1))
+def _extra_repeat_counts(min_chars: int) -> Iterator[int]:
+    """Numbers of extra repeats to try, the default first."""
+    yield from (_DEFAULT_EXTRA_REPEATS, 2, 1, 0)
+    yield from range(_DEFAULT_EXTRA_REPEATS + 1, min(min_chars, _MAX_EXTRA_TRIES) + 1)
+    if _MAX_EXTRA_TRIES < min_chars <= _MAX_CHARS:
+        yield from (-(-min_chars // repetitions) for repetitions in range(_MAX_EXTRA_TRIES, 0, -1))
 
 
-def _padded(whole: AnchoredAlternative, text: str, least: int) -> str:
-    """The text with letters more, where the expression does not say how it begins or ends."""
-    more = "x" * (least - len(text))
-    if whole.at_end:
-        return text if whole.at_start else more + text
-    return text + more
+def _pad_text(alternative: AnchoredAlternative, text: str, min_chars: int) -> str:
+    """Pad the text to `min_chars` at an end that the expression does not anchor."""
+    padding = "x" * (min_chars - len(text))
+    if alternative.at_end:
+        return text if alternative.at_start else padding + text
+    return text + padding
 
 
-def _told(node: Node, extra: int, seed: str, budget: SchemaBudget) -> str:
-    """A text that the node matches; cut where it grows too long."""
-    ordinals = map(str, count())
-    return "".join(islice(_characters(node, extra, seed, ordinals, budget), _LONGEST + 1))
+def _generate_text(node: Node, extra: int, seed: str, budget: SchemaBudget) -> str:
+    """A text that the node matches; cut after `_MAX_CHARS` + 1 characters."""
+    draw_ids = map(str, count())
+    return "".join(islice(_generate_chars(node, extra, seed, draw_ids, budget), _MAX_CHARS + 1))
 
 
-def _characters(
-    node: Node, extra: int, seed: str, ordinals: Iterator[str], budget: SchemaBudget
+def _generate_chars(
+    node: Node, extra: int, seed: str, draw_ids: Iterator[str], budget: SchemaBudget
 ) -> Iterator[str]:
-    """A text that the node matches; repeats that may go on do so `extra` times."""
+    """The pieces of a matching text; repetitions have up to `extra` repeats over the minimum."""
     budget.spend(2)
     match node:
-        case CharacterClass(among=among):
-            yield among[seeded_below(len(among), seed, next(ordinals))]
+        case CharacterClass(sample_chars=among):
+            yield among[seeded_below(len(among), seed, next(draw_ids))]
         case Concatenation(items=items):
             for item in items:
-                yield from _characters(item, extra, seed, ordinals, budget)
+                yield from _generate_chars(item, extra, seed, draw_ids, budget)
         case Alternation(options=options):
-            chosen = options[seeded_below(len(options), seed, next(ordinals))]
-            yield from _characters(chosen, extra, seed, ordinals, budget)
-        case Repetition(inner=inner, least=least, most=most):
-            times = least + extra if most is None else min(least + extra, most)
-            for _ in range(times):
-                yield from _characters(inner, extra, seed, ordinals, budget)
+            option = options[seeded_below(len(options), seed, next(draw_ids))]
+            yield from _generate_chars(option, extra, seed, draw_ids, budget)
+        case Repetition(inner=inner, min_count=least, max_count=most):
+            repeat_count = least + extra if most is None else min(least + extra, most)
+            for _ in range(repeat_count):
+                yield from _generate_chars(inner, extra, seed, draw_ids, budget)

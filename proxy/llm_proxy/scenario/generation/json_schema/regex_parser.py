@@ -1,7 +1,7 @@
-"""Regular expressions as far as they are understood: read into nodes that have no surprises.
+"""Parses a subset of regular expressions into a syntax tree.
 
-Understood are characters, classes, groups, alternatives, repeats, and anchors at both ends.  What
-looks around, refers back, or asks for a property of Unicode is not.
+Supported are characters, classes, groups, alternatives, repetitions, and anchors at both ends;
+not lookaround, backreferences, and Unicode properties.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 
-Spans = tuple[tuple[int, int], ...]
-"""Characters: the first and the last code of each run of them."""
+CodeRanges = tuple[tuple[int, int], ...]
+"""A set of characters: the first and the last code point of each range."""
 
-_SETS: Final[dict[str, Spans]] = {
+_CLASS_ESCAPES: Final[dict[str, CodeRanges]] = {
     "d": ((0x30, 0x39),),
     "w": ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)),
     "s": (
@@ -27,45 +27,45 @@ _SETS: Final[dict[str, Spans]] = {
         (0xFEFF, 0xFEFF),
     ),
 }
-_CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
-_CODE: Final = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
-_REPEAT: Final = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}")
-_OPENING: Final = re.compile(r"\((?:\?:|\?P?<[A-Za-z_]\w*>)?(?!\?)")
-_CLASS: Final = re.compile(r"\[(\^?)((?:\]|\\.)?(?:[^\]\\]|\\.)*)\]", re.DOTALL)
-_LAST: Final = 0x10FFFF
-_RANGE: Final = 100
-"""Characters of a run that are chosen from."""
-_DEEPEST: Final = 50
-"""Groups within each other."""
+_CONTROL_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
+_CODE_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
+_REPEAT_BRACES: Final = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}")
+_GROUP_OPENING: Final = re.compile(r"\((?:\?:|\?P?<[A-Za-z_]\w*>)?(?!\?)")
+_BRACKET_CLASS: Final = re.compile(r"\[(\^?)((?:\]|\\.)?(?:[^\]\\]|\\.)*)\]", re.DOTALL)
+_MAX_CODE: Final = 0x10FFFF
+_MAX_SAMPLED_CHARS: Final = 100
+"""Of a range without printable ASCII characters."""
+_MAX_GROUP_DEPTH: Final = 50
+"""Of nested groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterClass:
-    """One character: of these, and made up of those that are liked best."""
+    """Matches one character of `code_ranges`; generation picks one of `sample_chars`."""
 
-    spans: Spans
-    among: str
+    code_ranges: CodeRanges
+    sample_chars: str
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """The same again and again."""
+    """Matches `inner` `min_count` to `max_count` times; None is unbounded."""
 
     inner: Node
-    least: int
-    most: int | None
+    min_count: int
+    max_count: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """One after the other."""
+    """Matches all items in order."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """Any of these."""
+    """Matches one of the options."""
 
     options: tuple[Node, ...]
 
@@ -75,210 +75,221 @@ Node = CharacterClass | Repetition | Concatenation | Alternation
 
 @dataclass(frozen=True, slots=True)
 class AnchoredAlternative:
-    """A whole alternative of an expression, and which ends of the text are its own."""
+    """A top-level alternative, and whether `^` and `$` anchor it."""
 
     body: Concatenation
     at_start: bool
     at_end: bool
 
 
-def parse_expression(pattern: str, budget: SchemaBudget) -> tuple[AnchoredAlternative, ...]:
-    """The alternatives of an expression.  Raises `ValueError` for one that is not understood."""
-    return _ExpressionParser(pattern, budget).wholes()
+def parse_regex(pattern: str, budget: SchemaBudget) -> tuple[AnchoredAlternative, ...]:
+    """The top-level alternatives of a pattern.  Raises `ValueError` for unsupported syntax."""
+    return _RegexParser(pattern, budget).parse_alternatives()
 
 
-class _ExpressionParser:
-    """An expression on its way into nodes.  What is not understood raises `ValueError`."""
+class _RegexParser:
+    """A recursive descent parser.  Raises `ValueError` for unsupported syntax."""
 
     def __init__(self, pattern: str, budget: SchemaBudget) -> None:
         self._pattern = pattern
         self._budget = budget
-        self._at = 0
+        self._position = 0
 
-    def wholes(self) -> tuple[AnchoredAlternative, ...]:
-        """The alternatives of the whole expression."""
-        found = [self._whole()]
-        while self._take("|"):
-            found.append(self._whole())
-        if self._at < len(self._pattern):
-            raise self._odd()
-        return tuple(found)
+    def parse_alternatives(self) -> tuple[AnchoredAlternative, ...]:
+        """Parse the whole pattern."""
+        alternatives = [self._parse_alternative()]
+        while self._consume("|"):
+            alternatives.append(self._parse_alternative())
+        if self._position < len(self._pattern):
+            raise self._unsupported_error()
+        return tuple(alternatives)
 
-    def _whole(self) -> AnchoredAlternative:
-        at_start = self._take("^")
-        body = self._together(0)
-        return AnchoredAlternative(body, at_start, self._take("$"))
+    def _parse_alternative(self) -> AnchoredAlternative:
+        at_start = self._consume("^")
+        body = self._parse_concatenation(0)
+        return AnchoredAlternative(body, at_start, self._consume("$"))
 
-    def _group(self, depth: int) -> Node:
-        if depth > _DEEPEST:
-            raise self._odd()
-        options = [self._together(depth)]
-        while self._take("|"):
-            options.append(self._together(depth))
-        if not self._take(")"):
-            raise self._odd()
+    def _parse_group(self, depth: int) -> Node:
+        if depth > _MAX_GROUP_DEPTH:
+            raise self._unsupported_error()
+        options = [self._parse_concatenation(depth)]
+        while self._consume("|"):
+            options.append(self._parse_concatenation(depth))
+        if not self._consume(")"):
+            raise self._unsupported_error()
         return Alternation(tuple(options))
 
-    def _together(self, depth: int) -> Concatenation:
+    def _parse_concatenation(self, depth: int) -> Concatenation:
         self._budget.spend(2)
         items: list[Node] = []
-        while self._at < len(self._pattern) and self._pattern[self._at] not in "|)$":
+        while self._position < len(self._pattern) and self._pattern[self._position] not in "|)$":
             self._budget.spend(4)
-            items.append(self._repeated(self._atom(depth)))
+            items.append(self._parse_quantifier(self._parse_atom(depth)))
         return Concatenation(tuple(items))
 
-    def _repeated(self, node: Node) -> Node:
-        for sign, least, most in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
-            if self._take(sign):
-                return self._repeat(node, least, most)
-        if (times := _REPEAT.match(self._pattern, self._at)) is None:
+    def _parse_quantifier(self, node: Node) -> Node:
+        for quantifier, min_count, max_count in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
+            if self._consume(quantifier):
+                return self._make_repetition(node, min_count, max_count)
+        if (braces := _REPEAT_BRACES.match(self._pattern, self._position)) is None:
             return node
-        self._at = times.end()
-        least = int(times[1])
-        most = int(times[3]) if times[3] else None if times[2] else least
-        if most is not None and most < least:
-            raise self._odd()
-        return self._repeat(node, least, most)
+        self._position = braces.end()
+        min_count = int(braces[1])
+        max_count = int(braces[3]) if braces[3] else None if braces[2] else min_count
+        if max_count is not None and max_count < min_count:
+            raise self._unsupported_error()
+        return self._make_repetition(node, min_count, max_count)
 
-    def _repeat(self, node: Node, least: int, most: int | None) -> Node:
-        """The repeat, which may be told to take as little as it can; two in a row are none.
+    def _make_repetition(self, node: Node, min_count: int, max_count: int | None) -> Node:
+        """A repetition; consumes a lazy `?`.  Rejects a second quantifier.
 
-        Nothing is not repeated: whoever asks for that means no text.
+        Also rejects the repetition of a node that only matches the empty text.
         """
-        self._take("?")
-        if self._at < len(self._pattern) and self._pattern[self._at] in "*+?":
-            raise self._odd()
-        if _is_nothing(node):
-            raise self._odd()
-        return Repetition(node, least, most)
+        self._consume("?")
+        if self._position < len(self._pattern) and self._pattern[self._position] in "*+?":
+            raise self._unsupported_error()
+        if _is_always_empty(node):
+            raise self._unsupported_error()
+        return Repetition(node, min_count, max_count)
 
-    def _atom(self, depth: int) -> Node:
-        pattern, at = self._pattern, self._at
-        if (opening := _OPENING.match(pattern, at)) is not None:
-            self._at = opening.end()
-            return self._group(depth + 1)
-        if (found := _CLASS.match(pattern, at)) is not None:
-            self._at = found.end()
-            return self._class(found[2], is_other=bool(found[1]))
-        character = pattern[at]
+    def _parse_atom(self, depth: int) -> Node:
+        pattern, start = self._pattern, self._position
+        if (group_match := _GROUP_OPENING.match(pattern, start)) is not None:
+            self._position = group_match.end()
+            return self._parse_group(depth + 1)
+        if (class_match := _BRACKET_CLASS.match(pattern, start)) is not None:
+            self._position = class_match.end()
+            return self._parse_class(class_match[2], is_negated=bool(class_match[1]))
+        character = pattern[start]
         if character in "^*+?{([":
-            raise self._odd()
-        self._at += 1
+            raise self._unsupported_error()
+        self._position += 1
         match character:
             case "\\":
-                return self._chars(self._escaped(), is_other=pattern[at + 1 : at + 2].isupper())
+                return self._make_class(
+                    self._parse_escape(), is_negated=pattern[start + 1 : start + 2].isupper()
+                )
             case ".":
-                return CharacterClass(_others(_only("\n")), string.ascii_lowercase)
+                return CharacterClass(_complement(_single_char("\n")), string.ascii_lowercase)
             case _:
-                return CharacterClass(_only(character), character)
+                return CharacterClass(_single_char(character), character)
 
-    def _escaped(self) -> Spans:
-        """The characters that the escape here stands for."""
-        pattern, at = self._pattern, self._at
-        if (code := _CODE.match(pattern, at)) is not None:
-            self._at = code.end()
-            character = chr(int(code[1] or code[2], 16))
+    def _parse_escape(self) -> CodeRanges:
+        """Parse the escape whose backslash is already consumed."""
+        pattern, start = self._pattern, self._position
+        if (code_match := _CODE_ESCAPE.match(pattern, start)) is not None:
+            self._position = code_match.end()
+            character = chr(int(code_match[1] or code_match[2], 16))
             if "\ud800" <= character <= "\udfff":
-                raise self._odd()
-            return _only(character)
-        letter = pattern[at : at + 1]
-        self._at += 1
-        if letter in _CONTROLS:
-            return _only(_CONTROLS[letter])
-        if letter and letter.lower() in _SETS:
-            chosen = _SETS[letter.lower()]
-            return chosen if letter in _SETS else _others(chosen)
+                raise self._unsupported_error()
+            return _single_char(character)
+        letter = pattern[start : start + 1]
+        self._position += 1
+        if letter in _CONTROL_ESCAPES:
+            return _single_char(_CONTROL_ESCAPES[letter])
+        if letter and letter.lower() in _CLASS_ESCAPES:
+            code_ranges = _CLASS_ESCAPES[letter.lower()]
+            return code_ranges if letter in _CLASS_ESCAPES else _complement(code_ranges)
         if not letter or letter.isalnum():
-            raise self._odd()
-        return _only(letter)
+            raise self._unsupported_error()
+        return _single_char(letter)
 
-    def _class(self, inside: str, *, is_other: bool) -> CharacterClass:
-        """The characters of a class."""
-        reader = _ExpressionParser(inside, self._budget)
-        spans: list[tuple[int, int]] = []
-        while reader._at < len(inside):
+    def _parse_class(self, members: str, *, is_negated: bool) -> CharacterClass:
+        """Parse the content of a bracket class."""
+        member_parser = _RegexParser(members, self._budget)
+        code_ranges: list[tuple[int, int]] = []
+        while member_parser._position < len(members):
             self._budget.spend(4)
-            first = reader._member()
-            is_range = inside[reader._at : reader._at + 1] == "-" and reader._at + 1 < len(inside)
-            if is_range and _is_one(first):
-                reader._at += 1
-                spans.append(_between(first, reader._member()))
+            first = member_parser._parse_class_member()
+            is_range = members[
+                member_parser._position : member_parser._position + 1
+            ] == "-" and member_parser._position + 1 < len(members)
+            if is_range and _is_single_char(first):
+                member_parser._position += 1
+                code_ranges.append(_char_range(first, member_parser._parse_class_member()))
             else:
-                spans.extend(first)
-        chosen = tuple(dict.fromkeys(spans))
-        return self._chars(_others(chosen) if is_other else chosen, is_other=is_other)
+                code_ranges.extend(first)
+        unique_ranges = tuple(dict.fromkeys(code_ranges))
+        return self._make_class(
+            _complement(unique_ranges) if is_negated else unique_ranges, is_negated=is_negated
+        )
 
-    def _chars(self, spans: Spans, *, is_other: bool) -> CharacterClass:
-        """The characters, and some to choose from: letters, where what they are not is said."""
-        self._budget.spend(20 * len(spans))
-        among = "".join(map(_printable, spans))
-        if is_other:
-            among = "".join(text for text in among if text in string.ascii_lowercase) or among
+    def _make_class(self, code_ranges: CodeRanges, *, is_negated: bool) -> CharacterClass:
+        """A class with sample characters: printable ASCII, only letters in a negated class."""
+        self._budget.spend(20 * len(code_ranges))
+        sample_chars = "".join(map(_printable_chars, code_ranges))
+        if is_negated:
+            sample_chars = (
+                "".join(char for char in sample_chars if char in string.ascii_lowercase)
+                or sample_chars
+            )
         else:
-            among = among or "".join(map(_early, spans))
-        if not among:
-            raise self._odd()
-        return CharacterClass(spans, among)
+            sample_chars = sample_chars or "".join(map(_first_chars, code_ranges))
+        if not sample_chars:
+            raise self._unsupported_error()
+        return CharacterClass(code_ranges, sample_chars)
 
-    def _member(self) -> Spans:
-        self._at += 1
-        if self._pattern[self._at - 1] == "\\":
-            return self._escaped()
-        return _only(self._pattern[self._at - 1])
+    def _parse_class_member(self) -> CodeRanges:
+        self._position += 1
+        if self._pattern[self._position - 1] == "\\":
+            return self._parse_escape()
+        return _single_char(self._pattern[self._position - 1])
 
-    def _take(self, sign: str) -> bool:
-        """Whether this stands here; what does is passed over."""
-        is_here = self._pattern.startswith(sign, self._at)
-        self._at += len(sign) * is_here
-        return is_here
+    def _consume(self, token: str) -> bool:
+        """Consume a token if it comes next; whether it did."""
+        is_present = self._pattern.startswith(token, self._position)
+        self._position += len(token) * is_present
+        return is_present
 
-    def _odd(self) -> ValueError:
-        return ValueError(f"what {printable(self._pattern, 100)} asks for is not understood")
+    def _unsupported_error(self) -> ValueError:
+        return ValueError(
+            f"what {printable_excerpt(self._pattern, 100)} asks for is not understood"
+        )
 
 
-def _is_nothing(node: Node) -> bool:
+def _is_always_empty(node: Node) -> bool:
     match node:
         case CharacterClass():
             return False
-        case Repetition(inner=inner, most=most):
-            return most == 0 or _is_nothing(inner)
+        case Repetition(inner=inner, max_count=most):
+            return most == 0 or _is_always_empty(inner)
         case Concatenation(items=nodes) | Alternation(options=nodes):
-            return all(map(_is_nothing, nodes))
+            return all(map(_is_always_empty, nodes))
 
 
-def _only(character: str) -> Spans:
+def _single_char(character: str) -> CodeRanges:
     return ((ord(character), ord(character)),)
 
 
-def _is_one(spans: Spans) -> bool:
-    return len(spans) == 1 and spans[0][0] == spans[0][1]
+def _is_single_char(code_ranges: CodeRanges) -> bool:
+    return len(code_ranges) == 1 and code_ranges[0][0] == code_ranges[0][1]
 
 
-def _between(first: Spans, last: Spans) -> tuple[int, int]:
-    """The characters of a range."""
+def _char_range(first: CodeRanges, last: CodeRanges) -> tuple[int, int]:
+    """The range from one character to another.  Raises `ValueError` if it is reversed."""
     (low, _), (high, _) = first[0], last[0]
-    if not _is_one(last) or high < low:
+    if not _is_single_char(last) or high < low:
         raise ValueError("a range of characters ends before it begins")
     return low, high
 
 
-def _others(spans: Sequence[tuple[int, int]]) -> Spans:
-    """All characters that are none of these."""
+def _complement(code_ranges: Sequence[tuple[int, int]]) -> CodeRanges:
+    """All characters outside of these ranges."""
     gaps: list[tuple[int, int]] = []
-    at = 0
-    for low, high in sorted(spans):
-        if low > at:
-            gaps.append((at, low - 1))
-        at = max(at, high + 1)
-    return (*gaps, *([(at, _LAST)] if at <= _LAST else []))
+    next_code = 0
+    for low, high in sorted(code_ranges):
+        if low > next_code:
+            gaps.append((next_code, low - 1))
+        next_code = max(next_code, high + 1)
+    return (*gaps, *([(next_code, _MAX_CODE)] if next_code <= _MAX_CODE else []))
 
 
-def _printable(span: tuple[int, int]) -> str:
-    """The characters of a run that anybody can type."""
-    return "".join(map(chr, range(max(span[0], 0x20), min(span[1], 0x7E) + 1)))
+def _printable_chars(code_range: tuple[int, int]) -> str:
+    """The printable ASCII characters of a range."""
+    return "".join(map(chr, range(max(code_range[0], 0x20), min(code_range[1], 0x7E) + 1)))
 
 
-def _early(span: tuple[int, int]) -> str:
-    """The first characters of a run; halves of surrogate pairs are none."""
-    codes = range(span[0], min(span[1], span[0] + _RANGE) + 1)
+def _first_chars(code_range: tuple[int, int]) -> str:
+    """The first characters of a range, without surrogates."""
+    codes = range(code_range[0], min(code_range[1], code_range[0] + _MAX_SAMPLED_CHARS) + 1)
     return "".join(chr(code) for code in codes if not 0xD800 <= code <= 0xDFFF)

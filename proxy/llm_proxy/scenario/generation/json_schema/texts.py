@@ -1,4 +1,4 @@
-"""Texts as a JSON Schema asks for them: of a length, a format, or a pattern."""
+"""Generates strings for a JSON Schema: of a length, a format, or a pattern."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llm_proxy.chance import seeded_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
-from llm_proxy.scenario.generation.json_schema.regex_engine import matching
+from llm_proxy.scenario.generation.json_schema.regex_engine import make_matching_text
 
 _WORDS: Final = (
     *("alder", "birch", "cedar", "elm", "fir", "hazel", "juniper", "larch"),
@@ -22,7 +22,7 @@ _WORDS: Final = (
 )
 _DATE: Final = r"\d{4}-\d\d-\d\d"
 _TIME: Final = r"\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)"
-_LOOKS: Final = {
+_FORMAT_PATTERNS: Final = {
     "date": _DATE,
     "date-time": f"{_DATE}[Tt ]{_TIME}",
     "time": _TIME,
@@ -34,85 +34,87 @@ _LOOKS: Final = {
     "ipv4": r"\d{1,3}(?:\.\d{1,3}){3}",
     "ipv6": "[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*",
 }
-"""What tells the formats apart."""
-_LONGEST: Final = 1_000_000
-"""Characters of a text."""
+"""By format, a regular expression that its values match as a whole."""
+_MAX_CHARS: Final = 1_000_000
+"""Of a generated string."""
 _FIRST_DAY: Final = datetime(2024, 1, 1, tzinfo=UTC)
-_MINUTES: Final = 525_600
-"""In a year."""
+_MINUTES_PER_YEAR: Final = 525_600
 
 
-def text(schema: Fields, seed: str, budget: SchemaBudget) -> str:
-    """A text of the lengths that are asked for, with the pattern or else of the format.
+def make_text(schema: Fields, seed: str, budget: SchemaBudget) -> str:
+    """A string within the lengths of the schema, with its pattern or else in its format.
 
-    Raises `ValueError`, with the reason in a few words, where there is none, and `TooMuch`.
+    Raises `ValueError` with the reason if there is none, and `SchemaTooExpensive`.
     """
-    least, most = (
-        lenient_json.first_count(schema.get("minLength")) or 0,
-        lenient_json.first_count(schema.get("maxLength")),
+    min_chars, max_chars = (
+        lenient_json.first_integer(schema.get("minLength")) or 0,
+        lenient_json.first_integer(schema.get("maxLength")),
     )
-    if least > _LONGEST:
-        raise ValueError(f"{least} characters are too many")
-    if most is not None and most < least:
-        raise ValueError(f"no text has at least {least} and at most {most} characters")
+    if min_chars > _MAX_CHARS:
+        raise ValueError(f"{min_chars} characters are too many")
+    if max_chars is not None and max_chars < min_chars:
+        raise ValueError(f"no text has at least {min_chars} and at most {max_chars} characters")
     if pattern := lenient_json.str_or_empty(schema.get("pattern")):
-        return matching(pattern, least, most, seed, budget)
-    budget.spend(5 + least // 100)
-    form = _FORMATS.get(lenient_json.str_or_empty(schema.get("format")))
-    if form is not None:
-        made = form(seed)
-        if least <= len(made) and (most is None or len(made) <= most):
-            return made
-    return _of_words(least, most, seed)
+        return make_matching_text(pattern, min_chars, max_chars, seed, budget)
+    budget.spend(5 + min_chars // 100)
+    make_formatted = _FORMAT_MAKERS.get(lenient_json.str_or_empty(schema.get("format")))
+    if make_formatted is not None:
+        formatted = make_formatted(seed)
+        if min_chars <= len(formatted) and (max_chars is None or len(formatted) <= max_chars):
+            return formatted
+    return _make_word_text(min_chars, max_chars, seed)
 
 
-def is_of_format(text: str, name: str) -> bool:
-    """Whether a text looks as its format says; of a format that is not known, any does."""
-    return name not in _LOOKS or re.fullmatch(_LOOKS[name], text) is not None
+def matches_format(text: str, format_name: str) -> bool:
+    """Whether a text matches the regular expression of its format; True for unknown formats."""
+    return (
+        format_name not in _FORMAT_PATTERNS
+        or re.fullmatch(_FORMAT_PATTERNS[format_name], text) is not None
+    )
 
 
-def word(seed: str) -> str:
-    """One word."""
+def make_word(seed: str) -> str:
+    """The name of a tree, chosen by the seed."""
     return _WORDS[seeded_below(len(_WORDS), seed)]
 
 
-def _of_words(least: int, most: int | None, seed: str) -> str:
-    made = f"{word(seed)} {word(seed + ' ')}"
-    made += f" {word(seed)}" * (-(-max(least - len(made), 0) // 4))
-    limit = max(least, min(len(made), most) if most is not None else len(made))
-    return made[:limit] if made[:limit] == made[:limit].rstrip() else made[: limit - 1] + "s"
+def _make_word_text(min_chars: int, max_chars: int | None, seed: str) -> str:
+    text = f"{make_word(seed)} {make_word(seed + ' ')}"
+    text += f" {make_word(seed)}" * (-(-max(min_chars - len(text), 0) // 4))
+    length = max(min_chars, min(len(text), max_chars) if max_chars is not None else len(text))
+    return text[:length] if text[:length] == text[:length].rstrip() else text[: length - 1] + "s"
 
 
-def _moment(seed: str) -> datetime:
-    return _FIRST_DAY + timedelta(minutes=seeded_below(_MINUTES, seed, "moment"))
+def _seeded_datetime(seed: str) -> datetime:
+    return _FIRST_DAY + timedelta(minutes=seeded_below(_MINUTES_PER_YEAR, seed, "moment"))
 
 
-def _uuid(seed: str) -> str:
+def _seeded_uuid(seed: str) -> str:
     return str(UUID(bytes=sha256(seed.encode("utf-8", "replace")).digest()[:16], version=4))
 
 
-def _host(seed: str) -> str:
-    return f"{word(seed)}.example.com"
+def _seeded_hostname(seed: str) -> str:
+    return f"{make_word(seed)}.example.com"
 
 
-_FORMATS: Final[Mapping[str, Callable[[str], str]]] = {
-    "date": lambda seed: f"{_moment(seed):%Y-%m-%d}",
-    "date-time": lambda seed: f"{_moment(seed):%Y-%m-%dT%H:%M:%SZ}",
-    "time": lambda seed: f"{_moment(seed):%H:%M:%SZ}",
+_FORMAT_MAKERS: Final[Mapping[str, Callable[[str], str]]] = {
+    "date": lambda seed: f"{_seeded_datetime(seed):%Y-%m-%d}",
+    "date-time": lambda seed: f"{_seeded_datetime(seed):%Y-%m-%dT%H:%M:%SZ}",
+    "time": lambda seed: f"{_seeded_datetime(seed):%H:%M:%SZ}",
     "duration": lambda seed: f"P{1 + seeded_below(30, seed, 'days')}D",
-    "email": lambda seed: f"{word(seed)}@example.com",
-    "idn-email": lambda seed: f"{word(seed)}@example.com",
-    "uri": lambda seed: f"https://example.com/{word(seed)}",
-    "url": lambda seed: f"https://example.com/{word(seed)}",
-    "uri-reference": lambda seed: f"/{word(seed)}",
-    "iri": lambda seed: f"https://example.com/{word(seed)}",
-    "json-pointer": lambda seed: f"/{word(seed)}",
-    "regex": word,
-    "uuid": _uuid,
-    "hostname": _host,
-    "idn-hostname": _host,
+    "email": lambda seed: f"{make_word(seed)}@example.com",
+    "idn-email": lambda seed: f"{make_word(seed)}@example.com",
+    "uri": lambda seed: f"https://example.com/{make_word(seed)}",
+    "url": lambda seed: f"https://example.com/{make_word(seed)}",
+    "uri-reference": lambda seed: f"/{make_word(seed)}",
+    "iri": lambda seed: f"https://example.com/{make_word(seed)}",
+    "json-pointer": lambda seed: f"/{make_word(seed)}",
+    "regex": make_word,
+    "uuid": _seeded_uuid,
+    "hostname": _seeded_hostname,
+    "idn-hostname": _seeded_hostname,
     "ipv4": lambda seed: f"192.0.2.{1 + seeded_below(254, seed, 'host')}",
     "ipv6": lambda seed: f"2001:db8::{1 + seeded_below(0xFFFE, seed, 'host'):x}",
-    "byte": lambda seed: b64encode(word(seed).encode()).decode(),
+    "byte": lambda seed: b64encode(make_word(seed).encode()).decode(),
 }
-"""Addresses are those that documentation may use: nobody has them."""
+"""Addresses and domains are reserved for documentation: nobody owns them."""

@@ -1,4 +1,4 @@
-"""Whether a value is valid against a JSON Schema, by the rules that `schemas` reads."""
+"""Validates values against a JSON Schema, for the keywords that `schemas` supports."""
 
 from __future__ import annotations
 
@@ -10,88 +10,96 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.generation.json_schema import numbers, texts
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
-from llm_proxy.scenario.generation.json_schema.merging import NoValue, key
-from llm_proxy.scenario.generation.json_schema.regex_engine import found
+from llm_proxy.scenario.generation.json_schema.merging import NoValue, equality_key
+from llm_proxy.scenario.generation.json_schema.regex_engine import matches_anywhere
 from llm_proxy.scenario.generation.json_schema.regex_parser import (
     AnchoredAlternative,
-    parse_expression,
+    parse_regex,
 )
-from llm_proxy.scenario.generation.json_schema.schemas import Schemas, plain
+from llm_proxy.scenario.generation.json_schema.schemas import SchemaResolver, normalize_schema
 from llm_proxy.turns import Json
 
-_DEEPEST: Final = 200
-"""Schemas within each other, references counted."""
+_MAX_DEPTH: Final = 200
+"""Of nested schemas, counting references."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fitness:
-    """The rules of a whole schema, and what is known of it so far: lists and expressions read."""
+class SchemaValidator:
+    """Validates against a root schema; caches enum keys and parsed patterns."""
 
-    schemas: Schemas
+    resolver: SchemaResolver
     budget: SchemaBudget
-    by_format: bool = True
-    """Whether a text must be of its format; where it is too short for it, it cannot be."""
-    _listed: dict[int, tuple[list[Json], frozenset[Hashable]]] = field(default_factory=dict)
-    _read: dict[str, tuple[AnchoredAlternative, ...]] = field(default_factory=dict)
+    checks_format: bool = True
+    """Whether `format` is checked; a string with a short `maxLength` cannot satisfy it."""
+    _enum_keys: dict[int, tuple[list[Json], frozenset[Hashable]]] = field(default_factory=dict)
+    _parsed_patterns: dict[str, tuple[AnchoredAlternative, ...]] = field(default_factory=dict)
 
-    def fits(self, value: Json, schema: Json, depth: int = 0) -> bool:
+    def is_valid(self, value: Json, schema: Json, depth: int = 0) -> bool:
         """Whether the value is valid.
 
-        Raises `NoValue` for a schema that is not understood, `TooMuch` where it takes too long.
+        Raises `NoValue` for an unsupported schema, `SchemaTooExpensive` if it takes too much work.
         """
         self.budget.spend()
         if schema is True:
             return True
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise NoValue("its schemas are nested too deeply")
         self.budget.spend(2)
-        fields = plain(schema, self.budget)
-        below = depth + 1
+        fields = normalize_schema(schema, self.budget)
+        next_depth = depth + 1
         return (
-            self._is_plainly(value, fields)
-            and all(self.fits(value, part, below) for part in self._parts(fields))
-            and self._combined(value, fields, below)
+            self._matches_own_keywords(value, fields)
             and all(
-                self.fits(content, schema, below) for content, schema in self._within(value, fields)
+                self.is_valid(value, subschema, next_depth)
+                for subschema in self._required_subschemas(fields)
+            )
+            and self._matches_combinators(value, fields, next_depth)
+            and all(
+                self.is_valid(content, schema, next_depth)
+                for content, schema in self._children_with_schemas(value, fields)
             )
         )
 
-    def of_property(self, name: str, fields: Fields) -> Json:
-        """The schema of a property of this name; False where it must not be."""
+    def property_schema(self, name: str, fields: Fields) -> Json:
+        """The schema of a property with this name; False if it is not allowed."""
         properties = lenient_json.object_fields(fields.get("properties"))
         patterns = lenient_json.object_fields(fields.get("patternProperties"))
         schemas = [properties[name]] if name in properties else []
-        schemas += [schema for pattern, schema in patterns.items() if self._found(pattern, name)]
+        schemas += [
+            schema for pattern, schema in patterns.items() if self._matches_pattern(pattern, name)
+        ]
         if not schemas:
             return fields.get("additionalProperties", True)
         return schemas[0] if len(schemas) == 1 else {"allOf": schemas}
 
-    def _parts(self, fields: Fields) -> Iterator[Json]:
+    def _required_subschemas(self, fields: Fields) -> Iterator[Json]:
         yield from lenient_json.array_items(fields.get("allOf"))
         if "$ref" in fields:
-            yield self.schemas.target(lenient_json.str_or_empty(fields["$ref"]) or "#")
+            yield self.resolver.resolve_ref(lenient_json.str_or_empty(fields["$ref"]) or "#")
 
-    def _combined(self, value: Json, fields: Fields, depth: int) -> bool:
+    def _matches_combinators(self, value: Json, fields: Fields, depth: int) -> bool:
         if "anyOf" in fields:
             any_of = lenient_json.array_items(fields["anyOf"])
-            if not any(self.fits(value, content, depth) for content in any_of):
+            if not any(self.is_valid(value, content, depth) for content in any_of):
                 return False
         if "oneOf" in fields:
             one_of = lenient_json.array_items(fields["oneOf"])
-            if sum(self.fits(value, content, depth) for content in one_of) != 1:
+            if sum(self.is_valid(value, content, depth) for content in one_of) != 1:
                 return False
-        if "not" in fields and self.fits(value, fields["not"], depth):
+        if "not" in fields and self.is_valid(value, fields["not"], depth):
             return False
         if "if" in fields:
-            then = "then" if self.fits(value, fields["if"], depth) else "else"
-            return self.fits(value, fields.get(then, True), depth)
+            branch = "then" if self.is_valid(value, fields["if"], depth) else "else"
+            return self.is_valid(value, fields.get(branch, True), depth)
         return True
 
-    def _is_plainly(self, value: Json, fields: Fields) -> bool:
+    def _matches_own_keywords(self, value: Json, fields: Fields) -> bool:
         types = lenient_json.array_items(fields.get("type"))
-        if types and not any(_is(value, lenient_json.str_or_empty(content)) for content in types):
+        if types and not any(
+            _is_of_type(value, lenient_json.str_or_empty(content)) for content in types
+        ):
             return False
-        if "enum" in fields and not self._is_listed(
+        if "enum" in fields and not self._is_in_enum(
             value, lenient_json.array_items(fields["enum"])
         ):
             return False
@@ -99,91 +107,99 @@ class Fitness:
             case bool() | None:
                 return True
             case int() | float():
-                steps = numbers.numbers(fields.get("multipleOf"))
-                self.budget.spend(len(steps))
-                divided = all(numbers.divides(step, value) for step in steps)
-                return divided and numbers.within(value, fields)
+                divisors = numbers.as_numbers(fields.get("multipleOf"))
+                self.budget.spend(len(divisors))
+                is_multiple = all(numbers.divides(divisor, value) for divisor in divisors)
+                return is_multiple and numbers.is_within_bounds(value, fields)
             case str():
-                return _counts(len(value), fields, "Length") and self._is_formed(value, fields)
+                return _is_count_allowed(
+                    len(value), fields, "Length"
+                ) and self._matches_text_keywords(value, fields)
             case list():
-                return _counts(len(value), fields, "Items") and self._is_set(value, fields)
+                return _is_count_allowed(len(value), fields, "Items") and self._has_unique_items(
+                    value, fields
+                )
             case dict():
-                return _counts(len(value), fields, "Properties") and self._is_whole(value, fields)
+                return _is_count_allowed(
+                    len(value), fields, "Properties"
+                ) and self._has_required_properties(value, fields)
 
-    def _is_listed(self, value: Json, listed: list[Json]) -> bool:
-        """Whether a list has the value; its keys are kept, for it is asked often."""
-        if id(listed) not in self._listed:
-            self._listed[id(listed)] = (
-                listed,
-                frozenset(key(content, self.budget) for content in listed),
+    def _is_in_enum(self, value: Json, enum_values: list[Json]) -> bool:
+        """Whether an enum contains the value; caches the enum's keys by its id."""
+        if id(enum_values) not in self._enum_keys:
+            self._enum_keys[id(enum_values)] = (
+                enum_values,
+                frozenset(equality_key(content, self.budget) for content in enum_values),
             )
-        return key(value, self.budget) in self._listed[id(listed)][1]
+        return equality_key(value, self.budget) in self._enum_keys[id(enum_values)][1]
 
-    def _is_formed(self, text: str, fields: Fields) -> bool:
+    def _matches_text_keywords(self, text: str, fields: Fields) -> bool:
         self.budget.spend(len(text) // 20)
-        pattern, form = (
+        pattern, format_name = (
             lenient_json.str_or_empty(fields.get("pattern")),
             lenient_json.str_or_empty(fields.get("format")),
         )
-        if self.by_format and not texts.is_of_format(text, form):
+        if self.checks_format and not texts.matches_format(text, format_name):
             return False
-        return not pattern or self._found(pattern, text)
+        return not pattern or self._matches_pattern(pattern, text)
 
-    def _found(self, pattern: str, text: str) -> bool:
-        """Whether a text matches.  Raises `NoValue` for a pattern that is none here."""
-        if pattern not in self._read:
+    def _matches_pattern(self, pattern: str, text: str) -> bool:
+        """Whether a text contains a match.  Raises `NoValue` for an unsupported pattern."""
+        if pattern not in self._parsed_patterns:
             try:
-                self._read[pattern] = parse_expression(pattern, self.budget)
+                self._parsed_patterns[pattern] = parse_regex(pattern, self.budget)
             except ValueError as error:
                 raise NoValue(str(error)) from None
-        return found(self._read[pattern], text, self.budget)
+        return matches_anywhere(self._parsed_patterns[pattern], text, self.budget)
 
-    def _is_set(self, values: list[Json], fields: Fields) -> bool:
-        """Whether no value comes twice, where none may."""
+    def _has_unique_items(self, values: list[Json], fields: Fields) -> bool:
+        """Whether all items differ, if `uniqueItems` is set."""
         if fields.get("uniqueItems") is not True:
             return True
-        return len({key(value, self.budget) for value in values}) == len(values)
+        return len({equality_key(value, self.budget) for value in values}) == len(values)
 
-    def _is_whole(self, value: Fields, fields: Fields) -> bool:
+    def _has_required_properties(self, value: Fields, fields: Fields) -> bool:
         required = lenient_json.array_items(fields.get("required"))
         self.budget.spend(len(required) // 8)
         return all(content in value for content in required if isinstance(content, str))
 
-    def _within(self, value: Json, fields: Fields) -> Iterator[tuple[Json, Json]]:
+    def _children_with_schemas(self, value: Json, fields: Fields) -> Iterator[tuple[Json, Json]]:
         match value:
             case dict():
                 for name, content in value.items():
-                    yield content, self.of_property(name, fields)
+                    yield content, self.property_schema(name, fields)
                     yield name, fields.get("propertyNames", True)
             case list():
-                first = lenient_json.array_items(fields.get("prefixItems"))
-                yield from zip(value, first, strict=False)
-                yield from ((content, fields.get("items", True)) for content in value[len(first) :])
+                prefix_schemas = lenient_json.array_items(fields.get("prefixItems"))
+                yield from zip(value, prefix_schemas, strict=False)
+                yield from (
+                    (content, fields.get("items", True)) for content in value[len(prefix_schemas) :]
+                )
             case _:
                 pass
 
 
-def _is(value: Json, kind: str) -> bool:
+def _is_of_type(value: Json, type_name: str) -> bool:
     match value:
         case None:
-            return kind == "null"
+            return type_name == "null"
         case bool():
-            return kind == "boolean"
+            return type_name == "boolean"
         case int():
-            return kind in {"integer", "number"}
+            return type_name in {"integer", "number"}
         case float():
-            return kind == "number" or (kind == "integer" and value.is_integer())
+            return type_name == "number" or (type_name == "integer" and value.is_integer())
         case str():
-            return kind == "string"
+            return type_name == "string"
         case list():
-            return kind == "array"
+            return type_name == "array"
         case dict():
-            return kind == "object"
+            return type_name == "object"
 
 
-def _counts(count: int, fields: Fields, label: str) -> bool:
-    least, most = (
-        lenient_json.first_count(fields.get(f"min{label}")),
-        lenient_json.first_count(fields.get(f"max{label}")),
+def _is_count_allowed(count: int, fields: Fields, keyword_suffix: str) -> bool:
+    minimum, maximum = (
+        lenient_json.first_integer(fields.get(f"min{keyword_suffix}")),
+        lenient_json.first_integer(fields.get(f"max{keyword_suffix}")),
     )
-    return (least is None or count >= least) and (most is None or count <= most)
+    return (minimum is None or count >= minimum) and (maximum is None or count <= maximum)

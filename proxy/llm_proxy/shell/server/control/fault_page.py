@@ -1,4 +1,4 @@
-"""Control pages that show and set faults while the proxy runs."""
+"""The control page that shows and sets faults while the proxy runs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.shell.server.control.page import READS, Answered, PageRequest
+from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 
-_PAGE: Final = "/_proxy/faults"
-_MOST: Final = 1000
-"""Rules at once."""
-_HOW: Final = 'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back'
+_PATH: Final = "/_proxy/faults"
+_MAX_RULES: Final = 1000
+"""Maximum number of runtime rules."""
+_BODY_ERROR: Final = 'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back'
 
 
-class FaultPages:
-    """The rules of the run."""
+class FaultPage:
+    """`/_proxy/faults`: the fault rules of the run."""
 
-    def __init__(self, injecting: FaultMiddleware) -> None:
-        self._fault_middleware = injecting
+    def __init__(self, fault_middleware: FaultMiddleware) -> None:
+        self._fault_middleware = fault_middleware
 
-    async def __call__(self, page_request: PageRequest, /) -> Answered | None:
-        """The page, where it is this one."""
-        if page_request.path != _PAGE:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
+        """The response; None if the request is for another page."""
+        if page_request.path != _PATH:
             return None
         match page_request.method:
-            case _ if page_request.method in READS:
+            case _ if page_request.method in READ_METHODS:
                 return 200, self._rules_document()
             case "DELETE":
                 self._fault_middleware.set_rules(())
@@ -38,24 +38,26 @@ class FaultPages:
             case _:
                 return None
 
-    async def _set_rules(self, body: bytes) -> Answered:
+    async def _set_rules(self, body: bytes) -> PageResponse:
         document = lenient_json.parse_object(body)
-        value = document.get("faults")
-        if not isinstance(value, list) or document.keys() != {"faults"}:
-            return 400, {"error": _HOW}
-        if len(value) > _MOST:
-            return 400, {"error": f"there may be {_MOST} faults, and these are {len(value)}"}
+        rule_texts = document.get("faults")
+        if not isinstance(rule_texts, list) or document.keys() != {"faults"}:
+            return 400, {"error": _BODY_ERROR}
+        if len(rule_texts) > _MAX_RULES:
+            return 400, {
+                "error": f"there may be {_MAX_RULES} faults, and these are {len(rule_texts)}"
+            }
         try:
-            rules = await asyncio.to_thread(parse_rules, value)
+            rules = await asyncio.to_thread(parse_rules, rule_texts)
         except UsageError as error:
             return 400, {"error": str(error)}
         self._fault_middleware.set_rules(rules)
         return 200, self._rules_document()
 
     def _rules_document(self) -> dict[str, object]:
-        injector = self._fault_middleware.engine
+        engine = self._fault_middleware.engine
         return {
-            "given": [startup_rule.to_document() for startup_rule in injector.startup_rules],
-            "faults": [runtime_rule.to_document() for runtime_rule in injector.runtime_rules],
-            "scripted": [scenario_rule.to_document() for scenario_rule in injector.scenario_rules],
+            "given": [startup_rule.to_document() for startup_rule in engine.startup_rules],
+            "faults": [runtime_rule.to_document() for runtime_rule in engine.runtime_rules],
+            "scripted": [scenario_rule.to_document() for scenario_rule in engine.scenario_rules],
         }

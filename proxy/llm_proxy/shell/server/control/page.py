@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-Answered = tuple[int, Mapping[str, Any]]
-"""The status, and the document that is given as JSON."""
+PageResponse = tuple[int, Mapping[str, Any]]
+"""The status, and the document that is sent as JSON."""
 
-READS: Final = ("GET", "HEAD")
-"""The methods of pages that only tell something."""
+READ_METHODS: Final = ("GET", "HEAD")
+"""The methods of pages that only show something."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request for one of our pages."""
+    """A request for a control page."""
 
     method: str
     path: str
@@ -23,7 +23,7 @@ class PageRequest:
 
 
 class ControlPage(Protocol):
-    """A page, or some that belong together."""
+    """One control page, or several that belong together."""
 
-    async def __call__(self, page_request: PageRequest, /) -> Answered | None:
-        """What it answers; None where the request is for another page."""
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
+        """The page's response; None if the request is for another page."""

@@ -7,40 +7,48 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.errors import printable
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.modes import Mode
 from llm_proxy.routing import is_valid_name
-from llm_proxy.shell.server.control.page import Answered, PageRequest
+from llm_proxy.shell.server.control.page import PageRequest, PageResponse
 from llm_proxy.turns import Json
 
-Choose = Callable[[str, str], Awaitable[bool]]
-"""Has a session, named first, answered by the scenario of that id, or by what it asks for where
-the id is empty; gives whether there is such a scenario now."""
+ChooseScenario = Callable[[str, str], Awaitable[bool]]
+"""Sets the scenario of a session, from the session's name and a scenario id; an empty id removes
+the choice.  Returns whether that scenario is loaded now."""
 
-Reset = Callable[[str], None]
-"""Begins a session again."""
+ResetSession = Callable[[str], None]
+"""Restarts the session of that name."""
 
-_PAGE: Final = re.compile(r"/_proxy/sessions/([^/]+)/(reset|scenario)")
-_SHOWN: Final = 80
-"""Characters of a name in a message."""
+_PATH: Final = re.compile(r"/_proxy/sessions/([^/]+)/(reset|scenario)")
+_MAX_NAME_CHARS: Final = 80
+"""Maximum length of a name in a message."""
 
 
 class SessionPages:
-    """What can be done with a session from outside."""
+    """`/_proxy/sessions/NAME/…`: reset a session, or choose its scenario."""
 
-    def __init__(self, mode: Mode, choose: Choose | None, resets: tuple[Reset, ...] = ()) -> None:
-        """`choose` is None where no scenarios are played; `resets` are called beside the mode's."""
+    def __init__(
+        self,
+        mode: Mode,
+        choose_scenario: ChooseScenario | None,
+        reset_callbacks: tuple[ResetSession, ...] = (),
+    ) -> None:
+        """`choose_scenario` is None if no scenarios are played.
+
+        `reset_callbacks` are called in addition to the mode's `reset`.
+        """
         self._mode = mode
-        self._choose = choose
-        self._reset_callbacks = (mode.reset, *resets)
+        self._choose_callback = choose_scenario
+        self._reset_callbacks = (mode.reset, *reset_callbacks)
 
-    async def __call__(self, page_request: PageRequest, /) -> Answered | None:
-        """The page, where it is one of these."""
-        page = _PAGE.fullmatch(page_request.path)
-        if page is None:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
+        """The response; None if the request is for another page."""
+        path_match = _PATH.fullmatch(page_request.path)
+        if path_match is None:
             return None
-        session, label = page.groups()
-        match page_request.method, label:
+        session, operation = path_match.groups()
+        match page_request.method, operation:
             case "PUT", "scenario":
                 scenario = lenient_json.parse_object(page_request.body).get("scenario")
                 return await self._choose_scenario(session, scenario)
@@ -53,22 +61,24 @@ class SessionPages:
             case _:
                 return None
 
-    async def _choose_scenario(self, session: str, scenario: Json) -> Answered:
-        """Have a session answered by the scenario of that id; an empty one takes it back."""
-        if self._choose is None:
+    async def _choose_scenario(self, session: str, scenario: Json) -> PageResponse:
+        """Set a session's scenario by its id; an empty id removes the choice."""
+        if self._choose_callback is None:
             return 409, {"error": f"{self._mode.name} plays no scenarios; start llm-proxy simulate"}
         if not is_valid_name(session):
             return 400, {
-                "error": f"'{printable(session, _SHOWN)}' is no session name: use letters, digits, "
-                "dot, dash and underscore, a letter or a digit first, at most 100 of them"
+                "error": f"'{printable_excerpt(session, _MAX_NAME_CHARS)}' is no session name: use "
+                "letters, digits, dot, dash and underscore, a letter or a digit first, at most "
+                "100 of them"
             }
         if not isinstance(scenario, str):
             return 400, {"error": 'name a scenario: {"scenario": "ID"}; "" takes the choice back'}
-        name = scenario.strip()
-        answer = {"session": session, "scenario": name}
-        if not await self._choose(session, name):
-            answer["warning"] = (
-                f"no scenario {printable(name, _SHOWN)} is loaded now; it is chosen all the same, "
-                "and answers once it is there: llm-proxy scenario ls lists all ids"
+        scenario_id = scenario.strip()
+        document = {"session": session, "scenario": scenario_id}
+        if not await self._choose_callback(session, scenario_id):
+            document["warning"] = (
+                f"no scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is loaded now; "
+                "it is chosen all the same, and answers once it is there: llm-proxy scenario "
+                "ls lists all ids"
             )
-        return 200, answer
+        return 200, document

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from llm_proxy.modes import Mode
-from llm_proxy.shell.server.control.page import READS, Answered, PageRequest
+from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.version import __version__
 
 
 class StatusPages:
-    """What the mode and the journal tell."""
+    """Pages that show the state of the mode and of the journal."""
 
     def __init__(self, mode: Mode, journal: Journal) -> None:
         self._mode = mode
         self._journal = journal
 
-    async def __call__(self, page_request: PageRequest, /) -> Answered | None:
-        """The page, where it is one of these."""
-        if page_request.method not in READS:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
+        """The response; None if the request is for another page."""
+        if page_request.method not in READ_METHODS:
             return None
         match page_request.path:
             case "/_proxy/health":
@@ -27,6 +27,6 @@ class StatusPages:
             case "/_proxy/misses":
                 return 200, {"misses": self._journal.misses}
             case "/_proxy/unsuccessful":
-                return 200, {"unsuccessful": self._journal.unsuccessful}
+                return 200, {"unsuccessful": self._journal.failed_sessions}
             case _:
                 return None
