@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy import framing, matching, redaction
 from llm_proxy.cassette import CassetteMeta
-from llm_proxy.cassette.writer import CassetteWriter
+from llm_proxy.cassette.encoder import CassetteWriter
 from llm_proxy.exchange import Ending, Read, Request, ResponseHead, header_value
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.routing import RoutedRequest, route_request

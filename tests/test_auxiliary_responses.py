@@ -9,7 +9,7 @@ from typing import Literal
 import openai
 import pytest
 
-from llm_proxy.dialects import DialectResponse, fakes
+from llm_proxy.dialects import DialectResponse, estimates_and_fakes
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Request
@@ -56,7 +56,7 @@ async def test_the_sdk_reads_a_vector_for_each_text(
     one, two, again = (item.embedding for item in embeddings.data)
     assert one == again != two
     if encoding != "base64":  # the SDK decodes base64 only if no encoding is requested
-        assert one == pytest.approx(fakes.fake_embedding("one", 8), abs=1e-6)
+        assert one == pytest.approx(estimates_and_fakes.fake_embedding("one", 8), abs=1e-6)
         assert sum(value * value for value in one) == pytest.approx(1)
     assert embeddings.usage.prompt_tokens == 3
 

@@ -8,7 +8,7 @@ import pytest
 
 from in_process_proxy import proxy
 from llm_proxy.exchange import Ending
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import send_request

@@ -13,7 +13,7 @@ from cli_process import run_command
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy import redaction
 from llm_proxy.matching import RuleSet
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer

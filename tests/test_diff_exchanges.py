@@ -11,7 +11,7 @@ import pytest
 from llm_proxy.cassette import Cassette
 from llm_proxy.diff.exchanges import ExchangeComparison, Strictness, compare_exchanges
 from llm_proxy.exchange import Ending, ResponseHead
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import Library
 from raw_http import build_http_request
 from stored_cassettes import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.diff.json_leaves import json_leaves, json_path_step
 from llm_proxy.matching import key_document
-from llm_proxy.matching.grammar import parse_rule
+from llm_proxy.matching.option_grammar import parse_rule
 
 IMAGE = base64.b64encode(random.Random(7).randbytes(3000)).decode()
 SUMMARY_PREFIX = "base64 of 3000 bytes, sha256 "

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.dialects import fakes
+from llm_proxy.dialects import estimates_and_fakes
 
 SIZES = (1, 8, 256, 1536, 4096)
 
@@ -17,8 +17,8 @@ SIZES = (1, 8, 256, 1536, 4096)
 def cosine_similarity(first: str, second: str, dimensions: int = 1536) -> float:
     """The cosine of the angle between the embeddings of two texts."""
     pairs = zip(
-        fakes.fake_embedding(first, dimensions),
-        fakes.fake_embedding(second, dimensions),
+        estimates_and_fakes.fake_embedding(first, dimensions),
+        estimates_and_fakes.fake_embedding(second, dimensions),
         strict=True,
     )
     return sum(a * b for a, b in pairs)
@@ -32,15 +32,19 @@ def cosine_similarity(first: str, second: str, dimensions: int = 1536) -> float:
 @example("ß" * 300, 4096)
 @given(st.text(), st.sampled_from(SIZES))
 def test_a_vector_has_length_1_and_is_the_same_each_time(text: str, dimensions: int) -> None:
-    vector = fakes.fake_embedding(text, dimensions)
+    vector = estimates_and_fakes.fake_embedding(text, dimensions)
 
     assert len(vector) == dimensions
     assert sqrt(sum(value * value for value in vector)) == pytest.approx(1)
-    assert fakes.fake_embedding(text, dimensions) == vector
+    assert estimates_and_fakes.fake_embedding(text, dimensions) == vector
 
 
 def test_dimensions_are_clamped() -> None:
-    assert [len(fakes.fake_embedding("x", size)) for size in (-5, 0, 99_999)] == [1, 1, 4096]
+    assert [len(estimates_and_fakes.fake_embedding("x", size)) for size in (-5, 0, 99_999)] == [
+        1,
+        1,
+        4096,
+    ]
 
 
 @pytest.mark.parametrize("dimensions", [256, 1536])
@@ -86,7 +90,9 @@ def test_a_text_is_most_similar_to_itself_and_word_order_counts() -> None:
 
 @pytest.mark.parametrize("second", ["Red car", "red  car", "red car.", "", "?", "\udc80"])
 def test_another_text_has_another_vector(second: str) -> None:
-    assert fakes.fake_embedding("red car", 1536) != fakes.fake_embedding(second, 1536)
+    assert estimates_and_fakes.fake_embedding(
+        "red car", 1536
+    ) != estimates_and_fakes.fake_embedding(second, 1536)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +102,6 @@ def test_another_text_has_another_vector(second: str) -> None:
 )
 def test_a_long_text_takes_little_time(text: str) -> None:
     started = process_time()
-    fakes.fake_embedding(text, 4096)
+    estimates_and_fakes.fake_embedding(text, 4096)
 
     assert process_time() - started < 1.0  # about 0.05 s on an idle machine

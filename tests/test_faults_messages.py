@@ -27,7 +27,7 @@ from llm_proxy.dialects import chat_dialects, find_dialect
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
-from llm_proxy.faults import message_contents
+from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.framing import eventstream, split_messages
@@ -106,8 +106,10 @@ def test_a_duplicate_is_the_message_again_and_can_be_parsed(
     rule = f"duplicate,after={after},count={count}"
     original, sent, effect = messages_under_rule(framing, rule, cuts, is_live=is_live)
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
-    sent_objects = [message_contents.message_json_fields(codec, item) for item in sent]
-    original_objects = [message_contents.message_json_fields(codec, item) for item in original]
+    sent_objects = [framed_message_contents.message_json_fields(codec, item) for item in sent]
+    original_objects = [
+        framed_message_contents.message_json_fields(codec, item) for item in original
+    ]
     assert sent_objects == [
         *original_objects[:after],
         *[original_objects[after]] * count,
@@ -130,8 +132,8 @@ def test_two_messages_are_swapped_and_can_be_parsed(
     )
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
     indexes = [*range(after), after + 1, after, *range(after + 2, len(original))]
-    assert [message_contents.message_json_fields(codec, item) for item in sent] == [
-        message_contents.message_json_fields(codec, original[item]) for item in indexes
+    assert [framed_message_contents.message_json_fields(codec, item) for item in sent] == [
+        framed_message_contents.message_json_fields(codec, original[item]) for item in indexes
     ]
     assert effect is FaultEffect.ALTERED
     if framing == "array":
@@ -173,7 +175,7 @@ def test_one_message_is_no_json_and_all_others_are_as_they_were(
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
     assert effect is FaultEffect.MALFORMED
     assert sent[:after] == original[:after]
-    assert message_contents.message_json_fields(codec, sent[after]) == {}
+    assert framed_message_contents.message_json_fields(codec, sent[after]) == {}
     if framing == "array":  # a broken array has no elements
         assert b"".join(sent).endswith(b"".join(original[after + 1 :]))
     else:
@@ -340,7 +342,9 @@ def test_an_event_type_is_found_within_a_frame() -> None:
     (record,) = injection.records
     assert record.event is not None
     assert sent_body(actions) == b"".join(response.messages[: record.event])
-    closing = message_contents.message_json_fields("eventstream", response.messages[record.event])
+    closing = framed_message_contents.message_json_fields(
+        "eventstream", response.messages[record.event]
+    )
     assert closing == {"type": "content_block_stop", "index": 0}
 
 

@@ -28,7 +28,7 @@ from llm_proxy.dialects import chat_dialects
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import NotRepresentable, UsageError
 from llm_proxy.exchange import Request, ResponseHead
-from llm_proxy.faults import message_contents
+from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.framing import split_messages
@@ -134,14 +134,14 @@ def ending_turn(manner: Manner, response: DialectResponse, rule: str, after: int
 def check_closed_once(manner: Manner, sent_response: DialectResponse) -> None:
     """Sequence numbers increase by one, and only text events repeat for one part."""
     documents = [
-        message_contents.message_json_fields(sent_response.codec, item)
+        framed_message_contents.message_json_fields(sent_response.codec, item)
         for item in sent_response.messages
     ]
     numbers = [item["sequence_number"] for item in documents if "sequence_number" in item]
     assert numbers == list(range(len(numbers)))
     parts = [
         (
-            message_contents.message_types(sent_response.codec, message),
+            framed_message_contents.message_types(sent_response.codec, message),
             *(item for item in document.items() if "ndex" in item[0]),
         )
         for message, document in zip(sent_response.messages, documents, strict=True)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from llm_proxy import importing
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import ImportSettings, RefusedItem, codings
-from llm_proxy.importing.documents import parse_file
+from llm_proxy.importing.file_parsing import parse_file
 from llm_proxy.importing.source import PARSED_BODY, NotImportable
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import netstring

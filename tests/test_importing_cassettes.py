@@ -19,7 +19,7 @@ from llm_proxy.importing.source import (
     UNDECODABLE_CODING,
     SourceExchange,
 )
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import parse_pace
 from llm_proxy.routing import RoutingSettings, route_request

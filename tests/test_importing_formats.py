@@ -13,7 +13,7 @@ import pytest
 from llm_proxy import importing
 from llm_proxy.exchange import Ending, Read
 from llm_proxy.importing import NumberedExchange, RefusedItem
-from llm_proxy.importing.documents import parse_file
+from llm_proxy.importing.file_parsing import parse_file
 from llm_proxy.importing.formats.go_vcr import parse_go_duration_ms
 from llm_proxy.importing.source import (
     FORM_PARAMETERS,

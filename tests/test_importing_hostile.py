@@ -19,12 +19,12 @@ from llm_proxy.importing import (
     NumberedExchange,
     RefusedItem,
     codings,
-    documents,
     fields,
+    file_parsing,
     http_text,
     yaml_parser,
 )
-from llm_proxy.importing.documents import parse_file
+from llm_proxy.importing.file_parsing import parse_file
 from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
@@ -148,7 +148,7 @@ def test_values_of_a_flow_that_stand_too_deep_are_refused() -> None:
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(file_parsing, "MAX_FILE_BYTES", 1000)
     assert refusal_reason(gzip.compress(bytes(5000))) == "it unpacks to more than 1000 bytes"
     assert refusal_reason(bytes(1001)) == "it is larger than 1000 bytes"
     assert refusal_reason(gzip.compress(b"x" * 500)[:-9]) == "its gzip is cut short"
@@ -199,7 +199,7 @@ def test_a_flow_without_headers_is_read_or_refused() -> None:
 
 def test_gzips_that_were_joined_unpack_to_all_of_them() -> None:
     lines = [reel().strip() + b"\n"] * 2
-    assert documents.gunzip(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
+    assert file_parsing.gunzip(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
     assert refusal_reason(gzip.compress(lines[0]) + b"x") == "behind its gzip stands something else"
     assert refusal_reason(gzip.compress(b"") * 101) == "it is more than 100 gzip files in one"
 

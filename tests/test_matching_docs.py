@@ -12,8 +12,8 @@ import pytest
 
 from llm_proxy.exchange import Request
 from llm_proxy.matching import RuleSet
-from llm_proxy.matching.grammar import parse_rule, parse_rules
 from llm_proxy.matching.normalisers import NORMALISERS
+from llm_proxy.matching.option_grammar import parse_rule, parse_rules
 from llm_proxy.matching.presets import PRESETS
 from llm_proxy.routing import RoutingSettings, route_request
 

@@ -12,8 +12,13 @@ import pytest
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import RuleSet, normalized_document, request_key
-from llm_proxy.matching.grammar import MatchSettings, parse_match_settings, parse_rule, parse_rules
 from llm_proxy.matching.normalisers import NORMALISERS
+from llm_proxy.matching.option_grammar import (
+    MatchSettings,
+    parse_match_settings,
+    parse_rule,
+    parse_rules,
+)
 
 
 def stored_request(**body: Any) -> StoredRequest:

@@ -12,7 +12,7 @@ from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.exchange import Request
 from llm_proxy.matching import EXACT_MATCH, NO_RULES, RuleSet
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.miss_report import MissReport
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request

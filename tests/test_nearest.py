@@ -10,7 +10,7 @@ import pytest
 
 from cli_process import run_command
 from in_process_proxy import proxy
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import RawResponse, build_http_request, send_request

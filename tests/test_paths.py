@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import normalized_document, request_key
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 
 PATHS: Final = parse_rules(["paths"])
 TMP: Final = "/tmp"  # noqa: S108 # only a text in requests

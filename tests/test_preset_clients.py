@@ -18,7 +18,7 @@ from agent_tasks import (
     final_text,
 )
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
 from real_programs import Workspace, run_program

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace, TokenRatePace
 from llm_proxy.shell.running.settings import MatchingOptions
 from provider_streams import chat_chunk, sse

@@ -15,7 +15,7 @@ import pytest
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.matching import key_document
-from llm_proxy.matching.grammar import parse_rule
+from llm_proxy.matching.option_grammar import parse_rule
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.engine.choosing import choose_scenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet

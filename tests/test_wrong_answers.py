@@ -17,7 +17,7 @@ import pytest
 
 from cli_process import run_command, running_server
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
 from raw_http import build_http_request, send_request

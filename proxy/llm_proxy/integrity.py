@@ -14,7 +14,7 @@ from llm_proxy.cassette import Cassette, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.matching import KEY_RULES_VERSION
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.routing import is_valid_name
 
 _HAND_EDITED_ADVICE: Final = "was edited by hand; record it again"

@@ -12,6 +12,7 @@ errors, `spool` is the crash-safe form that a running recording appends to, and 
 upgrades older formats.
 """
 
+from llm_proxy.cassette.encoder import CassetteWriter
 from llm_proxy.cassette.model import (
     FORMAT_VERSION,
     Cassette,
@@ -20,7 +21,6 @@ from llm_proxy.cassette.model import (
     StoredRequest,
 )
 from llm_proxy.cassette.reader import read_cassette, read_opening
-from llm_proxy.cassette.writer import CassetteWriter
 
 __all__ = [
     "FORMAT_VERSION",

@@ -24,6 +24,7 @@ import msgspec
 import orjson
 
 from llm_proxy import framing
+from llm_proxy.cassette.encoder import CassetteWriter
 from llm_proxy.cassette.model import CassetteMeta, StoredRequest
 from llm_proxy.cassette.schema import (
     Count,
@@ -34,7 +35,6 @@ from llm_proxy.cassette.schema import (
     encode_line,
     prepare_msgspec,
 )
-from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.framing import CODECS

@@ -11,8 +11,8 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.chaos.document import chaos_document
 from llm_proxy.chaos.plan import fault_plan
+from llm_proxy.chaos.result_document import chaos_document
 from llm_proxy.chaos.trials import BASELINE_NAME, ChaosRun, FaultTrial, TrialOutcome
 from llm_proxy.cli.option_types import ChoiceType, SecondsType
 from llm_proxy.cli.options import build_settings, server_options

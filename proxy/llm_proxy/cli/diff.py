@@ -37,7 +37,7 @@ from llm_proxy.diff.exchanges import (
 from llm_proxy.diff.word_diff import word_diff
 from llm_proxy.display import format_count
 from llm_proxy.errors import UsageError
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import Library
 
 _LIVE_LABEL: Final = "the live answer"

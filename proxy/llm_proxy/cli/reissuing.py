@@ -7,7 +7,7 @@ import signal
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.providers import DEFAULT_PROVIDER
 from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
 from llm_proxy.shell.upstream.settings import UpstreamSettings

@@ -16,7 +16,7 @@ from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_opt
 from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.library import Library

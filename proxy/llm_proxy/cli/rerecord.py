@@ -35,7 +35,7 @@ from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.display import format_count
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 from llm_proxy.shell.reissuing.take_group import TakeGroup
 

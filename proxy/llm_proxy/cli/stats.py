@@ -28,7 +28,7 @@ from llm_proxy.cli.output.printing import (
 )
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.errors import CassetteError
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.library.library_keys import is_keyed_by
 

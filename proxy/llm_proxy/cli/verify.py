@@ -21,7 +21,7 @@ from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.integrity import LibraryLocation, integrity_problems
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import (
     Library,
     parse_take_path,

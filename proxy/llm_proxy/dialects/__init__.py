@@ -14,7 +14,7 @@ from llm_proxy.dialects.ollama.dialect import Ollama
 from llm_proxy.dialects.opaque import Opaque
 from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.dialects.openai.completions import OpenAICompletions
-from llm_proxy.dialects.openai.endpoints import ENDPOINTS
+from llm_proxy.dialects.openai.other_endpoints import ENDPOINTS
 from llm_proxy.dialects.openai.responses import OpenAIResponses
 from llm_proxy.dialects.record_only import RecordOnlyDialect
 from llm_proxy.exchange import Request

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from llm_proxy.matching import large_base64
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.conversation import ToolDefinition
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.provider_calls import is_provider_tool_call
+from llm_proxy.dialects.provider_tool_calls import is_provider_tool_call
 from llm_proxy.faults.kind import FaultNotApplicable
 from llm_proxy.turns import Json, Part, ToolCall, ToolResult
 

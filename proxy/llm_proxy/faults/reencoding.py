@@ -19,7 +19,7 @@ from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
-from llm_proxy.faults import message_contents
+from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.kind import FaultNotApplicable, StreamPosition
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
@@ -204,10 +204,10 @@ def _is_ended(turn: Turn) -> bool:
 
 def _closing_key(codec: str, message: bytes) -> tuple[object, ...]:
     """Identifies a message by its types and the part it belongs to; empty without a part."""
-    fields = message_contents.message_json_fields(codec, message).items()
+    fields = framed_message_contents.message_json_fields(codec, message).items()
     index_fields = [(name, value) for name, value in fields if name.lower().endswith(_INDEX_SUFFIX)]
     return (
-        (message_contents.message_types(codec, message), *map(str, sorted(index_fields)))
+        (framed_message_contents.message_types(codec, message), *map(str, sorted(index_fields)))
         if index_fields
         else ()
     )
@@ -223,7 +223,7 @@ def _renumber_messages(position: StreamPosition, messages: Sequence[bytes]) -> l
     if position.codec != "sse":
         return list(messages)
     sent_sequence_numbers = (
-        message_contents.message_json_fields("sse", data).get(_SEQUENCE_NUMBER_FIELD)
+        framed_message_contents.message_json_fields("sse", data).get(_SEQUENCE_NUMBER_FIELD)
         for data in reversed(position.sent_messages)
     )
     last_number = next((value for value in sent_sequence_numbers if isinstance(value, int)), None)
@@ -235,7 +235,7 @@ def _renumber_messages(position: StreamPosition, messages: Sequence[bytes]) -> l
 
 
 def _renumber_event(event: bytes, number: int) -> bytes:
-    fields = dict(message_contents.message_json_fields("sse", event))
+    fields = dict(framed_message_contents.message_json_fields("sse", event))
     if _SEQUENCE_NUMBER_FIELD not in fields:
         return event
     return sse.encode_event(

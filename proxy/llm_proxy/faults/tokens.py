@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llm_proxy.dialects import fakes
+from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import ResponseHead
@@ -16,10 +16,10 @@ def estimate_prompt_tokens(context: FaultContext) -> int:
     """The estimated tokens of a request: a quarter of the characters of its prompt."""
     conversation = context.get_conversation()
     if conversation is None:
-        return fakes.estimated_token_count(
+        return estimates_and_fakes.estimated_token_count(
             context.decoded_request.request.body.decode("utf-8", "replace")
         )
-    return fakes.estimated_token_count(conversation.prompt)
+    return estimates_and_fakes.estimated_token_count(conversation.prompt)
 
 
 def count_response_tokens(decoded_request: DecodedRequest, head: ResponseHead, body: bytes) -> int:
@@ -31,7 +31,7 @@ def count_response_tokens(decoded_request: DecodedRequest, head: ResponseHead, b
     for turn in turns:
         if turn.usage is not None and turn.usage.output is not None:
             return _reported_output_tokens(turn.usage, decoded_request.dialect.token_counting)
-    return fakes.token_count_of_chars(count_output_chars(turns))
+    return estimates_and_fakes.token_count_of_chars(count_output_chars(turns))
 
 
 def _reported_output_tokens(usage: Usage, token_counting: TokenCounting) -> int:

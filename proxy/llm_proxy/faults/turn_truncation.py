@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import fakes
+from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.kind import FaultNotApplicable, InjectedActions, OneShot, StreamPosition
@@ -58,7 +58,9 @@ def _finish_turn(turn: Turn, finish: FinishReason, decoded_request: DecodedReque
         if reported_usage.input is not None
         else _estimate_prompt_tokens(decoded_request)
     )
-    output_tokens = fakes.estimated_token_count("".join(map(_countable_text, turn.parts)))
+    output_tokens = estimates_and_fakes.estimated_token_count(
+        "".join(map(_countable_text, turn.parts))
+    )
     usage = replace(
         reported_usage, input=input_tokens, output=output_tokens, total=None, reasoning=None
     )
@@ -68,7 +70,7 @@ def _finish_turn(turn: Turn, finish: FinishReason, decoded_request: DecodedReque
 def _estimate_prompt_tokens(decoded_request: DecodedRequest) -> int:
     conversation = decoded_request.dialect.decode_request(decoded_request.request)
     messages = conversation.messages if conversation is not None else ()
-    return fakes.estimated_token_count(
+    return estimates_and_fakes.estimated_token_count(
         "".join(
             _countable_text(part) for request_message in messages for part in request_message.parts
         )

@@ -18,14 +18,14 @@ from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, FrameRedactor
 from llm_proxy.importing import fields
-from llm_proxy.importing.hosts import provider_of_host, relative_to_base_url
-from llm_proxy.importing.source import LENGTH_MISMATCH, ImportLoss, NotImportable, SourceExchange
-from llm_proxy.importing.times import (
+from llm_proxy.importing.arrival_times import (
     TimedBody,
     evenly_timed_body,
     paced_timed_body,
     source_timed_body,
 )
+from llm_proxy.importing.hosts import provider_of_host, relative_to_base_url
+from llm_proxy.importing.source import LENGTH_MISMATCH, ImportLoss, NotImportable, SourceExchange
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.pacing import Pace
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request

@@ -8,7 +8,7 @@ order: normalisers, and presets of them for clients, which remove differences th
 count.  The key is a hash of the result; its leaves are compared to explain a miss.
 """
 
-from llm_proxy.matching.document import KeyDocument, key_document
+from llm_proxy.matching.key_documents import KeyDocument, key_document
 from llm_proxy.matching.keys import (
     KEY_RULES_VERSION,
     document_key,

@@ -6,7 +6,7 @@ import hashlib
 from typing import Final
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching.document import KeyDocument, key_document
+from llm_proxy.matching.key_documents import KeyDocument, key_document
 from llm_proxy.matching.rules import NO_RULES, NormalizedDocument, RuleSet
 
 KEY_RULES_VERSION: Final = 2

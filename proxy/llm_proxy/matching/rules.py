@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 
 
 @dataclass(frozen=True, slots=True)

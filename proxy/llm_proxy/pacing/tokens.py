@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fakes, output_chars
+from llm_proxy.dialects import estimates_and_fakes, output_chars
 from llm_proxy.turns import Reasoning, TokenCounting, Turn, Usage
 
 
@@ -25,7 +25,7 @@ def count_output_tokens(
     finished = (turn.usage for turn in turns if turn.finish is not None and turn.usage is not None)
     usage = next(finished, Usage())
     if not usage.output:
-        return fakes.token_count_of_chars(visible_chars)
+        return estimates_and_fakes.token_count_of_chars(visible_chars)
     reasoning_tokens = usage.reasoning or 0
     visible_tokens = (
         usage.output - reasoning_tokens if token_counting.reasoning_is_output else usage.output
@@ -39,7 +39,11 @@ def count_prompt_tokens(turns: Sequence[Turn], conversation: Conversation | None
     count = next((number for number in reported_counts if number), None)
     if count is not None:
         return max(count, 0)
-    return 0 if conversation is None else fakes.estimated_token_count(conversation.prompt)
+    return (
+        0
+        if conversation is None
+        else estimates_and_fakes.estimated_token_count(conversation.prompt)
+    )
 
 
 def _has_readable_reasoning(turns: Sequence[Turn]) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fakes, lenient_json
+from llm_proxy.dialects import estimates_and_fakes, lenient_json
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.scenario.render import text_splitting
 from llm_proxy.scenario.scripted_response import ResponseTiming, SendTurns
@@ -198,8 +198,8 @@ def _estimate_usage(conversation: Conversation, parts: Iterable[Part]) -> Usage:
     ):
         texts.append(conversation.system)
     return Usage(
-        fakes.estimated_token_count("".join(texts)),
-        fakes.estimated_token_count("".join(map(_part_text, parts))),
+        estimates_and_fakes.estimated_token_count("".join(texts)),
+        estimates_and_fakes.estimated_token_count("".join(map(_part_text, parts))),
     )
 
 

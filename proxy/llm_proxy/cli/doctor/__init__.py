@@ -27,7 +27,7 @@ from llm_proxy.cli.output.printing import (
     print_note,
     styled_line,
 )
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.running.settings import default_spool_folder
 
 _STYLES: Final = {CheckLevel.OK: "good", CheckLevel.WARNING: "doubtful", CheckLevel.PROBLEM: "bad"}

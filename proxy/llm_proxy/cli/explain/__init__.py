@@ -17,7 +17,7 @@ from llm_proxy.cli.options.server import check_session_name
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note
 from llm_proxy.exchange import Request
 from llm_proxy.matching import EXACT_MATCH
-from llm_proxy.matching.grammar import parse_match_settings, parse_rules
+from llm_proxy.matching.option_grammar import parse_match_settings, parse_rules
 from llm_proxy.misses.key_explanation import explain_key
 from llm_proxy.misses.report import FULL_LIMITS
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request

@@ -18,7 +18,7 @@ from llm_proxy.cli.options.server import check_session_name
 from llm_proxy.cli.output.printing import print_json
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.importing import ImportSettings
-from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import Pace, RecordedPace, parse_pace
 from llm_proxy.routing import RoutingSettings, is_valid_name
 from llm_proxy.shell.importing.files import find_files, session_names

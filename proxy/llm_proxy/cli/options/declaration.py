@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from llm_proxy.cli.option_types import BoolType, CheckedTextType
-from llm_proxy.matching.grammar import parse_match_settings, parse_rule
+from llm_proxy.matching.option_grammar import parse_match_settings, parse_rule
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from llm_proxy.ages import parse_max_age
 from llm_proxy.cli.options.server import DEFAULT_PORT
 from llm_proxy.faults.grammar import parse_rules as faults_of
 from llm_proxy.faults.rule import FaultRule
-from llm_proxy.matching.grammar import parse_match_settings, parse_rules
+from llm_proxy.matching.option_grammar import parse_match_settings, parse_rules
 from llm_proxy.matching.rules import EXACT_MATCH
 from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import DEFAULT_PROVIDER

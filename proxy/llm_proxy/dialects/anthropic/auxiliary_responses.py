@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
-from llm_proxy.dialects import fakes, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, response_encoding
 from llm_proxy.dialects.anthropic import errors
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -29,9 +29,11 @@ def count_tokens_response(body: Fields, context: EncodeContext) -> DialectRespon
     texts = (
         text
         for name in _INPUT_FIELDS
-        for text in fakes.model_input_texts(body.get(name), _TEXT_FIELDS, _JSON_FIELDS)
+        for text in estimates_and_fakes.model_input_texts(
+            body.get(name), _TEXT_FIELDS, _JSON_FIELDS
+        )
     )
-    token_count = max(1, fakes.estimated_token_count("".join(texts)))
+    token_count = max(1, estimates_and_fakes.estimated_token_count("".join(texts)))
     return response_encoding.json_response(
         {"input_tokens": token_count}, _response_headers(context)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from llm_proxy.dialects import fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -25,10 +25,10 @@ _JSON_FIELDS: Final = ("input", "json", "input_schema", "parameters")
 def count_tokens_response(body: Fields, context: EncodeContext) -> DialectResponse:
     """The estimated number of input tokens."""
     fields = lenient_json.object_fields(body.get("input"))
-    texts = fakes.model_input_texts(
+    texts = estimates_and_fakes.model_input_texts(
         fields.get("converse") or _decode_native_request(fields), _TEXT_FIELDS, _JSON_FIELDS
     )
-    token_count = max(1, fakes.estimated_token_count("".join(texts)))
+    token_count = max(1, estimates_and_fakes.estimated_token_count("".join(texts)))
     return response_encoding.json_response(
         {"inputTokens": token_count}, errors.common_response_headers(context)
     )

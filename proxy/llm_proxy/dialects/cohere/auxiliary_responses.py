@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
-from llm_proxy.dialects import fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.cohere import embeddings, errors, tokens
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -68,7 +68,7 @@ OperationResult = tuple[Document, Document]
 
 def _embed_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
     document = embeddings.embed_document(fields, version)
-    input_tokens = sum(map(fakes.estimated_token_count, document["texts"]))
+    input_tokens = sum(map(estimates_and_fakes.estimated_token_count, document["texts"]))
     images = len(lenient_json.array_items(fields.get("images")))
     billed_units = {"input_tokens": input_tokens, **({"images": images} if images else {})}
     return {"id": context.uuid("embeddings"), **document}, {"billed_units": billed_units}

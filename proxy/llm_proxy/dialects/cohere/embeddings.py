@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import pack
 from typing import Any, Final
 
-from llm_proxy.dialects import fakes, lenient_json
+from llm_proxy.dialects import estimates_and_fakes, lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 
@@ -24,7 +24,7 @@ def embed_document(fields: Fields, api_version: str) -> Document:
     Version 1 has plain floats where no type is requested.
     """
     vectors = [
-        fakes.fake_embedding(embedding_input, _requested_dimensions(fields))
+        estimates_and_fakes.fake_embedding(embedding_input, _requested_dimensions(fields))
         for embedding_input in _embedding_inputs(fields)
     ]
     texts = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from llm_proxy.dialects import fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import errors
@@ -57,7 +57,7 @@ def _model_object(name: str, *, is_vertex: bool) -> Document:
 def _count_tokens_document(body: Fields) -> Document:
     inner = lenient_json.object_fields(body.get("generateContentRequest"))
     inputs = [fields.get(name) for fields in (body, inner) for name in _MODEL_INPUT_FIELDS]
-    total = fakes.estimated_token_count(
+    total = estimates_and_fakes.estimated_token_count(
         "".join(text for value in inputs for text in _input_texts(value))
     )
     return {
@@ -91,7 +91,10 @@ def _predict_document(body: Fields) -> Document:
 
 
 def _prediction_object(text: str, dimensions: Json) -> Document:
-    statistics: Document = {"truncated": False, "token_count": fakes.estimated_token_count(text)}
+    statistics: Document = {
+        "truncated": False,
+        "token_count": estimates_and_fakes.estimated_token_count(text),
+    }
     return {"embeddings": {"values": _embedding_values(text, dimensions), "statistics": statistics}}
 
 
@@ -102,13 +105,13 @@ def _embedding_object(body: Fields) -> Document:
 
 
 def _embedding_values(text: str, dimensions: Json) -> list[float]:
-    return fakes.fake_embedding(
+    return estimates_and_fakes.fake_embedding(
         text, lenient_json.first_integer(dimensions) or _EMBEDDING_DIMENSIONS
     )
 
 
 def _input_texts(value: Json) -> Iterator[str]:
-    return fakes.model_input_texts(value, _TEXT_HOLDER_FIELDS, _JSON_INPUT_FIELDS)
+    return estimates_and_fakes.model_input_texts(value, _TEXT_HOLDER_FIELDS, _JSON_INPUT_FIELDS)
 
 
 _MODEL_INPUT_FIELDS: Final = ("systemInstruction", "contents", "instances", "tools")

@@ -9,7 +9,7 @@ import orjson
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import nonempty_metadata
-from llm_proxy.dialects.google import part_conversion
+from llm_proxy.dialects.google import representable_parts
 from llm_proxy.dialects.google.content_decoder import PART_METADATA
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -29,7 +29,7 @@ def encode_parts(parts: Iterable[Part]) -> list[Document]:
 
 def encode_part_chunks(parts: Iterable[Part], split_text: TextSplitter) -> Iterator[list[Document]]:
     """The wire parts of each chunk; neighbouring calls of client tools share a chunk."""
-    for are_client_calls, group in groupby(parts, part_conversion.is_client_tool_call):
+    for are_client_calls, group in groupby(parts, representable_parts.is_client_tool_call):
         if are_client_calls:
             yield encode_parts(group)
         else:
@@ -66,19 +66,21 @@ def _part_with_text(part: Text | Reasoning, text: str) -> Document:
 
 def _metadata_fields(part: Part) -> Document:
     if isinstance(part, Reasoning):
-        return {part_conversion.SIGNATURE_FIELD: part.signature} if part.signature else {}
-    return dict(nonempty_metadata(part.metadata, (*PART_METADATA, *part_conversion.MEDIA_METADATA)))
+        return {representable_parts.SIGNATURE_FIELD: part.signature} if part.signature else {}
+    return dict(
+        nonempty_metadata(part.metadata, (*PART_METADATA, *representable_parts.MEDIA_METADATA))
+    )
 
 
 def _encode_tool_call(call: ToolCall) -> Document:
     arguments = orjson.Fragment(call.arguments)
     match dict(call.metadata).get("type"):
-        case part_conversion.CODE_CALL:
+        case representable_parts.CODE_CALL:
             code = lenient_json.parse_object(call.arguments.encode())
-            return {part_conversion.CODE_CALL: {**_id_field(call.id), **code}}
-        case part_conversion.TOOL_CALL:
+            return {representable_parts.CODE_CALL: {**_id_field(call.id), **code}}
+        case representable_parts.TOOL_CALL:
             return {
-                part_conversion.TOOL_CALL: {
+                representable_parts.TOOL_CALL: {
                     **_id_field(call.id),
                     "toolType": call.name,
                     "args": arguments,
@@ -91,10 +93,10 @@ def _encode_tool_call(call: ToolCall) -> Document:
 def _encode_tool_result(result: ToolResult) -> Document:
     fields = dict(result.metadata)
     kind = str(fields["type"])
-    if kind == part_conversion.CODE_RESULT:
+    if kind == representable_parts.CODE_RESULT:
         output: Document = {"outcome": fields["outcome"], "output": result.content}
         return {kind: {**_id_field(result.call_id), **output}}
-    name_field = "toolType" if kind == part_conversion.TOOL_RESULT else "name"
+    name_field = "toolType" if kind == representable_parts.TOOL_RESULT else "name"
     response = {"response": orjson.Fragment(result.content)} if result.content else {}
     return {kind: {**_id_field(result.call_id), name_field: result.name, **response}}
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata
 from llm_proxy.dialects.fragments import FragmentJoiner
-from llm_proxy.dialects.google import errors, gemini_decoder, part_conversion, source_encoder
+from llm_proxy.dialects.google import citation_encoder, errors, gemini_decoder, representable_parts
 from llm_proxy.dialects.google.content_decoder import GROUNDING_FIELD
 from llm_proxy.turns import FinishReason, Media, Part, Text, Turn
 
@@ -46,13 +46,13 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
         finish_of_raw=gemini_decoder.FINISH_BY_REASON,
         raw_of_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
-        convert_text=part_conversion.convert_text,
-        convert_reasoning=part_conversion.convert_reasoning,
-        convert_tool_call=part_conversion.convert_tool_call,
-        convert_provider_tool_call=part_conversion.convert_provider_tool_call,
-        awaits_client=part_conversion.awaits_client,
-        convert_tool_result=part_conversion.convert_tool_result,
-        convert_media=part_conversion.convert_media,
+        convert_text=representable_parts.convert_text,
+        convert_reasoning=representable_parts.convert_reasoning,
+        convert_tool_call=representable_parts.convert_tool_call,
+        convert_provider_tool_call=representable_parts.convert_provider_tool_call,
+        awaits_client=representable_parts.awaits_client,
+        convert_tool_result=representable_parts.convert_tool_result,
+        convert_media=representable_parts.convert_media,
         merged_kinds=frozenset(),
         kinds_kept_empty=frozenset((Text,)),
         id_prefix="",
@@ -90,8 +90,8 @@ def _normalize_turn(turn: Turn, *, is_single: bool) -> Turn:
     is_unfinished = turn.finish is not None and turn.finish_raw in gemini_decoder.UNFINISHED_REASONS
     return replace(
         turn,
-        parts=source_encoder.merge_and_place_citations(
-            _merge_audio(turn.parts), part_conversion.has_signature
+        parts=citation_encoder.merge_and_place_citations(
+            _merge_audio(turn.parts), representable_parts.has_signature
         ),
         finish_raw=_RAW_OF_FINISH[FinishReason.OTHER] if is_unfinished else turn.finish_raw,
         metadata=lenient_json.named_metadata(fields, fields),
@@ -117,7 +117,9 @@ def _merge_audio(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _join_audio(fragments: FragmentJoiner) -> Part:
     [whole] = fragments.joined_parts()
-    return (part_conversion.convert_media(whole) or whole) if isinstance(whole, Media) else whole
+    return (
+        (representable_parts.convert_media(whole) or whole) if isinstance(whole, Media) else whole
+    )
 
 
 def _failed_stream_turn(turn: Turn) -> Turn:

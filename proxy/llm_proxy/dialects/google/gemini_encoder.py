@@ -18,7 +18,7 @@ from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.google import content_encoder, errors, source_encoder
+from llm_proxy.dialects.google import citation_encoder, content_encoder, errors
 from llm_proxy.dialects.google.content_decoder import GROUNDING_FIELD
 from llm_proxy.dialects.google.gemini_capabilities import GeminiResponseOptions, is_blocked_prompt
 from llm_proxy.dialects.google.gemini_decoder import (
@@ -125,7 +125,7 @@ class GeminiEncoder:
     def _final_candidate_fields(self, turn: Turn) -> Document:
         """The finish reason, the metadata and the sources of a candidate."""
         fields = dict(nonempty_metadata(turn.metadata, (*CANDIDATE_METADATA, GROUNDING_FIELD)))
-        sources = source_encoder.source_fields(turn.parts, self.options.recitation_field)
+        sources = citation_encoder.source_fields(turn.parts, self.options.recitation_field)
         if GROUNDING_FIELD in fields and GROUNDING_FIELD in sources:
             sources[GROUNDING_FIELD] |= fields[GROUNDING_FIELD]
         return {"finishReason": _encode_enum(turn.finish_raw), **fields, **sources}

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, normalized_object_json
-from llm_proxy.dialects.google import errors, interaction_decoder, part_conversion
+from llm_proxy.dialects.google import errors, interaction_decoder, representable_parts
 from llm_proxy.dialects.google.citations import is_valid_span
 from llm_proxy.dialects.google.step_decoder import MEDIA_KINDS, MEDIA_METADATA, TOOL_METADATA
 from llm_proxy.turns import (
@@ -65,7 +65,7 @@ def capabilities(*, streams: bool, agent: str) -> Capabilities:
         finish_of_raw=interaction_decoder.FINISH_BY_STATUS,
         raw_of_finish=_RAW_OF_FINISH,
         convert_text=_convert_text,
-        convert_reasoning=part_conversion.convert_reasoning,
+        convert_reasoning=representable_parts.convert_reasoning,
         convert_tool_call=partial(_convert_tool_call, streams=streams),
         convert_provider_tool_call=_convert_provider_tool_call,
         awaits_client=_awaits_client,

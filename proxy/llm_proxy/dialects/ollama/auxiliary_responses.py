@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
-from llm_proxy.dialects import fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
@@ -164,17 +164,21 @@ def _embed_document(name: str, fields: Fields, _context: EncodeContext) -> Docum
     dimensions = lenient_json.first_integer(fields.get("dimensions")) or _EMBEDDING_DIMENSIONS
     return {
         "model": name,
-        "embeddings": [fakes.fake_embedding(text, dimensions) for text in texts],
+        "embeddings": [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts],
         "total_duration": 2_000_000,
         "load_duration": 1_000_000,
-        "prompt_eval_count": sum(map(fakes.estimated_token_count, texts)),
+        "prompt_eval_count": sum(map(estimates_and_fakes.estimated_token_count, texts)),
     }
 
 
 def _legacy_embedding_document(_name: str, fields: Fields, _context: EncodeContext) -> Document:
     """The response of the older `/api/embeddings`: one vector, empty without a prompt."""
     prompt = lenient_json.str_or_empty(fields.get("prompt"))
-    return {"embedding": fakes.fake_embedding(prompt, _EMBEDDING_DIMENSIONS) if prompt else []}
+    return {
+        "embedding": estimates_and_fakes.fake_embedding(prompt, _EMBEDDING_DIMENSIONS)
+        if prompt
+        else []
+    }
 
 
 def _as_list(value: Json) -> list[Json]:

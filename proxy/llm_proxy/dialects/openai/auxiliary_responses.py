@@ -7,7 +7,7 @@ from base64 import b64encode
 from typing import Final
 from urllib.parse import unquote
 
-from llm_proxy.dialects import fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import errors
@@ -61,7 +61,7 @@ def embeddings_response(request: Request, context: EncodeContext) -> DialectResp
     dimensions = lenient_json.first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
         model, _DEFAULT_DIMENSIONS
     )
-    vectors = [fakes.fake_embedding(text, dimensions) for text in texts]
+    vectors = [estimates_and_fakes.fake_embedding(text, dimensions) for text in texts]
     is_base64 = body.get("encoding_format") == "base64"
     data = [
         {
@@ -71,7 +71,7 @@ def embeddings_response(request: Request, context: EncodeContext) -> DialectResp
         }
         for at, vector in enumerate(vectors)
     ]
-    total = sum(map(fakes.estimated_token_count, texts))
+    total = sum(map(estimates_and_fakes.estimated_token_count, texts))
     usage = {"prompt_tokens": total, "total_tokens": total}
     document = {"object": "list", "data": data, "model": model, "usage": usage}
     return response_encoding.json_response(document, errors.common_response_headers(context))

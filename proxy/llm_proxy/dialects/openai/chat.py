@@ -19,11 +19,11 @@ from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import (
-    api,
     chat_message_decoder,
     chat_request_decoder,
     choices_decoder,
     errors,
+    shared_format,
 )
 from llm_proxy.dialects.openai.chat_capabilities import (
     MESSAGE_METADATA_FIELDS,
@@ -57,15 +57,17 @@ class OpenAIChat:
 
     def matches(self, request: Request) -> bool:
         """Whether it is a POST to `.../chat/completions` or similar, behind any prefix."""
-        return request.method == "POST" and api.CHAT_PATH.fullmatch(request.path) is not None
+        return (
+            request.method == "POST" and shared_format.CHAT_PATH.fullmatch(request.path) is not None
+        )
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the Azure deployment in the path."""
-        return api.requested_model(request)
+        return shared_format.requested_model(request)
 
     def streams(self, request: Request) -> bool:
         """Whether the body has `"stream": true`."""
-        return api.requests_stream(request)
+        return shared_format.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The messages, tools and sampling parameters of the body; None where it is no object."""
@@ -88,7 +90,7 @@ class OpenAIChat:
         """The characters in the deltas of its choices."""
         if codec != "sse":
             return 0
-        choices = lenient_json.array_objects(api.decode_event(message).get("choices"))
+        choices = lenient_json.array_objects(shared_format.decode_event(message).get("choices"))
         return sum(
             chat_message_decoder.delta_output_chars(_delta_or_message(choice, streamed=True))
             for choice in choices
@@ -100,7 +102,7 @@ class OpenAIChat:
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body, in the shape whose message and code every client prints."""
-        return api.error_body(kind, message)
+        return shared_format.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request without messages; a stream requests usage."""

@@ -14,7 +14,7 @@ from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.openai import api, choices_decoder, errors
+from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.chat_capabilities import MESSAGE_METADATA_FIELDS, ChatResponseOptions
 from llm_proxy.dialects.openai.chat_message_encoder import ChatMessageEncoder
 from llm_proxy.dialects.openai.choices_encoder import ChoicesStreamEncoder, response_envelope
@@ -37,7 +37,7 @@ class ChatEncoder:
         headers = errors.common_response_headers(self.context)
         if self.options.stream:
             return response_encoding.stream_response(
-                "sse", api.EVENT_STREAM_CONTENT_TYPE, self._encode_events(turns), headers
+                "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, self._encode_events(turns), headers
             )
         return response_encoding.json_response(self._encode_document(turns), headers)
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import api
+from llm_proxy.dialects.openai import shared_format
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Failure, FinishReason, Json, Part, Turn, Usage
 
@@ -60,7 +60,7 @@ def completeness(response: DialectResponse) -> Completeness:
     """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
     if response.codec != "sse" or not json_api.succeeded(response.head):
         return json_api.completeness(response)
-    if any(map(api.is_done_event, reversed(response.messages))):
+    if any(map(shared_format.is_done_event, reversed(response.messages))):
         return Completeness(is_complete=True, reason="[DONE]")
     return _stream_completeness(response)
 
@@ -105,9 +105,11 @@ def decode_turns(
 def _parse_documents(response: DialectResponse) -> Iterator[Fields]:
     """The chunks of a stream, or the document of a body; an error is always in `error`."""
     if response.codec == "sse":
-        yield from map(api.decode_event, response.messages)
+        yield from map(shared_format.decode_event, response.messages)
     else:
-        yield api.wrap_error_object(lenient_json.parse_object(json_api.joined_body(response)))
+        yield shared_format.wrap_error_object(
+            lenient_json.parse_object(json_api.joined_body(response))
+        )
 
 
 def _indexed_choices(document: Fields) -> Iterator[tuple[int, Fields]]:

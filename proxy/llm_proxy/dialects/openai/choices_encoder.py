@@ -16,7 +16,7 @@ from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import api, choices_decoder, errors
+from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
@@ -102,7 +102,7 @@ class ChoicesStreamEncoder:
         if self.options.includes_usage and not self.variant.sends_usage_with_finish:
             yield self._encode_chunk([], usage=usage)
         if self.variant.sends_done:
-            yield api.DONE_EVENT
+            yield shared_format.DONE_EVENT
 
     def _encode_chunk(self, choices: list[Document], usage: Document | None = None) -> bytes:
         chunk = {**self.envelope_fields, "choices": choices}

@@ -23,7 +23,7 @@ from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import api, choices_decoder, errors
+from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.choices_encoder import ResponseOptions, response_options
 from llm_proxy.dialects.openai.completions_encoder import CompletionEncoder, capabilities
 from llm_proxy.dialects.openai.provider_variants import provider_variant
@@ -49,17 +49,21 @@ class OpenAICompletions:
     def matches(self, request: Request) -> bool:
         """Whether it is a POST to `.../completions` behind any prefix, and no chat."""
         path = request.path
-        if request.method != "POST" or path.endswith(_FIM_PATH) or api.CHAT_PATH.fullmatch(path):
+        if (
+            request.method != "POST"
+            or path.endswith(_FIM_PATH)
+            or shared_format.CHAT_PATH.fullmatch(path)
+        ):
             return False
         return path.endswith(_PATH)
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the Azure deployment in the path."""
-        return api.requested_model(request)
+        return shared_format.requested_model(request)
 
     def streams(self, request: Request) -> bool:
         """Whether the body has `"stream": true`."""
-        return api.requests_stream(request)
+        return shared_format.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The prompt as one user message; several prompts become one message."""
@@ -85,7 +89,7 @@ class OpenAICompletions:
         """The characters of text in its choices."""
         if codec != "sse":
             return 0
-        fields = api.decode_event(message)
+        fields = shared_format.decode_event(message)
         texts = [choice.get("text") for choice in lenient_json.array_objects(fields.get("choices"))]
         return sum(len(lenient_json.str_or_empty(value)) for value in (*texts, fields.get("value")))
 
@@ -95,7 +99,7 @@ class OpenAICompletions:
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body, in the shape whose message and code every client prints."""
-        return api.error_body(kind, message)
+        return shared_format.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request with an empty prompt; a stream requests usage."""
@@ -173,7 +177,7 @@ def _decode_writer_stream(response: DialectResponse) -> tuple[Turn, ...]:
     if response.codec != "sse":
         return ()
     fragments = FragmentJoiner()
-    for document in map(api.decode_event, response.messages):
+    for document in map(shared_format.decode_event, response.messages):
         if text := lenient_json.str_or_empty(document.get("value")):
             fragments.add(Text(text))
     parts = fragments.joined_parts()

@@ -10,7 +10,7 @@ from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.capabilities import Capabilities, with_default_message
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.openai import api, choices_decoder, errors
+from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.choices_encoder import (
     ChoicesStreamEncoder,
     ResponseOptions,
@@ -77,7 +77,7 @@ class CompletionEncoder:
             )
             events = encoder.encode_events(turns[0], choice_pieces, final_choices)
             return response_encoding.stream_response(
-                "sse", api.EVENT_STREAM_CONTENT_TYPE, events, headers
+                "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, events, headers
             )
         choices = [_encode_choice(at, turn.text, turn) for at, turn in enumerate(turns)]
         usage = choices_decoder.encode_usage(turns[0].usage)

@@ -18,11 +18,11 @@ from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import (
-    api,
     errors,
     responses_auxiliary,
     responses_decoder,
     responses_request_decoder,
+    shared_format,
 )
 from llm_proxy.dialects.openai.responses_capabilities import (
     ResponsesOptions,
@@ -69,13 +69,13 @@ class OpenAIResponses:
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the Azure deployment in the path."""
-        return api.requested_model(request)
+        return shared_format.requested_model(request)
 
     def streams(self, request: Request) -> bool:
         """Whether the body, or the query of a GET, sets `stream`."""
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
-        return api.requests_stream(request)
+        return shared_format.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The input items; None for token counts and stored responses, which make no turn."""
@@ -99,7 +99,7 @@ class OpenAIResponses:
         """The characters of a delta; an audio delta or a partial image counts as one."""
         if codec != "sse":
             return 0
-        fields = api.decode_event(message)
+        fields = shared_format.decode_event(message)
         kind = lenient_json.str_or_empty(fields.get("type"))
         delta = (
             ""
@@ -114,7 +114,7 @@ class OpenAIResponses:
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body, in the shape whose message and code every client prints."""
-        return api.error_body(kind, message)
+        return shared_format.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A request with an empty input, without instructions or tools."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
 
-from llm_proxy.dialects import fakes, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
@@ -53,7 +53,7 @@ def auxiliary_response(request: Request, context: EncodeContext) -> DialectRespo
 def estimate_input_tokens(request: Request) -> int:
     """An estimate of the request's tokens, those of its tools included."""
     body: Fields = lenient_json.parse_object(request.body)
-    return fakes.estimated_token_count(
+    return estimates_and_fakes.estimated_token_count(
         "".join(
             text
             for name in _COUNTED_FIELDS

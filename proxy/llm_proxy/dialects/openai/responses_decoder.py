@@ -9,7 +9,7 @@ from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import api, output_item_decoder
+from llm_proxy.dialects.openai import output_item_decoder, shared_format
 from llm_proxy.dialects.openai.output_items_assembler import OutputItemsAssembler
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing.sse import parse_event
@@ -103,7 +103,9 @@ def decode_turns(response: DialectResponse) -> tuple[Turn, ...]:
             decoder.feed(kind, event)
     else:
         decoder.feed_document(
-            api.wrap_error_object(lenient_json.parse_object(json_api.joined_body(response)))
+            shared_format.wrap_error_object(
+                lenient_json.parse_object(json_api.joined_body(response))
+            )
         )
     return decoder.build_turns()
 
@@ -111,7 +113,7 @@ def decode_turns(response: DialectResponse) -> tuple[Turn, ...]:
 def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
     """Type and fields of each event; a bare response sent as a stream counts as its last event."""
     for message in messages:
-        event = api.decode_event(message)
+        event = shared_format.decode_event(message)
         if event.get("object") == "response":
             yield (
                 f"response.{lenient_json.printable_text(event.get('status'))}",

@@ -16,7 +16,7 @@ from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import api, errors
+from llm_proxy.dialects.openai import errors, shared_format
 from llm_proxy.dialects.openai import responses_decoder as read
 from llm_proxy.dialects.openai.output_item_event_encoder import OutputItemEventEncoder, TypedEvent
 from llm_proxy.dialects.openai.provider_variants import provider_variant
@@ -69,7 +69,7 @@ class ResponsesEncoder:
         headers = errors.common_response_headers(self.context)
         if self.options.stream:
             return response_encoding.stream_response(
-                "sse", api.EVENT_STREAM_CONTENT_TYPE, self._encode_messages(turn), headers
+                "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, self._encode_messages(turn), headers
             )
         output = encode_turn_items(turn, self.context)
         if self.options.is_compaction:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.faults import message_contents
+from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_CODECS,
@@ -39,7 +39,7 @@ class Bom:
 
 
 def _make_transform(position: StreamPosition) -> _BomTransform:
-    if content_coding := message_contents.content_coding(position.require_head()):
+    if content_coding := framed_message_contents.content_coding(position.require_head()):
         raise FaultNotApplicable(f"the body is packed with {content_coding}")
     return _BomTransform()
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
-from llm_proxy.faults import message_contents
+from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.kind import FaultKind, FaultNotApplicable, OneShot, Transform
 
 _FRAMING_DESCRIPTIONS: Final[Mapping[Framing, str]] = {
@@ -22,7 +22,7 @@ def readable_codec(decoded_request: DecodedRequest, head: ResponseHead) -> str:
     """The codec of the body's messages; `whole` where a content coding makes them unreadable."""
     return (
         "whole"
-        if message_contents.content_coding(head)
+        if framed_message_contents.content_coding(head)
         else decoded_request.dialect.codec(decoded_request.request, head)
     )
 
@@ -34,7 +34,7 @@ def check_applicable(
     needs_messages = "whole" not in kind.allowed_codecs or (
         isinstance(mechanism, OneShot) and mechanism.taken_message_count
     )
-    if needs_messages and (content_coding := message_contents.content_coding(head)):
+    if needs_messages and (content_coding := framed_message_contents.content_coding(head)):
         raise FaultNotApplicable(f"the body is packed with {content_coding}")
     unsupported_body = ""
     if head.framing not in kind.allowed_framings:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.importing.aimock.losses import UNKNOWN_FIELDS
-from llm_proxy.importing.aimock.matching import convert_match
+from llm_proxy.importing.aimock.match_conversion import convert_match
 from llm_proxy.importing.aimock.responses import convert_response
 from llm_proxy.importing.aimock.timing import convert_timing
 from llm_proxy.importing.source import (

@@ -11,7 +11,7 @@ import orjson
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields, http_text
-from llm_proxy.importing.documents import MAX_FILE_BYTES
+from llm_proxy.importing.file_parsing import MAX_FILE_BYTES
 from llm_proxy.importing.source import PARSED_BODY, ImportLoss, NotImportable
 
 _BODY_FIELDS: Final = ("body", "parsed_body", "content")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.matching import value_finder
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable

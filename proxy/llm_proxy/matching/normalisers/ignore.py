@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable_excerpt
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 from llm_proxy.turns import Json

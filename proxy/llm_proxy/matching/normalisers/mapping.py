@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
 from llm_proxy.matching.rules import NormalizedDocument
 from llm_proxy.turns import Json

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from llm_proxy.matching import value_finder
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable, map_body_texts
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers import time_patterns
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import map_body_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable, replace_matches
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import map_body_texts
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.mapping import map_body_texts, map_texts
 from llm_proxy.matching.rules import MatchRule, NormalizedDocument
 from llm_proxy.turns import Json

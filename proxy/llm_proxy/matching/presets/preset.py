@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.rules import MatchRule, NormalizedDocument, RuleSet
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from llm_proxy.faults.document import RuleSpecs
+from llm_proxy.faults.rule_list_schema import RuleSpecs
 from llm_proxy.scenario.documents.fields import (
     CallId,
     LeadingText,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from msgspec import UNSET, UnsetType
 
 from llm_proxy.dialects.encode_context import token_pieces
-from llm_proxy.dialects.fakes import estimated_token_count
+from llm_proxy.dialects.estimates_and_fakes import estimated_token_count
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.documents.fields import MillisecondsOrRange
 from llm_proxy.scenario.engine import turns

@@ -16,8 +16,8 @@ from llm_proxy.scenario.generation.json_schema.budget import (
     SchemaBudget,
     SchemaTooExpensive,
 )
-from llm_proxy.scenario.generation.json_schema.maker import SchemaValueMaker
 from llm_proxy.scenario.generation.json_schema.merging import NoValue
+from llm_proxy.scenario.generation.json_schema.value_maker import SchemaValueMaker
 from llm_proxy.turns import Json
 
 

@@ -20,7 +20,7 @@ from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import header_value
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.scenario.recorded.from_turns import Fields, response_fields
-from llm_proxy.scenario.recorded.patterns import literal_pattern
+from llm_proxy.scenario.recorded.literal_patterns import literal_pattern
 from llm_proxy.scenario.recorded.yaml_writing import yaml_block
 from llm_proxy.turns import Failure, Json, Turn
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from llm_proxy.actions import Begin, Burst, Send
-from llm_proxy.dialects import fakes
+from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
@@ -102,7 +102,7 @@ def _response_times(
                 tokens.count_output_chars(send_turns.turns) if is_document else sum(char_counts)
             )
             count_output_tokens, count_prompt_tokens = (
-                partial(fakes.token_count_of_chars, output_chars),
+                partial(estimates_and_fakes.token_count_of_chars, output_chars),
                 partial(_prompt_tokens, decoded_request),
             )
             paced_response = PaceInput(

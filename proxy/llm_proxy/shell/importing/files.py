@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.errors import UsageError
-from llm_proxy.importing.documents import MAX_FILE_BYTES
+from llm_proxy.importing.file_parsing import MAX_FILE_BYTES
 from llm_proxy.importing.source import UnreadableFile
 
 _UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._-]+")

@@ -15,7 +15,7 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, codings
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.documents import parse_file
+from llm_proxy.importing.file_parsing import parse_file
 from llm_proxy.importing.source import (
     INCOMPLETE,
     AlreadyImported,

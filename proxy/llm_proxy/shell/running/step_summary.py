@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.display import format_count, format_percent
+from llm_proxy.misses.ci_summary import SummarySection, render_summary
 from llm_proxy.misses.grouping import group_misses
-from llm_proxy.misses.step_summary import SummarySection, render_summary
 from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")

@@ -26,8 +26,8 @@ from llm_proxy.faults.rule import FaultRule, Trigger
 from llm_proxy.faults.spoiled_responses import SpoiledResponses, is_spoiled_by, response_text
 from llm_proxy.modes import ModeResponse
 from llm_proxy.routing import FAULT_HEADER, RoutedRequest
-from llm_proxy.shell.server.entry_fields import OFFLOAD_BODY_BYTES
 from llm_proxy.shell.server.journal import JournalEntry
+from llm_proxy.shell.server.journal_entry_fields import OFFLOAD_BODY_BYTES
 
 log: Final = logging.getLogger("llm_proxy")
 

@@ -30,8 +30,13 @@ from llm_proxy.exchange import Headers, Request
 from llm_proxy.faults.request_faults import RequestFaults
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.routing import RoutedRequest, route_request
+from llm_proxy.shell.server.action_performer import WriteLateness, perform_actions
 from llm_proxy.shell.server.control import ControlPages, is_control_path
-from llm_proxy.shell.server.entry_fields import (
+from llm_proxy.shell.server.error_responses import send_error
+from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
+from llm_proxy.shell.server.intake import ConnectionFactory, RequestAdmission, read_body
+from llm_proxy.shell.server.journal import Journal, JournalEntry, SimulatedDetails
+from llm_proxy.shell.server.journal_entry_fields import (
     MAX_LOGGED_CHARS,
     log_faults,
     redact_scripted_response,
@@ -40,11 +45,6 @@ from llm_proxy.shell.server.entry_fields import (
     set_request_fields,
     set_response_fields,
 )
-from llm_proxy.shell.server.error_responses import send_error
-from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
-from llm_proxy.shell.server.intake import ConnectionFactory, RequestAdmission, read_body
-from llm_proxy.shell.server.journal import Journal, JournalEntry, SimulatedDetails
-from llm_proxy.shell.server.perform import WriteLateness, perform_actions
 from llm_proxy.shell.server.request_decompression import decompress_request
 from llm_proxy.shell.server.response_writer import ResponseWriter
 

@@ -14,7 +14,7 @@ from llm_proxy.verdict.attempt_descriptions import attempt_evidence
 from llm_proxy.verdict.attempts import ENDING_SENT, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.spoiled_usage import evidence_of_use, used_spoiled_attempts
+from llm_proxy.verdict.spoiled_response_use import evidence_of_use, used_spoiled_attempts
 
 
 def _has_error_event(attempt: JournalAttempt) -> bool:

@@ -15,7 +15,7 @@ from llm_proxy.verdict.attempt_descriptions import attempt_evidence
 from llm_proxy.verdict.attempts import ENDING_SENT, InjectedFault, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.spoiled_usage import evidence_of_use, used_spoiled_attempts
+from llm_proxy.verdict.spoiled_response_use import evidence_of_use, used_spoiled_attempts
 
 _MIN_READ_ON_MS: Final = 200.0
 """A client that reads on for this long after the malformed part has ignored it.  A response that

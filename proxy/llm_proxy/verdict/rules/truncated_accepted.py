@@ -15,7 +15,7 @@ from llm_proxy.verdict.attempts import ENDING_SENT, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
 from llm_proxy.verdict.retry_hints import is_disguised_failure
-from llm_proxy.verdict.spoiled_usage import evidence_of_use, used_spoiled_attempts
+from llm_proxy.verdict.spoiled_response_use import evidence_of_use, used_spoiled_attempts
 
 _DETECTABLE_EFFECTS: Final = (FaultEffect.CUT, FaultEffect.STALLED)
 """The effects that HTTP itself reveals: a client that keeps the partial response knows it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from llm_proxy.faults.document import FaultDocument
+from llm_proxy.faults.rule_list_schema import FaultDocument
 from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.findings import StructFinding
 from llm_proxy.scenario.documents.parsing.nodes import ObjectNode
@@ -20,8 +20,8 @@ from llm_proxy.scenario.documents.validators import (
     paces,
     patterns,
     responses,
-    spans,
     templates,
+    time_ranges,
     turns,
 )
 
@@ -42,8 +42,11 @@ VALIDATORS_BY_STRUCT: Final[Mapping[type, tuple[Validator, ...]]] = MappingProxy
         document.ReActResponse: (responses.check_react_action,),
         document.ReasoningSpec: (responses.check_gemini_signature,),
         document.ReasoningPartSpec: (responses.check_gemini_signature,),
-        document.ChunkSpec: (spans.check_chunk_delay,),
-        document.MockSpec: (spans.check_mock_times, spans.check_duplicate_thinking_time),
+        document.ChunkSpec: (time_ranges.check_chunk_delay,),
+        document.MockSpec: (
+            time_ranges.check_mock_times,
+            time_ranges.check_duplicate_thinking_time,
+        ),
     }
 )
 

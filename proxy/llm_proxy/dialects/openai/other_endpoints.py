@@ -19,7 +19,7 @@ from llm_proxy.dialects import forms, json_api, lenient_json
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import api, auxiliary_responses, errors, transcripts
+from llm_proxy.dialects.openai import audio_transcripts, auxiliary_responses, errors, shared_format
 from llm_proxy.dialects.record_only import RecordOnlyDialect
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing.sse import parse_event
@@ -38,7 +38,7 @@ _RESOURCE_METHODS: Final = ("GET", "POST", "DELETE")
 
 _FINAL_EVENT_TYPES: Final = frozenset(
     (
-        *transcripts.FINAL_EVENT_TYPES,
+        *audio_transcripts.FINAL_EVENT_TYPES,
         "speech.audio.done",
         "image_generation.completed",
         "image_edit.completed",
@@ -56,7 +56,7 @@ def _no_response(_request: Request, _context: EncodeContext) -> None:
 
 def _decode_stream_failure(response: DialectResponse) -> tuple[Turn, ...]:
     """A turn with the first error of a stream; a document's `error` field is no failure."""
-    events = map(api.decode_event, response.messages) if response.codec == "sse" else ()
+    events = map(shared_format.decode_event, response.messages) if response.codec == "sse" else ()
     failures = (
         json_api.decode_failure(fields["error"]) for fields in events if fields.get("error")
     )
@@ -91,7 +91,9 @@ class OpenAIEndpoint(RecordOnlyDialect):
 
     def model(self, request: Request) -> str:
         """The `model` of the form or the JSON body, else what the path names."""
-        if model := forms.form_field_value(request, "model") or api.requested_model(request):
+        if model := forms.form_field_value(request, "model") or shared_format.requested_model(
+            request
+        ):
             return model
         path_match = self.path_pattern.fullmatch(request.path)
         return unquote((path_match and path_match.groupdict().get("model")) or "")
@@ -133,11 +135,11 @@ class OpenAIEndpoint(RecordOnlyDialect):
         """The characters of a delta; an audio delta or a partial image counts as one."""
         if codec != "sse" or not _event_type(message).endswith(_OUTPUT_TYPE_SUFFIXES):
             return 0
-        return max(len(_delta_text(api.decode_event(message))), 1)
+        return max(len(_delta_text(shared_format.decode_event(message))), 1)
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body, in the shape whose message and code every client prints."""
-        return api.error_body(kind, message)
+        return shared_format.error_body(kind, message)
 
     def error_response(
         self,
@@ -163,9 +165,9 @@ class OpenAIEndpoint(RecordOnlyDialect):
 def _stream_completeness(response: DialectResponse) -> Completeness:
     """By the last event that is final, not final, or an error; unproven where there is none."""
     for message in reversed(response.messages):
-        if api.is_done_event(message):
+        if shared_format.is_done_event(message):
             return Completeness(is_complete=True, reason="[DONE]")
-        fields = api.decode_event(message)
+        fields = shared_format.decode_event(message)
         if error := fields.get("error"):
             return json_api.completeness_by_error(json_api.decode_failure(error))
         kind = _event_type(message)
@@ -180,7 +182,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
 
 def _event_type(message: bytes) -> str:
     return (
-        lenient_json.printable_text(api.decode_event(message).get("type"))
+        lenient_json.printable_text(shared_format.decode_event(message).get("type"))
         or parse_event(message).event_type
     )
 
@@ -226,7 +228,7 @@ ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
         "audio",
         _ANY_PREFIX + "audio/(?:speech|transcriptions|translations)",
         completeness_of_whole=_completeness_by_content_type,
-        decode_response=transcripts.decode_turns,
+        decode_response=audio_transcripts.decode_turns,
     ),
     _build_endpoint(
         "videos",

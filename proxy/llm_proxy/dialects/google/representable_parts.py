@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_json
-from llm_proxy.dialects.google import source_encoder
+from llm_proxy.dialects.google import citation_encoder
 from llm_proxy.dialects.google.content_decoder import CODE_TOOL, PART_METADATA, SUCCESS_OUTCOMES
 from llm_proxy.turns import Json, Media, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -31,7 +31,7 @@ _OUTCOME_BY_FAILED: Final = {False: "OUTCOME_OK", True: "OUTCOME_FAILED"}
 
 def convert_text(text: Text) -> Text:
     """The text with its citations and its signature."""
-    citations = tuple(filter(None, map(source_encoder.convert_citation, text.citations)))
+    citations = tuple(filter(None, map(citation_encoder.convert_citation, text.citations)))
     return Text(
         text.text, citations, nonempty_metadata(_part_metadata(text.metadata), (SIGNATURE_FIELD,))
     )

@@ -12,7 +12,7 @@ from typing import Final
 from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import api
+from llm_proxy.dialects.openai import shared_format
 from llm_proxy.exchange import header_value
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn, Usage
 
@@ -56,7 +56,7 @@ def _decode_stream(response: DialectResponse) -> tuple[Turn, ...]:
     segments: list[Json] = []
     final_event: Fields = {}
     failure: Failure | None = None
-    for fields in map(api.decode_event, response.messages):
+    for fields in map(shared_format.decode_event, response.messages):
         kind = lenient_json.printable_text(fields.get("type"))
         if error := fields.get("error"):
             failure = failure or json_api.decode_failure(error)
