@@ -63,7 +63,7 @@ class Checkout:
         return self.venv / "bin" / "python"
 
     @property
-    def stamp(self) -> Path:
+    def stamp_file(self) -> Path:
         """The file that is written last, when the environment is complete."""
         return self.venv / "setup-stamp.json"
 
@@ -138,10 +138,10 @@ def _has_extras(installed: frozenset[str] | None, extras: frozenset[str]) -> boo
 def installed_extras(checkout: Checkout) -> frozenset[str] | None:
     """The extras that the environment has; None if it is missing, damaged or out of date."""
     try:
-        stamp = json.loads(checkout.stamp.read_bytes())
+        stamp = json.loads(checkout.stamp_file.read_bytes())
         extras, entries = frozenset(stamp["extras"]), frozenset(stamp["holds"])
         is_valid = stamp["of"] == source_fingerprint(checkout)
-        is_valid = is_valid and entries <= top_level_entries(checkout)
+        is_valid = is_valid and entries <= venv_entries(checkout)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return extras if is_valid and os.access(checkout.python, os.X_OK) else None
@@ -158,7 +158,7 @@ def source_fingerprint(checkout: Checkout) -> dict[str, str]:
     }
 
 
-def top_level_entries(checkout: Checkout) -> frozenset[str]:
+def venv_entries(checkout: Checkout) -> frozenset[str]:
     """The entries of `bin` and `site-packages`: a fast check that shows a missing package."""
     folders = (checkout.venv / "bin", *checkout.venv.glob("lib/python*/site-packages"))
     return frozenset(
@@ -203,7 +203,7 @@ class EnvironmentBuilder:
         """
         start = time.monotonic()
         failure, hint = "", "see that pip reaches its index, then run this again"
-        self.runner.reset()
+        self.runner.clear_files()
         for installer in installers.available_installers(self.runner, self.report_progress):
             verb = "making" if installed is None else "extending"
             self.report_progress(f"{verb} .venv with {installer.name} …")
@@ -224,7 +224,7 @@ class EnvironmentBuilder:
                 return
         raise SetupError(
             f"cannot install the packages that pyproject.toml names ({failure}); {hint}; "
-            f"the whole story is in {self.runner.log}"
+            f"the whole story is in {self.runner.log_file}"
         )
 
     def _create(self, installer: Installer, extras: frozenset[str]) -> None:
@@ -249,13 +249,13 @@ class EnvironmentBuilder:
             *project["dependencies"],
             *(package for name in extras for package in optional[name]),
         ]
-        stamp, entries = self.checkout.stamp.read_bytes(), top_level_entries(self.checkout)
-        self.checkout.stamp.unlink()
+        stamp, entries = self.checkout.stamp_file.read_bytes(), venv_entries(self.checkout)
+        self.checkout.stamp_file.unlink()
         try:
             self._install(installer, packages)
         except CommandFailed:
-            if top_level_entries(self.checkout) == entries:
-                _write_atomically(self.checkout.stamp, stamp)
+            if venv_entries(self.checkout) == entries:
+                _write_atomically(self.checkout.stamp_file, stamp)
             raise
         self._write_stamp(extras)
 
@@ -267,11 +267,11 @@ class EnvironmentBuilder:
         """Record that the environment is complete: its packages, not their exact versions."""
         excluded = (".dist-info", "__pycache__")
         entries = sorted(
-            entry for entry in top_level_entries(self.checkout) if not entry.endswith(excluded)
+            entry for entry in venv_entries(self.checkout) if not entry.endswith(excluded)
         )
         fingerprint = source_fingerprint(self.checkout)
         stamp = {"of": fingerprint, "extras": sorted(extras), "holds": entries}
-        _write_atomically(self.checkout.stamp, json.dumps(stamp, indent=1).encode())
+        _write_atomically(self.checkout.stamp_file, json.dumps(stamp, indent=1).encode())
 
     def _clear_venv_path(self) -> None:
         """Delete an environment that these scripts created; rename anything else."""

@@ -101,7 +101,7 @@ class CommandRunner:
     """The descriptor of the held lock: a process that inherits it holds the lock too."""
 
     @property
-    def log(self) -> Path:
+    def log_file(self) -> Path:
         """The output of all programs of this set-up."""
         return self.tools / "setup.log"
 
@@ -111,13 +111,13 @@ class CommandRunner:
         return self.tools / "tmp"
 
     @property
-    def uv(self) -> Path:
+    def uv_path(self) -> Path:
         """The uv that is kept for the next set-up."""
         return self.tools / "uv" / "bin" / "uv"
 
-    def reset(self) -> None:
+    def clear_files(self) -> None:
         """Empty the log and the temporary folder."""
-        self.log.write_bytes(b"")
+        self.log_file.write_bytes(b"")
         self.clear_temporary()
 
     def clear_temporary(self) -> None:
@@ -132,7 +132,7 @@ class CommandRunner:
         outlives a launcher that is interrupted.  Raises `CommandFailed`, of which
         `RequirementConflict` is a subclass.
         """
-        with self.log.open("a+b") as log:
+        with self.log_file.open("a+b") as log:
             start = log.tell()
             exit_code = self._run_child(command, variables, log.fileno())
             log.seek(start)
@@ -225,7 +225,9 @@ def available_installers(
             f"{base_python()} has no pip, and there is no uv on PATH: install one of them (on "
             "Debian, as root: apt install python3-pip), then run this again"
         )
-    settings = pip_settings(runner.capture_stdout(*pip, "config", "list") or "") if pip else {}
+    settings = (
+        parse_pip_settings(runner.capture_stdout(*pip, "config", "list") or "") if pip else {}
+    )
     if pip_only := sorted(_PIP_ONLY_SETTINGS & settings.keys()):
         report_progress(
             f"not using uv, which would not see that pip is configured with {', '.join(pip_only)}"
@@ -238,7 +240,7 @@ def available_installers(
 
 def _find_uv(runner: CommandRunner) -> Path | None:
     """The uv of an earlier run, or the user's own."""
-    candidates = (runner.uv, Path(shutil.which("uv") or runner.uv))
+    candidates = (runner.uv_path, Path(shutil.which("uv") or runner.uv_path))
     return next(
         (uv for uv in candidates if runner.capture_stdout(uv, "--version") is not None), None
     )
@@ -257,7 +259,9 @@ def _install_uv(
     except CommandFailed as failed:
         report_progress(f"uv is not to be had: {failed}")
         return None
-    return runner.uv if runner.capture_stdout(runner.uv, "--version") is not None else None
+    return (
+        runner.uv_path if runner.capture_stdout(runner.uv_path, "--version") is not None else None
+    )
 
 
 def _find_pip(runner: CommandRunner) -> Command:
@@ -302,7 +306,7 @@ def base_python() -> Path:
     return base if base.exists() else Path(sys.executable).resolve()
 
 
-def pip_settings(listing: str) -> dict[str, str]:
+def parse_pip_settings(listing: str) -> dict[str, str]:
     """The settings of an install in the output of `pip config list`.
 
     A later section overrides an earlier one, as in pip.  Settings that are switched off are left

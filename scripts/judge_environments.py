@@ -58,7 +58,7 @@ class Judge:
         return self.lock_file is not None and not self.is_python
 
     @property
-    def environment(self) -> Path:
+    def environment_folder(self) -> Path:
         """The folder of its packages."""
         return self.folder / (".venv" if self.is_python else "node_modules")
 
@@ -70,7 +70,7 @@ class Judge:
 
     def is_installed(self) -> bool:
         """Whether its environment is complete and up to date."""
-        stamp = self.environment / STAMP_FILE
+        stamp = self.environment_folder / STAMP_FILE
         if self.lock_file is None:
             return True
         return stamp.exists() and stamp.read_text() == self.lock_checksum()
@@ -147,14 +147,14 @@ def _install(judge: Judge) -> None:
         if judge.is_installed():  # the previous holder of the lock may have installed it
             return
         runner = CommandRunner(judge.folder, tools, lock_fd)
-        runner.reset()
-        shutil.rmtree(judge.environment, ignore_errors=True)
+        runner.clear_files()
+        shutil.rmtree(judge.environment_folder, ignore_errors=True)
         if judge.is_python:
             _install_python_packages(judge, runner)
         else:
             _install_node_packages(runner)
         runner.clear_temporary()
-        (judge.environment / STAMP_FILE).write_text(judge.lock_checksum())
+        (judge.environment_folder / STAMP_FILE).write_text(judge.lock_checksum())
 
 
 def _install_python_packages(judge: Judge, runner: CommandRunner) -> None:
@@ -170,8 +170,8 @@ def _install_python_packages(judge: Judge, runner: CommandRunner) -> None:
         _report_progress(f"{judge.name}: installing with {installer.name} …")
         try:
             base = installers.base_python()
-            runner.run(base, "-m", "venv", "--clear", "--without-pip", judge.environment)
-            python = judge.environment / "bin" / "python"
+            runner.run(base, "-m", "venv", "--clear", "--without-pip", judge.environment_folder)
+            python = judge.environment_folder / "bin" / "python"
             runner.run(*installer.command(python), *packages, **installer.variables)
         except RequirementConflict:
             raise  # another installer would meet the same constraint
@@ -180,7 +180,7 @@ def _install_python_packages(judge: Judge, runner: CommandRunner) -> None:
             _report_progress(f"{judge.name}: {failure}")
         else:
             return
-    raise SetupError(f"{failure}; the whole story is in {runner.log}")
+    raise SetupError(f"{failure}; the whole story is in {runner.log_file}")
 
 
 def _describe_conflict(judge: Judge, conflict: RequirementConflict) -> str:

@@ -36,7 +36,7 @@ def split_text(text: str) -> Iterable[str]:
 
 def event_documents(response: DialectResponse) -> list[dict[str, Any]]:
     """The payloads of a stream's events; asserts that each event's name is its payload's type."""
-    events = [parse_event(message) for message in response.messages]
+    events = [parse_event(message) for message in response.framed_messages]
     payloads = [json.loads(event.data or b"") for event in events]
     assert [event.event_type for event in events] == [document["type"] for document in payloads]
     return payloads
@@ -47,14 +47,16 @@ def encode_events(
 ) -> list[dict[str, Any]]:
     """The event payloads that these parts are encoded as."""
     context = replace(ENCODE_CONTEXT, split_text=split_text)
-    return event_documents(DIALECT.encode(request, (Turn(parts, **turn_fields),), context))
+    return event_documents(DIALECT.encode_response(request, (Turn(parts, **turn_fields),), context))
 
 
 def encode_message(*parts: Part, **turn_fields: Any) -> dict[str, Any]:
     """The JSON message that these parts are encoded as."""
     document: dict[str, Any] = json.loads(
         b"".join(
-            DIALECT.encode(WHOLE_REQUEST, (Turn(parts, **turn_fields),), ENCODE_CONTEXT).messages
+            DIALECT.encode_response(
+                WHOLE_REQUEST, (Turn(parts, **turn_fields),), ENCODE_CONTEXT
+            ).framed_messages
         )
     )
     return document
@@ -63,7 +65,9 @@ def encode_message(*parts: Part, **turn_fields: Any) -> dict[str, Any]:
 def reencode_events(body: bytes, request: Request) -> list[dict[str, Any]]:
     """The event payloads of this stream, decoded and encoded again."""
     context = replace(ENCODE_CONTEXT, split_text=split_text)
-    return event_documents(DIALECT.encode(request, DIALECT.decode(sse_response(body)), context))
+    return event_documents(
+        DIALECT.encode_response(request, DIALECT.decode_response(sse_response(body)), context)
+    )
 
 
 def block_and_deltas(events: list[dict[str, Any]], index: int = 0) -> list[dict[str, Any]]:

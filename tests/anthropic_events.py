@@ -181,12 +181,12 @@ def message_delta(reason: str | None, **delta: object) -> bytes:
 
 def decode_blocks(*blocks: dict[str, Any]) -> tuple[Part, ...]:
     """The parts of a message with these blocks; asserts that a stream of them decodes alike."""
-    (turn,) = DIALECT.decode(json_response(type="message", content=blocks))
+    (turn,) = DIALECT.decode_response(json_response(type="message", content=blocks))
     events = (
         block_start(block, index) + sse_event("content_block_stop", index=index)
         for index, block in enumerate(blocks)
     )
-    assert DIALECT.decode(sse_response(b"".join(events))) == (turn,)
+    assert DIALECT.decode_response(sse_response(b"".join(events))) == (turn,)
     return turn.parts
 
 

@@ -33,19 +33,19 @@ def invoke_request(model: str, *, stream: bool = True, **body: Any) -> Request:
 
 def encode_response(request: Request, *turns: Turn) -> DialectResponse:
     """The response that encodes these turns."""
-    return DIALECT.encode(request, turns, ENCODE_CONTEXT)
+    return DIALECT.encode_response(request, turns, ENCODE_CONTEXT)
 
 
 def decode_document(response: DialectResponse) -> Any:
     """The JSON document of a response that is not streamed."""
-    assert response.codec == "whole"
-    return orjson.loads(b"".join(response.messages))
+    assert response.codec_name == "whole"
+    return orjson.loads(b"".join(response.framed_messages))
 
 
 def parse_frames(response: DialectResponse) -> list[Frame]:
     """The frames of a stream; each message must be one."""
-    assert response.codec == "eventstream"
-    parsed = [parse_frame(message) for message in response.messages]
+    assert response.codec_name == "eventstream"
+    parsed = [parse_frame(message) for message in response.framed_messages]
     assert None not in parsed
     return [frame for frame in parsed if frame is not None]
 

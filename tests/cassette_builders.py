@@ -8,20 +8,26 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from llm_proxy.cassette import Cassette, CassetteMeta, CassetteWriter, StoredRequest, read_cassette
+from llm_proxy.cassette import (
+    Cassette,
+    CassetteEncoder,
+    CassetteMeta,
+    StoredRequest,
+    parse_cassette,
+)
 from llm_proxy.exchange import Ending, Headers, Read, ResponseHead
 
 FILE_NAME: Final = "some.jsonl"
 META: Final = CassetteMeta(
-    tool="llm-proxy 9.9.9",
-    recorded="2026-11-21T04:37:42.181Z",
+    recording_tool="llm-proxy 9.9.9",
+    recorded_at="2026-11-21T04:37:42.181Z",
     dialect="openai-chat",
     provider="openai",
     model="gpt-5",
     session="default",
     key="0123456789abcdef" * 4,
-    key_rules=1,
-    redaction_rules=1,
+    key_rules_version=1,
+    redaction_rules_version=1,
 )
 REQUEST: Final = StoredRequest(
     method="POST",
@@ -61,11 +67,11 @@ def encode_cassette(
     request: StoredRequest = REQUEST,
 ) -> bytes:
     """Encode a cassette file; without `end_at` it ends with its last read."""
-    writer = CassetteWriter(codec)
+    writer = CassetteEncoder(codec)
     lines = [writer.encode_opening(meta, request), writer.encode_head(head, head_at)]
     at = head_at
     for read in reads:
-        lines.append(writer.encode_read(read))
+        lines.append(writer.encode_completed_messages(read))
         at = read.at_ms
     lines.append(writer.encode_ending(ending, at if end_at is None else end_at))
     return b"".join(lines)
@@ -81,7 +87,7 @@ def make_cassette(
 ) -> Cassette:
     """A cassette with one read."""
     reads = [Read(20.0, body)] if body else []
-    return read_cassette(
+    return parse_cassette(
         FILE_NAME, encode_cassette(reads, codec=codec, head=head, ending=ending, meta=meta)
     )
 

@@ -117,7 +117,7 @@ class ConformanceProvider:
         except NotRepresentable as error:
             self.errors_by_prompt[prompt] = str(error)
             return dialect.error_response(501, Failure(str(error)), context)
-        [self.turns_by_prompt[prompt]] = dialect.decode(response)
+        [self.turns_by_prompt[prompt]] = dialect.decode_response(response)
         self.statuses_by_prompt[prompt] = response.head.status
         return response
 
@@ -128,4 +128,4 @@ def _encode_case(
     if case.status != 200:
         assert case.turn.failure is not None
         return dialect.error_response(case.status, case.turn.failure, context)
-    return dialect.encode(request, (case.turn,), context)
+    return dialect.encode_response(request, (case.turn,), context)

@@ -173,13 +173,13 @@ async def _send_row(connection: Connection, row: Row) -> None:
 
 def decode_row(row: Row) -> tuple[Turn, ...]:
     """The turns that our dialect decodes from a row."""
-    dialect = dialects.find_dialect(row.request)
-    return dialect.decode(row_response(row))
+    dialect = dialects.dialect_of_request(row.request)
+    return dialect.decode_response(row_response(row))
 
 
 def row_response(row: Row) -> DialectResponse:
     """A row's response as the input of a dialect."""
-    label = dialects.find_dialect(row.request).codec(row.request, row.head)
+    label = dialects.dialect_of_request(row.request).codec_name(row.request, row.head)
     codec = framing.codec_name_for_body(label, row.body)
     return DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
 

@@ -47,10 +47,13 @@ def count_events() -> tuple[Counts, Counts]:
     for row in corpus.rows():
         if not row.streaming:
             continue
-        dialect, response = dialects.find_dialect(row.request), row_response(with_framing(row))
-        if not dialect.decode(response):
+        dialect, response = (
+            dialects.dialect_of_request(row.request),
+            row_response(with_framing(row)),
+        )
+        if not dialect.decode_response(response):
             continue  # no dialect decodes this wire, or the stream has no content
-        kinds = [event_kind(response.codec, message) for message in response.messages]
+        kinds = [event_kind(response.codec_name, message) for message in response.framed_messages]
         seen.update((dialect.name, kind) for kind in kinds)
         unread_kinds = {kind for kind in kinds if (dialect.name, kind) not in read_kinds}
         read_kinds |= {
@@ -65,15 +68,19 @@ def _affects_decoding(
     dialect: Dialect, response: DialectResponse, kinds: Sequence[str], tested_kind: str
 ) -> bool:
     """Whether the events of this kind change the decoded response, or have content alone."""
-    pairs = list(zip(kinds, response.messages, strict=True))
+    pairs = list(zip(kinds, response.framed_messages, strict=True))
     without = replace(
-        response, messages=[message for kind, message in pairs if kind != tested_kind]
+        response, framed_messages=[message for kind, message in pairs if kind != tested_kind]
     )
-    alone = replace(response, messages=[message for kind, message in pairs if kind == tested_kind])
-    changed = dialect.decode(without) != dialect.decode(response)
+    alone = replace(
+        response, framed_messages=[message for kind, message in pairs if kind == tested_kind]
+    )
+    changed = dialect.decode_response(without) != dialect.decode_response(response)
     completeness_changed = dialect.completeness(without) != dialect.completeness(response)
     return (
-        changed or completeness_changed or any(_has_content(turn) for turn in dialect.decode(alone))
+        changed
+        or completeness_changed
+        or any(_has_content(turn) for turn in dialect.decode_response(alone))
     )
 
 

@@ -39,7 +39,7 @@ class StreamOutcome:
         if self.recorded.is_complete:
             return (
                 "by HTTP"
-                if dialects.find_dialect(self.row.request) is dialects.OPAQUE
+                if dialects.dialect_of_request(self.row.request) is dialects.OPAQUE
                 else "complete"
             )
         return "once framed" if self.reframed.is_complete else "partial"
@@ -60,7 +60,7 @@ def stream_outcomes() -> list[StreamOutcome]:
 
 
 def _completeness(row: Row) -> Completeness:
-    return dialects.find_dialect(row.request).completeness(row_response(row))
+    return dialects.dialect_of_request(row.request).completeness(row_response(row))
 
 
 def outcome_table() -> Iterator[str]:

@@ -32,7 +32,9 @@ def _preserves(*parts: Part) -> Callable[[Manner], str]:
 
     def check(manner: Manner) -> str:
         try:
-            converted = manner.dialect.convert(manner.request, [Turn(parts)], manner.context)
+            converted = manner.dialect.representable_turns(
+                manner.request, [Turn(parts)], manner.context
+            )
         except NotRepresentable:
             return "refused"
         converted_kinds = iter([type(part) for part in converted.turns[0].parts])
@@ -42,7 +44,7 @@ def _preserves(*parts: Part) -> Callable[[Manner], str]:
 
 
 def _signature(manner: Manner) -> str:
-    [turn] = manner.dialect.convert(
+    [turn] = manner.dialect.representable_turns(
         manner.request, [Turn((_SIGNED_REASONING,))], manner.context
     ).turns
     return (
@@ -53,13 +55,15 @@ def _signature(manner: Manner) -> str:
 
 
 def _preserves_citations(manner: Manner) -> str:
-    [turn] = manner.dialect.convert(manner.request, [Turn((_CITED_TEXT,))], manner.context).turns
+    [turn] = manner.dialect.representable_turns(
+        manner.request, [Turn((_CITED_TEXT,))], manner.context
+    ).turns
     return "yes" if any(isinstance(part, Text) and part.citations for part in turn.parts) else "no"
 
 
 def _accepts_choices(manner: Manner) -> str:
     try:
-        manner.dialect.convert(manner.request, [Turn((Text("a"),))] * 2, manner.context)
+        manner.dialect.representable_turns(manner.request, [Turn((Text("a"),))] * 2, manner.context)
     except NotRepresentable:
         return "refused"
     return "yes"

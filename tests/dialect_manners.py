@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from llm_proxy.dialects import find_dialect
+from llm_proxy.dialects import dialect_of_request
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Request
@@ -30,7 +30,9 @@ from llm_proxy.turns import (
     Usage,
 )
 
-ENCODE_CONTEXT: Final = EncodeContext(seed="test", created=1_700_000_000, models=("small", "large"))
+ENCODE_CONTEXT: Final = EncodeContext(
+    seed="test", created_unix_s=1_700_000_000, models=("small", "large")
+)
 
 
 def json_request(path: str, *headers: tuple[str, str], query: str = "", **body: Any) -> Request:
@@ -49,7 +51,7 @@ class Manner:
 
     @property
     def dialect(self) -> Dialect:
-        return find_dialect(self.request)
+        return dialect_of_request(self.request)
 
 
 def _chat_request(**body: Any) -> Request:

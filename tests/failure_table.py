@@ -24,7 +24,7 @@ import ollama
 import judge_runner
 from fast_retry_sdks import FastRetryAnthropic, FastRetryOpenAI
 from llm_proxy.routing import SESSION_HEADER, RoutedRequest
-from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted
+from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted
 from scripted_server import ScriptedMode, serve_mode
 from sdk_clients import KEY
 from waiting import wait_until
@@ -39,12 +39,12 @@ _TIMEOUT_S: Final = 30.0
 _SDK_MODULES: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
 """Packages whose exceptions are shown without the package name."""
 
-CASES: Final[dict[str, FailResponse | ReportExhausted]] = {
+CASES: Final[dict[str, FailResponse | ReportScriptExhausted]] = {
     "`failure_throws`": FailResponse("thrown"),
     "`failure_throws`, not retryable": FailResponse("thrown", retryable=False),
     "`model_error`": FailResponse("model_error"),
     "`model_error`, not retryable": FailResponse("model_error", retryable=False),
-    "`model_error` with `status: 504`": FailResponse("model_error", error={"status": 504}),
+    "`model_error` with `status: 504`": FailResponse("model_error", error_fields={"status": 504}),
     "`rate_limit`": FailResponse("rate_limit"),
     "`rate_limit` of 20 ms": FailResponse("rate_limit", retry_after_ms=20),
     "`rate_limit` of 121 s": FailResponse("rate_limit", retry_after_ms=121_000),
@@ -52,7 +52,7 @@ CASES: Final[dict[str, FailResponse | ReportExhausted]] = {
     "`invalid_response`": FailResponse("invalid_response"),
     "`network_error`": FailResponse("network_error"),
     "`network_error`, not retryable": FailResponse("network_error", retryable=False),
-    "no reply left": ReportExhausted("mock helper has 2 replies, and this is call 3"),
+    "no reply left": ReportScriptExhausted("mock helper has 2 replies, and this is call 3"),
 }
 """Each failure that a client can distinguish from others."""
 
@@ -87,7 +87,7 @@ class SdkRequest:
         """The SDK's read timeout, in seconds."""
         failure = list(CASES.values())[self.case_index]
         return _READ_TIMEOUTS_S.get(
-            failure.status if isinstance(failure, FailResponse) else "", _TIMEOUT_S
+            failure.failure_status if isinstance(failure, FailResponse) else "", _TIMEOUT_S
         )
 
     @property
@@ -212,7 +212,7 @@ COLUMNS: Final[dict[str, Callable[[str, Sequence[SdkRequest]], Awaitable[dict[st
 """For each SDK, the function that sends its requests; exception names by session id."""
 
 
-def _failure_for(call: RoutedRequest) -> FailResponse | ReportExhausted:
+def _failure_for(call: RoutedRequest) -> FailResponse | ReportScriptExhausted:
     return list(CASES.values())[int(call.model.rpartition("-")[2])]
 
 
@@ -226,7 +226,7 @@ async def measure(columns: Sequence[str]) -> Table:
         raised = await asyncio.gather(
             *(COLUMNS[column](stage.url, requests[column]) for column in columns)
         )
-        await wait_until(lambda: stage.server.active_count == 0)
+        await wait_until(lambda: stage.server.active_request_count == 0)
         counts = Counter(entry.session for entry in stage.journal.entries)
     return {
         (name, mode): {

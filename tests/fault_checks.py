@@ -74,13 +74,13 @@ def message_payload(cell: Cell, message: bytes) -> bytes:
 
 def received_turn(cell: Cell) -> Turn:
     """The turn that the client decodes."""
-    turns = cell.dialect.decode(cell.response(cell.wire.body))
+    turns = cell.dialect.decode_response(cell.response(cell.wire.body))
     return turns[0] if turns else Turn(())
 
 
 def unfaulted_turn(cell: Cell) -> Turn:
     """The turn of the response without a fault."""
-    return cell.dialect.decode(cell.response(cell.unfaulted.body, cell.unfaulted))[0]
+    return cell.dialect.decode_response(cell.response(cell.unfaulted.body, cell.unfaulted))[0]
 
 
 # Whole responses
@@ -188,7 +188,7 @@ def _check_late(cell: Cell, ms: float) -> Problems:
 
 
 def stall_keepalive(cell: Cell) -> Problems:
-    received = cell.response(cell.wire.body).messages
+    received = cell.response(cell.wire.body).framed_messages
     extra = list(received)
     for message in cell.messages:
         extra.remove(message)
@@ -269,7 +269,7 @@ def bad_utf8(cell: Cell) -> Problems:
 def _check_one_message(cell: Cell) -> Any:
     """Return the message after the location, which must be the only changed one."""
     index = messages_before(cell)
-    received = cell.response(cell.wire.body).messages
+    received = cell.response(cell.wire.body).framed_messages
     yield from difference("how many came", len(received), len(cell.messages))
     pairs = zip(received, cell.messages, strict=False)
     changed = [n for n, (new, old) in enumerate(pairs) if new != old]

@@ -46,7 +46,7 @@ def routed_request(request: Request, session: str = "default") -> RoutedRequest:
     call = route_request(request, 0.0, lambda: 0.0)
     return RoutedRequest(
         call.request,
-        call.decompressed,
+        call.decompressed_request,
         session,
         call.provider,
         call.dialect,
@@ -58,7 +58,7 @@ def routed_request(request: Request, session: str = "default") -> RoutedRequest:
 def encoded_response(request: Request, turn: Turn = TURN) -> DialectResponse:
     """The response of a provider that sends this turn."""
     call = routed_request(request)
-    return call.dialect.encode(call.decompressed, (turn,), ENCODE_CONTEXT)
+    return call.dialect.encode_response(call.decompressed_request, (turn,), ENCODE_CONTEXT)
 
 
 def response_burst(
@@ -66,7 +66,7 @@ def response_burst(
 ) -> Burst:
     """The response as actions: a piece, or without pieces a message, every `gap_ms`."""
     burst: list[Action] = [Wait(gap_ms), Begin(response.head)]
-    for number, piece in enumerate(pieces or response.messages, 2):
+    for number, piece in enumerate(pieces or response.framed_messages, 2):
         burst += [Wait(gap_ms * number), Send(piece)]
     return tuple(burst)
 

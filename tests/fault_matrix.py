@@ -128,13 +128,13 @@ class Cell:
         wire = head_wire or self.wire
         framed: Framing = "chunked" if wire.is_chunked else "length"
         head = ResponseHead(wire.status, "", wire.headers, framed, len(body))
-        dialect = dialects.find_dialect(self.request)
-        codec = dialect.codec(self.request, head)
+        dialect = dialects.dialect_of_request(self.request)
+        codec = dialect.codec_name(self.request, head)
         return DialectResponse(head, codec, tuple(framing.split_messages(codec, body)))
 
     @property
     def dialect(self) -> dialects.Dialect:
-        return dialects.find_dialect(self.request)
+        return dialects.dialect_of_request(self.request)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ async def measure(columns: Sequence[str], folder: Path) -> Outcomes:
         await measurement.send_requests(running.url, [case_ for case_ in CASES if case_.is_prompt])
         # A busy loop delays responses, so cases with timeouts run after the prompt ones.
         await measurement.send_requests(running.url, [case_ for case_ in CASES if case_.is_silent])
-        await wait_until(lambda: running.server.active_count == 0)
+        await wait_until(lambda: running.server.active_request_count == 0)
         entries = list(running.journal.entries)
     for text in dict.fromkeys(case_.rule_text for case_ in CASES if case_.closes_listener):
         async with proxy("simulate", folder, faults=(parse_rule(text),)) as running:

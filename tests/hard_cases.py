@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from llm_proxy import framing
-from llm_proxy.dialects import find_dialect
+from llm_proxy.dialects import dialect_of_request
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Turn
@@ -137,10 +137,12 @@ def request_bytes(request: Request, *headers: str) -> bytes:
 
 def decode_turns(request: Request, raw: RawResponse) -> tuple[Turn, ...]:
     """The turns that a raw response to a request decodes to."""
-    dialect = find_dialect(request)
+    dialect = dialect_of_request(request)
     head = ResponseHead(raw.status, raw.reason, tuple(raw.headers), "chunked")
-    codec = dialect.codec(request, head)
-    return dialect.decode(DialectResponse(head, codec, framing.split_messages(codec, raw.body)))
+    codec = dialect.codec_name(request, head)
+    return dialect.decode_response(
+        DialectResponse(head, codec, framing.split_messages(codec, raw.body))
+    )
 
 
 def headers_without_date(raw: RawResponse) -> Mapping[str, str]:

@@ -60,7 +60,7 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{PACKAGE}.shell.running.simulation:_import_function",
         f"{PACKAGE}.shell.running.simulation:run_in_thread.run",
         f"{PACKAGE}.shell.server.server:ProxyServer._handle_request",
-        f"{PACKAGE}.shell.upstream.signing:_botocore_lookup",
+        f"{PACKAGE}.shell.upstream.signing:_run_botocore_lookup",
     )
 )
 """The functions that may catch every exception.  The outermost frames of a task or a callback:

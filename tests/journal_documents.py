@@ -61,6 +61,6 @@ def finding_lines(verdict: RunVerdict) -> list[str]:
     """Return the findings of a verdict, one line each: rule, level and message."""
     return [
         f"{assessment.rule.name}, {assessment.finding.level}: {assessment.finding.message}"
-        for assessment in verdict.findings
+        for assessment in verdict.cases_with_findings
         if assessment.finding is not None
     ]

@@ -196,7 +196,7 @@ def _stored_bodies(root: Path) -> dict[int, bytes]:
     library.refresh()
     bodies = {}
     for path in library.cassette_paths():
-        body = library.load_cassette(path).body
+        body = library.load_cassette(path).response_body
         if (match := _STREAM_NUMBER.search(body)) is not None:
             bodies[int(match[1])] = body
     return bodies

@@ -14,7 +14,7 @@ import pytest
 from in_process_proxy import proxy
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import DialectResponse, find_dialect
+from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.exchange import Framing, Request, ResponseHead
 from llm_proxy.routing import SESSION_HEADER
 from llm_proxy.scenario.documents import loading
@@ -92,7 +92,7 @@ def make_match_context(
         dialect="openai-chat",
         session=session,
         seed=seed,
-        scenario_id=scenario,
+        requested_scenario_id=scenario,
     )
 
 
@@ -107,8 +107,8 @@ def respond_to(
 
 def turn_of_response(response: ScriptedResponse) -> Turn:
     """Return the only turn of a response."""
-    assert isinstance(response.action, SendTurns)
-    [turn] = response.action.turns
+    assert isinstance(response.scripted_action, SendTurns)
+    [turn] = response.scripted_action.response_turns
     return turn
 
 
@@ -285,12 +285,12 @@ def encode_request(dialect: str, spec: RequestSpec) -> Request:
 
 
 def _decode_turns(request: Request, raw: RawResponse) -> tuple[Turn, ...]:
-    dialect = find_dialect(request)
+    dialect = dialect_of_request(request)
     length = raw.header("content-length")
     body_framing: Framing = "chunked" if length is None else "length"
     head = ResponseHead(raw.status, raw.reason, tuple(raw.headers), body_framing)
-    codec = dialect.codec(request, head)
-    return dialect.decode(
+    codec = dialect.codec_name(request, head)
+    return dialect.decode_response(
         DialectResponse(head, codec, tuple(framing.split_messages(codec, raw.body)))
     )
 

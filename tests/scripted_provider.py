@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dialect_manners import ENCODE_CONTEXT
 from llm_proxy import http_heads
-from llm_proxy.dialects import DialectResponse, find_dialect
+from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Headers, Request
@@ -28,7 +28,7 @@ def provider_script(
 
     async def script(connection: Connection) -> None:
         request = parse_request(connection)
-        dialect = find_dialect(request)
+        dialect = dialect_of_request(request)
         context = replace(ENCODE_CONTEXT, provider=provider_name or provider_of_request(request))
         response = dialect.auxiliary_response(request, context) if answers_auxiliary else None
         await write_response(connection, response or respond(dialect, request, context))
@@ -52,7 +52,7 @@ async def write_response(connection: Connection, response: DialectResponse) -> N
     length = response.head.content_length
     lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
     await connection.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    for message in response.messages:
+    for message in response.framed_messages:
         await (connection.chunk if length is None else connection.send)(message)
     if length is None:
         await connection.finish()

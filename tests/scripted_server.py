@@ -16,14 +16,14 @@ from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.render.actions import response_actions
 from llm_proxy.scenario.render.failures import FailureLimits
-from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted, SendTurns
+from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission
 from llm_proxy.shell.server.journal import Journal, JournalEntry
 from llm_proxy.shell.server.server import ProxyServer
 
-ResponseChooser = Callable[[RoutedRequest], SendTurns | FailResponse | ReportExhausted]
+ResponseChooser = Callable[[RoutedRequest], SendTurns | FailResponse | ReportScriptExhausted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class ScriptedMode:
     async def respond(self, call: RoutedRequest) -> ModeResponse:
         """Render the chosen response; only messages with non-empty `content` count as content."""
         decoded_request = DecodedRequest(
-            call.dialect, call.decompressed, replace(ENCODE_CONTEXT, provider=call.provider)
+            call.dialect, call.decompressed_request, replace(ENCODE_CONTEXT, provider=call.provider)
         )
         burst = response_actions(
             self.choose_response(call), decoded_request, _has_content, self.pace, self.limits
         )
         return ModeResponse(burst, "directed")
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Do nothing: this mode keeps no state."""
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy import framing, matching, redaction
 from llm_proxy.cassette import CassetteMeta
-from llm_proxy.cassette.encoder import CassetteWriter
+from llm_proxy.cassette.encoder import CassetteEncoder
 from llm_proxy.exchange import Ending, Read, Request, ResponseHead, header_value
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.routing import RoutedRequest, route_request
@@ -79,7 +79,7 @@ def write_cassettes(
     paths: list[Path] = []
     for take, response in enumerate(responses, first_take):
         routed_request = route_raw_request(request)
-        meta = replace(meta_for_request(routed_request), key_rules=key_rules)
+        meta = replace(meta_for_request(routed_request), key_rules_version=key_rules)
         if key_rules != KEY_RULES_VERSION:
             meta = replace(meta, key="0" * 64)
         path = library.path_for_take(meta, routed_request.stored_request, take)
@@ -103,29 +103,29 @@ def response_bodies(responses: Sequence[StoredResponse]) -> list[bytes]:
 
 def meta_for_request(routed_request: RoutedRequest) -> CassetteMeta:
     return CassetteMeta(
-        tool="by hand",
-        recorded="2026-01-01T00:00:00.000Z",
+        recording_tool="by hand",
+        recorded_at="2026-01-01T00:00:00.000Z",
         dialect=routed_request.dialect.name,
         provider=routed_request.provider,
         model=routed_request.dialect.model(routed_request.request),
         session=routed_request.session,
         key=routed_request.key,
-        key_rules=KEY_RULES_VERSION,
-        redaction_rules=redaction.REDACTION_RULES_VERSION,
+        key_rules_version=KEY_RULES_VERSION,
+        redaction_rules_version=redaction.REDACTION_RULES_VERSION,
     )
 
 
 def _encode_cassette(
     routed_request: RoutedRequest, meta: CassetteMeta, response: StoredResponse
 ) -> bytes:
-    writer = CassetteWriter(
+    writer = CassetteEncoder(
         framing.codec_name_for_content_type(header_value(response.head.headers, "content-type"))
     )
     lines = [
         writer.encode_opening(meta, routed_request.stored_request),
         writer.encode_head(response.head, response.head_at),
     ]
-    lines += [writer.encode_read(Read(at, data)) for at, data in response.reads]
+    lines += [writer.encode_completed_messages(Read(at, data)) for at, data in response.reads]
     last_at = response.reads[-1][0] if response.reads else response.head_at
     lines.append(writer.encode_ending(response.ending, response.end_at or last_at))
     return b"".join(lines)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from llm_proxy.shell.server.response_writer import unsent_bytes
+from llm_proxy.shell.server.response_writer import unacknowledged_byte_count
 from waiting import wait_until
 
 Script = Callable[["Connection"], Awaitable[None]]
@@ -77,7 +77,8 @@ async def reset(writer: asyncio.StreamWriter) -> None:
     sock, transport = writer.get_extra_info("socket"), writer.transport
     await wait_until(
         lambda: (
-            transport.is_closing() or not (transport.get_write_buffer_size() or unsent_bytes(sock))
+            transport.is_closing()
+            or not (transport.get_write_buffer_size() or unacknowledged_byte_count(sock))
         )
     )
     if transport.is_closing():

@@ -30,7 +30,7 @@ def task_provider(file: Path) -> Script:
 
     def respond(dialect: Dialect, request: Request, context: EncodeContext) -> DialectResponse:
         part = Text(FINAL_TEXT) if _tool_has_run(request) else _CALLS[dialect.name](file)
-        return dialect.encode(request, [Turn((part,), usage=_USAGE)], context)
+        return dialect.encode_response(request, [Turn((part,), usage=_USAGE)], context)
 
     return telling(respond)
 

@@ -41,7 +41,7 @@ async def test_what_is_on_disk_is_played_and_what_is_not_becomes_the_next_take(
         async with proxy("auto", tmp_path, provider.url, pace=INSTANT) as server:
             received = [(await send_request(server.url, raw_chat_request())).body for _ in range(3)]
     assert received == [*response_bodies([text_response("on disk")]), *_live_bodies(1, 2)]
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == received
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == received
     assert [Path(cassette.file).stem[-1] for cassette in load_cassettes(tmp_path)] == [
         "1",
         "2",
@@ -93,7 +93,7 @@ async def test_a_partial_take_is_not_played_and_never_overwritten(tmp_path: Path
     async with proxy("auto", tmp_path, pace=INSTANT) as server:
         third = await send_request(server.url, raw_chat_request())
     assert third.body == _live_bodies(2)[0]
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == [
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == [
         chat_event("half"),
         *_live_bodies(2),
     ]

@@ -111,8 +111,8 @@ async def test_data_that_arrives_while_the_loop_is_blocked_is_no_stall(
             advance_clock(IDLE_TIMEOUT_S / 8 + 0.1 if short_pauses else 3 * IDLE_TIMEOUT_S)
             raw = await pending_response
     [cassette] = load_cassettes(tmp_path)
-    assert raw.ending == cassette.end.ending.value == how
-    assert raw.body == cassette.body == (b"onetwo" if how == "clean" else b"one")
+    assert raw.ending == cassette.response_end.ending.value == how
+    assert raw.body == cassette.response_body == (b"onetwo" if how == "clean" else b"one")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ async def test_data_that_arrives_at_the_idle_limit_is_no_stall(
                 await asyncio.sleep(0.001)
             await pending_response
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is ending
+    assert cassette.response_end.ending is ending
 
 
 async def test_time_in_which_the_loop_is_blocked_is_no_idle_time(
@@ -196,7 +196,7 @@ async def test_an_upstream_that_is_silent_while_the_loop_runs_has_stalled(
     [cassette] = load_cassettes(tmp_path)
     assert advance_count < 100
     assert raw.ending == "rst"
-    assert (cassette.end.ending, cassette.body) == (Ending.STALLED, b"one")
+    assert (cassette.response_end.ending, cassette.response_body) == (Ending.STALLED, b"one")
 
 
 class UnreadTransport(asyncio.WriteTransport):

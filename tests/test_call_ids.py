@@ -111,7 +111,7 @@ def body_with_id(path: str, id_: str) -> Json:
 
 @pytest.mark.parametrize(
     ("name", "path"),
-    [(dialect.name, path) for dialect in dialects.DIALECTS for path in dialect.id_paths],
+    [(dialect.name, path) for dialect in dialects.DIALECTS for path in dialect.id_json_paths],
 )
 def test_every_id_of_every_dialect_is_found(name: str, path: str) -> None:
     body = body_with_id(path, "call_1234")
@@ -130,7 +130,7 @@ def test_applied_twice_it_gives_the_same(ids: list[str], texts: list[str]) -> No
     messages = [{"tool_calls": calls}, *({"content": f"{text} {ids[0]}"} for text in texts)]
     normalized = normalize(post_request(CHAT, messages=messages)).document
 
-    assert IDS.apply(normalized).document == normalized
+    assert IDS.normalize_document(normalized).document == normalized
 
 
 def test_hostile_texts_take_no_longer_than_others() -> None:

@@ -25,7 +25,7 @@ from cassette_builders import (
     make_cassette,
     make_head,
 )
-from llm_proxy.cassette import Cassette, migrations, read_cassette, read_opening, reader
+from llm_proxy.cassette import Cassette, migrations, parse_cassette, parse_cassette_opening, reader
 from llm_proxy.cassette.migrations import Lines
 from llm_proxy.errors import CassetteError, CassetteTooNew
 from llm_proxy.exchange import Ending, Read
@@ -60,28 +60,35 @@ def dump_line(line: object) -> bytes:
 def read_error(content: bytes) -> CassetteError:
     """The error with which the reader refuses this content."""
     with pytest.raises(CassetteError) as caught:
-        read_cassette(FILE_NAME, content)
+        parse_cassette(FILE_NAME, content)
     return caught.value
 
 
 def assert_consistent(loaded: Cassette) -> None:
     """Check that the fields of a cassette are consistent with each other."""
-    assert b"".join(loaded.messages) == loaded.body
-    assert hashlib.sha256(loaded.body).hexdigest() == loaded.end.sha256
-    assert len(loaded.body) == loaded.end.size_bytes
-    times = [loaded.head_at_ms, *(read.at_ms for read in loaded.reads), loaded.end.at_ms]
+    assert b"".join(loaded.framed_messages) == loaded.response_body
+    assert hashlib.sha256(loaded.response_body).hexdigest() == loaded.response_end.sha256
+    assert len(loaded.response_body) == loaded.response_end.size_bytes
+    times = [
+        loaded.response_head_at_ms,
+        *(read.at_ms for read in loaded.reads),
+        loaded.response_end.at_ms,
+    ]
     assert times == sorted(times)
     assert 0 <= times[0] <= times[-1] <= 6 * 60 * 60 * 1000
-    assert all(read.data for read in loaded.reads)
+    assert all(read.received_bytes for read in loaded.reads)
     texts = (
-        loaded.meta.tool,
+        loaded.meta.recording_tool,
         loaded.meta.model,
         loaded.meta.dialect,
         loaded.meta.session,
         loaded.meta.provider,
     )
     assert not [text for text in texts if set(text) & set("\x00\x1b\n\r\x7f\x9b\u202e")]
-    fields = "".join(f"{name}{value}" for name, value in loaded.head.headers) + loaded.head.reason
+    fields = (
+        "".join(f"{name}{value}" for name, value in loaded.response_head.headers)
+        + loaded.response_head.reason
+    )
     assert not set(fields) & set("\r\n\0")
 
 
@@ -96,9 +103,9 @@ def error_of(read_function: Callable[[str, bytes], object], content: bytes) -> C
 
 def assert_read_or_refused(content: bytes) -> None:
     """Check that the content gives a consistent cassette or an error with file and line."""
-    error = error_of(read_cassette, content)
+    error = error_of(parse_cassette, content)
     if error is None:
-        assert_consistent(read_cassette(FILE_NAME, content))
+        assert_consistent(parse_cassette(FILE_NAME, content))
     else:
         assert error.file == FILE_NAME
         assert str(error).startswith(FILE_NAME)
@@ -106,7 +113,7 @@ def assert_read_or_refused(content: bytes) -> None:
         assert len(str(error)) < 600
         assert (error.line is None) == (not content)
         assert error.line is None or 1 <= error.line <= content.count(b"\n") + 2
-    opening = error_of(read_opening, content)
+    opening = error_of(parse_cassette_opening, content)
     assert opening is None or opening.line in (1, 2)
 
 
@@ -166,7 +173,7 @@ def _duplicate(holder: Any, name: Any) -> None:
 
 @pytest.mark.parametrize("content", [GOOD, FULL], ids=["stream", "every field"])
 def test_no_change_of_any_field_does_anything_but_refuse_the_file(content: bytes) -> None:
-    assert_consistent(read_cassette(FILE_NAME, content))
+    assert_consistent(parse_cassette(FILE_NAME, content))
     for mutant in mutants(content):
         assert_read_or_refused(mutant)
 
@@ -174,7 +181,7 @@ def test_no_change_of_any_field_does_anything_but_refuse_the_file(content: bytes
 @pytest.mark.parametrize("content", [GOOD, FULL], ids=["stream", "every field"])
 def test_every_error_has_our_own_wording_whatever_field_is_wrong(content: bytes) -> None:
     reasons = {
-        error.reason for error in map(partial(error_of, read_cassette), mutants(content)) if error
+        error.reason for error in map(partial(error_of, parse_cassette), mutants(content)) if error
     }
     assert len(reasons) > 100
     assert [
@@ -196,9 +203,9 @@ def test_an_opening_is_read_once_it_is_there(content: bytes) -> None:
     for length in range(len(content) + 1):
         if length < opening:
             with pytest.raises(CassetteError):
-                read_opening(FILE_NAME, content[:length])
+                parse_cassette_opening(FILE_NAME, content[:length])
         else:
-            meta, request = read_opening(FILE_NAME, content[:length])
+            meta, request = parse_cassette_opening(FILE_NAME, content[:length])
             assert (meta.model, request.path) == (META.model, REQUEST.path)
 
 
@@ -438,27 +445,30 @@ def test_what_is_no_cassette_is_refused_by_line(
 
 def test_a_body_that_ends_before_its_head_is_refused() -> None:
     content = encode_cassette([], end_at=10.0)
-    assert read_cassette(FILE_NAME, content).reads == ()
+    assert parse_cassette(FILE_NAME, content).reads == ()
     assert read_error(edit_line(content, 4, "end", "at", to=9.9)).line == 4
 
 
 def test_a_response_without_a_body_has_no_reads() -> None:
     for status in (200, 204, 304):
         loaded = make_cassette(head=make_head(status, "none"))
-        assert (loaded.reads, loaded.messages, loaded.body) == ((), (), b"")
+        assert (loaded.reads, loaded.framed_messages, loaded.response_body) == ((), (), b"")
 
 
 def test_a_message_of_no_bytes_is_harmless() -> None:
     lines = parse_lines(GOOD)
     lines.insert(3, {"text": ""})
-    assert read_cassette(FILE_NAME, join_lines(lines)).body == read_cassette(FILE_NAME, GOOD).body
+    assert (
+        parse_cassette(FILE_NAME, join_lines(lines)).response_body
+        == parse_cassette(FILE_NAME, GOOD).response_body
+    )
 
 
 @pytest.mark.parametrize("tool", ["llm-proxy 7", "a\x1b[2Jb", {"a": [1]}, None, "x" * 5000])
 def test_a_newer_format_is_refused_with_the_version_that_is_needed(tool: Any) -> None:
     for number in (2, 2**63):
         content = edit_line(edit_meta("cassette", number), 1, "tool", to=tool)
-        for read in (read_cassette, read_opening):
+        for read in (parse_cassette, parse_cassette_opening):
             with pytest.raises(
                 CassetteTooNew, match=rf"format {number} is newer.*: upgrade"
             ) as caught:
@@ -469,7 +479,7 @@ def test_a_newer_format_is_refused_with_the_version_that_is_needed(tool: Any) ->
 
 def test_too_large_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_FILE_BYTES", len(GOOD))
-    assert_consistent(read_cassette(FILE_NAME, GOOD))
+    assert_consistent(parse_cassette(FILE_NAME, GOOD))
     monkeypatch.setattr(reader, "MAX_FILE_BYTES", len(GOOD) - 1)
     assert "larger than" in read_error(GOOD).reason
 
@@ -495,10 +505,10 @@ class CountedLine(dict[str, Any]):
 
 def test_a_long_file_is_never_in_memory_as_parsed_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     content = encode_cassette([Read(20.0 + number, b'data: {"a":1}\n\n') for number in range(1000)])
-    expected, loads = read_cassette(FILE_NAME, content), orjson.loads
+    expected, loads = parse_cassette(FILE_NAME, content), orjson.loads
     monkeypatch.setattr(orjson, "loads", lambda line: CountedLine(loads(line)))
-    assert read_cassette(FILE_NAME, content) == expected
-    assert (len(expected.messages), CountedLine.alive_count) == (1000, 0)
+    assert parse_cassette(FILE_NAME, content) == expected
+    assert (len(expected.framed_messages), CountedLine.alive_count) == (1000, 0)
     assert 0 < CountedLine.peak_count < 10
 
 
@@ -512,12 +522,12 @@ def test_an_older_format_is_read_after_its_migration_step(
 
     first, *others, end = GOOD.splitlines(keepends=True)
     older = b"".join([first, end, *others, b'{"remark":1}\n'])
-    expected = read_cassette(FILE_NAME, GOOD)
+    expected = parse_cassette(FILE_NAME, GOOD)
     for module in (reader, migrations):
         monkeypatch.setattr(module, "FORMAT_VERSION", 2)
     monkeypatch.setattr(migrations, "MIGRATIONS", MappingProxyType({1: step}))
-    loaded = read_cassette(FILE_NAME, older)
-    assert loaded == replace(expected, meta=replace(expected.meta, format=2))
+    loaded = parse_cassette(FILE_NAME, older)
+    assert loaded == replace(expected, meta=replace(expected.meta, format_version=2))
     assert read_error(older.replace(b',"text"', b",text")).line == 7
 
 
@@ -527,4 +537,4 @@ def test_an_older_format_is_read_after_its_migration_step(
     ids=["line ends of Windows", "JSON with spaces"],
 )
 def test_what_tools_do_to_a_text_file_changes_nothing(content: bytes) -> None:
-    assert read_cassette(FILE_NAME, content) == read_cassette(FILE_NAME, GOOD)
+    assert parse_cassette(FILE_NAME, content) == parse_cassette(FILE_NAME, GOOD)

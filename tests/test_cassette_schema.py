@@ -26,15 +26,15 @@ def test_times_are_written_to_the_hundredth_of_a_ms(at: float, rounded: float) -
 
 
 def test_each_line_gives_back_its_value() -> None:
-    end = make_cassette(b"data: 1\n\n", ending=Ending.RST).end
-    assert MetaLine.from_value(META).to_value() == META
-    assert RequestLine.from_value(REQUEST).to_value() == REQUEST
-    assert HeadLine.from_value(HEAD, 1.0, "sse", "").to_value() == HEAD
-    assert EndLine.from_value(end).to_value() == end
+    end = make_cassette(b"data: 1\n\n", ending=Ending.RST).response_end
+    assert MetaLine.from_cassette_meta(META).to_cassette_meta() == META
+    assert RequestLine.from_stored_request(REQUEST).to_stored_request() == REQUEST
+    assert HeadLine.from_response_head(HEAD, 1.0, "sse", "").to_response_head() == HEAD
+    assert EndLine.from_cassette_end(end).to_cassette_end() == end
 
 
 def test_default_values_are_not_written() -> None:
-    assert encode_line(HeadLine.from_value(HEAD, 1.0, "sse", "")) == (
+    assert encode_line(HeadLine.from_response_head(HEAD, 1.0, "sse", "")) == (
         b'{"response":{"at":1.0,"status":200,"reason":"OK","framing":"chunked","codec":"sse",'
         b'"headers":[["Content-Type","text/event-stream"]]}}\n'
     )
@@ -68,10 +68,10 @@ def _line_with_change(line: msgspec.Struct, path: str, to: object) -> object:
 
 
 LINES = {
-    "meta": MetaLine.from_value(META),
-    "request": RequestLine.from_value(REQUEST),
-    "head": HeadLine.from_value(HEAD, 1.0, "sse", ""),
-    "end": EndLine.from_value(make_cassette(b"").end),
+    "meta": MetaLine.from_cassette_meta(META),
+    "request": RequestLine.from_stored_request(REQUEST),
+    "head": HeadLine.from_response_head(HEAD, 1.0, "sse", ""),
+    "end": EndLine.from_cassette_end(make_cassette(b"").response_end),
 }
 
 

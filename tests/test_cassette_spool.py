@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cassette_builders import FILE_NAME, HEAD, META, READS, REQUEST, read_sequences
-from llm_proxy.cassette import read_cassette, spool
+from llm_proxy.cassette import parse_cassette, spool
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
+from llm_proxy.framing import codec_name_for_body
 
 TARGET = SpoolTargetLine(1, "/some/library", 3)
 OPENING = spool.encode_opening(TARGET, META, REQUEST)
@@ -30,27 +31,36 @@ def parse(content: bytes) -> SpoolContent:
 def assemble(
     content: bytes, ending: Ending = Ending.KILLED, at: float | None = None, redacted: int = 0
 ) -> bytes:
-    return b"".join(spool.assemble_cassette(parse(content), SpoolEnd(ending, at, redacted)))
+    return b"".join(spool.cassette_lines_from_spool(parse(content), SpoolEnd(ending, at, redacted)))
 
 
 def test_a_spool_gives_back_what_was_put_in() -> None:
     parsed = parse(SPOOL)
     assert (parsed.target_line, parsed.meta, parsed.request) == (TARGET, META, REQUEST)
     assert parsed.head_line is not None
-    assert (parsed.head_line.to_value(), parsed.head_line.response.at) == (HEAD, 10.0)
+    assert (parsed.head_line.to_response_head(), parsed.head_line.response.at) == (HEAD, 10.0)
     assert tuple(parsed.reads_and_end) == READS
 
 
 def test_a_spool_becomes_a_cassette() -> None:
-    cassette = read_cassette(FILE_NAME, assemble(SPOOL, Ending.CLEAN, 40.0, redacted=2))
-    assert (cassette.meta, cassette.request, cassette.head, cassette.head_at_ms) == (
+    cassette = parse_cassette(FILE_NAME, assemble(SPOOL, Ending.CLEAN, 40.0, redacted=2))
+    assert (
+        cassette.meta,
+        cassette.request,
+        cassette.response_head,
+        cassette.response_head_at_ms,
+    ) == (
         META,
         REQUEST,
         HEAD,
         10.0,
     )
     assert cassette.reads == READS
-    assert (cassette.end.ending, cassette.end.at_ms, cassette.end.redacted_count) == (
+    assert (
+        cassette.response_end.ending,
+        cassette.response_end.at_ms,
+        cassette.response_end.redacted_count,
+    ) == (
         Ending.CLEAN,
         40.0,
         2,
@@ -60,9 +70,12 @@ def test_a_spool_becomes_a_cassette() -> None:
 def test_a_recorded_end_takes_precedence() -> None:
     content = SPOOL + spool.encode_end(SpoolEnd(Ending.RST, 41.5, 3))
     for length in range(len(SPOOL), len(content)):
-        assert read_cassette(FILE_NAME, assemble(content[:length])).end.ending is Ending.KILLED
+        assert (
+            parse_cassette(FILE_NAME, assemble(content[:length])).response_end.ending
+            is Ending.KILLED
+        )
 
-    end = read_cassette(FILE_NAME, assemble(content)).end
+    end = parse_cassette(FILE_NAME, assemble(content)).response_end
 
     assert (end.ending, end.at_ms, end.redacted_count) == (Ending.RST, 41.5, 3)
 
@@ -75,7 +88,7 @@ def test_a_recorded_end_takes_precedence() -> None:
 def test_a_cassette_ends_no_earlier_than_what_it_holds(
     content: bytes, at: float | None, expected_end_ms: float
 ) -> None:
-    assert read_cassette(FILE_NAME, assemble(content, at=at)).end.at_ms == expected_end_ms
+    assert parse_cassette(FILE_NAME, assemble(content, at=at)).response_end.at_ms == expected_end_ms
 
 
 def test_everything_before_a_tear_comes_back() -> None:
@@ -88,9 +101,9 @@ def test_everything_before_a_tear_comes_back() -> None:
             assert tuple(parsed.reads_and_end) == ()
             continue
         received = READS[: whole_lines - 1]
-        cassette = read_cassette(FILE_NAME, assemble(SPOOL[:length]))
+        cassette = parse_cassette(FILE_NAME, assemble(SPOOL[:length]))
         assert cassette.reads == received
-        assert cassette.end.ending is Ending.KILLED
+        assert cassette.response_end.ending is Ending.KILLED
 
 
 def test_a_spool_without_its_opening_is_refused() -> None:
@@ -207,7 +220,14 @@ def test_a_recording_survives_the_spool(reads: list[Read], codec: str) -> None:
         + b"".join(map(spool.encode_read, reads))
     )
     assert tuple(parse(content).reads_and_end) == tuple(reads)
-    cassette = read_cassette(FILE_NAME, assemble(content))
-    assert [read.data for read in cassette.reads] == [read.data for read in reads]
+    cassette = parse_cassette(FILE_NAME, assemble(content))
+    assert [read.received_bytes for read in cassette.reads] == [
+        read.received_bytes for read in reads
+    ]
     assert [read.at_ms for read in cassette.reads] == [round(read.at_ms, 2) for read in reads]
-    assert (cassette.head, cassette.codec, cassette.content_coding) == (head, codec, "gzip")
+    body = b"".join(read.received_bytes for read in reads)
+    assert (cassette.response_head, cassette.codec_name, cassette.content_coding) == (
+        head,
+        codec_name_for_body(codec, body),
+        "gzip",
+    )

@@ -20,7 +20,12 @@ from cassette_builders import (
     read_sequences,
 )
 from llm_proxy import framing
-from llm_proxy.cassette import CassetteWriter, StoredRequest, read_cassette, read_opening
+from llm_proxy.cassette import (
+    CassetteEncoder,
+    StoredRequest,
+    parse_cassette,
+    parse_cassette_opening,
+)
 from llm_proxy.exchange import Ending, Read, ResponseHead
 
 GOLDEN = (
@@ -58,8 +63,14 @@ def test_the_format_is_stable() -> None:
 
 
 def test_a_file_of_this_format_is_read() -> None:
-    loaded = read_cassette(FILE_NAME, GOLDEN)
-    assert (loaded.file, loaded.meta, loaded.request, loaded.head, loaded.head_at_ms) == (
+    loaded = parse_cassette(FILE_NAME, GOLDEN)
+    assert (
+        loaded.file,
+        loaded.meta,
+        loaded.request,
+        loaded.response_head,
+        loaded.response_head_at_ms,
+    ) == (
         FILE_NAME,
         META,
         REQUEST,
@@ -67,16 +78,20 @@ def test_a_file_of_this_format_is_read() -> None:
         10.0,
     )
     assert loaded.reads == READS
-    assert loaded.body == b"".join(read.data for read in READS)
-    assert list(loaded.messages) == framing.split_messages("sse", loaded.body)
-    assert (loaded.codec, loaded.content_coding) == ("sse", "")
-    assert (loaded.end.ending, loaded.end.at_ms, loaded.end.size_bytes) == (
+    assert loaded.response_body == b"".join(read.received_bytes for read in READS)
+    assert list(loaded.framed_messages) == framing.split_messages("sse", loaded.response_body)
+    assert (loaded.codec_name, loaded.content_coding) == ("sse", "")
+    assert (
+        loaded.response_end.ending,
+        loaded.response_end.at_ms,
+        loaded.response_end.size_bytes,
+    ) == (
         Ending.CLEAN,
         34.5,
-        len(loaded.body),
+        len(loaded.response_body),
     )
-    assert loaded.end.sha256 == hashlib.sha256(loaded.body).hexdigest()
-    assert read_opening(FILE_NAME, GOLDEN) == (META, REQUEST)
+    assert loaded.response_end.sha256 == hashlib.sha256(loaded.response_body).hexdigest()
+    assert parse_cassette_opening(FILE_NAME, GOLDEN) == (META, REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -116,17 +131,17 @@ def test_reads_are_noted_beside_the_messages(
 
 
 def test_a_message_is_written_as_soon_as_it_is_complete() -> None:
-    writer = CassetteWriter("sse")
-    assert writer.encode_read(Read(1.0, b"data: 1\n")) == b""
+    writer = CassetteEncoder("sse")
+    assert writer.encode_completed_messages(Read(1.0, b"data: 1\n")) == b""
     assert (
-        writer.encode_read(Read(2.0, b"\nda"))
+        writer.encode_completed_messages(Read(2.0, b"\nda"))
         == b'{"at":[[0,1.0],[8,2.0]],"text":"data: 1\\n\\n"}\n'
     )
     assert parse_lines(writer.encode_ending(Ending.FIN, 3.0, redacted_count=2))[0] == {"text": "da"}
 
 
 def test_redactions_are_counted() -> None:
-    writer = CassetteWriter("whole")
+    writer = CassetteEncoder("whole")
     [end] = parse_lines(writer.encode_ending(Ending.RST, 3.0, redacted_count=2))
     assert (end["end"]["redacted"], end["end"]["ending"]) == (2, "rst")
     [_, request] = parse_lines(writer.encode_opening(META, replace(REQUEST, redacted_count=3)))
@@ -158,30 +173,30 @@ def test_a_request_is_stored_readably(body: bytes, field: dict[str, Any], restor
         "headers": [["accept", "*/*"]],
     }
     assert stored_request == {**default_fields, "redacted": 1, **field}
-    assert read_cassette(FILE_NAME, content).request == replace(request, body=restored)
+    assert parse_cassette(FILE_NAME, content).request == replace(request, body=restored)
 
 
 def test_control_characters_in_a_model_name_are_escaped() -> None:
     for model in ("a\x1b[2J\u202e", "m" * 5000):
         content = encode_cassette(meta=replace(META, model=model))
-        stored_model = read_cassette(FILE_NAME, content).meta.model
+        stored_model = parse_cassette(FILE_NAME, content).meta.model
         assert stored_model.isprintable()
         assert len(stored_model) <= 1000
         assert stored_model[:1] == model[:1]
 
 
 def test_a_response_that_came_compressed_is_marked() -> None:
-    writer = CassetteWriter("sse")
+    writer = CassetteEncoder("sse")
     content = writer.encode_opening(META, REQUEST) + writer.encode_head(HEAD, 1.0, "gzip")
     assert (
-        read_cassette(FILE_NAME, content + writer.encode_ending(Ending.CLEAN, 2.0)).content_coding
+        parse_cassette(FILE_NAME, content + writer.encode_ending(Ending.CLEAN, 2.0)).content_coding
         == "gzip"
     )
 
 
 def test_a_codec_that_does_not_exist_cannot_be_written() -> None:
     with pytest.raises(KeyError):
-        CassetteWriter("protobuf")
+        CassetteEncoder("protobuf")
 
 
 bodies = st.binary() | st.lists(
@@ -226,18 +241,26 @@ numbers = st.none() | st.integers(0, 2**63 - 1)
 def test_whatever_was_written_is_read(
     codec: str, reads: list[Read], head: ResponseHead, ending: Ending, after: float
 ) -> None:
-    body = b"".join(read.data for read in reads)
+    body = b"".join(read.received_bytes for read in reads)
     if head.status == 304:
         reads, body, head = [], b"", replace(head, framing="none")
     end_at = (reads[-1].at_ms if reads else 10.0) + after
     content = encode_cassette(reads, codec=codec, head=head, ending=ending, end_at=end_at)
-    loaded = read_cassette(FILE_NAME, content)
-    assert [read.data for read in loaded.reads] == [read.data for read in reads]
+    loaded = parse_cassette(FILE_NAME, content)
+    assert [read.received_bytes for read in loaded.reads] == [read.received_bytes for read in reads]
     assert [read.at_ms for read in loaded.reads] == [round(read.at_ms, 2) for read in reads]
-    assert (loaded.head, loaded.head_at_ms, loaded.body) == (head, 10.0, body)
-    assert loaded.codec == framing.codec_name_for_body(codec, body)
-    assert list(loaded.messages) == framing.split_messages(loaded.codec, body)
-    assert (loaded.end.ending, loaded.end.at_ms, loaded.end.size_bytes) == (
+    assert (loaded.response_head, loaded.response_head_at_ms, loaded.response_body) == (
+        head,
+        10.0,
+        body,
+    )
+    assert loaded.codec_name == framing.codec_name_for_body(codec, body)
+    assert list(loaded.framed_messages) == framing.split_messages(loaded.codec_name, body)
+    assert (
+        loaded.response_end.ending,
+        loaded.response_end.at_ms,
+        loaded.response_end.size_bytes,
+    ) == (
         ending,
         round(end_at, 2),
         len(body),
@@ -247,5 +270,5 @@ def test_whatever_was_written_is_read(
 def test_a_message_beyond_the_limit_goes_on_in_the_next_line() -> None:
     body = b"x" * (2 * framing.MAX_MESSAGE_BYTES + 3)
     loaded = make_cassette(body, codec="whole")
-    assert [len(message) for message in loaded.messages] == [2**22, 2**22, 3]
-    assert loaded.body == body
+    assert [len(message) for message in loaded.framed_messages] == [2**22, 2**22, 3]
+    assert loaded.response_body == body

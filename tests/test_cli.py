@@ -952,7 +952,10 @@ class TestStoppingWhileItRecords:
         assert duration_s < 20  # not the 30 s that a stop may take
         assert not rest.endswith(b"0\r\n\r\n")
         [cassette] = load_cassettes(tmp_path)
-        assert (cassette.end.ending, cassette.body) == (Ending.KILLED, chat_event("all that came"))
+        assert (cassette.response_end.ending, cassette.response_body) == (
+            Ending.KILLED,
+            chat_event("all that came"),
+        )
         assert "partial: the recorder was stopped" in result.stderr
         assert list((tmp_path / "state").rglob("*.spool")) == []
 

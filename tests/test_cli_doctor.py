@@ -15,7 +15,7 @@ import pytest
 import sample_cassettes
 from cli_process import CommandResult, run_command, running_server
 from llm_proxy.cli.doctor import machine
-from llm_proxy.cli.doctor.library import library_checks
+from llm_proxy.cli.doctor.library import run_library_checks
 from llm_proxy.cli.doctor.listeners import PortListener, find_listener
 from llm_proxy.cli.doctor.machine import (
     check_base_urls,
@@ -40,7 +40,7 @@ def texts_of_level(results: Iterator[CheckResult], level: CheckLevel) -> list[st
 
 def check_library(folder: Path) -> Iterator[CheckResult]:
     """The checks of the library in `folder`."""
-    return library_checks(folder / "cassettes", folder / "spool")
+    return run_library_checks(folder / "cassettes", folder / "spool")
 
 
 async def test_everything_that_is_checked_has_a_line(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def decode_export(name: str, exported: str, *, stream: bool) -> Turn:
     dialect = dialects.dialect_named(name)
     request = dialects.chat_dialects()[name].sample_request("m", stream=stream)
     head = ResponseHead(200, "OK", (), "chunked")
-    codec = dialect.codec(request, head)
-    [turn] = dialect.decode(
+    codec = dialect.codec_name(request, head)
+    [turn] = dialect.decode_response(
         DialectResponse(head, codec, framing.split_messages(codec, exported.encode()))
     )
     return turn

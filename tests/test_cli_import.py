@@ -8,7 +8,7 @@ from pathlib import Path
 from cli_process import CommandResult, run_command
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.importing.files import session_names
+from llm_proxy.shell.importing.files import assign_session_names
 from llm_proxy.shell.library.library import Library
 from raw_http import build_http_request, send_request
 from test_importing_formats import REQUEST_BODY, STREAM, VCR, flow, har
@@ -76,7 +76,7 @@ async def test_what_is_there_before_stays_and_nothing_is_imported_twice(tmp_path
     assert before.items() <= after.items()
     [new] = after.keys() - before.keys()
     assert new.endswith("-3.jsonl")
-    assert b"two" in after[new].body
+    assert b"two" in after[new].response_body
 
 
 async def test_each_file_may_have_a_session_of_its_own(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_each_file_may_have_a_session_of_its_own(tmp_path: Path) -> None:
 
 def test_sessions_that_folders_do_not_tell_apart_get_numbers() -> None:
     paths = [Path(f"/{root}/x/y/z/Test.yaml") for root in ("a", "b")] + [Path("/c/test.json")]
-    assert list(session_names(paths).values()) == ["x-y-z-Test", "x-y-z-Test-2", "c-test"]
+    assert list(assign_session_names(paths).values()) == ["x-y-z-Test", "x-y-z-Test-2", "c-test"]
 
 
 async def test_a_dry_run_says_what_would_be_and_writes_nothing(tmp_path: Path) -> None:
@@ -174,8 +174,10 @@ async def test_a_pace_gives_times_to_responses_without_any(tmp_path: Path) -> No
     await run_import(tmp_path, "vcr.yaml", "--pace", "ttft=300ms")
 
     [cassette] = load_cassettes(tmp_path)
-    assert (cassette.head_at_ms, cassette.end.at_ms) == (300.0, 300.0)
-    assert cassette.meta.tool.endswith(", imported from vcr, its times made up by ttft=300ms")
+    assert (cassette.response_head_at_ms, cassette.response_end.at_ms) == (300.0, 300.0)
+    assert cassette.meta.recording_tool.endswith(
+        ", imported from vcr, its times made up by ttft=300ms"
+    )
 
 
 async def test_mistakes_on_the_command_line_are_reported_before_anything_is_written(

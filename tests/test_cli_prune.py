@@ -110,7 +110,7 @@ async def test_cassettes_unplayed_for_long_are_deleted(tmp_path: Path) -> None:
     assert "2 cassettes of cassettes deleted" in result.last_error_line
     last_played_paths = last_played.read_last_played(
         tmp_path / "state" / "llm-proxy", tmp_path / "cassettes"
-    ).played_at
+    ).played_at_by_path
     assert list(last_played_paths) == [str(fresh.relative_to(tmp_path / "cassettes"))]
 
 
@@ -185,7 +185,7 @@ async def test_what_a_run_played_stays_whatever_its_folder_is_called(tmp_path: P
     path = path.rename(folder / path.name)
     async with proxy("replay", tmp_path) as server:
         await send_request(server.url, raw_chat_request())
-        document = {"requests": 1, "library": server.journal.document()["library"]}
+        document = {"requests": 1, "library": server.journal.to_json_document()["library"]}
     (tmp_path / "run.json").write_text(json.dumps(document))
 
     await run_command("prune", "--journal", "run.json", "--yes", folder=tmp_path)
@@ -200,7 +200,7 @@ def test_takes_stay_together_when_another_is_recorded_meanwhile(tmp_path: Path) 
     rows, _ = read_rows(cassette_library, cassette_library.cassette_paths(), datetime.now(UTC))
     second = write_cassettes(tmp_path, raw_chat_request(), text_response("2"), first_take=2)
 
-    deleted = prune._delete_unchanged_rows(cassette_library, rows)
+    deleted = prune._delete_unchanged_cassettes(cassette_library, rows)
 
     assert deleted == []
     assert cassette_paths(tmp_path) == sorted([rows[0].path, *second])

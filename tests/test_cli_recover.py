@@ -60,9 +60,9 @@ async def test_a_recording_that_was_broken_off_becomes_a_cassette(tmp_path: Path
     assert result.stderr.startswith("llm-proxy: 1 recording recovered, 1 of them partial; ")
     assert not path.exists()
     cassette = only_cassette(tmp_path)
-    assert cassette.messages == EVENTS
+    assert cassette.framed_messages == EVENTS
     assert [read.at_ms for read in cassette.reads] == [10.0, 20.0]
-    assert (cassette.end.ending, cassette.end.at_ms) == (Ending.KILLED, 20.0)
+    assert (cassette.response_end.ending, cassette.response_end.at_ms) == (Ending.KILLED, 20.0)
 
 
 async def test_a_line_that_the_crash_tore_is_dropped_and_the_rest_comes_back(
@@ -70,14 +70,14 @@ async def test_a_line_that_the_crash_tore_is_dropped_and_the_rest_comes_back(
 ) -> None:
     write_spool(tmp_path, encode_opening(tmp_path) + encode_body(*EVENTS)[:-7])
     assert (await run_recover(tmp_path)).exit_code == 0
-    assert only_cassette(tmp_path).body == EVENTS[0]
+    assert only_cassette(tmp_path).response_body == EVENTS[0]
 
 
 async def test_a_recording_without_a_read_comes_back_with_its_head(tmp_path: Path) -> None:
     write_spool(tmp_path, encode_opening(tmp_path) + encode_body())
     result = await run_recover(tmp_path)
     assert "0 messages, 0 bytes" in result.stdout
-    assert only_cassette(tmp_path).head == SSE_HEAD
+    assert only_cassette(tmp_path).response_head == SSE_HEAD
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_two_processes_that_file_takes_of_one_key_overwrite_nothing(tmp_path: Pa
     assert [filed_cassette and filed_cassette.path.name for filed_cassette in filed] == [
         f"{KEY[:16]}-{number}.jsonl" for number in (1, 2, 3, 4)
     ]
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == [
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == [
         chat_event(str(number)) for number in (1, 2, 3, 4)
     ]
 
@@ -167,7 +167,7 @@ async def test_secrets_that_were_replaced_are_counted(tmp_path: Path) -> None:
         encode_opening(tmp_path) + encode_body(chat_event("[redacted] [redacted]"), head=head),
     )
     await run_recover(tmp_path)
-    assert only_cassette(tmp_path).end.redacted_count == 3
+    assert only_cassette(tmp_path).response_end.redacted_count == 3
 
 
 def test_what_was_recovered_does_not_pile_up_in_memory(
@@ -326,7 +326,7 @@ async def test_two_recoveries_at_once_recover_each_recording_once(tmp_path: Path
 
     assert [result.stderr for result in results if result.exit_code] == []
     assert sum(result.stdout.count("recovered ") for result in results) == 12
-    bodies = {cassette.body for cassette in load_cassettes(tmp_path)}
+    bodies = {cassette.response_body for cassette in load_cassettes(tmp_path)}
     assert bodies == {chat_event(str(number)) for number in range(12)}
 
 
@@ -373,7 +373,7 @@ async def test_what_had_arrived_50_ms_before_a_kill_comes_back(tmp_path: Path, s
 
     assert result.exit_code == 0
     assert (await run_command("verify", folder=tmp_path)).exit_code == 0
-    recovered = b"".join(cassette.body for cassette in load_cassettes(tmp_path))
+    recovered = b"".join(cassette.response_body for cassette in load_cassettes(tmp_path))
     old = endless_provider.sent_before(killed_at - 0.05)
     assert len(old) > 3
     assert [piece for piece in old if piece not in recovered] == []

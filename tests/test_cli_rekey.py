@@ -48,14 +48,14 @@ async def replayed_bodies(folder: Path, *contents: str) -> list[bytes]:
 async def test_files_get_the_names_that_they_would_have_today(tmp_path: Path) -> None:
     write_cassettes(tmp_path, raw_chat_request(ONE), text_response("1"), text_response("2"))
     write_cassettes(tmp_path, raw_chat_request("plain"), text_response("3"))
-    before = [cassette.body for cassette in load_cassettes(tmp_path)]
+    before = [cassette.response_body for cassette in load_cassettes(tmp_path)]
 
     result = await run_command("rekey", *UUIDS, folder=tmp_path)
 
     assert result.exit_code == 0
     assert result.last_error_line == "llm-proxy: 3 cassettes: 3 keyed anew, 2 of them renamed"
-    assert sorted(before) == sorted(cassette.body for cassette in load_cassettes(tmp_path))
-    assert {cassette.meta.rules for cassette in load_cassettes(tmp_path)} == {("uuids@1",)}
+    assert sorted(before) == sorted(cassette.response_body for cassette in load_cassettes(tmp_path))
+    assert {cassette.meta.match_rules for cassette in load_cassettes(tmp_path)} == {("uuids@1",)}
     assert f"{key_of_request(raw_chat_request('plain'))[:16]}-1.jsonl" in file_names(tmp_path)
     assert await replayed_bodies(tmp_path, OTHER, ONE) == response_bodies(
         [text_response("1"), text_response("2")]
@@ -182,7 +182,7 @@ def test_a_rename_interrupted_by_a_crash_leaves_one_take_after_a_retry(
     list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
 
     assert file_count == 2
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response("1")]
     )
     assert plan_rekey(tmp_path, rules).changes == ()
@@ -222,7 +222,7 @@ def test_takes_keep_their_order_when_a_crash_comes_in_between(
             list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
     list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
 
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response("1"), text_response("2")]
     )
 
@@ -252,7 +252,7 @@ def test_existing_takes_keep_their_numbers(tmp_path: Path) -> None:
     )
     list(rekeying.apply_changes(plan.changes))
 
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response("1"), text_response("2")]
     )
     assert [collision.rules for collision in plan.collisions] == [("uuids@1",)]
@@ -273,13 +273,13 @@ async def test_what_was_played_of_late_is_known_by_its_new_name(tmp_path: Path) 
     await run_command("rekey", *UUIDS, folder=tmp_path)
     await run_command("prune", "--unused-since", "30d", "--yes", folder=tmp_path)
 
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response("1")]
     )
     [name] = file_names(tmp_path)
-    assert [Path(item).name for item in last_played.read_last_played(state, root).played_at] == [
-        name
-    ]
+    assert [
+        Path(item).name for item in last_played.read_last_played(state, root).played_at_by_path
+    ] == [name]
 
 
 @pytest.mark.parametrize("command", ["verify", "doctor"])

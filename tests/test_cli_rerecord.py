@@ -54,7 +54,10 @@ async def truncated_response(connection: Connection) -> None:
 def cassette_bodies(folder: Path) -> dict[str, bytes]:
     """The bodies of a library, by file stem."""
     library = Library(folder / "cassettes")
-    return {path.stem: library.load_cassette(path).body for path in walk_cassettes(library.root)}
+    return {
+        path.stem: library.load_cassette(path).response_body
+        for path in walk_cassettes(library.root)
+    }
 
 
 async def run_rerecord(folder: Path, *arguments: str, scripts: tuple[Script, ...]) -> CommandResult:
@@ -104,7 +107,7 @@ async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     [path] = (tmp_path / "cassettes" / "@one").rglob("*.jsonl")
     assert b'"session":"one"' in path.read_bytes()
-    assert Library(tmp_path).load_cassette(path).body == RESPONSE_BODIES["new"]
+    assert Library(tmp_path).load_cassette(path).response_body == RESPONSE_BODIES["new"]
     assert "two" in other_path.read_text()
 
 

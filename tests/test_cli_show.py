@@ -97,7 +97,10 @@ async def test_a_cassette_shows_request_response_and_ending(
     assert rows["finish"] == "none: the answer ended before saying why"
     assert rows["timeline"] == "3 messages in 3 reads, 131 bytes"
     assert rows["ending"] == "clean after 60 ms, 131 bytes"
-    assert rows["sha256"] == hashlib.sha256(Library(tmp_path).load_cassette(path).body).hexdigest()
+    assert (
+        rows["sha256"]
+        == hashlib.sha256(Library(tmp_path).load_cassette(path).response_body).hexdigest()
+    )
     assert "            user: Say hello.\n" in text
 
 

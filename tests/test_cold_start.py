@@ -13,7 +13,7 @@ from scratch_checkout import ROOT
 READ_AT_ONCE = """
 import sys, threading
 from pathlib import Path
-from llm_proxy.cassette import read_cassette
+from llm_proxy.cassette import parse_cassette
 
 content = Path(sys.argv[1]).read_bytes()
 together = threading.Barrier(16)
@@ -21,7 +21,7 @@ read = []
 
 def one():
     together.wait()
-    read.append(read_cassette("it", content).end.sha256)
+    read.append(parse_cassette("it", content).response_end.sha256)
 
 threads = [threading.Thread(target=one) for _ in range(16)]
 for thread in threads: thread.start()

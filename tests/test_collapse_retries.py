@@ -67,7 +67,7 @@ async def chat_text(client: openai.AsyncOpenAI, content: str = "hi") -> str:
 def recorded_takes(folder: Path) -> list[tuple[str, int]]:
     """The take number and the status of each cassette."""
     return [
-        (Path(cassette.file).stem.rpartition("-")[2], cassette.head.status)
+        (Path(cassette.file).stem.rpartition("-")[2], cassette.response_head.status)
         for cassette in load_cassettes(folder)
     ]
 
@@ -168,7 +168,7 @@ def test_a_retry_is_of_what_failed_before_what_runs() -> None:
     one, other = (
         retries.assign_logical_request(route_raw_request(raw_chat_request())) for _ in range(2)
     )
-    retries.finish(other, succeeded=False)
+    retries.end_attempt(other, succeeded=False)
 
     again = retries.assign_logical_request(
         route_raw_request(raw_chat_request("hi", "x-stainless-retry-count: 1"))
@@ -187,7 +187,7 @@ def test_a_retry_is_of_what_failed_before_what_runs() -> None:
 
 def test_a_successful_request_is_not_retried() -> None:
     retries = RetryTracker(collapses_retries=True)
-    retries.finish(
+    retries.end_attempt(
         retries.assign_logical_request(route_raw_request(raw_chat_request())), succeeded=True
     )
 
@@ -204,8 +204,8 @@ def test_the_end_of_an_attempt_that_was_given_up_does_not_matter() -> None:
     second = retries.assign_logical_request(
         route_raw_request(raw_chat_request("hi", "x-stainless-retry-count: 1"))
     )
-    retries.finish(first, succeeded=True)
-    retries.finish(second, succeeded=False)
+    retries.end_attempt(first, succeeded=True)
+    retries.end_attempt(second, succeeded=False)
 
     third = retries.assign_logical_request(
         route_raw_request(raw_chat_request("hi", "x-stainless-retry-count: 2"))
@@ -220,7 +220,7 @@ def test_the_end_of_an_attempt_that_was_given_up_does_not_matter() -> None:
                          ids=["another body", "another session"])  # fmt: skip
 def test_a_retry_is_of_the_very_same_request(changed_request: bytes) -> None:
     retries = RetryTracker(collapses_retries=True)
-    retries.finish(
+    retries.end_attempt(
         retries.assign_logical_request(route_raw_request(raw_chat_request())), succeeded=False
     )
 
@@ -270,16 +270,16 @@ async def test_older_takes_give_way_to_the_first_complete_attempt_alone(tmp_path
                     server.url, raw_chat_request("hi", f"x-stainless-retry-count: {count}")
                 )
         assert recorded_takes(tmp_path) == [("1", 200), ("2", 200), ("3", 200)]
-        assert [cassette.body for cassette in load_cassettes(tmp_path)[:2]] == response_bodies(
-            [text_response("old 1"), text_response("old 2")]
-        )
+        assert [
+            cassette.response_body for cassette in load_cassettes(tmp_path)[:2]
+        ] == response_bodies([text_response("old 1"), text_response("old 2")])
         async with proxy("record", tmp_path, provider.url, matching=COLLAPSED) as server:
             for count in (0, 1, 0):
                 await send_request(
                     server.url, raw_chat_request("hi", f"x-stainless-retry-count: {count}")
                 )
 
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response("new"), text_response("next")]
     )
 
@@ -295,5 +295,5 @@ async def test_failed_attempts_of_another_logical_request_keep_their_places(tmp_
                 )
             await send_request(server.url, raw_chat_request("hi", "x-stainless-retry-count: 1"))
 
-    recorded_bodies = [cassette.body for cassette in load_cassettes(tmp_path)]
+    recorded_bodies = [cassette.response_body for cassette in load_cassettes(tmp_path)]
     assert recorded_bodies == [response_bodies([text_response("new")])[0], chat_event("x")]

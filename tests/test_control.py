@@ -136,7 +136,7 @@ async def test_reset_destroys_nothing_that_a_recording_run_has_kept(tmp_path: Pa
         for _ in texts:
             await send_request(server.url, raw_chat_request())
             await _reset_session(server.url, "default")
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == response_bodies(
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response(text) for text in texts]
     )
 

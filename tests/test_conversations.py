@@ -36,14 +36,14 @@ from conversation_requests import (
 from dialect_manners import MANNERS, json_request
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
-from llm_proxy.dialects import find_dialect
+from llm_proxy.dialects import dialect_of_request
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Media, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 
 def decode_conversation(request: Request) -> Conversation:
     """The conversation that the request holds."""
-    conversation = find_dialect(request).decode_request(request)
+    conversation = dialect_of_request(request).decode_request(request)
     assert conversation is not None
     return conversation
 
@@ -59,7 +59,7 @@ def without_system_messages(conversation: Conversation) -> Conversation:
 def test_the_same_is_read_from_every_dialect(name: str) -> None:
     request, expected = CONVERSATION_CASES[name]
 
-    assert name.startswith(find_dialect(request).name) or name == "vertex"
+    assert name.startswith(dialect_of_request(request).name) or name == "vertex"
     assert (
         replace(without_system_messages(decode_conversation(request)), is_stored_by_provider=False)
         == expected
@@ -67,7 +67,7 @@ def test_the_same_is_read_from_every_dialect(name: str) -> None:
 
 
 def test_every_chat_dialect_has_a_case() -> None:
-    dialect_names = {find_dialect(request).name for request, _ in CONVERSATION_CASES.values()}
+    dialect_names = {dialect_of_request(request).name for request, _ in CONVERSATION_CASES.values()}
 
     assert dialect_names | {"openai-completions"} == set(dialects.chat_dialects())
 
@@ -409,7 +409,7 @@ REASONING_SWITCHES: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
 def test_reasoning_is_on_where_its_switch_is_there_and_not_off(name: str) -> None:
     on, off = REASONING_SWITCHES[name]
 
-    assert {find_dialect(request).name for request in (*on, *off)} == {name}
+    assert {dialect_of_request(request).name for request in (*on, *off)} == {name}
     assert [decode_conversation(request).reasoning_enabled for request in on] == [True] * len(on)
     assert [decode_conversation(request).reasoning_enabled for request in off] == [False] * len(off)
 
@@ -527,7 +527,7 @@ def test_the_response_format_is_decoded_as_a_schema(request_: Request, expected:
             ["weather", "nova_grounding"],
         ),
     ],
-    ids=lambda value: find_dialect(value).name if isinstance(value, Request) else "",
+    ids=lambda value: dialect_of_request(value).name if isinstance(value, Request) else "",
 )
 def test_tools_are_known_by_their_names_and_built_in_ones_by_their_types(
     request_: Request, names: list[str]
@@ -641,7 +641,7 @@ NON_TURN_REQUESTS: Final = (
     "request_", NON_TURN_REQUESTS, ids=lambda request: f"{request.method} {request.path}"
 )
 def test_a_request_for_no_turn_is_not_decoded(request_: Request) -> None:
-    assert find_dialect(request_).decode_request(request_) is None
+    assert dialect_of_request(request_).decode_request(request_) is None
 
 
 @pytest.mark.parametrize("name", dialects.chat_dialects())
@@ -702,7 +702,7 @@ def test_any_body_is_decoded_without_an_error_and_can_be_serialised(
 ) -> None:
     sent_request = replace(request, body=json.dumps(body).encode())
 
-    conversation = find_dialect(request).decode_request(sent_request)
+    conversation = dialect_of_request(request).decode_request(sent_request)
 
     if conversation is not None:
         expected = (conversation.messages, conversation.system, conversation.turn)
@@ -714,4 +714,4 @@ def test_a_body_that_is_nested_deeply_is_read() -> None:
     for request in REQUESTS.values():
         for name in ("messages", "input", "contents", "tools", "generationConfig", "schema"):
             body = f'{{"{name}":{"[" * 500}{"]" * 500}}}'.encode()
-            find_dialect(request).decode_request(replace(request, body=body))
+            dialect_of_request(request).decode_request(replace(request, body=body))

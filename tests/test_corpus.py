@@ -65,11 +65,11 @@ def cassette_errors(
     exchange: Exchange, passed_on: RawResponse, cassette: Cassette
 ) -> Iterator[str]:
     """What is wrong with the cassette."""
-    reads = tuple(read.data for read in cassette.reads)
-    if cassette.body != exchange.row.body:
+    reads = tuple(read.received_bytes for read in cassette.reads)
+    if cassette.response_body != exchange.row.body:
         yield "another body"
-    if cassette.end.ending is not Ending.CLEAN:
-        yield f"ending {cassette.end.ending}"
+    if cassette.response_end.ending is not Ending.CLEAN:
+        yield f"ending {cassette.response_end.ending}"
     if exchange.is_chunked and (
         reason := _boundary_error(exchange.pieces, reads, len(exchange.row.body))
     ):
@@ -92,7 +92,7 @@ def _boundary_error(pieces: Sequence[bytes], reads: Sequence[bytes], size: int) 
 
 def replay_errors(exchange: Exchange, response: RawResponse, cassette: Cassette) -> Iterator[str]:
     """What is wrong with the chunks of a replay."""
-    if exchange.is_chunked and response.chunks != [read.data for read in cassette.reads]:
+    if exchange.is_chunked and response.chunks != [read.received_bytes for read in cassette.reads]:
         yield f"{len(response.chunks)} chunks replayed, {len(cassette.reads)} reads recorded"
 
 
@@ -145,7 +145,7 @@ def recorded_takes(folder: Path, selected: Iterable[Exchange]) -> list[Cassette]
     library = Library(folder / "cassettes")
     library.refresh()
     return [
-        library.load_cassette(library.take(exchange.session, exchange.key, exchange.take).path)
+        library.load_cassette(library.take_file(exchange.session, exchange.key, exchange.take).path)
         for exchange in selected
     ]
 

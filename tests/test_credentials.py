@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from llm_proxy.credentials import credential_spellings, has_secret_shape
+from llm_proxy.credentials import has_secret_shape, request_credential_spellings
 from llm_proxy.exchange import Request
 from llm_proxy.redaction import PLACEHOLDER, Redactor
 
@@ -68,7 +68,7 @@ def basic_authorization(pair: str) -> tuple[str, str]:
 def test_credentials_are_found_where_they_are_sent(
     sent_request: Request, expected: set[str]
 ) -> None:
-    spellings = credential_spellings(sent_request)
+    spellings = request_credential_spellings(sent_request)
     assert spellings >= {credential.encode() for credential in expected}
     assert bool(spellings) == bool(expected)
 
@@ -76,18 +76,18 @@ def test_credentials_are_found_where_they_are_sent(
 def test_credentials_are_the_bytes_that_were_sent() -> None:
     sent = "pässwörter".encode()
     percent = b"p%C3%A4ssw%C3%B6rter"
-    assert credential_spellings(make_request(("x-api-key", sent.decode("latin-1")))) >= {
+    assert request_credential_spellings(make_request(("x-api-key", sent.decode("latin-1")))) >= {
         sent,
         percent,
     }
-    assert credential_spellings(make_request(query="key=p%C3%A4ssw%ffrter")) >= {
+    assert request_credential_spellings(make_request(query="key=p%C3%A4ssw%ffrter")) >= {
         b"p%C3%A4ssw%ffrter", b"p\xc3\xa4ssw\xffrter",
         b"p%25C3%25A4ssw%25ffrter", b"p%C3%A4ssw%FFrter",
     }  # fmt: skip
 
 
 def test_a_credential_is_known_as_json_writes_it_and_in_a_url() -> None:
-    spellings = credential_spellings(make_request(("Authorization", 'Bearer sk-"a/b\\c+1')))
+    spellings = request_credential_spellings(make_request(("Authorization", 'Bearer sk-"a/b\\c+1')))
     assert spellings >= {
         rb'sk-"a/b\c+1', rb'sk-\"a/b\\c+1', rb'sk-\"a\/b\\c+1', b"sk-%22a%2Fb%5Cc%2B1",
     }  # fmt: skip
@@ -136,7 +136,7 @@ def test_a_credential_is_known_as_json_writes_it_and_in_a_url() -> None:
 def test_a_credential_is_found_however_it_is_echoed(sent_request: Request, echo: bytes) -> None:
     text = b'{"content":"a' + echo + b'"}'
     assert (
-        Redactor(credential_spellings(sent_request)).redact(text)
+        Redactor(request_credential_spellings(sent_request)).redact(text)
         == b'{"content":"%b"}' % PLACEHOLDER_BYTES
     )
 
@@ -151,7 +151,7 @@ SIGNATURE = (
 def test_of_an_aws_signature_the_key_and_the_signature_are_secret_and_no_header_is(
     signature: str,
 ) -> None:
-    redactor = Redactor(credential_spellings(make_request(("Authorization", signature))))
+    redactor = Redactor(request_credential_spellings(make_request(("Authorization", signature))))
     text = b"the id AKIDEXAMPLE, AKIDEXAMPLE/20261122/us-east-1/bedrock/aws4_request, 0123abcd"
     assert redactor.redact(text) == b"the id %b, %b, %b" % (
         PLACEHOLDER_BYTES,
@@ -166,17 +166,17 @@ def test_of_an_aws_signature_the_key_and_the_signature_are_secret_and_no_header_
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("part", ["Credential=", "Credential=a", "Signature=", "=, "])
 def test_no_signature_takes_long(part: str) -> None:
-    assert credential_spellings(make_request(("Authorization", f"AWS4-{part * 5000}")))
+    assert request_credential_spellings(make_request(("Authorization", f"AWS4-{part * 5000}")))
 
 
 def test_a_quoted_cookie_takes_no_quotes_of_the_answer_with_it() -> None:
-    redactor = Redactor(credential_spellings(make_request(("Cookie", 'sid="abcdefgh"'))))
+    redactor = Redactor(request_credential_spellings(make_request(("Cookie", 'sid="abcdefgh"'))))
     assert redactor.redact(b'{"content":"abcdefgh"}') == b'{"content":"[redacted]"}'
 
 
 def test_the_password_of_http_basic_is_a_credential_of_its_own() -> None:
     sent = b64encode(b"user:letmein-12345").decode()
-    assert b"letmein-12345" in credential_spellings(
+    assert b"letmein-12345" in request_credential_spellings(
         make_request(("Authorization", f"Basic {sent}"))
     )
 
@@ -185,7 +185,9 @@ def test_the_password_of_http_basic_is_a_credential_of_its_own() -> None:
     "name", ["cf-aig-authorization", "Helicone-Auth", "X-Auth-Token", "Ocp-Apim-Subscription-Key"]
 )
 def test_a_header_that_is_called_like_a_credential_is_one(name: str) -> None:
-    assert credential_spellings(make_request((name, "Bearer 0123456789"))) == {b"0123456789"}
+    assert request_credential_spellings(make_request((name, "Bearer 0123456789"))) == {
+        b"0123456789"
+    }
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_a_header_that_is_called_like_a_credential_is_one(name: str) -> None:
 )  # fmt: skip
 def test_an_ordinary_value_of_a_cookie_is_not_looked_for(value: str) -> None:
     sent_request = make_request(("Cookie", f"consent={value}; pref=a"), ("x-auth-mode", value))
-    assert credential_spellings(sent_request) == frozenset()
+    assert request_credential_spellings(sent_request) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_a_value_that_looks_random_is_looked_for_whatever_it_is_called(
     value: str, name: str
 ) -> None:
     header, _, sent = name.format(value).partition(": ")
-    assert value.encode() in credential_spellings(make_request((header, sent)))
+    assert value.encode() in request_credential_spellings(make_request((header, sent)))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,9 @@ def test_a_value_that_looks_random_is_looked_for_whatever_it_is_called(
      "XSRF-TOKEN", "__cf_bm", "cf_clearance", "jwt", "api_key"],
 )  # fmt: skip
 def test_a_cookie_that_is_called_like_a_session_is_looked_for_whatever_it_holds(name: str) -> None:
-    assert b"accepted" in credential_spellings(make_request(("Cookie", f"a=1; {name}=accepted")))
+    assert b"accepted" in request_credential_spellings(
+        make_request(("Cookie", f"a=1; {name}=accepted"))
+    )
 
 
 DIGEST = 'Digest username="postgres", uri="/v1/models", qop=auth, response="8f14e45fceea167a"'
@@ -266,7 +270,7 @@ def test_of_headers_and_queries_what_can_be_a_secret_is_looked_for(
     sent_request: Request, expected: list[str]
 ) -> None:
     echo = 'accepted required postgres administrator content-type /v1/models my-stripe-key "'
-    spellings = credential_spellings(sent_request)
+    spellings = request_credential_spellings(sent_request)
     assert [credential for credential in expected if credential.encode() in spellings] == expected
     redacted_text = Redactor(spellings).redact(echo.encode()).decode()
     assert [word for word in echo.split() if word not in redacted_text] == [

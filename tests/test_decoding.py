@@ -19,8 +19,8 @@ from llm_proxy.shell import content_decoders
 from llm_proxy.shell.content_decoders import (
     ContentDecoder,
     InvalidContentCoding,
-    decode_head,
     new_decoder,
+    strip_content_coding,
 )
 
 MIB = 1024 * 1024
@@ -55,7 +55,7 @@ def _decoder(coding: str) -> ContentDecoder:
 def _decoded(coding: str, pieces: list[bytes]) -> bytes:
     decoder = _decoder(coding)
     decoded = b"".join(chain.from_iterable(map(decoder.decode, pieces)))
-    decoder.close()
+    decoder.raise_if_truncated()
     return decoded
 
 
@@ -88,7 +88,7 @@ def test_a_truncated_body_is_reported_at_its_end(name: str) -> None:
             continue  # the first member is complete, and nothing announces a second
         list(decoder.decode(compressed[:size]))
         with pytest.raises(InvalidContentCoding, match="cut short"):
-            decoder.close()
+            decoder.raise_if_truncated()
 
 
 @each_coding
@@ -130,7 +130,7 @@ def _head(coding: str) -> ResponseHead:
 
 
 def test_the_stored_head_omits_a_decoded_content_encoding() -> None:
-    head, coding, decoder = decode_head(_head(" GZIP "))
+    head, coding, decoder = strip_content_coding(_head(" GZIP "))
     assert head.headers == (("Content-Type", "text/event-stream"),)
     assert coding == "gzip"
     assert decoder is not None
@@ -138,9 +138,9 @@ def test_the_stored_head_omits_a_decoded_content_encoding() -> None:
 
 @pytest.mark.parametrize("coding", ["exi", "identity", "gzip, br", ""])
 def test_an_unsupported_coding_is_kept(coding: str) -> None:
-    assert decode_head(_head(coding)) == (_head(coding), "", None)
+    assert strip_content_coding(_head(coding)) == (_head(coding), "", None)
 
 
 def test_a_response_without_a_body_keeps_its_content_encoding() -> None:
     head = ResponseHead(200, "OK", (("Content-Encoding", "gzip"),), "none", 100)
-    assert decode_head(head) == (head, "", None)
+    assert strip_content_coding(head) == (head, "", None)

@@ -142,27 +142,40 @@ def without_last_read(response: ReceivedResponse) -> ReceivedResponse:
 def with_merged_reads(response: ReceivedResponse) -> ReceivedResponse:
     """Merge the first two reads; the bytes stay the same."""
     first, second, *rest = response.reads
-    return dataclasses.replace(response, reads=(Read(first.at_ms, first.data + second.data), *rest))
+    return dataclasses.replace(
+        response, reads=(Read(first.at_ms, first.received_bytes + second.received_bytes), *rest)
+    )
 
 
 CHANGES: list[tuple[str, Callable[[DemoResult], DemoResult]]] = [
     (
         "other bytes than were recorded",
-        lambda result: altered_result(result, replayed=without_last_read(result.replayed)),
+        lambda result: altered_result(
+            result, replayed_response=without_last_read(result.replayed_response)
+        ),
     ),
     (
         "cut into other reads",
-        lambda result: altered_result(result, replayed=with_merged_reads(result.replayed)),
+        lambda result: altered_result(
+            result, replayed_response=with_merged_reads(result.replayed_response)
+        ),
     ),
     (
         "passed other bytes on",
-        lambda result: altered_result(result, live=without_last_read(result.live)),
+        lambda result: altered_result(
+            result, live_response=without_last_read(result.live_response)
+        ),
     ),
-    ("cassette holds other bytes", lambda result: altered_result(result, sent=result.sent[:-1])),
+    (
+        "cassette holds other bytes",
+        lambda result: altered_result(
+            result, provider_response_body=result.provider_response_body[:-1]
+        ),
+    ),
     (
         "another status",
         lambda result: altered_result(
-            result, replayed=ReceivedResponse(424, result.replayed.reads)
+            result, replayed_response=ReceivedResponse(424, result.replayed_response.reads)
         ),
     ),
 ]
@@ -188,7 +201,7 @@ async def test_every_difference_is_reported(
 
 async def test_an_incomplete_cassette_is_reported(demo_result: DemoResult) -> None:
     partial_messages = tuple(
-        message for message in demo_result.cassette.messages if b"[DONE]" not in message
+        message for message in demo_result.cassette.framed_messages if b"[DONE]" not in message
     )[:5]
     changed = altered_result(
         demo_result, cassette=cassette_with_messages(demo_result, partial_messages)
@@ -197,14 +210,16 @@ async def test_an_incomplete_cassette_is_reported(demo_result: DemoResult) -> No
 
 
 def cassette_with_messages(demo_result: DemoResult, messages: tuple[bytes, ...]) -> object:
-    return dataclasses.replace(demo_result.cassette, messages=messages)
+    return dataclasses.replace(demo_result.cassette, framed_messages=messages)
 
 
 @pytest.mark.usefixtures("fast_provider")
 def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play_altered_demo(cassettes: Path, spool: Path, observer: DemoObserver) -> DemoResult:
         original = await run_demo(cassettes, spool, observer)
-        return altered_result(original, replayed=with_merged_reads(original.replayed))
+        return altered_result(
+            original, replayed_response=with_merged_reads(original.replayed_response)
+        )
 
     monkeypatch.setattr(stage, "run_demo", play_altered_demo)
     result = invoke_demo()
@@ -233,7 +248,9 @@ async def test_a_provider_that_still_answers_stops_the_demo() -> None:
     async with upstream(fixed_length(b"{}")) as server:
         port = int(server.url.rpartition(":")[2])
         with pytest.raises(LlmProxyError, match="still answers"):
-            await stage._connection_error(demo_provider.DemoProvider("127.0.0.1", port, 0, ()))
+            await stage._verify_provider_stopped(
+                demo_provider.DemoProvider("127.0.0.1", port, 0, ())
+            )
 
 
 async def test_an_unexpected_response_is_an_error() -> None:
@@ -246,11 +263,11 @@ def test_the_provider_splits_events_across_reads() -> None:
     events = demo_provider.response_events()
     pieces = demo_provider.network_pieces(events)
 
-    assert b"".join(piece.data for piece in pieces) == b"".join(events)
+    assert b"".join(piece.received_bytes for piece in pieces) == b"".join(events)
     assert framing.split_messages("sse", b"".join(events)) == list(events)
     assert len(pieces) == len(events) >= 40
-    assert [piece.data for piece in pieces] != list(events)
-    assert [piece for piece in pieces if breaks_a_character(piece.data)]
+    assert [piece.received_bytes for piece in pieces] != list(events)
+    assert [piece for piece in pieces if breaks_a_character(piece.received_bytes)]
     assert demo_provider.network_pieces(events) == pieces
 
 

@@ -80,10 +80,10 @@ def test_on_shared_paths_the_version_header_decides(method: str, path: str) -> N
 
 def test_models_are_found_by_the_header_alone() -> None:
     assert (
-        dialects.find_dialect(anthropic_request("/v1/models", "GET", VERSION_HEADERS)).name
+        dialects.dialect_of_request(anthropic_request("/v1/models", "GET", VERSION_HEADERS)).name
         == DIALECT.name
     )
-    assert dialects.find_dialect(anthropic_request("/v1/models", "GET")).name != DIALECT.name
+    assert dialects.dialect_of_request(anthropic_request("/v1/models", "GET")).name != DIALECT.name
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) ->
         assert DIALECT.name not in claimed
     else:
         assert claimed == [name]
-        assert dialects.dialect_named(name).name == dialects.find_dialect(request).name == name
+        assert (
+            dialects.dialect_named(name).name == dialects.dialect_of_request(request).name == name
+        )
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_streaming_is_read_from_the_request(request_: Request, streams: bool) ->
 def test_the_codec_goes_by_content_type_and_status(
     response: ResponseHead, stream: bool, name: str
 ) -> None:
-    assert DIALECT.codec(anthropic_request(stream=stream), response) == name
+    assert DIALECT.codec_name(anthropic_request(stream=stream), response) == name
 
 
 @pytest.mark.parametrize(
@@ -391,11 +393,13 @@ def test_completeness_of_a_json_body(
     ],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.decode(whole_response(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode_response(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
 def test_the_request_id_of_an_error_is_kept() -> None:
-    (turn,) = DIALECT.decode(whole_response(b'{"error":{"message":"m"},"request_id":"req_1"}', 400))
+    (turn,) = DIALECT.decode_response(
+        whole_response(b'{"error":{"message":"m"},"request_id":"req_1"}', 400)
+    )
     assert turn.metadata == (("request_id", "req_1"),)
 
 
@@ -405,8 +409,8 @@ def test_the_request_id_of_an_error_is_kept() -> None:
     ids=["nothing", "null", "a list", "a page", "a token count", "models"],
 )
 def test_a_response_without_content_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == ()
-    assert DIALECT.decode(sse_response(body)) == ()
+    assert DIALECT.decode_response(whole_response(body)) == ()
+    assert DIALECT.decode_response(sse_response(body)) == ()
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -460,11 +464,11 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
     for response in (sse_response(events), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
-        assert orjson.dumps(DIALECT.decode(response))
+        assert orjson.dumps(DIALECT.decode_response(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(response_head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))

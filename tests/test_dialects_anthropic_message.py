@@ -42,7 +42,7 @@ from llm_proxy.turns import (
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(sse_response(TEXT_STREAM)) == (
+    assert DIALECT.decode_response(sse_response(TEXT_STREAM)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=FinishReason.STOP,
@@ -56,7 +56,7 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_thoughts_and_calls_become_a_turn() -> None:
-    assert DIALECT.decode(sse_response(TOOLS_STREAM)) == (
+    assert DIALECT.decode_response(sse_response(TOOLS_STREAM)) == (
         Turn(
             parts=(
                 Reasoning("Two cities.", signature="c2lnbmF0dXJl"),
@@ -87,7 +87,7 @@ def test_a_document_becomes_a_turn() -> None:
         stop_sequence="END",
         usage={"input_tokens": 9, "output_tokens": 2},
     )
-    assert DIALECT.decode(response) == (
+    assert DIALECT.decode_response(response) == (
         Turn(
             parts=(Text("Hello"), ToolCall("toolu_1", "f", '{"b":1,"a":[2.5]}')),
             finish=FinishReason.STOP_SEQUENCE,
@@ -103,7 +103,8 @@ def test_a_document_becomes_a_turn() -> None:
 def test_a_document_in_pieces_is_one_document() -> None:
     pieces = [b'{"content":[{"type":"te', b'xt","text":"Hi"}]}']
     assert [
-        turn.text for turn in DIALECT.decode(DialectResponse(response_head(), "whole", pieces))
+        turn.text
+        for turn in DIALECT.decode_response(DialectResponse(response_head(), "whole", pieces))
     ] == ["Hi"]
 
 
@@ -117,8 +118,8 @@ def test_a_legacy_completion_becomes_a_turn() -> None:
         metadata=(("stop", "\n\nHuman:"),),
     )
     last = json.loads(parse_event(framing.split_messages("sse", COMPLETION_STREAM)[-1]).data or b"")
-    assert DIALECT.decode(sse_response(COMPLETION_STREAM)) == (turn,)
-    assert DIALECT.decode(json_response(**(last | {"completion": " Hi you"}))) == (turn,)
+    assert DIALECT.decode_response(sse_response(COMPLETION_STREAM)) == (turn,)
+    assert DIALECT.decode_response(json_response(**(last | {"completion": " Hi you"}))) == (turn,)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_a_tool_result_has_the_name_of_its_call() -> None:
 def test_an_unknown_block_is_kept_with_its_index() -> None:
     block = {"type": "mcp_tool_listing", "mcp_server_name": "w", "tools": [{"name": "ask"}]}
     text = {"type": "text", "text": "Hi"}
-    (turn,) = DIALECT.decode(json_response(type="message", content=[text, block]))
+    (turn,) = DIALECT.decode_response(json_response(type="message", content=[text, block]))
     assert turn.parts == (Text("Hi"),)
     assert turn.metadata == (("other_blocks", [{"index": 1, "content_block": block}]),)
 
@@ -242,9 +243,9 @@ def test_the_model_is_the_last_fallback() -> None:
     start = sse_event("message_start", message={"model": "claude-a"})
     fallback = {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}}
     fallbacks = block_start(fallback) + block_start(fallback | {"to": {"model": "claude-c"}}, 1)
-    (turn,) = DIALECT.decode(sse_response(start + fallbacks + text_delta("Hi", 2)))
+    (turn,) = DIALECT.decode_response(sse_response(start + fallbacks + text_delta("Hi", 2)))
     assert (turn.text, turn.model) == ("Hi", "claude-c")
-    (single_hop_turn,) = DIALECT.decode(sse_response(start + block_start(fallback)))
+    (single_hop_turn,) = DIALECT.decode_response(sse_response(start + block_start(fallback)))
     assert single_hop_turn.model == "claude-b"
     assert dict(single_hop_turn.metadata)["other_blocks"] == [
         {"index": 0, "content_block": fallback}
@@ -310,7 +311,7 @@ def test_citations_belong_to_their_text(raw_citation: dict[str, Any], citation: 
         + text_delta("Y")
         + text_delta("es")
     )
-    assert DIALECT.decode(sse_response(body))[0].parts == (Text("Yes", (citation,)),)
+    assert DIALECT.decode_response(sse_response(body))[0].parts == (Text("Yes", (citation,)),)
 
 
 @pytest.mark.parametrize(
@@ -340,26 +341,26 @@ def test_citations_belong_to_their_text(raw_citation: dict[str, Any], citation: 
     ],
 )
 def test_a_delta_without_a_block_start_is_decoded(events: bytes, part: Part) -> None:
-    assert DIALECT.decode(sse_response(events))[0].parts == (part,)
+    assert DIALECT.decode_response(sse_response(events))[0].parts == (part,)
 
 
 def test_citations_of_the_start_come_before_those_of_the_deltas() -> None:
     body = block_start({"type": "text", "text": "Yes", "citations": [{"url": "a"}]})
     body += block_delta("citations_delta", citation={"url": "b"})
     citations = (Citation("a"), Citation("b"))
-    assert DIALECT.decode(sse_response(body))[0].parts == (Text("Yes", citations),)
+    assert DIALECT.decode_response(sse_response(body))[0].parts == (Text("Yes", citations),)
 
 
 def test_a_second_signature_replaces_the_first() -> None:
     body = block_delta("signature_delta", signature="a") + block_delta(
         "signature_delta", signature="b"
     )
-    assert DIALECT.decode(sse_response(body))[0].parts == (Reasoning("", "b"),)
+    assert DIALECT.decode_response(sse_response(body))[0].parts == (Reasoning("", "b"),)
 
 
 def test_deltas_find_their_block_also_where_blocks_run_side_by_side() -> None:
     body = text_delta("a1", 0) + text_delta("b1", 1) + text_delta("a2", 0) + text_delta("b2", 1)
-    assert DIALECT.decode(sse_response(body))[0].parts == (Text("a1a2"), Text("b1b2"))
+    assert DIALECT.decode_response(sse_response(body))[0].parts == (Text("a1a2"), Text("b1b2"))
 
 
 @pytest.mark.parametrize(
@@ -381,7 +382,7 @@ def test_arguments_keep_the_streamed_text(
     body = block_start({"type": "tool_use", "id": "t", "name": "f", "input": initial_input})
     body += b"".join(block_delta("input_json_delta", partial_json=delta) for delta in deltas)
     body += sse_event("content_block_stop", index=0) if is_closed else b""
-    assert DIALECT.decode(sse_response(body))[0].parts == (ToolCall("t", "f", arguments),)
+    assert DIALECT.decode_response(sse_response(body))[0].parts == (ToolCall("t", "f", arguments),)
 
 
 @pytest.mark.parametrize(
@@ -399,19 +400,19 @@ def test_arguments_keep_the_streamed_text(
     ],
 )
 def test_stop_reasons_map_to_finish_values(raw: str, finish: FinishReason) -> None:
-    (turn,) = DIALECT.decode(sse_response(text_delta("Hi") + message_delta(raw)))
+    (turn,) = DIALECT.decode_response(sse_response(text_delta("Hi") + message_delta(raw)))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 @pytest.mark.parametrize("raw", ["", None])
 def test_an_empty_stop_reason_is_none(raw: str | None) -> None:
-    (turn,) = DIALECT.decode(sse_response(text_delta("Hi") + message_delta(raw)))
+    (turn,) = DIALECT.decode_response(sse_response(text_delta("Hi") + message_delta(raw)))
     assert (turn.finish, turn.finish_raw) == (None, "")
 
 
 def test_the_explanation_of_a_refusal_is_a_part() -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": "It is not allowed."}
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         sse_response(text_delta("I") + message_delta("refusal", stop_details=details))
     )
     assert turn.parts == (Text("I"), Refusal("It is not allowed.", (("category", "cyber"),)))
@@ -420,7 +421,7 @@ def test_the_explanation_of_a_refusal_is_a_part() -> None:
 
 def test_a_refusal_without_an_explanation_keeps_its_details() -> None:
     details = {"type": "refusal", "category": None, "explanation": None}
-    (turn,) = DIALECT.decode(sse_response(message_delta("refusal", stop_details=details)))
+    (turn,) = DIALECT.decode_response(sse_response(message_delta("refusal", stop_details=details)))
     assert (turn.parts, turn.metadata) == ((), (("stop_details", details),))
 
 
@@ -429,7 +430,7 @@ def test_usage_takes_the_last_value_of_each_count() -> None:
     last = {"input_tokens": None, "output_tokens": 7, "server_tool_use": {"web_fetch_requests": 1}}
     body = sse_event("message_start", message={"usage": first})
     body += sse_event("message_delta", delta={}, usage=last)
-    (turn,) = DIALECT.decode(sse_response(body))
+    (turn,) = DIALECT.decode_response(sse_response(body))
     assert turn.usage == Usage(input=9, output=7, cache_read=4)
     assert dict(turn.metadata) == {
         "usage": {"speed": "fast", "server_tool_use": {"web_fetch_requests": 1}}
@@ -438,7 +439,7 @@ def test_usage_takes_the_last_value_of_each_count() -> None:
 
 @pytest.mark.parametrize("usage", [None, [], {}], ids=["null", "not an object", "empty"])
 def test_usage_may_be_absent(usage: object) -> None:
-    assert DIALECT.decode(json_response(content=[], usage=usage))[0].usage is None
+    assert DIALECT.decode_response(json_response(content=[], usage=usage))[0].usage is None
 
 
 def test_unmapped_fields_are_kept_as_metadata() -> None:
@@ -446,7 +447,7 @@ def test_unmapped_fields_are_kept_as_metadata() -> None:
     edits = {"applied_edits": [{"type": "clear_thinking_20251015"}]}
     delta = {"stop_reason": "end_turn", "stop_sequence": None, "container": container}
     body = sse_event("message_delta", delta=delta, usage={}, context_management=edits)
-    (turn,) = DIALECT.decode(sse_response(text_delta("Hi") + body))
+    (turn,) = DIALECT.decode_response(sse_response(text_delta("Hi") + body))
     assert dict(turn.metadata) == {"container": container, "context_management": edits}
 
 
@@ -454,7 +455,7 @@ def test_null_does_not_clear_an_earlier_value() -> None:
     container = {"id": "container_1"}
     start = {"stop_reason": "tool_use", "container": container}
     body = sse_event("message_start", message=start) + message_delta(None, container=None)
-    (turn,) = DIALECT.decode(sse_response(body))
+    (turn,) = DIALECT.decode_response(sse_response(body))
     assert (turn.finish_raw, turn.metadata) == ("tool_use", (("container", container),))
 
 
@@ -466,20 +467,22 @@ def test_message_start_may_hold_the_whole_message() -> None:
     }
     response = sse_response(sse_event("message_start", message=message) + MESSAGE_STOP)
     assert DIALECT.completeness(response).is_complete
-    (turn,) = DIALECT.decode(response)
+    (turn,) = DIALECT.decode_response(response)
     assert turn.parts == (ToolCall("t", "f", '{"player":1}'),)
     assert (turn.finish, turn.id) == (FinishReason.TOOL_CALLS, "msg_5")
 
 
 def test_a_message_that_begins_anew_is_another_turn() -> None:
     cut = TOOLS_STREAM[: TOOLS_STREAM.index(b'"partial_json":"\\"Rome')]
-    first, second = DIALECT.decode(sse_response(cut[: cut.rindex(b"event:")] + TEXT_STREAM))
+    first, second = DIALECT.decode_response(
+        sse_response(cut[: cut.rindex(b"event:")] + TEXT_STREAM)
+    )
     assert (first.id, first.finish, second.id, second.text) == ("msg_2", None, "msg_1", "Hello")
     assert first.parts[-1] == ToolCall("toolu_a", "get_weather", '{"city": ')
 
 
 def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
-    (turn,) = DIALECT.decode(sse_response(text_delta("Hi") + ERROR_EVENT))
+    (turn,) = DIALECT.decode_response(sse_response(text_delta("Hi") + ERROR_EVENT))
     assert (turn.text, turn.finish) == ("Hi", None)
     assert turn.failure == Failure("Overloaded", "overloaded_error")
     assert turn.metadata == (("request_id", "req_1"),)
@@ -489,20 +492,22 @@ def test_the_first_error_of_a_stream_counts_and_may_stand_alone() -> None:
     body = sse_event("error", error={"message": "first"}) + sse_event(
         "error", error={"message": "second"}
     )
-    assert DIALECT.decode(sse_response(body)) == (Turn((), failure=Failure("first")),)
+    assert DIALECT.decode_response(sse_response(body)) == (Turn((), failure=Failure("first")),)
 
 
 def test_pings_and_unknown_events_and_deltas_are_ignored() -> None:
     assert (
-        DIALECT.decode(sse_response(sse_event("ping") + sse_event("something_new") + MESSAGE_STOP))
+        DIALECT.decode_response(
+            sse_response(sse_event("ping") + sse_event("something_new") + MESSAGE_STOP)
+        )
         == ()
     )
     body = text_delta("a") + block_delta("new_delta", new="x") + sse_event("new") + text_delta("b")
-    assert DIALECT.decode(sse_response(body))[0].parts == (Text("ab"),)
+    assert DIALECT.decode_response(sse_response(body))[0].parts == (Text("ab"),)
 
 
 def test_an_unparsable_event_is_skipped() -> None:
     body = (
         text_delta("a") + b'event: content_block_delta\ndata: {"type":"cont\n\n' + text_delta("b")
     )
-    assert DIALECT.decode(sse_response(body))[0].text == "ab"
+    assert DIALECT.decode_response(sse_response(body))[0].text == "ab"

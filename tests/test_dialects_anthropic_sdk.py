@@ -131,7 +131,7 @@ def _sdk_message(body: bytes, *, stream: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("body", [TEXT_STREAM, TOOLS_STREAM], ids=["text", "tools"])
 def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
-    (turn,) = DIALECT.decode(sse_response(body))
+    (turn,) = DIALECT.decode_response(sse_response(body))
     assert _comparable_turn(turn) == _comparable_sdk_message(_sdk_message(body, stream=True))
 
 
@@ -158,7 +158,7 @@ def _event_arguments(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _response(row: corpus.Row) -> DialectResponse:
     is_payload = row.wire == "anthropic.messages.payload"
-    name = "sse" if is_payload else DIALECT.codec(row.request, row.head)
+    name = "sse" if is_payload else DIALECT.codec_name(row.request, row.head)
     return DialectResponse(row.head, name, framing.split_messages(name, _wire_body(row)))
 
 
@@ -168,12 +168,14 @@ def test_every_recorded_response_is_matched_and_complete() -> None:
     rows = _rows()
     assert len(rows) == 232
     for row in rows:
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
         response = _response(row)
-        assert response.codec == ("sse" if row.wire in STREAMS else "whole"), row.id
+        assert response.codec_name == ("sse" if row.wire in STREAMS else "whole"), row.id
         assert DIALECT.completeness(response).is_complete, row.id
         assert DIALECT.model(row.request) or not row.request_body, row.id
-        assert DIALECT.streams(row.request) or not row.request_body or response.codec == "whole"
+        assert (
+            DIALECT.streams(row.request) or not row.request_body or response.codec_name == "whole"
+        )
 
 
 @pytest.mark.corpus
@@ -197,7 +199,7 @@ def test_no_recorded_stream_is_complete_before_its_stop_reason() -> None:
     for row in _rows():
         if row.wire in STREAMS:
             response = _response(row)
-            *messages, last = response.messages
+            *messages, last = response.framed_messages
             while not _has_stop_reason(last):
                 *messages, last = messages
             assert not DIALECT.completeness(
@@ -234,15 +236,17 @@ def test_no_event_or_delta_or_block_of_a_real_answer_is_unknown() -> None:
     event_count = 0
     for row in _rows():
         response = _response(row)
-        assert not any("other_blocks" in dict(turn.metadata) for turn in DIALECT.decode(response))
+        assert not any(
+            "other_blocks" in dict(turn.metadata) for turn in DIALECT.decode_response(response)
+        )
         if row.wire in STREAMS:
-            event_count += len(response.messages)
+            event_count += len(response.framed_messages)
             assert set(_event_types(response)) <= KNOWN_TYPES, row.id
     assert event_count > 4500
 
 
 def _event_types(response: DialectResponse) -> Iterator[str]:
-    for message in response.messages:
+    for message in response.framed_messages:
         payload = json.loads(parse_event(message).data or b"{}")
         yield payload["type"]
         if payload["type"] == "content_block_delta":
@@ -265,11 +269,11 @@ def test_the_sdk_decodes_every_recorded_message_identically() -> None:
         if row.wire not in MESSAGES or row.status != 200:
             continue
         response = _response(row)
-        turns = DIALECT.decode(response)
+        turns = DIALECT.decode_response(response)
         if len(turns) > 1:
             multi_message_rows[row.id] = len(turns)
             continue
-        sdk_message = _sdk_message(_wire_body(row), stream=response.codec == "sse")
+        sdk_message = _sdk_message(_wire_body(row), stream=response.codec_name == "sse")
         assert _comparable_turn(turns[0]) == _comparable_sdk_message(sdk_message), row.id
         compared += 1
     assert multi_message_rows == SEVERAL_MESSAGES
@@ -280,11 +284,11 @@ def test_the_sdk_decodes_every_recorded_message_identically() -> None:
 @needs_corpus
 def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
     rows = {row.id: row for row in _rows()}
-    cut, spliced = DIALECT.decode(_response(rows["ab068f9420ec7f19"]))
+    cut, spliced = DIALECT.decode_response(_response(rows["ab068f9420ec7f19"]))
     assert cut.parts[-1] == ToolCall("toolu_first", "test-tool", '{"value":"Spark')
     assert spliced.parts[-1] == ToolCall("toolu_second", "test-tool", '{"value":"Sparkle Day"}')
     assert (cut.finish, spliced.finish) == (None, FinishReason.TOOL_CALLS)
-    turns = DIALECT.decode(_response(rows["4e98d3417e7c108f"]))
+    turns = DIALECT.decode_response(_response(rows["4e98d3417e7c108f"]))
     assert [turn.finish for turn in turns] == [FinishReason.TOOL_CALLS] * 14 + [FinishReason.STOP]
     assert {
         part.name for turn in turns[1:14] for part in turn.parts if isinstance(part, ToolCall)
@@ -294,7 +298,9 @@ def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
 @pytest.mark.corpus
 @needs_corpus
 def test_every_recorded_error_has_a_type() -> None:
-    error_turns = [DIALECT.decode(_response(row))[0] for row in _rows() if row.status != 200]
+    error_turns = [
+        DIALECT.decode_response(_response(row))[0] for row in _rows() if row.status != 200
+    ]
     assert len(error_turns) == 25
     assert all(turn.failure and turn.failure.type.endswith("_error") for turn in error_turns)
     assert all(dict(turn.metadata)["request_id"] for turn in error_turns)
@@ -304,4 +310,4 @@ def test_every_recorded_error_has_a_type() -> None:
 @needs_corpus
 def test_token_counts_have_no_turn() -> None:
     counts = [row for row in _rows() if "count_tokens" in row.wire and row.status == 200]
-    assert [DIALECT.decode(_response(row)) for row in counts] == [()] * 8
+    assert [DIALECT.decode_response(_response(row)) for row in counts] == [()] * 8

@@ -169,7 +169,7 @@ def test_the_path_says_the_model_and_whether_it_streams(
     path: str, model: str, streams: bool
 ) -> None:
     request = make_request(path)
-    assert dialects.find_dialect(request).name == DIALECT.name
+    assert dialects.dialect_of_request(request).name == DIALECT.name
     assert DIALECT.matches(request)
     assert (DIALECT.model(request), DIALECT.streams(request)) == (model, streams)
 
@@ -227,7 +227,9 @@ def test_the_content_type_chooses_the_framing(
     operation: str, status: int, content_type: str | None, expected: str
 ) -> None:
     headers = () if content_type is None else (("Content-Type", content_type),)
-    assert DIALECT.codec(make_request(f"/model/m/{operation}"), head(status, headers)) == expected
+    assert (
+        DIALECT.codec_name(make_request(f"/model/m/{operation}"), head(status, headers)) == expected
+    )
 
 
 TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
@@ -318,7 +320,7 @@ def test_a_frame_split_at_the_message_limit_is_reassembled(body: bytes) -> None:
     response = DialectResponse(
         head(), "eventstream", [body[at : at + 7] for at in range(0, len(body), 7)]
     )
-    assert DIALECT.decode(response) == DIALECT.decode(stream_response(body))
+    assert DIALECT.decode_response(response) == DIALECT.decode_response(stream_response(body))
     assert DIALECT.completeness(response).is_complete
 
 
@@ -342,7 +344,7 @@ def test_an_http_error_is_always_complete() -> None:
 
 
 def test_a_converse_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(TOOLS)) == (
+    assert DIALECT.decode_response(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 Reasoning("Two cities.", signature="c2ln"),
@@ -384,7 +386,7 @@ def test_a_converse_document_becomes_the_same_turn() -> None:
         "serviceTier": {"type": "flex"},
         "trace": {"promptRouter": {"invokedModelId": "arn:aws:x"}},
     }
-    assert DIALECT.decode(whole_response(document)) == (
+    assert DIALECT.decode_response(whole_response(document)) == (
         Turn(
             parts=(
                 Reasoning("Two cities."),
@@ -427,8 +429,8 @@ def test_a_server_tool_call_has_its_result() -> None:
         {"toolResult": {**SEARCH_RESULT, "content": result_content}},
     ]
     document = {"output": {"message": {"content": content}}}
-    assert DIALECT.decode(stream_response(stream))[0].parts == SERVER_TOOL
-    assert DIALECT.decode(whole_response(document))[0].parts == SERVER_TOOL
+    assert DIALECT.decode_response(stream_response(stream))[0].parts == SERVER_TOOL
+    assert DIALECT.decode_response(whole_response(document))[0].parts == SERVER_TOOL
 
 
 RAW_CITATION: Final[dict[str, Json]] = {
@@ -450,8 +452,8 @@ def test_a_citation_belongs_to_its_text() -> None:
     ]
     document = {"output": {"message": {"content": content}}}
     expected = (Text("It is fun", (CITATION,)),)
-    assert DIALECT.decode(stream_response(stream))[0].parts == expected
-    assert DIALECT.decode(whole_response(document))[0].parts == expected
+    assert DIALECT.decode_response(stream_response(stream))[0].parts == expected
+    assert DIALECT.decode_response(whole_response(document))[0].parts == expected
 
 
 def test_image_fragments_are_joined() -> None:
@@ -460,12 +462,12 @@ def test_image_fragments_are_joined() -> None:
         delta(0, image={"source": {"bytes": "iVBO"}}),
         delta(0, image={"source": {"bytes": "Rw0K"}}),
     )
-    assert DIALECT.decode(stream_response(stream))[0].parts == (
+    assert DIALECT.decode_response(stream_response(stream))[0].parts == (
         Media("image/png", base64="iVBORw0K"),
     )
     image_block = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b"}}}}
     document = {"output": {"message": {"content": [image_block]}}}
-    assert DIALECT.decode(whole_response(document))[0].parts == (
+    assert DIALECT.decode_response(whole_response(document))[0].parts == (
         Media("image/png", url="s3://a/b"),
     )
 
@@ -474,7 +476,7 @@ def test_redacted_reasoning_is_kept() -> None:
     stream = converse_stream(
         delta(0, reasoningContent={"redactedContent": "c2Vj"}), delta(1, text="Hi")
     )
-    assert DIALECT.decode(stream_response(stream))[0].parts == (
+    assert DIALECT.decode_response(stream_response(stream))[0].parts == (
         Reasoning(redacted="c2Vj"),
         Text("Hi"),
     )
@@ -495,14 +497,14 @@ def test_redacted_reasoning_is_kept() -> None:
     ],
 )
 def test_stop_reasons_map_to_finish_values(reason: str, finish: FinishReason) -> None:
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         stream_response(converse_stream(("messageStop", {"stopReason": reason})))
     )
     assert (turn.finish, turn.finish_raw) == (finish, reason)
 
 
 def test_a_stream_of_claude_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(CLAUDE)) == (
+    assert DIALECT.decode_response(stream_response(CLAUDE)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=FinishReason.STOP,
@@ -516,7 +518,7 @@ def test_a_stream_of_claude_becomes_a_turn() -> None:
 
 
 def test_text_fragments_of_nova_are_joined() -> None:
-    (turn,) = DIALECT.decode(stream_response(NOVA))
+    (turn,) = DIALECT.decode_response(stream_response(NOVA))
     assert turn.parts == (Text("Hello"),)
     assert (turn.finish, turn.usage) == (FinishReason.STOP, Usage(input=9, output=2))
 
@@ -583,7 +585,7 @@ def test_completions_of_each_vendor_become_turns(
 ) -> None:
     document, finish, usage = case
     for response in (whole_response(document), stream_response(invoke_stream(document))):
-        (turn,) = DIALECT.decode(response)
+        (turn,) = DIALECT.decode_response(response)
         assert (turn.text, turn.finish, turn.usage) == ("Hi", finish, usage)
     assert DIALECT.completeness(stream_response(invoke_stream(document))).is_complete
 
@@ -594,7 +596,7 @@ def test_pieces_of_a_completion_are_joined() -> None:
         {"generation": "lo", "stop_reason": None},
         {"generation": "", "stop_reason": "stop", "amazon-bedrock-invocationMetrics": METRICS},
     )
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert (turn.parts, turn.finish, turn.usage) == (
         (Text("Hello"),),
         FinishReason.STOP,
@@ -603,13 +605,15 @@ def test_pieces_of_a_completion_are_joined() -> None:
 
 
 def test_a_lone_surrogate_in_a_stop_reason_is_replaced() -> None:
-    (turn,) = DIALECT.decode(whole_response(rb'{"generation":"Hi","stop_reason":"st\ud83d"}'))
+    (turn,) = DIALECT.decode_response(
+        whole_response(rb'{"generation":"Hi","stop_reason":"st\ud83d"}')
+    )
     assert (turn.finish, turn.finish_raw) == (FinishReason.OTHER, "st\N{REPLACEMENT CHARACTER}")
 
 
 def test_several_choices_are_several_turns() -> None:
     choices_document = {"generations": [{"text": "a", "finish_reason": "COMPLETE"}, {"text": "b"}]}
-    first, second = DIALECT.decode(whole_response(choices_document))
+    first, second = DIALECT.decode_response(whole_response(choices_document))
     assert (first.text, first.finish, second.text, second.finish) == (
         "a",
         FinishReason.STOP,
@@ -621,7 +625,7 @@ def test_several_choices_are_several_turns() -> None:
 
 def test_invocation_metrics_are_the_fallback_for_usage() -> None:
     document = {"outputs": [{"text": "Hi"}], "amazon-bedrock-invocationMetrics": METRICS}
-    assert DIALECT.decode(stream_response(invoke_stream(document)))[0].usage == Usage(
+    assert DIALECT.decode_response(stream_response(invoke_stream(document)))[0].usage == Usage(
         input=9, output=2
     )
 
@@ -633,7 +637,7 @@ def test_an_exception_keeps_the_preceding_content() -> None:
         originalStatusCode=500,
         originalMessage="out of memory",
     )
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert (turn.text, turn.finish) == ("Hel", None)
     assert turn.failure == Failure(
         "The model failed (out of memory)", type="modelStreamErrorException", code="500"
@@ -642,14 +646,14 @@ def test_an_exception_keeps_the_preceding_content() -> None:
 
 def test_an_exception_alone_is_a_turn() -> None:
     body = exception_frame("validationException", message="no")
-    assert DIALECT.decode(stream_response(body)) == (
+    assert DIALECT.decode_response(stream_response(body)) == (
         Turn((), failure=Failure("no", type="validationException")),
     )
 
 
 def test_an_error_without_a_name_is_a_turn() -> None:
     headers = [(":message-type", "error"), (":error-code", "500"), (":error-message", "no")]
-    assert DIALECT.decode(stream_response(encode_frame(headers, b""))) == (
+    assert DIALECT.decode_response(stream_response(encode_frame(headers, b""))) == (
         Turn((), failure=Failure("no", type="500")),
     )
 
@@ -674,14 +678,16 @@ def test_an_error_without_a_name_is_a_turn() -> None:
 def test_an_http_error_is_one_turn_with_a_failure(
     document: object, headers: Headers, failure: Failure
 ) -> None:
-    assert DIALECT.decode(whole_response(document, 403, headers)) == (Turn((), failure=failure),)
+    assert DIALECT.decode_response(whole_response(document, 403, headers)) == (
+        Turn((), failure=failure),
+    )
 
 
 @pytest.mark.parametrize(
     "document", [b"", b"[]", b"<html>", {"embedding": [0.5]}, {"inputTokens": 3}, {"images": []}]
 )
 def test_a_response_without_content_has_no_turn(document: object) -> None:
-    assert DIALECT.decode(whole_response(document)) == ()
+    assert DIALECT.decode_response(whole_response(document)) == ()
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
@@ -736,14 +742,14 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     ]
     for response in responses:
         assert DIALECT.completeness(response).reason
-        assert orjson.dumps(DIALECT.decode(response)) is not None
+        assert orjson.dumps(DIALECT.decode_response(response)) is not None
 
 
 @given(st.lists(st.binary()), st.sampled_from(["eventstream", "whole", "sse"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 @given(st.sampled_from([CHAT, TOOLS, CLAUDE, NOVA]), st.data())
@@ -752,7 +758,7 @@ def test_a_damaged_stream_is_never_complete(body: bytes, data: st.DataObject) ->
     bit = data.draw(st.integers(0, 7))
     damaged = body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :]
     assert not DIALECT.completeness(stream_response(damaged)).is_complete
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(stream_response(damaged)))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(stream_response(damaged)))
 
 
 @pytest.mark.timeout(30)
@@ -765,7 +771,7 @@ def test_time_is_linear_however_many_choices_are_open() -> None:
         open_choices + text_chunk * 20_000
     )  # a quadratic decoder would take minutes
     assert not DIALECT.completeness(response).is_complete
-    assert DIALECT.decode(response)[0].text == "a" * 20_000
+    assert DIALECT.decode_response(response)[0].text == "a" * 20_000
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
@@ -793,13 +799,13 @@ def test_every_recorded_response_is_matched_complete_and_decoded() -> None:
     ]
     assert len(rows) == 117
     for row in rows:
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
         assert DIALECT.model(row.request), row.id
-        name = DIALECT.codec(row.request, row.head)
+        name = DIALECT.codec_name(row.request, row.head)
         assert name == ("eventstream" if "eventstream" in row.wire else "whole"), row.id
         response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
         assert DIALECT.completeness(response).is_complete, row.id
-        turns = DIALECT.decode(response)
+        turns = DIALECT.decode_response(response)
         assert len(turns) == (0 if row.id in ROWS_WITHOUT_TURN else 1), row.id
         for turn in turns:
             assert (turn.failure is not None) == (row.status >= 400), row.id
@@ -844,6 +850,6 @@ def test_events_recorded_without_frames_are_complete_once_framed() -> None:
         events = [orjson.loads(line) for line in row.body.splitlines() if line]
         stream = converse_stream(*(pair for item in events for pair in item.items()))
         assert DIALECT.completeness(stream_response(stream)).is_complete, row.id
-        (turn,) = DIALECT.decode(stream_response(stream))
+        (turn,) = DIALECT.decode_response(stream_response(stream))
         assert turn.parts, row.id
         assert turn.finish in (FinishReason.STOP, FinishReason.TOOL_CALLS), row.id

@@ -83,7 +83,7 @@ def test_cohere_requests_are_matched_by_cohere_alone(request_: Request) -> None:
     claims = [dialect.name for dialect in dialects.DIALECTS if dialect.matches(request_)]
     assert [name for name in claims if name != "openai-models"] == ["cohere"]
     assert (
-        dialects.find_dialect(request_).name == "cohere"
+        dialects.dialect_of_request(request_).name == "cohere"
     )  # its requests for models look like OpenAI's
 
 
@@ -143,7 +143,7 @@ def test_the_content_type_chooses_the_framing(
     path: str, status: int, content_type: str, stream: bool, expected: str
 ) -> None:
     request = make_request(path, stream=stream)
-    assert DIALECT.codec(request, response_head(status, content_type)) == expected
+    assert DIALECT.codec_name(request, response_head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_the_documents_choose_the_version_whatever_their_framing(codec: str) -> 
             b"event: x\ndata: %s\n" % line
             for line in V1_STREAM.replace(b"\n", b"\n\n").split(b"\n")
         ).replace(b"event: x\ndata: \n", b"\n")
-    (turn,) = DIALECT.decode(framed_response(codec, body))
+    (turn,) = DIALECT.decode_response(framed_response(codec, body))
     assert (turn.text, turn.finish, turn.id) == ("Hello", FinishReason.STOP, "g-1")
 
 
@@ -316,7 +316,7 @@ def test_event_names_stand_in_for_a_missing_type() -> None:
     ids=["embeddings", "ranks", "tokens", "text of tokens", "models", "empty", "no object"],
 )
 def test_numbers_and_tokens_are_no_turn(body: object) -> None:
-    assert DIALECT.decode(json_response(body)) == ()
+    assert DIALECT.decode_response(json_response(body)) == ()
 
 
 @pytest.mark.parametrize(
@@ -335,13 +335,15 @@ def test_numbers_and_tokens_are_no_turn(body: object) -> None:
     ids=["Cohere's", "with a type", "a gateway's", "another gateway's", "a flag", "a page"],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.decode(framed_response("whole", body, 418)) == (Turn((), failure=failure),)
+    assert DIALECT.decode_response(framed_response("whole", body, 418)) == (
+        Turn((), failure=failure),
+    )
 
 
 def test_an_error_has_coheres_shape() -> None:
     body = DIALECT.error_body(424, "cassette_not_found", "no cassette")
     assert json.loads(body) == {"message": "no cassette", "error_type": "cassette_not_found"}
-    (turn,) = DIALECT.decode(framed_response("whole", body, 424))
+    (turn,) = DIALECT.decode_response(framed_response("whole", body, 424))
     assert turn.failure == Failure("no cassette", type="cassette_not_found")
 
 
@@ -381,14 +383,14 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
         framed_response("whole", encoded[0], 500),
     ):
         assert DIALECT.completeness(dialect_response).reason
-        assert orjson.dumps(DIALECT.decode(dialect_response))
+        assert orjson.dumps(DIALECT.decode_response(dialect_response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "ndjson", "whole"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], codec: str) -> None:
     response = DialectResponse(response_head(), codec, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 KNOWN_EVENTS = frozenset(
@@ -408,13 +410,13 @@ def test_every_recorded_response_is_complete_and_decoded() -> None:
     assert len(rows) == 80
     failures: Counter[str] = Counter()
     for row in rows:
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        codec = DIALECT.codec(row.request, row.head)
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
+        codec = DIALECT.codec_name(row.request, row.head)
         framing_name = row.wire.rpartition(".")[2]
         assert codec == ("whole" if framing_name == "json" else framing_name), row.id
         response = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         assert DIALECT.completeness(response).is_complete, row.id
-        turns = DIALECT.decode(response)
+        turns = DIALECT.decode_response(response)
         if row.request.path.startswith(PATHS_WITHOUT_TURN):
             assert turns == (), row.id
             continue
@@ -438,10 +440,10 @@ def test_every_recorded_event_is_known_and_every_citation_matches_its_text() -> 
     for row in corpus.rows():
         if row.provider != "cohere" or row.fidelity != "exact" or row.status != 200:
             continue
-        codec = DIALECT.codec(row.request, row.head)
+        codec = DIALECT.codec_name(row.request, row.head)
         messages = framing.split_messages(codec, row.body)
         event_types.update(_event_type(codec, message) for message in messages if codec != "whole")
-        for turn in DIALECT.decode(DialectResponse(row.head, codec, messages)):
+        for turn in DIALECT.decode_response(DialectResponse(row.head, codec, messages)):
             for part in (item for item in turn.parts if isinstance(item, Text)):
                 for citation in part.citations:
                     assert citation.span is not None, row.id

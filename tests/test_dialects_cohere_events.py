@@ -29,7 +29,7 @@ RAW_CITATION = {"start": 0, "end": 5, "text": "Hello", "document_ids": ["d0", "d
 
 
 def decode_events(*events: dict[str, Any]) -> tuple[Turn, ...]:
-    return DIALECT.decode(framed_response("ndjson", ndjson_body(*events)))
+    return DIALECT.decode_response(framed_response("ndjson", ndjson_body(*events)))
 
 
 def text_event(content: str, **more: Any) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def end_event(reason: str = "COMPLETE", **response: Any) -> dict[str, Any]:
 
 
 def test_a_chat_becomes_a_turn() -> None:
-    assert DIALECT.decode(framed_response("ndjson", V1_STREAM)) == (
+    assert DIALECT.decode_response(framed_response("ndjson", V1_STREAM)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=FinishReason.STOP,
@@ -59,7 +59,7 @@ def test_a_chat_becomes_a_turn() -> None:
 
 
 def test_a_chat_that_was_cut_has_no_finish() -> None:
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         framed_response("ndjson", V1_STREAM[: V1_STREAM.rindex(b'{"is_finished":true')])
     )
     assert (turn.text, turn.finish, turn.usage, turn.id) == ("Hello", None, None, "g-1")
@@ -74,7 +74,7 @@ def test_a_document_decodes_like_its_stream() -> None:
         "finish_reason": "COMPLETE",
         "meta": {**META, "tokens": {"input_tokens": 69, "output_tokens": 2}},
     }
-    assert DIALECT.decode(json_response(body)) == DIALECT.decode(
+    assert DIALECT.decode_response(json_response(body)) == DIALECT.decode_response(
         framed_response("ndjson", V1_STREAM)
     )
 
@@ -188,7 +188,7 @@ def test_completions_are_a_turn_each() -> None:
     metadata: Metadata = (BILLED, ("warnings", ["deprecated"]))
     usage = Usage(input=4, output=2)
     body = {"id": "c", "generations": generations, "prompt": "Hello", "meta": meta}
-    assert DIALECT.decode(json_response(body)) == (
+    assert DIALECT.decode_response(json_response(body)) == (
         Turn((Text(" Hi"),), FinishReason.STOP, "COMPLETE", usage, id="g-1", metadata=metadata),
         Turn((Text(" Ho"),), FinishReason.LENGTH, "MAX_TOKENS", usage, id="g-2", metadata=metadata),
     )
@@ -241,4 +241,4 @@ def test_an_error_keeps_the_preceding_content(
 
 
 def test_no_generation_is_no_turn() -> None:
-    assert DIALECT.decode(json_response({"id": "c", "generations": []})) == ()
+    assert DIALECT.decode_response(json_response({"id": "c", "generations": []})) == ()

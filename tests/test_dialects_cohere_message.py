@@ -38,12 +38,12 @@ DOCUMENT = {"id": "doc:0", "title": "Facts", "text": "Ruby is a gem.", "url": "h
 
 
 def stream_turn(body: bytes) -> Turn:
-    (turn,) = DIALECT.decode(framed_response("sse", body))
+    (turn,) = DIALECT.decode_response(framed_response("sse", body))
     return turn
 
 
 def document_turn(message: Any, **fields: Any) -> Turn:
-    (turn,) = DIALECT.decode(json_response({"id": "co-3", "message": message, **fields}))
+    (turn,) = DIALECT.decode_response(json_response({"id": "co-3", "message": message, **fields}))
     return turn
 
 
@@ -96,7 +96,7 @@ def test_a_document_and_a_stream_decode_alike() -> None:
             for id_, name, arguments in calls
         ],
     }
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         json_response(
             {
                 "id": "co-1",

@@ -22,7 +22,7 @@ from llm_proxy.turns import (
 def join(*fragments: Part) -> tuple[Part, ...]:
     joiner = FragmentJoiner()
     for fragment in fragments:
-        joiner.add(fragment)
+        joiner.add_fragment(fragment)
     return joiner.joined_parts()
 
 
@@ -87,7 +87,7 @@ def test_signatures_citations_and_arguments_join_their_part_out_of_order() -> No
 def test_keys_separate_parts_and_no_key_joins_nothing() -> None:
     joiner = FragmentJoiner()
     for key, text in [(0, "a"), (1, "b"), (0, "c"), (None, "d"), (None, "e")]:
-        joiner.add(ToolCall("", "", text), key)
+        joiner.add_fragment(ToolCall("", "", text), key)
     assert [part.arguments for part in joiner.joined_parts() if isinstance(part, ToolCall)] == [
         "ac",
         "b",

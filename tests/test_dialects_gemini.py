@@ -109,7 +109,7 @@ def parts_chunk(*parts: dict[str, Any], finish: str | None = None, **fields: obj
 
 
 def turn_of(*chunks: bytes) -> Turn:
-    (turn,) = DIALECT.decode(stream_response(b"".join(chunks)))
+    (turn,) = DIALECT.decode_response(stream_response(b"".join(chunks)))
     return turn
 
 
@@ -165,7 +165,7 @@ API_KEY_HEADER = (("X-Goog-Api-Key", "k"),)
     ],
 )
 def test_each_request_is_matched_by_its_own_dialect(request_: Request, name: str) -> None:
-    assert dialects.find_dialect(request_).name == name
+    assert dialects.dialect_of_request(request_).name == name
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_path_query_status_and_type_choose_the_framing(
     path: str, query: str, status: int, content_type: str, expected: str
 ) -> None:
     request = make_request(path, query)
-    assert DIALECT.codec(request, head(status, content_type)) == expected
+    assert DIALECT.codec_name(request, head(status, content_type)) == expected
     assert DIALECT.streams(request) is (path == STREAM)
 
 
@@ -353,9 +353,9 @@ def test_an_array_cut_before_its_end_is_incomplete(cut: int) -> None:
 
 
 def test_text_becomes_a_turn_in_each_framing() -> None:
-    assert DIALECT.decode(stream_response(TEXT)) == (HELLO,)
-    assert DIALECT.decode(array_response(as_array(TEXT))) == (HELLO,)
-    assert DIALECT.decode(whole_response(as_array(TEXT))) == (HELLO,)
+    assert DIALECT.decode_response(stream_response(TEXT)) == (HELLO,)
+    assert DIALECT.decode_response(array_response(as_array(TEXT))) == (HELLO,)
+    assert DIALECT.decode_response(whole_response(as_array(TEXT))) == (HELLO,)
 
 
 def test_parallel_calls_become_a_turn_that_finishes_with_tool_calls() -> None:
@@ -472,9 +472,9 @@ def test_an_image_longer_than_a_message_may_be_is_read() -> None:
     data = "A" * (framing.MAX_MESSAGE_BYTES + 4)
     image = parts_chunk({"inlineData": {"mimeType": "image/png", "data": data}}, finish="STOP")
     for response in (stream_response(image), array_response(as_array(image))):
-        assert len(response.messages) > 1
+        assert len(response.framed_messages) > 1
         assert DIALECT.completeness(response).is_complete
-        (turn,) = DIALECT.decode(response)
+        (turn,) = DIALECT.decode_response(response)
         assert turn.parts == (Media("image/png", base64=data),)
 
 
@@ -585,7 +585,7 @@ def test_a_blocked_prompt_is_a_turn_of_its_own() -> None:
         "safetyRatings": [{"probability": "HIGH"}],
     }
     document = {"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 9}}
-    assert DIALECT.decode(whole_response(json.dumps(document).encode())) == (
+    assert DIALECT.decode_response(whole_response(json.dumps(document).encode())) == (
         Turn(
             (),
             finish=FinishReason.CONTENT_FILTER,
@@ -603,7 +603,9 @@ def test_each_candidate_is_a_turn() -> None:
     body = chunk(candidate(1, "b"), candidate(0, "a")) + chunk(
         candidate(0, "a", finishReason="STOP"), candidate(1, "b", finishReason="MAX_TOKENS")
     )
-    assert [(item.text, item.finish) for item in DIALECT.decode(stream_response(body))] == [
+    assert [
+        (item.text, item.finish) for item in DIALECT.decode_response(stream_response(body))
+    ] == [
         ("aa", FinishReason.STOP),
         ("bb", FinishReason.LENGTH),
     ]
@@ -631,7 +633,7 @@ def test_images_of_imagen_are_turns() -> None:
             {"raiFilteredReason": "Filtered out."},
         ]
     }
-    image, filtered = DIALECT.decode(whole_response(json.dumps(document).encode()))
+    image, filtered = DIALECT.decode_response(whole_response(json.dumps(document).encode()))
     assert image.parts == (Media("image/png", base64="AAA="),)
     assert (filtered.parts, filtered.finish) == ((), FinishReason.CONTENT_FILTER)
     assert filtered.metadata == (("raiFilteredReason", "Filtered out."),)
@@ -649,7 +651,7 @@ def test_images_of_imagen_are_turns() -> None:
     ],
 )
 def test_a_response_without_content_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == ()
+    assert DIALECT.decode_response(whole_response(body)) == ()
 
 
 def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
@@ -673,7 +675,7 @@ def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
     ids=["a document", "in an array", "a page", "nothing"],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.decode(whole_response(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode_response(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
 def test_an_error_has_googles_shape() -> None:
@@ -735,14 +737,14 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
         whole_response(encoded[0]),
     ):
         assert DIALECT.completeness(response).reason
-        assert orjson.dumps(DIALECT.decode(response))
+        assert orjson.dumps(DIALECT.decode_response(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "json-array", "whole", "ndjson"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 INCOMPLETE_ROWS = {"29cf02695c801610": "a hand-made mock without a finishReason"}
@@ -758,8 +760,8 @@ def test_every_recorded_response_is_matched_complete_and_decoded() -> None:
     assert len(rows) == 185
     incomplete, without_turn = set(), set()
     for row in rows:
-        assert dialects.find_dialect(row.request).name == "gemini", row.id
-        name = DIALECT.codec(row.request, row.head)
+        assert dialects.dialect_of_request(row.request).name == "gemini", row.id
+        name = DIALECT.codec_name(row.request, row.head)
         assert name == codecs[row.wire], row.id
         response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
         completeness = DIALECT.completeness(response)
@@ -767,7 +769,7 @@ def test_every_recorded_response_is_matched_complete_and_decoded() -> None:
             incomplete.add(row.id)
         else:
             assert completeness.reason.startswith(REASONS), row.id
-        if not DIALECT.decode(response):
+        if not DIALECT.decode_response(response):
             without_turn.add(row.id)
         assert DIALECT.model(row.request), row.id
     assert incomplete == INCOMPLETE_ROWS.keys()

@@ -98,13 +98,13 @@ def step_delta(index: int, kind: str, **fields: object) -> bytes:
 
 
 def parts_of(*events: bytes) -> tuple[Part, ...]:
-    (turn,) = DIALECT.decode(stream_response(b"".join(events)))
+    (turn,) = DIALECT.decode_response(stream_response(b"".join(events)))
     return turn.parts
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("gemini-interactions").name == "gemini-interactions"
-    assert dialects.find_dialect(make_request()).name == "gemini-interactions"
+    assert dialects.dialect_of_request(make_request()).name == "gemini-interactions"
 
 
 VERTEX_PATH = "/v1beta1/projects/p/locations/global/interactions"
@@ -165,8 +165,8 @@ def test_request_and_type_choose_the_framing(
     request_: Request, content_type: str, streams: bool, codec: str
 ) -> None:
     assert DIALECT.streams(request_) is streams
-    assert DIALECT.codec(request_, head(200, content_type)) == codec
-    assert DIALECT.codec(request_, head(429, content_type)) == "whole"
+    assert DIALECT.codec_name(request_, head(200, content_type)) == codec
+    assert DIALECT.codec_name(request_, head(429, content_type)) == "whole"
 
 
 TEXT_WITHOUT_DONE = TEXT.removesuffix(b"data: [DONE]\n\n")
@@ -211,7 +211,7 @@ def test_a_stream_cut_before_its_completed_event_is_incomplete(cut: int) -> None
 
 
 def test_a_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(TEXT)) == (HELLO,)
+    assert DIALECT.decode_response(stream_response(TEXT)) == (HELLO,)
 
 
 def test_a_document_becomes_the_same_turn() -> None:
@@ -225,10 +225,10 @@ def test_a_document_becomes_the_same_turn() -> None:
         ],
         "usage": {"total_input_tokens": 9, "total_output_tokens": 2, "total_tokens": 11},
     }
-    assert DIALECT.decode(whole_response(json.dumps(document).encode())) == (HELLO,)
+    assert DIALECT.decode_response(whole_response(json.dumps(document).encode())) == (HELLO,)
     document["outputs"] = content
     del document["steps"]
-    assert DIALECT.decode(whole_response(json.dumps(document).encode())) == (HELLO,)
+    assert DIALECT.decode_response(whole_response(json.dumps(document).encode())) == (HELLO,)
 
 
 def test_thoughts_have_summaries_and_a_signature() -> None:
@@ -308,7 +308,7 @@ def test_media_come_inline_or_by_reference() -> None:
     ],
 )
 def test_statuses_map_to_finish_values(status: str, finish: FinishReason) -> None:
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         stream_response(event("interaction.completed", interaction={"status": status}))
     )
     assert (turn.finish, turn.finish_raw) == (finish, status)
@@ -316,28 +316,28 @@ def test_statuses_map_to_finish_values(status: str, finish: FinishReason) -> Non
 
 def test_an_interaction_that_runs_has_not_finished() -> None:
     update = event("interaction.status_update", interaction_id="i", status="in_progress")
-    (turn,) = DIALECT.decode(stream_response(update))
+    (turn,) = DIALECT.decode_response(stream_response(update))
     assert (turn.id, turn.finish, turn.finish_raw) == ("i", None, "")
 
 
 def test_errors_keep_the_preceding_content() -> None:
     body = step_start(0, "model_output") + step_delta(0, "text", text="Hi") + ERROR
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert (turn.text, turn.failure) == ("Hi", Failure("No.", code="internal"))
     failed = {"status": "failed", "errors": [{"code": "internal", "message": "No."}]}
-    (turn,) = DIALECT.decode(whole_response(json.dumps(failed).encode()))
+    (turn,) = DIALECT.decode_response(whole_response(json.dumps(failed).encode()))
     assert (turn.finish, turn.failure) == (FinishReason.ERROR, Failure("No.", code="internal"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = DIALECT.error_body(424, "cassette_not_found", "text")
     failure = Failure("text", "cassette_not_found", "424")
-    assert DIALECT.decode(whole_response(body, 424)) == (Turn((), failure=failure),)
+    assert DIALECT.decode_response(whole_response(body, 424)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"{}", b"<"])
 def test_a_body_that_is_no_interaction_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == ()
+    assert DIALECT.decode_response(whole_response(body)) == ()
 
 
 KINDS = st.sampled_from(
@@ -378,14 +378,14 @@ def test_events_of_any_shape_decode_to_serialisable_turns(
     body = b"".join(b"data: " + item + b"\n\n" for item in encoded)
     for response in (stream_response(body), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
-        assert orjson.dumps(DIALECT.decode(response))
+        assert orjson.dumps(DIALECT.decode_response(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "json-array"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 KNOWN_EVENTS = (
@@ -400,14 +400,14 @@ def test_every_recorded_interaction_is_matched_complete_and_decoded() -> None:
     rows = [row for row in corpus.rows() if row.wire == "gemini.interactions.payload"]
     assert len(rows) == 8
     for row in rows:
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
         events = [json.loads(line) for line in row.body.splitlines()]
         assert {item["event_type"] for item in events} <= set(KNOWN_EVENTS), row.id
         response = stream_response(
             b"".join(event(item.pop("event_type"), **item) for item in events)
         )
         assert DIALECT.completeness(response).is_complete, row.id
-        (turn,) = DIALECT.decode(response)
+        (turn,) = DIALECT.decode_response(response)
         texts = [
             item["delta"]["text"] for item in events if item.get("delta", {}).get("type") == "text"
         ]

@@ -70,7 +70,7 @@ def test_values_of_another_kind_count_as_absent() -> None:
     ],
 )
 def test_any_value_has_a_printable_text(value: Json, text: str) -> None:
-    assert lenient_json.printable_text(value) == text
+    assert lenient_json.value_as_text(value) == text
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_metadata_omits_empty_and_unserialisable_values() -> None:
         "i": "\ud83d", "\ud83d": "x", "j": "not asked for",
     }  # fmt: skip
     names = [name for name in source if name != "j"]
-    metadata = lenient_json.named_metadata(source, [*names, "missing"])
+    metadata = lenient_json.select_metadata(source, [*names, "missing"])
     assert metadata == (("a", 0), ("f", False), ("g", "x"))
     assert orjson.dumps(metadata)

@@ -84,7 +84,7 @@ def empty_response(codec: str, status: int = 200, *headers: tuple[str, str]) -> 
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("ollama").name == "ollama"
-    assert dialects.find_dialect(make_request()).name == "ollama"
+    assert dialects.dialect_of_request(make_request()).name == "ollama"
 
 
 @pytest.mark.parametrize("path", ["chat", "generate", "pull", "push", "create"])
@@ -107,9 +107,9 @@ def test_the_paths_that_stream_are_matched(path: str) -> None:
 )
 def test_the_paths_of_one_document_are_matched(method: str, path: str) -> None:
     request = make_request(path, method)
-    assert dialects.find_dialect(request).name == "ollama"
+    assert dialects.dialect_of_request(request).name == "ollama"
     assert not DIALECT.streams(request)
-    assert DIALECT.codec(request, head(200, "application/json")) == "whole"
+    assert DIALECT.codec_name(request, head(200, "application/json")) == "whole"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_request_streams_unless_it_says_no(body: bytes, streams: bool) -> None
 def test_the_request_and_the_status_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_an_http_error_is_always_complete() -> None:
 
 
 def test_a_chat_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(CHAT)) == (
+    assert DIALECT.decode_response(stream_response(CHAT)) == (
         Turn(
             parts=(Reasoning("I should greet."), Text("Hello")),
             finish=FinishReason.STOP,
@@ -272,7 +272,7 @@ def test_a_chat_becomes_a_turn() -> None:
 
 
 def test_tool_calls_come_whole_and_end_the_turn() -> None:
-    assert DIALECT.decode(stream_response(TOOLS)) == (
+    assert DIALECT.decode_response(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
@@ -286,19 +286,19 @@ def test_tool_calls_come_whole_and_end_the_turn() -> None:
 
 
 def test_calls_that_were_cut_short_end_by_length() -> None:
-    (turn,) = DIALECT.decode(stream_response(TOOLS.replace(b'"stop"', b'"length"')))
+    (turn,) = DIALECT.decode_response(stream_response(TOOLS.replace(b'"stop"', b'"length"')))
     assert (turn.finish, len(turn.parts)) == (FinishReason.LENGTH, 2)
 
 
 def test_a_completion_becomes_a_turn() -> None:
-    (turn,) = DIALECT.decode(stream_response(GENERATE))
+    (turn,) = DIALECT.decode_response(stream_response(GENERATE))
     assert turn.parts == (Text("Hello"),)
     assert (turn.finish, turn.usage) == (FinishReason.LENGTH, Usage(input=9, output=2))
 
 
 def test_a_document_becomes_a_turn() -> None:
     body = b'{"model":"m","response":"Hi","thinking":"Hm","done":true,"done_reason":"stop"}'
-    (turn,) = DIALECT.decode(whole_response(body))
+    (turn,) = DIALECT.decode_response(whole_response(body))
     assert turn == Turn(
         (Reasoning("Hm"), Text("Hi")), finish=FinishReason.STOP, finish_raw="stop", model="m"
     )
@@ -314,11 +314,11 @@ def test_where_a_model_ran_and_how_long_it_took_is_kept() -> None:
         "eval_duration": 1,
     }
     body = json.dumps({"message": {}, "done": True, "context": [1, 2], **fields}).encode()
-    assert DIALECT.decode(stream_response(body))[0].metadata == tuple(fields.items())
+    assert DIALECT.decode_response(stream_response(body))[0].metadata == tuple(fields.items())
 
 
 def test_a_transfer_is_a_turn_without_parts() -> None:
-    assert DIALECT.decode(stream_response(PULL)) == (
+    assert DIALECT.decode_response(stream_response(PULL)) == (
         Turn((), finish=FinishReason.STOP, finish_raw="success"),
     )
 
@@ -336,7 +336,7 @@ def test_a_transfer_is_a_turn_without_parts() -> None:
     ids=["embeddings", "an old embedding", "models", "a model", "a version", "a deletion"],
 )
 def test_embeddings_and_models_are_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == ()
+    assert DIALECT.decode_response(whole_response(body)) == ()
 
 
 def test_a_drawn_image_is_a_part() -> None:
@@ -344,14 +344,14 @@ def test_a_drawn_image_is_a_part() -> None:
         b'{"model":"m","completed":1,"total":2,"done":false}\n'
         b'{"model":"m","image":"iVBORw0K","done":true,"done_reason":"stop"}\n'
     )
-    (turn,) = DIALECT.decode(stream_response(lines))
+    (turn,) = DIALECT.decode_response(stream_response(lines))
     assert turn.parts == (Media("image/*", base64="iVBORw0K"),)
     assert turn.finish is FinishReason.STOP
 
 
 def test_images_of_a_message_are_parts_of_their_own() -> None:
     body = b'{"message":{"content":"Look:","images":["AAAA","BBBB",7]},"done":true}'
-    (turn,) = DIALECT.decode(whole_response(body))
+    (turn,) = DIALECT.decode_response(whole_response(body))
     assert turn.parts == (
         Text("Look:"),
         Media("image/*", base64="AAAA"),
@@ -360,7 +360,7 @@ def test_images_of_a_message_are_parts_of_their_own() -> None:
 
 
 def test_an_error_of_the_cloud_keeps_its_status() -> None:
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         stream_response(b'{"error":"unauthorized","status":401,"signin_url":"x"}\n')
     )
     assert turn.failure == Failure("unauthorized", code="401")
@@ -368,11 +368,11 @@ def test_an_error_of_the_cloud_keeps_its_status() -> None:
 
 def test_a_document_in_pieces_is_one_document() -> None:
     response = DialectResponse(head(), "whole", [b'{"response":"H', b'i","done":true}'])
-    assert [turn.text for turn in DIALECT.decode(response)] == ["Hi"]
+    assert [turn.text for turn in DIALECT.decode_response(response)] == ["Hi"]
 
 
 def test_an_error_after_the_end_keeps_the_turn() -> None:
-    (turn,) = DIALECT.decode(stream_response(GENERATE + ERROR))
+    (turn,) = DIALECT.decode_response(stream_response(GENERATE + ERROR))
     assert (turn.text, turn.finish, turn.usage) == ("Hello", FinishReason.LENGTH, Usage(9, 2))
     assert turn.failure is not None
 
@@ -387,7 +387,9 @@ def test_an_error_after_the_end_keeps_the_turn() -> None:
     ids=["the prompt was cached", "a model that said nothing", "none"],
 )
 def test_counts_may_be_absent(counts: dict[str, int], usage: Usage | None) -> None:
-    (turn,) = DIALECT.decode(stream_response(json.dumps({"done": True, **counts}).encode()))
+    (turn,) = DIALECT.decode_response(
+        stream_response(json.dumps({"done": True, **counts}).encode())
+    )
     assert turn.usage == usage
 
 
@@ -405,26 +407,32 @@ def test_counts_may_be_absent(counts: dict[str, int], usage: Usage | None) -> No
 def test_a_finish_is_never_made_up(
     document: dict[str, Any], finish: FinishReason | None, raw: str
 ) -> None:
-    (turn,) = DIALECT.decode(stream_response(json.dumps(document).encode()))
+    (turn,) = DIALECT.decode_response(stream_response(json.dumps(document).encode()))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
-    (turn,) = DIALECT.decode(stream_response(GENERATE[: GENERATE.index(b"\n") + 1] + ERROR))
+    (turn,) = DIALECT.decode_response(
+        stream_response(GENERATE[: GENERATE.index(b"\n") + 1] + ERROR)
+    )
     assert (turn.text, turn.finish) == ("Hel", None)
     assert turn.failure == Failure(json.loads(ERROR)["error"])
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     error = b'{"error":"model \'x\' not found"}'
-    assert DIALECT.decode(whole_response(error, 404)) == (
+    assert DIALECT.decode_response(whole_response(error, 404)) == (
         Turn((), failure=Failure("model 'x' not found")),
     )
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"hello":1}', b"<html>"])
 def test_other_responses_have_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == DIALECT.decode(stream_response(body)) == ()
+    assert (
+        DIALECT.decode_response(whole_response(body))
+        == DIALECT.decode_response(stream_response(body))
+        == ()
+    )
 
 
 VALUES = st.recursive(
@@ -452,14 +460,14 @@ def test_lines_of_any_shape_decode_to_serialisable_turns(
     encoded = [json.dumps(line).encode() + b"\n" for line in lines]
     for response in (stream_response(b"".join(encoded)), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
-        assert orjson.dumps(DIALECT.decode(response))
+        assert orjson.dumps(DIALECT.decode_response(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def _client(status: int, body: bytes) -> ollama.Client:
@@ -480,7 +488,7 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 @pytest.mark.parametrize("body", [CHAT, TOOLS], ids=["text", "tools"])
 def test_the_sdk_decodes_the_golden_chats_identically(body: bytes) -> None:
     lines = list(_client(200, body).chat(model="m", messages=[], stream=True))
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert turn.text == "".join(line.message.content or "" for line in lines)
     sdk_calls = [call.function for line in lines for call in line.message.tool_calls or ()]
     calls = [part for part in turn.parts if isinstance(part, ToolCall)]
@@ -529,12 +537,12 @@ def test_every_recorded_response_is_complete_and_decoded_like_the_sdk() -> None:
     rows = [row for row in corpus.rows() if row.wire.startswith("ollama.")]
     assert len(rows) == 17
     for row in rows:
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        name = DIALECT.codec(row.request, row.head)
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
+        name = DIALECT.codec_name(row.request, row.head)
         assert name == ("ndjson" if "ndjson" in row.wire else "whole"), row.id
         response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
         assert DIALECT.completeness(response).is_complete, row.id
-        (turn,) = DIALECT.decode(response)
+        (turn,) = DIALECT.decode_response(response)
         assert turn.text == _read_by_sdk(row), row.id
 
 

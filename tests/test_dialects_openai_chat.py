@@ -121,7 +121,7 @@ def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("openai-chat").name == "openai-chat"
-    assert dialects.find_dialect(make_request()).name == "openai-chat"
+    assert dialects.dialect_of_request(make_request()).name == "openai-chat"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: b
 def test_status_and_content_type_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_an_http_error_is_always_complete() -> None:
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(TEXT)) == (
+    assert DIALECT.decode_response(stream_response(TEXT)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=FinishReason.STOP,
@@ -370,7 +370,7 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(TOOLS)) == (
+    assert DIALECT.decode_response(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
@@ -399,7 +399,7 @@ def test_a_document_becomes_a_turn() -> None:
         service_tier="default",
         system_fingerprint="fp_1",
     )
-    assert DIALECT.decode(response) == (
+    assert DIALECT.decode_response(response) == (
         Turn(
             parts=(Text("Hello"),),
             finish=FinishReason.LENGTH,
@@ -414,9 +414,9 @@ def test_a_document_becomes_a_turn() -> None:
 
 def test_a_document_in_pieces_is_one_document() -> None:
     pieces = [b'{"choices":[{"message":', b'{"content":"Hi"}}]}']
-    assert [turn.text for turn in DIALECT.decode(DialectResponse(head(), "whole", pieces))] == [
-        "Hi"
-    ]
+    assert [
+        turn.text for turn in DIALECT.decode_response(DialectResponse(head(), "whole", pieces))
+    ] == ["Hi"]
 
 
 def test_unmapped_fields_are_kept_as_metadata() -> None:
@@ -429,7 +429,7 @@ def test_unmapped_fields_are_kept_as_metadata() -> None:
         "citations": ["https://example.com"],
     }
     body = chunk(choice, obfuscation="abc", **metadata) + chunk(service_tier="default")
-    assert dict(DIALECT.decode(stream_response(body))[0].metadata) == metadata | {
+    assert dict(DIALECT.decode_response(stream_response(body))[0].metadata) == metadata | {
         "service_tier": "default",
         "native_finish_reason": "end_turn",
         "stop_reason": 7,
@@ -446,7 +446,7 @@ def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
         + chunk(usage={"total_tokens": 7})
         + DONE
     )
-    turns = DIALECT.decode(stream_response(body))
+    turns = DIALECT.decode_response(stream_response(body))
     assert [(turn.text, turn.finish) for turn in turns] == [
         ("a1a2", FinishReason.STOP),
         ("b1b2", FinishReason.LENGTH),
@@ -456,12 +456,15 @@ def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
 
 def test_choices_without_an_index_go_by_their_place() -> None:
     body = chunk({"delta": {"content": "a"}}, {"delta": {"content": "b"}})
-    assert [turn.text for turn in DIALECT.decode(stream_response(body * 2))] == ["aa", "bb"]
+    assert [turn.text for turn in DIALECT.decode_response(stream_response(body * 2))] == [
+        "aa",
+        "bb",
+    ]
 
 
 def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
     preamble = chunk(id="", model="", object="", prompt_filter_results=[{"prompt_index": 0}])
-    (turn,) = DIALECT.decode(stream_response(preamble + TEXT))
+    (turn,) = DIALECT.decode_response(stream_response(preamble + TEXT))
     assert (turn.text, turn.id, turn.model) == ("Hello", "chatcmpl-1", "gpt-5")
 
 
@@ -480,13 +483,13 @@ def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
     ],
 )
 def test_finish_reasons_map_to_finish_values(raw: str, finish: FinishReason) -> None:
-    (turn,) = DIALECT.decode(stream_response(text_chunk("Hi", raw)))
+    (turn,) = DIALECT.decode_response(stream_response(text_chunk("Hi", raw)))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 @pytest.mark.parametrize("raw", ["", None])
 def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
-    (turn,) = DIALECT.decode(stream_response(text_chunk("Hi", raw)))
+    (turn,) = DIALECT.decode_response(stream_response(text_chunk("Hi", raw)))
     assert (turn.finish, turn.finish_raw) == (None, "")
 
 
@@ -526,25 +529,25 @@ def test_usage_is_read_wherever_a_provider_puts_it(
     fields: dict[str, Any], usage: Usage | None
 ) -> None:
     body = text_chunk("Hi") + b"data: " + json.dumps(fields).encode() + b"\n\n"
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert turn.usage == usage
 
 
 def test_the_last_usage_counts_where_every_chunk_carries_one() -> None:
     body = chunk({"delta": {}}, usage={"total_tokens": 1}) + chunk(usage={"total_tokens": 2})
-    assert DIALECT.decode(stream_response(body))[0].usage == Usage(total=2)
+    assert DIALECT.decode_response(stream_response(body))[0].usage == Usage(total=2)
 
 
 def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
     error = {"message": "Overloaded", "type": "server_error", "param": None, "code": 503}
-    (turn,) = DIALECT.decode(stream_response(text_chunk("Hi") + chunk(error=error)))
+    (turn,) = DIALECT.decode_response(stream_response(text_chunk("Hi") + chunk(error=error)))
     assert turn.text == "Hi"
     assert turn.finish is None
     assert turn.failure == Failure("Overloaded", "server_error", "503")
 
 
 def test_an_error_in_place_of_a_response_is_a_turn() -> None:
-    (turn,) = DIALECT.decode(stream_response(b'data: {"error":{"message":"no"}}\n\n'))
+    (turn,) = DIALECT.decode_response(stream_response(b'data: {"error":{"message":"no"}}\n\n'))
     assert turn == Turn((), failure=Failure("no"))
 
 
@@ -552,7 +555,7 @@ def test_an_error_of_one_choice_belongs_to_that_choice() -> None:
     body = text_chunk("a", "stop") + chunk(
         {"index": 1, "delta": {}, "finish_reason": "error", "error": {"code": 502, "message": "x"}}
     )
-    first, second = DIALECT.decode(stream_response(body))
+    first, second = DIALECT.decode_response(stream_response(body))
     assert first.failure is None
     assert (second.finish, second.failure) == (FinishReason.ERROR, Failure("x", code="502"))
 
@@ -581,38 +584,44 @@ def test_an_error_of_one_choice_belongs_to_that_choice() -> None:
     ],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.decode(whole_response(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode_response(whole_response(body, 502)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == ()
+    assert DIALECT.decode_response(whole_response(body)) == ()
 
 
 def test_the_first_error_of_a_stream_counts() -> None:
     body = chunk(error={"message": "first"}) + chunk(error={"message": "second"})
-    assert [turn.failure for turn in DIALECT.decode(stream_response(body))] == [Failure("first")]
+    assert [turn.failure for turn in DIALECT.decode_response(stream_response(body))] == [
+        Failure("first")
+    ]
 
 
 def test_deltas_and_messages_are_interchangeable() -> None:
     body = b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'
     assert DIALECT.completeness(stream_response(body)).reason == "every choice finished"
-    assert DIALECT.decode(stream_response(body)) == DIALECT.decode(whole_response(body))
-    assert DIALECT.decode(document(choices=[{"delta": {"content": "Hi"}}]))[0].text == "Hi"
+    assert DIALECT.decode_response(stream_response(body)) == DIALECT.decode_response(
+        whole_response(body)
+    )
+    assert DIALECT.decode_response(document(choices=[{"delta": {"content": "Hi"}}]))[0].text == "Hi"
 
 
 def test_perplexity_sends_delta_and_message_side_by_side() -> None:
     def delta_and_message(delta: str, message: str) -> dict[str, Any]:
         return {"delta": {"content": delta}, "message": {"content": message}}
 
-    assert DIALECT.decode(document(choices=[delta_and_message("", "1 2")]))[0].text == "1 2"
+    assert (
+        DIALECT.decode_response(document(choices=[delta_and_message("", "1 2")]))[0].text == "1 2"
+    )
     body = chunk(delta_and_message("1", "1")) + chunk(delta_and_message(" 2", "1 2"))
-    assert DIALECT.decode(stream_response(body))[0].text == "1 2"
+    assert DIALECT.decode_response(stream_response(body))[0].text == "1 2"
 
 
 def test_an_unparsable_chunk_is_skipped() -> None:
     body = text_chunk("a") + b'data: {"choices":[{"del\n\n' + b"data: \xff\n\n" + text_chunk("b")
-    assert DIALECT.decode(stream_response(body))[0].text == "ab"
+    assert DIALECT.decode_response(stream_response(body))[0].text == "ab"
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -645,14 +654,14 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
     for response in (stream_response(events), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
-        assert orjson.dumps(DIALECT.decode(response))
+        assert orjson.dumps(DIALECT.decode_response(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
@@ -669,7 +678,7 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
     with _client(200, "text/event-stream", body) as client:
         sdk_completion = _accumulate_stream(client)
-    assert _comparable_turns(DIALECT.decode(stream_response(body))) == _comparable_choices(
+    assert _comparable_turns(DIALECT.decode_response(stream_response(body))) == _comparable_choices(
         sdk_completion
     )
 
@@ -740,7 +749,7 @@ needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 
 def _response(row: corpus.Row) -> DialectResponse:
-    name = DIALECT.codec(row.request, row.head)
+    name = DIALECT.codec_name(row.request, row.head)
     return DialectResponse(row.head, name, framing.split_messages(name, row.body))
 
 
@@ -751,8 +760,8 @@ def test_every_recorded_chat_is_matched_and_complete() -> None:
     assert len(rows) > 400
     for row in rows:
         response = _response(row)
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        assert response.codec == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
+        assert response.codec_name == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
         assert DIALECT.completeness(response).is_complete, row.id
         assert DIALECT.model(row.request), row.id
 
@@ -816,7 +825,7 @@ def test_the_sdk_decodes_every_recorded_chat_identically() -> None:
             except (openai.APIError, RuntimeError, TypeError, AttributeError):
                 unreadable.add(row.id)
                 continue
-        if sdk_choices != _comparable_turns(DIALECT.decode(_response(row))):
+        if sdk_choices != _comparable_turns(DIALECT.decode_response(_response(row))):
             decoded_differently.add(row.id)
     assert decoded_differently == SDK_DECODES_DIFFERENTLY.keys()
     assert unreadable == SDK_CANNOT_READ.keys()
@@ -830,9 +839,9 @@ def _content_type(row: corpus.Row) -> str:
 @needs_corpus
 def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
     rows = {row.id: row for row in corpus.rows() if row.id in SDK_CANNOT_READ}
-    (blocked,) = DIALECT.decode(_response(rows["963631185ff985df"]))
+    (blocked,) = DIALECT.decode_response(_response(rows["963631185ff985df"]))
     assert (blocked.parts, blocked.finish) == ((), FinishReason.CONTENT_FILTER)
-    (cited,) = DIALECT.decode(_response(rows["f95371acc5da385b"]))
+    (cited,) = DIALECT.decode_response(_response(rows["f95371acc5da385b"]))
     assert (
         len(
             [
@@ -844,6 +853,6 @@ def test_responses_that_the_sdk_cannot_parse_are_decoded() -> None:
         )
         == 5
     )
-    (limited,) = DIALECT.decode(_response(rows["d46e6c7cd7090593"]))
+    (limited,) = DIALECT.decode_response(_response(rows["d46e6c7cd7090593"]))
     assert limited.failure == Failure("Token limit reached", code="400")
     assert [type(part) for part in limited.parts] == [Reasoning]

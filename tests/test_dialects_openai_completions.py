@@ -70,7 +70,7 @@ def text_chunk(text: str, finish: str | None = None, index: int = 0) -> bytes:
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("openai-completions").name == "openai-completions"
-    assert dialects.find_dialect(make_request()).name == "openai-completions"
+    assert dialects.dialect_of_request(make_request()).name == "openai-completions"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: b
 def test_status_and_content_type_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_stream_cut_before_its_finish_is_incomplete(cut: int) -> None:
 
 
 def test_a_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(TEXT)) == (
+    assert DIALECT.decode_response(stream_response(TEXT)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=FinishReason.STOP,
@@ -210,7 +210,7 @@ def test_a_document_becomes_a_turn_for_each_choice_in_the_order_of_their_index()
         {"text": "prompt a", "index": 0, "finish_reason": "stop", "stop_reason": None},
     ]
     body = {"id": "cmpl-2", "choices": choices, "usage": {"total_tokens": 5}}
-    first, second = DIALECT.decode(whole_response(json.dumps(body).encode()))
+    first, second = DIALECT.decode_response(whole_response(json.dumps(body).encode()))
     assert (first.text, first.finish) == ("prompt a", FinishReason.STOP)
     assert (second.text, second.finish) == ("b", FinishReason.LENGTH)
     assert (first.metadata, second.metadata) == ((), (("stop_reason", 7),))
@@ -224,18 +224,20 @@ def test_choices_of_a_stream_are_separated_by_index() -> None:
         + text_chunk("b2", "stop", 1)
         + text_chunk("a2", "length")
     )
-    assert [(turn.text, turn.finish) for turn in DIALECT.decode(stream_response(body))] == [
+    assert [
+        (turn.text, turn.finish) for turn in DIALECT.decode_response(stream_response(body))
+    ] == [
         ("a1a2", FinishReason.LENGTH),
         ("b1b2", FinishReason.STOP),
     ]
 
 
 def test_writers_stream_is_decoded_without_a_finish() -> None:
-    assert DIALECT.decode(stream_response(WRITER_STREAM)) == (Turn((Text("Hello"),)),)
+    assert DIALECT.decode_response(stream_response(WRITER_STREAM)) == (Turn((Text("Hello"),)),)
 
 
 def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         stream_response(text_chunk("Hi") + b'data: {"error":{"message":"no"}}\n\n')
     )
     assert (turn.text, turn.finish, turn.failure) == ("Hi", None, Failure("no"))
@@ -243,12 +245,14 @@ def test_an_error_in_the_stream_keeps_the_preceding_content() -> None:
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}'
-    assert DIALECT.decode(whole_response(body, 404)) == (Turn((), failure=Failure("m", "t", "c")),)
+    assert DIALECT.decode_response(whole_response(body, 404)) == (
+        Turn((), failure=Failure("m", "t", "c")),
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b'{"choices":null}', b'{"value":"a"}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == ()
+    assert DIALECT.decode_response(whole_response(body)) == ()
 
 
 VALUES = st.recursive(
@@ -272,14 +276,14 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
     events = b"".join(b"data: " + item + b"\n\n" for item in encoded)
     for response in (stream_response(events), whole_response(encoded[0], status)):
         assert DIALECT.completeness(response).reason
-        assert orjson.dumps(DIALECT.decode(response))
+        assert orjson.dumps(DIALECT.decode_response(response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
@@ -346,15 +350,15 @@ def test_every_recorded_response_is_decoded_like_the_sdk() -> None:
     assert len(rows) == 46
     incomplete = {}
     for row in rows:
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
-        name = DIALECT.codec(row.request, row.head)
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
+        name = DIALECT.codec_name(row.request, row.head)
         assert name == ("sse" if row.streaming else "whole"), row.id
         response = DialectResponse(row.head, name, framing.split_messages(name, row.body))
         completeness = DIALECT.completeness(response)
         if not completeness.is_complete:
             incomplete[row.id] = completeness.reason
         elif row.status == 200:
-            _compare(row, DIALECT.decode(response))
+            _compare(row, DIALECT.decode_response(response))
     assert incomplete == INCOMPLETE_ROWS
 
 

@@ -13,7 +13,7 @@ def assemble_items(*events: dict[str, Any]) -> list[Fields]:
     assembler = OutputItemsAssembler()
     for event in events:
         assembler.feed(event["type"], event)
-    return assembler.item_documents()
+    return assembler.assembled_items()
 
 
 def delta(kind: str, piece: str, **place: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import corpus
 from cassette_builders import META, REQUEST, make_cassette
 from llm_proxy import dialects, framing, matching
-from llm_proxy.cassette_views import cassette_dialect, cassette_turns
+from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
 from llm_proxy.dialects import OPAQUE, DialectResponse
 from llm_proxy.dialects.openai.other_endpoints import ENDPOINTS
 from llm_proxy.exchange import Framing, Request, ResponseHead
@@ -104,7 +104,7 @@ def test_each_endpoint_is_matched_by_its_own_dialect_alone(
 ) -> None:
     request = make_request(path, method)
     assert [endpoint.name for endpoint in ENDPOINTS if endpoint.matches(request)] == [name]
-    assert dialects.find_dialect(request).name == name
+    assert dialects.dialect_of_request(request).name == name
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_each_endpoint_is_matched_by_its_own_dialect_alone(
     ],
 )
 def test_requests_of_other_apis_are_not_matched(request_: Request, name: str) -> None:
-    assert dialects.find_dialect(request_).name == name
+    assert dialects.dialect_of_request(request_).name == name
 
 
 @given(
@@ -168,7 +168,7 @@ def test_no_two_endpoints_match_one_path(path: str) -> None:
     ],
 )
 def test_the_model_is_found_in_the_body_the_form_or_the_path(request_: Request, model: str) -> None:
-    assert dialects.find_dialect(request_).model(request_) == model
+    assert dialects.dialect_of_request(request_).model(request_) == model
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,10 @@ def test_the_model_is_found_in_the_body_the_form_or_the_path(request_: Request, 
 def test_status_and_content_type_choose_the_framing(
     request_: Request, content_type: str, status: int, codec: str
 ) -> None:
-    assert dialects.find_dialect(request_).codec(request_, head(status, content_type)) == codec
+    assert (
+        dialects.dialect_of_request(request_).codec_name(request_, head(status, content_type))
+        == codec
+    )
 
 
 AUDIO_HEAD = (200, "audio/mpeg")
@@ -259,7 +262,7 @@ def test_completeness_of_a_stream_depends_on_its_last_typed_event(
 @pytest.mark.parametrize("name", NAMES)
 def test_an_http_error_is_one_turn_with_a_failure(name: str) -> None:
     body = b'{"error":{"message":"no","type":"t","param":null,"code":"c"}}'
-    assert dialects.dialect_named(name).decode(whole_response(body, 404)) == (
+    assert dialects.dialect_named(name).decode_response(whole_response(body, 404)) == (
         Turn((), failure=Failure("no", "t", "c")),
     )
 
@@ -267,13 +270,17 @@ def test_an_http_error_is_one_turn_with_a_failure(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_error_in_a_stream_is_one_turn_with_a_failure(name: str) -> None:
     response = stream_response(type_event("x.delta"), 'data: {"error":{"message":"busy"}}')
-    assert dialects.dialect_named(name).decode(response) == (Turn((), failure=Failure("busy")),)
+    assert dialects.dialect_named(name).decode_response(response) == (
+        Turn((), failure=Failure("busy")),
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_success_without_text_has_no_turn(name: str) -> None:
     assert (
-        dialects.dialect_named(name).decode(whole_response(b'{"id":"b","error":{"message":""}}'))
+        dialects.dialect_named(name).decode_response(
+            whole_response(b'{"id":"b","error":{"message":""}}')
+        )
         == ()
     )
 
@@ -286,7 +293,7 @@ def test_a_success_without_text_has_no_turn(name: str) -> None:
 def test_any_bytes_can_be_decoded(name: str, body: bytes, codec: str) -> None:
     response = DialectResponse(head(), codec, framing.split_messages(codec, body))
     assert dialects.dialect_named(name).completeness(response).reason
-    assert len(dialects.dialect_named(name).decode(response)) <= 1
+    assert len(dialects.dialect_named(name).decode_response(response)) <= 1
 
 
 def test_a_cassette_recorded_as_opaque_is_decoded() -> None:
@@ -299,14 +306,14 @@ def test_a_cassette_recorded_as_opaque_is_decoded() -> None:
         make_cassette(body, codec="sse", meta=replace(META, dialect="opaque")), request=request
     )  # fmt: skip
     assert cassette_dialect(opaque_cassette).name == "openai-audio"
-    assert [turn.text for turn in cassette_turns(opaque_cassette)] == ["Hi."]
+    assert [turn.text for turn in cassette_response_turns(opaque_cassette)] == ["Hi."]
     assert str(cassette_outcome(opaque_cassette)) == "complete"
 
 
 def test_the_dialect_is_no_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     request = replace(REQUEST, path="/v1/embeddings", body=b'{"input":"a","model":"m"}')
     key = matching.request_key("openai", request)
-    monkeypatch.setattr(dialects, "find_dialect", lambda _: OPAQUE)
+    monkeypatch.setattr(dialects, "dialect_of_request", lambda _: OPAQUE)
     assert matching.request_key("openai", request) == key
 
 
@@ -383,7 +390,10 @@ def test_requests_of_the_sdk_are_matched(
     name: str, model: str, operation: Callable[[openai.OpenAI], object]
 ) -> None:
     request = _sdk_request(operation)
-    assert (dialects.find_dialect(request).name, dialects.find_dialect(request).model(request)) == (
+    assert (
+        dialects.dialect_of_request(request).name,
+        dialects.dialect_of_request(request).model(request),
+    ) == (
         name,
         model,
     )
@@ -397,7 +407,10 @@ def test_azure_requests_of_the_sdk_are_matched(
 ) -> None:
     request = _sdk_request(operation, azure="yes")
     assert request.path.startswith("/openai/")
-    assert (dialects.find_dialect(request).name, dialects.find_dialect(request).model(request)) == (
+    assert (
+        dialects.dialect_of_request(request).name,
+        dialects.dialect_of_request(request).model(request),
+    ) == (
         name,
         model,
     )
@@ -407,7 +420,7 @@ def test_the_form_requests_a_streamed_transcription() -> None:
     request = _sdk_request(
         lambda client: client.audio.transcriptions.create(model="m", file=AUDIO_FILE, stream=True)
     )
-    assert dialects.find_dialect(request).streams(request)
+    assert dialects.dialect_of_request(request).streams(request)
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
@@ -423,11 +436,11 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 def test_every_recorded_exchange_is_complete() -> None:
-    rows = [row for row in corpus.rows() if dialects.find_dialect(row.request).name in NAMES]
+    rows = [row for row in corpus.rows() if dialects.dialect_of_request(row.request).name in NAMES]
     incomplete = {}
     for row in rows:
-        dialect = dialects.find_dialect(row.request)
-        codec = dialect.codec(row.request, row.head)
+        dialect = dialects.dialect_of_request(row.request)
+        codec = dialect.codec_name(row.request, row.head)
         completeness = dialect.completeness(
             DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         )

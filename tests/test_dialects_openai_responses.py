@@ -244,7 +244,7 @@ def call(kind: str = "function_call", call_id: str = "a", **fields: Any) -> dict
 
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.dialect_named("openai-responses").name == "openai-responses"
-    assert dialects.find_dialect(make_request()).name == "openai-responses"
+    assert dialects.dialect_of_request(make_request()).name == "openai-responses"
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_request_streams_when_its_body_or_its_query_says_so(
 def test_status_and_content_type_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.codec(make_request(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec_name(make_request(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -459,7 +459,7 @@ def test_a_truncated_stream_is_incomplete(cut: int) -> None:
 @given(st.integers(0, len(TEXT)))
 def test_a_truncated_stream_decodes_to_a_prefix_without_a_finish(cut: int) -> None:
     is_complete = cut >= len(TEXT.rstrip())
-    for turn in DIALECT.decode(stream_response(TEXT[:cut])):
+    for turn in DIALECT.decode_response(stream_response(TEXT[:cut])):
         assert "Hello".startswith(turn.text)
         assert "Thinking.".startswith(reasoning_text(turn))
         assert turn.finish is (FinishReason.STOP if is_complete else None)
@@ -491,7 +491,7 @@ def test_a_body_that_parses_or_reports_an_error_is_complete(
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(TEXT)) == (
+    assert DIALECT.decode_response(stream_response(TEXT)) == (
         Turn(
             parts=(
                 Reasoning("Thinking.", metadata=(("id", "rs_1"), ("type", "summary_text"))),
@@ -507,7 +507,7 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
-    assert DIALECT.decode(stream_response(TOOLS)) == (
+    assert DIALECT.decode_response(stream_response(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}', (("id", "fc_1"),)),
@@ -525,15 +525,19 @@ def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
 def test_a_document_decodes_like_the_last_event_of_a_stream() -> None:
     last = TEXT.rstrip().rpartition(b"data: ")[2]
     response = json.loads(last)["response"]
-    assert DIALECT.decode(document(**response)) == DIALECT.decode(stream_response(TEXT))
-    assert DIALECT.decode(stream_response(last)) == DIALECT.decode(stream_response(TEXT))
-    assert DIALECT.decode(stream_response(json.dumps(response).encode())) == DIALECT.decode(
+    assert DIALECT.decode_response(document(**response)) == DIALECT.decode_response(
         stream_response(TEXT)
     )
+    assert DIALECT.decode_response(stream_response(last)) == DIALECT.decode_response(
+        stream_response(TEXT)
+    )
+    assert DIALECT.decode_response(
+        stream_response(json.dumps(response).encode())
+    ) == DIALECT.decode_response(stream_response(TEXT))
 
 
 def test_an_end_without_output_keeps_the_streamed_items() -> None:
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         stream_response(text_delta("Hel") + text_delta("lo") + status_event("completed", output=[]))
     )
     assert (turn.text, turn.finish) == ("Hello", FinishReason.STOP)
@@ -541,9 +545,11 @@ def test_an_end_without_output_keeps_the_streamed_items() -> None:
 
 def test_a_stream_without_its_beginning_is_decoded() -> None:
     middle = TEXT[TEXT.index(b"event: response.output_text.delta") :]
-    assert DIALECT.decode(stream_response(middle)) == DIALECT.decode(stream_response(TEXT))
+    assert DIALECT.decode_response(stream_response(middle)) == DIALECT.decode_response(
+        stream_response(TEXT)
+    )
     cut = middle[: middle.index(b"event: response.output_text.done")]
-    assert DIALECT.decode(stream_response(cut)) == (Turn((Text("Hello"),)),)
+    assert DIALECT.decode_response(stream_response(cut)) == (Turn((Text("Hello"),)),)
 
 
 def test_annotations_and_refusals_of_a_truncated_stream_are_decoded() -> None:
@@ -564,7 +570,7 @@ def test_annotations_and_refusals_of_a_truncated_stream_are_decoded() -> None:
         )
         + event("response.refusal.delta", output_index=1, content_index=0, delta="No.")
     )
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert turn.parts == (Text("Hi", citations=(Citation("u", "t", span=(0, 2)),)), Refusal("No."))
 
 
@@ -573,7 +579,7 @@ def test_audio_deltas_become_media() -> None:
         event(f"response.audio.{kind}", delta=piece)
         for kind, piece in [("delta", "aGk="), ("transcript.delta", "H"), ("transcript.delta", "i")]
     )
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert turn.parts == (Media("audio/*", base64="aGk=", transcript="Hi"),)
 
 
@@ -586,7 +592,7 @@ def test_unmapped_fields_are_kept_as_metadata() -> None:
         "content_filters": [{"blocked": False}],
         "tool_usage": {"web_search": {"num_requests": 1}},
     }
-    (turn,) = DIALECT.decode(document(output=[], temperature=1.0, **metadata))
+    (turn,) = DIALECT.decode_response(document(output=[], temperature=1.0, **metadata))
     assert dict(turn.metadata) == metadata
 
 
@@ -628,12 +634,12 @@ def test_unmapped_fields_are_kept_as_metadata() -> None:
 def test_statuses_map_to_finish_values(
     response: dict[str, Any], finish: FinishReason, raw: str
 ) -> None:
-    (turn,) = DIALECT.decode(document(output=[], **response))
+    (turn,) = DIALECT.decode_response(document(output=[], **response))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 def test_a_truncated_stream_has_no_finish() -> None:
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         stream_response(status_event("in_progress", id="resp_1") + text_delta("Hi"))
     )
     assert (turn.finish, turn.finish_raw, turn.id) == (None, "", "resp_1")
@@ -680,13 +686,13 @@ def test_a_truncated_stream_has_no_finish() -> None:
 def test_a_response_with_pending_calls_finishes_with_tool_calls(
     output: list[dict[str, Any]], finish: FinishReason
 ) -> None:
-    (turn,) = DIALECT.decode(document(status="completed", output=output))
+    (turn,) = DIALECT.decode_response(document(status="completed", output=output))
     assert turn.finish is finish
 
 
 def test_calls_that_were_cut_short_end_by_length() -> None:
     reason = {"reason": "max_output_tokens"}
-    (turn,) = DIALECT.decode(
+    (turn,) = DIALECT.decode_response(
         document(status="incomplete", incomplete_details=reason, output=[call()])
     )
     assert turn.finish is FinishReason.LENGTH
@@ -712,9 +718,10 @@ def test_calls_that_were_cut_short_end_by_length() -> None:
     ],
 )
 def test_usage_is_read(counts: object, usage: Usage | None) -> None:
-    assert DIALECT.decode(document(output=[], usage=counts))[0].usage == usage
+    assert DIALECT.decode_response(document(output=[], usage=counts))[0].usage == usage
     assert (
-        DIALECT.decode(stream_response(status_event("completed", usage=counts)))[0].usage == usage
+        DIALECT.decode_response(stream_response(status_event("completed", usage=counts)))[0].usage
+        == usage
     )
 
 
@@ -754,27 +761,35 @@ def test_usage_is_read(counts: object, usage: Usage | None) -> None:
 def test_an_error_in_the_stream_keeps_the_preceding_content(
     body: bytes, failure: Failure, finish: FinishReason | None
 ) -> None:
-    (turn,) = DIALECT.decode(stream_response(text_delta("Hi") + body))
+    (turn,) = DIALECT.decode_response(stream_response(text_delta("Hi") + body))
     assert (turn.text, turn.failure, turn.finish) == ("Hi", failure, finish)
 
 
 def test_a_failed_response_document_has_a_failure() -> None:
     error = {"code": "server_error", "message": "no"}
-    (turn,) = DIALECT.decode(document(object="response", status="failed", output=[], error=error))
+    (turn,) = DIALECT.decode_response(
+        document(object="response", status="failed", output=[], error=error)
+    )
     assert (turn.finish, turn.failure) == (FinishReason.ERROR, Failure("no", code="server_error"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}'
-    assert DIALECT.decode(whole_response(body, 400)) == (Turn((), failure=Failure("m", "t", "c")),)
-    assert DIALECT.decode(whole_response(b"", 502)) == (
+    assert DIALECT.decode_response(whole_response(body, 400)) == (
+        Turn((), failure=Failure("m", "t", "c")),
+    )
+    assert DIALECT.decode_response(whole_response(b"", 502)) == (
         Turn((), failure=Failure("HTTP 502 Bad Gateway")),
     )
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"hello":1}', b"<", b'{"error":null}'])
 def test_other_bodies_have_no_turn(body: bytes) -> None:
-    assert DIALECT.decode(whole_response(body)) == DIALECT.decode(stream_response(body)) == ()
+    assert (
+        DIALECT.decode_response(whole_response(body))
+        == DIALECT.decode_response(stream_response(body))
+        == ()
+    )
 
 
 def test_an_unparsable_event_is_skipped() -> None:
@@ -784,7 +799,7 @@ def test_an_unparsable_event_is_skipped() -> None:
         + b"data: \xff\n\n: hi\n\n"
         + text_delta("b")
     )
-    assert DIALECT.decode(stream_response(body))[0].text == "ab"
+    assert DIALECT.decode_response(stream_response(body))[0].text == "ab"
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -849,7 +864,7 @@ def test_events_of_any_shape_decode_to_serialisable_turns(
         b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in events)
     )
     assert DIALECT.completeness(response).reason
-    assert orjson.dumps(DIALECT.decode(response))
+    assert orjson.dumps(DIALECT.decode_response(response))
 
 
 @given(RESPONSES, st.sampled_from([200, 400]))
@@ -861,14 +876,14 @@ def test_documents_of_any_shape_decode_to_serialisable_turns(
         stream_response(status_event("completed")),
     ):
         assert DIALECT.completeness(dialect_response).reason
-        assert orjson.dumps(DIALECT.decode(dialect_response))
+        assert orjson.dumps(DIALECT.decode_response(dialect_response))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_can_be_decoded(messages: list[bytes], name: str) -> None:
     response = DialectResponse(head(), name, messages)
     assert DIALECT.completeness(response).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(response))
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode_response(response))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
@@ -906,7 +921,7 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 
 @pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
 def test_the_sdk_decodes_the_golden_streams_identically(body: bytes) -> None:
-    (turn,) = DIALECT.decode(stream_response(body))
+    (turn,) = DIALECT.decode_response(stream_response(body))
     assert _comparable_turn(turn) == _comparable_sdk_response(
         _sdk_response(200, body, streams=True)
     )
@@ -997,7 +1012,7 @@ def _rows() -> list[corpus.Row]:
 def _response(row: corpus.Row) -> DialectResponse:
     """Return the row as a response; payload lines are framed as events again."""
     if row.fidelity != "payload-lines":
-        name = DIALECT.codec(row.request, row.head)
+        name = DIALECT.codec_name(row.request, row.head)
         return DialectResponse(row.head, name, framing.split_messages(name, row.body))
     events = [b"data: " + line + b"\n\n" for line in row.body.splitlines() if line.strip()]
     return DialectResponse(replace(row.head, headers=head().headers), "sse", events)
@@ -1009,9 +1024,9 @@ def test_every_recorded_response_is_matched_and_complete() -> None:
     rows = _rows()
     assert (len(rows), sum(row.fidelity == "exact" for row in rows)) == (224, 162)
     for row in rows:
-        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name, row.id
         response = _response(row)
-        assert response.codec == ("whole" if row.wire.endswith(".json") else "sse"), row.id
+        assert response.codec_name == ("whole" if row.wire.endswith(".json") else "sse"), row.id
         assert DIALECT.completeness(response).is_complete, row.id
 
 
@@ -1021,12 +1036,14 @@ def test_the_sdk_decodes_every_recorded_response_identically() -> None:
     compared = 0
     for row in _rows():
         response = _response(row)
-        (turn,) = DIALECT.decode(response)
+        (turn,) = DIALECT.decode_response(response)
         if row.status != 200 or row.id == FAILED_STREAM_ROW:
             _compare_failure(row, turn)
             continue
-        streams = response.codec == "sse"
-        sdk_response = _sdk_response(row.status, b"".join(response.messages), streams=streams)
+        streams = response.codec_name == "sse"
+        sdk_response = _sdk_response(
+            row.status, b"".join(response.framed_messages), streams=streams
+        )
         assert _comparable_turn(turn) == _comparable_sdk_response(sdk_response), row.id
         compared += 1
     assert compared == 206
@@ -1034,7 +1051,7 @@ def test_the_sdk_decodes_every_recorded_response_identically() -> None:
 
 def _compare_failure(row: corpus.Row, turn: Turn) -> None:
     assert turn.failure is not None
-    body = b"".join(_response(row).messages)
+    body = b"".join(_response(row).framed_messages)
     with pytest.raises(openai.APIError) as raised:
         _sdk_response(row.status, body, streams=row.id == FAILED_STREAM_ROW)
     assert row.id == XAI_ERROR_ROW or turn.failure.message in str(raised.value), row.id
@@ -1074,7 +1091,7 @@ def test_every_recorded_event_is_known() -> None:
     undecoded: dict[str, int] = {}
     for row in _rows():
         response = _response(row)
-        for sse_event in response.messages if response.codec == "sse" else ():
+        for sse_event in response.framed_messages if response.codec_name == "sse" else ():
             kind = _event_type(sse_event)
             progress = kind.rpartition(".")[0].endswith(("_call", "_list_tools"))
             if not (kind in DECODED_EVENTS | EVENTS_WITHOUT_CONTENT or progress):
@@ -1092,7 +1109,7 @@ def test_every_recorded_item_has_parts_except_empty_messages() -> None:
         if row.status != 200 or row.id == FAILED_STREAM_ROW:
             continue
         for output_item in _sdk_response(
-            200, b"".join(response.messages), streams=response.codec == "sse"
+            200, b"".join(response.framed_messages), streams=response.codec_name == "sse"
         ).output:
             item_count += 1
             item: Any = output_item.to_dict(mode="json")

@@ -6,7 +6,7 @@ import pytest
 
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.openai.audio_transcripts import decode_turns
+from llm_proxy.dialects.openai.audio_transcripts import decode_transcription
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn, Usage
 
@@ -69,26 +69,26 @@ def done_event(text: str, **more: Json) -> dict[str, Json]:
     ],
 )
 def test_a_transcript_is_one_turn(response: DialectResponse, turn: Turn) -> None:
-    assert decode_turns(response) == (turn,)
+    assert decode_transcription(response) == (turn,)
 
 
 def test_a_stream_is_the_text_of_its_last_event() -> None:
     response = stream_response(
         delta_event("Hel"), delta_event("lo."), done_event("Hello.", usage=TOKEN_USAGE)
     )
-    assert decode_turns(response) == (
+    assert decode_transcription(response) == (
         Turn((Text("Hello."),), FinishReason.STOP, "transcript.text.done", USAGE),
     )
 
 
 def test_a_truncated_stream_keeps_its_deltas() -> None:
-    assert decode_turns(stream_response(delta_event("Hel"), delta_event("lo"))) == (
+    assert decode_transcription(stream_response(delta_event("Hel"), delta_event("lo"))) == (
         Turn((Text("Hello"),)),
     )
 
 
 def test_an_error_in_a_stream_keeps_the_preceding_text() -> None:
-    [turn] = decode_turns(
+    [turn] = decode_transcription(
         stream_response(delta_event("Hel"), {"error": {"message": "busy", "code": "503"}})
     )
     assert (turn.text, turn.finish, turn.failure) == ("Hel", None, Failure("busy", "", "503"))
@@ -96,7 +96,7 @@ def test_an_error_in_a_stream_keeps_the_preceding_text() -> None:
 
 def test_segments_are_kept_with_their_speakers() -> None:
     segment: dict[str, Json] = {"type": "transcript.text.segment", "text": "Hi.", "speaker": "A"}
-    [turn] = decode_turns(stream_response(segment, done_event("Hi.")))
+    [turn] = decode_transcription(stream_response(segment, done_event("Hi.")))
     assert turn.metadata == (("segments", [segment]),)
 
 
@@ -107,7 +107,7 @@ def test_the_events_of_mistral_are_decoded() -> None:
         {"type": "transcription.text.delta", "text": "Hi"},
         {"type": "transcription.done", "model": "voxtral", "text": "Hi.", "usage": usage},
     )
-    assert decode_turns(response) == (
+    assert decode_transcription(response) == (
         Turn(
             (Text("Hi."),), FinishReason.STOP, "transcription.done", Usage(1, 2, 3), model="voxtral"
         ),
@@ -127,4 +127,4 @@ def test_the_events_of_mistral_are_decoded() -> None:
     ],
 )
 def test_other_responses_have_no_turn(response: DialectResponse) -> None:
-    assert decode_turns(response) == ()
+    assert decode_transcription(response) == ()

@@ -119,10 +119,15 @@ def test_a_text_difference_is_reported_with_its_bytes(tmp_path: Path) -> None:
     [text, size, digest, byte_difference] = significant_differences(compare_exchanges(one, other))
 
     assert text == ("said", "turns[0].parts[0].text", "One day", "One night")
-    assert size == ("bytes", "size", str(one.end.size_bytes), str(other.end.size_bytes))
-    assert digest == ("bytes", "sha256", one.end.sha256, other.end.sha256)
+    assert size == (
+        "bytes",
+        "size",
+        str(one.response_end.size_bytes),
+        str(other.response_end.size_bytes),
+    )
+    assert digest == ("bytes", "sha256", one.response_end.sha256, other.response_end.sha256)
     kind, where, before, after = byte_difference
-    assert (kind, where) == ("bytes", f"from byte {one.body.index(b'day')}")
+    assert (kind, where) == ("bytes", f"from byte {one.response_body.index(b'day')}")
     assert before == 'message 1: data: {"choices":[{"index":0,"delta":{"content":"One day"}}]}'
     assert after.endswith('"One night"}}]}')
 

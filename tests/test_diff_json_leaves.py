@@ -97,6 +97,6 @@ def test_the_path_of_every_value_is_a_rule_that_ignores_it_and_nothing_else(
     before = {path: value for path, value in json_leaves(document).items() if path.startswith("$")}
 
     for path, value in before.items():
-        after = json_leaves(parse_rule(f"ignore={path}").apply(document).document)
+        after = json_leaves(parse_rule(f"ignore={path}").normalize_document(document).document)
         assert after.get(path) in {None, '"<ignored>"'}
         assert before.items() - after.items() == {(path, value)} - after.items()

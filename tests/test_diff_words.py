@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.diff.word_diff import DEFAULT_MAX_CHARS, WordChange, word_changes, word_diff
+from llm_proxy.diff.word_diff import DEFAULT_MAX_CHARS, WordChange, format_word_diff, word_changes
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
 
@@ -36,7 +36,7 @@ def both_texts(changes: tuple[WordChange, ...]) -> tuple[str, str]:
     ],
 )
 def test_only_the_words_that_differ_are_marked(old: str, new: str, expected: str) -> None:
-    assert word_diff(old, new) == expected
+    assert format_word_diff(old, new) == expected
 
 
 def test_text_far_from_a_change_is_elided() -> None:
@@ -46,14 +46,14 @@ def test_text_far_from_a_change_is_elided() -> None:
         + PROSE * 3
     )
 
-    assert word_diff(old, old.replace("Monday", "Friday").replace("/a", "/b")) == (
+    assert format_word_diff(old, old.replace("Monday", "Friday").replace("/a", "/b")) == (
         "… know.⏎Today is [-Monday-] {+Friday+}. The folder is … can. Now /home/"
         "[-a-] {+b+} is yours.⏎You …"
     )
 
 
 def test_long_words_are_cut_to_where_they_differ() -> None:
-    assert word_diff("A" * 5000 + "b" * 2, "A" * 5000 + "c") == (
+    assert format_word_diff("A" * 5000 + "b" * 2, "A" * 5000 + "c") == (
         f"[-…{'A' * 20}bb-] {{+…{'A' * 20}c+}}"
     )
 
@@ -64,7 +64,7 @@ def test_changes_beyond_the_limit_are_counted() -> None:
     ]
     new = [line.replace("euros", "dollars") for line in old]
 
-    diff = word_diff("".join(old), "".join(new), max_chars=150)
+    diff = format_word_diff("".join(old), "".join(new), max_chars=150)
 
     assert diff.count("[-euros-] {+dollars+}") == 3
     assert diff.endswith("(and 6 more)")
@@ -94,7 +94,7 @@ def test_pathological_texts_are_compared_quickly(
 
     begin = time.process_time()
     changes = word_changes(old, new)
-    diff = word_diff(old, new)
+    diff = format_word_diff(old, new)
 
     assert time.process_time() - begin < 1
     assert both_texts(changes) == (old, new)
@@ -106,7 +106,7 @@ def test_a_word_of_megabytes_is_compared_quickly() -> None:
     old, new = (f"see {'a' * 1_000_000}{end}" for end in "bc")
 
     begin = time.process_time()
-    diff = word_diff(old, new)
+    diff = format_word_diff(old, new)
 
     assert time.process_time() - begin < 1
     assert diff == f"see [-…{'a' * 20}b-] {{+…{'a' * 20}c+}}"

@@ -79,7 +79,7 @@ def test_a_line_is_cut_by_the_columns_it_takes(text: str, width: int, expected: 
 
 @given(st.text(), st.integers(1, 40))
 def test_a_cut_line_never_takes_more_columns_than_it_may(text: str, width: int) -> None:
-    assert display.terminal_width(display.truncate_to_width(text, width)) <= width
+    assert display.display_width(display.truncate_to_width(text, width)) <= width
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_duration_is_formatted_in_a_fitting_unit(ms: float, expected: str) -> 
     ("number", "expected"), [(0, "0 reads"), (1, "1 read"), (1449, "1,449 reads")]
 )
 def test_a_count_agrees_with_its_noun(number: int, expected: str) -> None:
-    assert display.format_count(number, "read") == expected
+    assert display.count_with_noun(number, "read") == expected
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_a_path_in_a_command_is_one_word_of_it(path: str, word: str) -> None:
 
 def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
     path = PurePath("caf\udce9.jsonl")
-    assert display.path_as_utf8(path) == "caf\ufffd.jsonl"
-    assert display.path_as_utf8("plain/ü.jsonl") == "plain/ü.jsonl"
+    assert display.path_as_unicode_text(path) == "caf\ufffd.jsonl"
+    assert display.path_as_unicode_text("plain/ü.jsonl") == "plain/ü.jsonl"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conformance_cases import CASES, Case
 from dialect_manners import ANY_TURNS, COMMON_TURNS, MANNERS, Manner
 from llm_proxy import framing
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
 from thoroughness import quick_or_thorough
@@ -22,10 +22,10 @@ each_manner = pytest.mark.parametrize(
 )
 
 
-def convert_or_skip(manner: Manner, *turns: Turn) -> ConvertedTurns:
+def convert_or_skip(manner: Manner, *turns: Turn) -> ConvertedResponseTurns:
     """The turns as the dialect can represent them; rejects the example if it cannot."""
     try:
-        return manner.dialect.convert(manner.request, turns, manner.context)
+        return manner.dialect.representable_turns(manner.request, turns, manner.context)
     except NotRepresentable:
         assume(False)  # noqa: FBT003 # Hypothesis's own way to pass over an example
         raise
@@ -40,13 +40,13 @@ def test_an_encoded_turn_decodes_to_itself_and_is_complete_and_framed_by_its_cod
     converted = convert_or_skip(manner, turn)
     dialect, request = manner.dialect, manner.request
 
-    response = dialect.encode(request, (turn,), manner.context)
+    response = dialect.encode_response(request, (turn,), manner.context)
 
-    body = b"".join(response.messages)
-    assert dialect.decode(response) == converted.turns
+    body = b"".join(response.framed_messages)
+    assert dialect.decode_response(response) == converted.turns
     assert dialect.completeness(response).is_complete
-    assert dialect.codec(request, response.head) == response.codec
-    assert framing.split_messages(response.codec, body) == list(response.messages)
+    assert dialect.codec_name(request, response.head) == response.codec_name
+    assert framing.split_messages(response.codec_name, body) == list(response.framed_messages)
     assert response.head.content_length in (None, len(body))
 
 
@@ -56,7 +56,7 @@ def test_an_encoded_turn_decodes_to_itself_and_is_complete_and_framed_by_its_cod
 def test_a_converted_turn_converts_to_itself_without_losses(manner: Manner, turn: Turn) -> None:
     converted = convert_or_skip(manner, turn)
 
-    assert convert_or_skip(manner, *converted.turns) == ConvertedTurns(converted.turns, ())
+    assert convert_or_skip(manner, *converted.turns) == ConvertedResponseTurns(converted.turns, ())
 
 
 @each_manner
@@ -65,20 +65,20 @@ def test_a_converted_turn_converts_to_itself_without_losses(manner: Manner, turn
 def test_several_turns_are_encoded_in_one_response_or_refused(
     manner: Manner, turns: list[Turn], successive: bool
 ) -> None:
-    context = replace(manner.context, turns_are_successive=successive)
+    context = replace(manner.context, choices_are_successive=successive)
     try:
-        converted = manner.dialect.convert(manner.request, turns, context)
+        converted = manner.dialect.representable_turns(manner.request, turns, context)
     except NotRepresentable:
         with pytest.raises(NotRepresentable):
-            manner.dialect.encode(manner.request, turns, context)
+            manner.dialect.encode_response(manner.request, turns, context)
         return
 
-    response = manner.dialect.encode(manner.request, turns, context)
+    response = manner.dialect.encode_response(manner.request, turns, context)
 
-    assert manner.dialect.decode(response) == converted.turns
-    assert manner.dialect.convert(manner.request, converted.turns, context) == ConvertedTurns(
-        converted.turns, ()
-    )
+    assert manner.dialect.decode_response(response) == converted.turns
+    assert manner.dialect.representable_turns(
+        manner.request, converted.turns, context
+    ) == ConvertedResponseTurns(converted.turns, ())
 
 
 @each_manner
@@ -88,7 +88,7 @@ def test_the_same_encode_context_gives_the_same_bytes(manner: Manner, turn: Turn
     convert_or_skip(manner, turn)
 
     first, second = (
-        manner.dialect.encode(manner.request, (turn,), manner.context) for _ in range(2)
+        manner.dialect.encode_response(manner.request, (turn,), manner.context) for _ in range(2)
     )
 
     assert first == second
@@ -111,11 +111,11 @@ def named_calls(turn: Turn) -> list[tuple[str, object]]:
 )
 def test_nothing_of_what_an_application_acts_on_is_lost(manner: Manner, case: Case) -> None:
     try:
-        response = manner.dialect.encode(manner.request, [case.turn], manner.context)
+        response = manner.dialect.encode_response(manner.request, [case.turn], manner.context)
     except NotRepresentable:
         assert case.calls_tools
         return
-    [decoded] = manner.dialect.decode(response)
+    [decoded] = manner.dialect.decode_response(response)
 
     if case.turn.failure and response.head.status >= 400:
         assert (text_and_refusals(decoded), decoded.failure and decoded.failure.message) == (

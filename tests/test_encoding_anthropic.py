@@ -139,7 +139,7 @@ BLOCKS: Final[tuple[dict[str, Any], ...]] = (
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block["type"])
 def test_each_block_is_encoded_as_it_was_decoded(block: dict[str, Any]) -> None:
-    (turn,) = DIALECT.decode(json_response(type="message", content=[block]))
+    (turn,) = DIALECT.decode_response(json_response(type="message", content=[block]))
 
     assert encode_message(*turn.parts, metadata=turn.metadata)["content"] == [block]
 
@@ -232,11 +232,13 @@ def test_a_failed_text_result_of_an_anthropic_tool_is_marked_as_an_error() -> No
 
 def test_a_result_that_spells_a_block_of_text_stays_as_it_is_spelled() -> None:
     spelled = '[{"type":"text","text":"x"}]'
-    (turn,) = DIALECT.convert(
+    (turn,) = DIALECT.representable_turns(
         WHOLE_REQUEST, (Turn((ToolResult("m", spelled),)),), ENCODE_CONTEXT
     ).turns
 
-    assert DIALECT.decode(DIALECT.encode(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT)) == (turn,)
+    assert DIALECT.decode_response(
+        DIALECT.encode_response(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT)
+    ) == (turn,)
     assert isinstance(turn.parts[0], ToolResult)
     assert turn.parts[0].content == spelled
 
@@ -279,7 +281,7 @@ def test_a_refusal_ends_the_message_and_is_why_it_stops(finish: FinishReason | N
 
 def test_details_that_explain_a_refusal_are_read_as_one() -> None:
     turn = Turn((), FinishReason.REFUSAL, metadata=(("stop_details", {**DECLINED, "odd": 1}),))
-    (converted_turn,) = DIALECT.convert(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT).turns
+    (converted_turn,) = DIALECT.representable_turns(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT).turns
 
     assert converted_turn.parts == (
         Refusal("It is not allowed. At all.", (("category", "cyber"),)),
@@ -288,7 +290,7 @@ def test_details_that_explain_a_refusal_are_read_as_one() -> None:
 
 
 def test_content_filter_is_encoded_as_refusal() -> None:
-    converted = DIALECT.convert(
+    converted = DIALECT.representable_turns(
         STREAM_REQUEST, (Turn((), FinishReason.CONTENT_FILTER),), ENCODE_CONTEXT
     )
 
@@ -300,7 +302,7 @@ def test_content_filter_is_encoded_as_refusal() -> None:
     "finish", [FinishReason.PAUSED, FinishReason.CONTEXT_FULL, FinishReason.STOP_SEQUENCE]
 )
 def test_every_stop_reason_of_the_api_is_kept(finish: FinishReason) -> None:
-    (converted_turn,) = DIALECT.convert(
+    (converted_turn,) = DIALECT.representable_turns(
         STREAM_REQUEST, (Turn((Text("Hi"),), finish),), ENCODE_CONTEXT
     ).turns
 
@@ -326,9 +328,11 @@ def test_blocks_without_a_part_type_keep_their_position() -> None:
     )
 
     assert document_fields["content"] == [fallback, odd, text, text, odd]
-    (turn,) = DIALECT.decode(
-        DIALECT.encode(
-            STREAM_REQUEST, DIALECT.decode(json_response(**document_fields)), ENCODE_CONTEXT
+    (turn,) = DIALECT.decode_response(
+        DIALECT.encode_response(
+            STREAM_REQUEST,
+            DIALECT.decode_response(json_response(**document_fields)),
+            ENCODE_CONTEXT,
         )
     )
     assert (turn.model, len(turn.parts)) == ("claude-b", 2)

@@ -18,12 +18,12 @@ from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import Failure, Text, Turn
 
 QUOTA: Final = AccountLimits(
-    requests=RateLimitWindow(50, 49, 1.5), tokens=RateLimitWindow(40_000, 0, 60)
+    request_window=RateLimitWindow(50, 49, 1.5), token_window=RateLimitWindow(40_000, 0, 60)
 )
 
 
 def json_body(response: DialectResponse) -> Any:
-    return json.loads(b"".join(response.messages))
+    return json.loads(b"".join(response.framed_messages))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_each_status_has_its_own_default_message(status: int, kind: str, message
         "error": {"type": kind, "message": message},
         "request_id": request_id,
     }
-    (turn,) = DIALECT.decode(response)
+    (turn,) = DIALECT.decode_response(response)
     assert turn.failure == Failure(message, kind)
 
 
@@ -70,7 +70,9 @@ def test_an_error_keeps_its_own_message() -> None:
     assert json_body(response)["error"] == {
         "type": "own_error", "message": "Slow down.", "details": {"error_code": "spent"},
     }  # fmt: skip
-    assert DIALECT.decode(response)[0].failure == Failure("Slow down.", "own_error", "spent")
+    assert DIALECT.decode_response(response)[0].failure == Failure(
+        "Slow down.", "own_error", "spent"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_an_error_keeps_its_own_message() -> None:
 def test_an_error_in_place_of_a_message_has_the_status_of_its_type(kind: str, status: int) -> None:
     metadata = (("request_id", "req_1"), ("container", "gone"))
     turn = Turn((Text("gone"),), failure=Failure("Oh", kind), metadata=metadata)
-    response = DIALECT.encode(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT)
+    response = DIALECT.encode_response(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT)
 
     assert (response.head.status, json_body(response)["error"]["type"]) == (status, kind)
     assert (
@@ -94,7 +96,10 @@ def test_an_error_in_place_of_a_message_has_the_status_of_its_type(kind: str, st
         == json_body(response)["request_id"]
         == "req_1"
     )
-    assert DIALECT.decode(response) == DIALECT.convert(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT).turns
+    assert (
+        DIALECT.decode_response(response)
+        == DIALECT.representable_turns(WHOLE_REQUEST, (turn,), ENCODE_CONTEXT).turns
+    )
 
 
 def test_retry_after_is_in_whole_seconds() -> None:
@@ -110,8 +115,8 @@ def test_retry_after_is_in_whole_seconds() -> None:
 
 
 def test_rate_limits_are_sent_with_their_reset_times() -> None:
-    response = DIALECT.encode(
-        WHOLE_REQUEST, (Turn((Text("Hi"),)),), replace(ENCODE_CONTEXT, quota=QUOTA)
+    response = DIALECT.encode_response(
+        WHOLE_REQUEST, (Turn((Text("Hi"),)),), replace(ENCODE_CONTEXT, account_limits=QUOTA)
     )
 
     limits = {name: value for name, value in response.head.headers if "ratelimit" in name}
@@ -130,10 +135,10 @@ def auxiliary_response(
 ) -> DialectResponse:
     """The response to a GET."""
     request = Request("GET", path, query, VERSION_HEADERS, b"")
-    assert dialects.find_dialect(request) is dialects.dialect_named("anthropic")
+    assert dialects.dialect_of_request(request) is dialects.dialect_named("anthropic")
     response = DIALECT.auxiliary_response(request, context)
     assert response is not None
-    assert DIALECT.decode(response) == ()
+    assert DIALECT.decode_response(response) == ()
     return response
 
 

@@ -38,9 +38,9 @@ def client(respond: Responder) -> anthropic.Anthropic:
             tuple(sdk_request.headers.items()),
             sdk_request.content,
         )
-        assert dialects.find_dialect(request) is dialects.dialect_named("anthropic")
+        assert dialects.dialect_of_request(request) is dialects.dialect_named("anthropic")
         response = DIALECT.auxiliary_response(request, ENCODE_CONTEXT) or respond(request)
-        body = b"".join(response.messages)
+        body = b"".join(response.framed_messages)
         return httpx2.Response(
             response.head.status, headers=list(response.head.headers), content=body
         )
@@ -52,7 +52,7 @@ def client(respond: Responder) -> anthropic.Anthropic:
 
 
 def respond_with(turn: Turn) -> Responder:
-    return lambda request: DIALECT.encode(request, (turn,), ENCODE_CONTEXT)
+    return lambda request: DIALECT.encode_response(request, (turn,), ENCODE_CONTEXT)
 
 
 def sdk_message(turn: Turn, *, stream: bool) -> dict[str, Any]:
@@ -85,8 +85,8 @@ each_case = pytest.mark.parametrize("case", CASES_WITHOUT_FAILURE, ids=lambda ca
 @each_case
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_the_sdk_receives_the_encoded_turn(case: Case, stream: bool) -> None:
-    (received,) = DIALECT.decode(json_response(**sdk_message(case.turn, stream=stream)))
-    (expected,) = DIALECT.convert(WHOLE_REQUEST, (case.turn,), ENCODE_CONTEXT).turns
+    (received,) = DIALECT.decode_response(json_response(**sdk_message(case.turn, stream=stream)))
+    (expected,) = DIALECT.representable_turns(WHOLE_REQUEST, (case.turn,), ENCODE_CONTEXT).turns
 
     assert _with_sorted_metadata(received) == _with_sorted_metadata(expected)
 
@@ -138,7 +138,7 @@ def test_the_sdk_raises_each_status_as_its_own(
 
     body: Any = raised.value.body
     assert raised.value.status_code == status
-    assert raised.value.request_id == body["request_id"] == ENCODE_CONTEXT.identifier("req_")
+    assert raised.value.request_id == body["request_id"] == ENCODE_CONTEXT.fake_identifier("req_")
     assert raised.value.response.headers["retry-after"] == "7"
 
 
@@ -182,16 +182,23 @@ def _sort_metadata(metadata: Metadata) -> Metadata:
 
 def _round_trip(turn: Turn, request: Request) -> Turn:
     """The turn encoded and decoded; asserts that nothing is lost."""
-    converted = DIALECT.convert(request, (turn,), ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(request, (turn,), ENCODE_CONTEXT)
     assert converted.losses == ()
-    assert DIALECT.decode(DIALECT.encode(request, (turn,), ENCODE_CONTEXT)) == converted.turns
+    assert (
+        DIALECT.decode_response(DIALECT.encode_response(request, (turn,), ENCODE_CONTEXT))
+        == converted.turns
+    )
     return converted.turns[0]
 
 
 def _with_compact_arguments(turn: Turn) -> Turn:
     """The turn with its calls' arguments formatted as in a document."""
-    parts = [DIALECT.convert(WHOLE_REQUEST, (Turn((part,)),), ENCODE_CONTEXT).turns[0].parts[0]
-             if isinstance(part, ToolCall) else part for part in turn.parts]  # fmt: skip
+
+    def representable(part: Part) -> Part:
+        turns = DIALECT.representable_turns(WHOLE_REQUEST, (Turn((part,)),), ENCODE_CONTEXT).turns
+        return turns[0].parts[0]
+
+    parts = (representable(part) if isinstance(part, ToolCall) else part for part in turn.parts)
     return replace(turn, parts=tuple(parts))
 
 
@@ -202,10 +209,10 @@ def test_every_recorded_answer_round_trips() -> None:
     for row in map(with_framing, corpus.rows()):
         if not row.wire.startswith(WIRE_PREFIXES):
             continue
-        codec = DIALECT.codec(row.request, row.head)
+        codec = DIALECT.codec_name(row.request, row.head)
         stream = COMPLETION_REQUEST if "complete" in row.wire else STREAM_REQUEST
         whole = replace(stream, body=b"{}")
-        for turn in DIALECT.decode(
+        for turn in DIALECT.decode_response(
             DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         ):
             counts["turns"] += 1
@@ -217,7 +224,7 @@ def test_every_recorded_answer_round_trips() -> None:
                 expected = replace(turn, finish=FinishReason.TOOL_CALLS, finish_raw="tool_use")
                 assert (_round_trip(turn, stream), row.id) == (expected, SPLICED_ROW_ID)
                 with pytest.raises(NotRepresentable, match="the arguments of a call"):
-                    DIALECT.convert(whole, (turn,), ENCODE_CONTEXT)
+                    DIALECT.representable_turns(whole, (turn,), ENCODE_CONTEXT)
             else:
                 assert _with_sorted_metadata(_round_trip(turn, stream)) == _with_sorted_metadata(
                     turn

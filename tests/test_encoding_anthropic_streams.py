@@ -21,7 +21,7 @@ from anthropic_encoding import (
 )
 from anthropic_events import DIALECT
 from dialect_manners import ENCODE_CONTEXT, REFUSALS, TEXTS, USAGES
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
@@ -137,7 +137,7 @@ def test_an_error_ends_a_stream() -> None:
         ("container", {"id": "c"}),
     )
     turn = Turn((Text("Hi"), Refusal("No.")), FinishReason.STOP, "", USAGE, BUSY, metadata=metadata)
-    response = DIALECT.encode(STREAM_REQUEST, (turn,), ENCODE_CONTEXT)
+    response = DIALECT.encode_response(STREAM_REQUEST, (turn,), ENCODE_CONTEXT)
     events = event_documents(response)
 
     assert event_types(events) == [
@@ -150,7 +150,7 @@ def test_an_error_ends_a_stream() -> None:
         "error": {"details": None, "type": "overloaded_error", "message": "Overloaded"},
         "request_id": request_id,
     }
-    (decoded,) = DIALECT.decode(response)
+    (decoded,) = DIALECT.decode_response(response)
     assert decoded.usage == Usage(input=9, output=1, cache_read=3)
     assert decoded.metadata == (
         ("request_id", request_id), ("usage", {"service_tier": "standard"}),
@@ -202,12 +202,14 @@ def test_a_completion_has_its_own_stop_reasons(finish: FinishReason | None, raw:
 
 def test_a_completion_can_hold_only_text() -> None:
     turn = Turn((Reasoning("Hm"), Text("No"), Refusal(": never.")), usage=USAGE)
-    converted = DIALECT.convert(COMPLETION_REQUEST, (turn,), ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(COMPLETION_REQUEST, (turn,), ENCODE_CONTEXT)
 
     assert converted.turns[0].parts == (Text("No: never."),)
     assert {"reasoning", "that a refusal is one", "usage input"} <= set(converted.losses)
     with pytest.raises(NotRepresentable, match="a tool call"):
-        DIALECT.convert(COMPLETION_REQUEST, (Turn((ToolCall("t", "f", "{}"),)),), ENCODE_CONTEXT)
+        DIALECT.representable_turns(
+            COMPLETION_REQUEST, (Turn((ToolCall("t", "f", "{}"),)),), ENCODE_CONTEXT
+        )
 
 
 def _metadata(kind: str, **more: Json) -> tuple[tuple[str, Json], ...]:
@@ -321,20 +323,20 @@ TURNS = st.builds(
 @pytest.mark.parametrize("request_", [STREAM_REQUEST, WHOLE_REQUEST], ids=["stream", "whole"])
 @given(turn=TURNS)
 def test_every_representable_turn_decodes_as_it_was_encoded(request_: Request, turn: Turn) -> None:
-    converted = DIALECT.convert(request_, (turn,), ENCODE_CONTEXT)
-    response = DIALECT.encode(request_, (turn,), ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(request_, (turn,), ENCODE_CONTEXT)
+    response = DIALECT.encode_response(request_, (turn,), ENCODE_CONTEXT)
 
-    assert DIALECT.decode(response) == converted.turns
-    assert DIALECT.convert(request_, converted.turns, ENCODE_CONTEXT) == ConvertedTurns(
-        converted.turns, ()
-    )
+    assert DIALECT.decode_response(response) == converted.turns
+    assert DIALECT.representable_turns(
+        request_, converted.turns, ENCODE_CONTEXT
+    ) == ConvertedResponseTurns(converted.turns, ())
     assert DIALECT.completeness(response).is_complete
 
 
 @given(turn=TURNS)
 def test_a_stream_and_a_document_hold_the_same_blocks(turn: Turn) -> None:
     whole, streamed = (
-        DIALECT.decode(DIALECT.encode(item, (turn,), ENCODE_CONTEXT))[0]
+        DIALECT.decode_response(DIALECT.encode_response(item, (turn,), ENCODE_CONTEXT))[0]
         for item in (WHOLE_REQUEST, STREAM_REQUEST)
     )
     if turn.failure is None:

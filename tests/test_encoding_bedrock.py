@@ -23,7 +23,7 @@ from bedrock_encoding import (
 )
 from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
@@ -60,8 +60,8 @@ TOOLS: Final = Turn(
 )
 
 
-def convert(request: Request, turn: Turn) -> ConvertedTurns:
-    return DIALECT.convert(request, (turn,), ENCODE_CONTEXT)
+def convert(request: Request, turn: Turn) -> ConvertedResponseTurns:
+    return DIALECT.representable_turns(request, (turn,), ENCODE_CONTEXT)
 
 
 def losses(request: Request, *parts: Part, **turn_fields: Any) -> tuple[str, ...]:
@@ -69,12 +69,12 @@ def losses(request: Request, *parts: Part, **turn_fields: Any) -> tuple[str, ...
 
 
 def round_trip(request: Request, turn: Turn) -> Turn:
-    (decoded,) = DIALECT.decode(encode_response(request, turn))
+    (decoded,) = DIALECT.decode_response(encode_response(request, turn))
     return decoded
 
 
 def test_a_stream_has_the_events_of_real_ones_in_their_order() -> None:
-    response = DIALECT.encode(
+    response = DIALECT.encode_response(
         STREAM, (TOOLS,), replace(ENCODE_CONTEXT, split_text=lambda text: [text])
     )
     assert typed_payloads(response) == [
@@ -143,7 +143,7 @@ def test_a_document_has_the_fields_of_real_ones() -> None:
 
 @each_request
 def test_a_recorded_turn_round_trips(request_: Request) -> None:
-    assert convert(request_, TOOLS) == ConvertedTurns((TOOLS,), ())
+    assert convert(request_, TOOLS) == ConvertedResponseTurns((TOOLS,), ())
     assert round_trip(request_, TOOLS) == TOOLS
 
 
@@ -175,7 +175,7 @@ def test_a_response_has_its_content_type_and_request_id(
     headers = dict(encode_response(request_, TOOLS).head.headers)
     assert headers == {
         "Content-Type": content_type,
-        "x-amzn-RequestId": ENCODE_CONTEXT.uuid("request"),
+        "x-amzn-RequestId": ENCODE_CONTEXT.fake_uuid("request"),
     }
 
 
@@ -319,7 +319,7 @@ def test_arguments_keep_their_exact_json_in_a_document() -> None:
     turn = Turn((ToolCall("a", "f", spelled),), FinishReason.TOOL_CALLS)
     (call,) = convert(WHOLE, turn).turns[0].parts
     assert isinstance(call, ToolCall)
-    assert call.arguments.encode() in b"".join(encode_response(WHOLE, turn).messages)
+    assert call.arguments.encode() in b"".join(encode_response(WHOLE, turn).framed_messages)
     assert round_trip(WHOLE, turn).parts == (call,)
 
 
@@ -368,7 +368,7 @@ def test_metadata_and_usage_round_trip(request_: Request) -> None:
             ("usage", {"cacheDetails": [{"ttl": "5m", "inputTokens": 4}]}),
         ),
     )
-    assert convert(request_, turn) == ConvertedTurns((turn,), ())
+    assert convert(request_, turn) == ConvertedResponseTurns((turn,), ())
     assert round_trip(request_, turn) == turn
 
 
@@ -418,8 +418,8 @@ def test_any_metadata_decodes_as_it_was_encoded(
         converted = convert(request_, replace(turn, metadata=metadata))
     except NotRepresentable:
         return
-    assert DIALECT.decode(encode_response(request_, *converted.turns)) == converted.turns
-    assert convert(request_, converted.turns[0]) == ConvertedTurns(converted.turns, ())
+    assert DIALECT.decode_response(encode_response(request_, *converted.turns)) == converted.turns
+    assert convert(request_, converted.turns[0]) == ConvertedResponseTurns(converted.turns, ())
 
 
 ERROR_TYPE_BY_STATUS: Final = {
@@ -448,8 +448,10 @@ def test_an_http_error_names_its_kind_in_a_header(status: int, kind: str) -> Non
     response = error_response(status, Failure("no"))
     assert (response.head.status, decode_document(response)) == (status, {"message": "no"})
     assert header_value(response.head.headers, "x-amzn-errortype") == kind
-    assert header_value(response.head.headers, "x-amzn-requestid") == ENCODE_CONTEXT.uuid("request")
-    assert DIALECT.decode(response) == (Turn((), failure=Failure("no", kind)),)
+    assert header_value(response.head.headers, "x-amzn-requestid") == ENCODE_CONTEXT.fake_uuid(
+        "request"
+    )
+    assert DIALECT.decode_response(response) == (Turn((), failure=Failure("no", kind)),)
     assert decode_document(error_response(status, Failure("")))["message"]
 
 
@@ -490,7 +492,7 @@ def test_an_answer_that_failed_and_does_not_stream_is_an_http_error(
 ) -> None:
     response = encode_response(request_, Turn((Text("Hel"),), failure=Failure("no", kind)))
     assert response.head.status == status
-    assert DIALECT.decode(response) == (Turn((), failure=Failure("no", expected)),)
+    assert DIALECT.decode_response(response) == (Turn((), failure=Failure("no", expected)),)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +515,7 @@ def test_an_error_amid_a_stream_is_one_that_clients_know(
 ) -> None:
     turn = Turn((Text("Hel"),), failure=failure, usage=Usage(1, 2))
     response = encode_response(STREAM, turn)
-    assert DIALECT.decode(response) == (Turn((Text("Hel"),), failure=expected),)
+    assert DIALECT.decode_response(response) == (Turn((Text("Hel"),), failure=expected),)
     assert [name for name, _ in typed_payloads(response)] == [
         "messageStart",
         "contentBlockDelta",
@@ -525,7 +527,7 @@ def test_an_error_amid_a_stream_is_one_that_clients_know(
 
 def test_a_model_timeout_is_representable_in_invoke_streams() -> None:
     turn = Turn((), failure=Failure("no", "modelTimeoutException"))
-    assert DIALECT.decode(encode_response(invoke_request("meta.llama3"), turn)) == (turn,)
+    assert DIALECT.decode_response(encode_response(invoke_request("meta.llama3"), turn)) == (turn,)
 
 
 def count_tokens(**request_input: Json) -> int:

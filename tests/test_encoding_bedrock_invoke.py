@@ -343,7 +343,7 @@ def test_a_document_response_has_token_counts_in_headers(model: str) -> None:
         "x-amzn-bedrock-cache-write-input-token-count": "4",
         "x-amzn-bedrock-invocation-latency": "100",
     }
-    assert DIALECT.decode(response)[0].usage == usage
+    assert DIALECT.decode_response(response)[0].usage == usage
 
 
 def test_usage_comes_from_the_headers_if_the_body_has_none() -> None:
@@ -355,7 +355,7 @@ def test_usage_comes_from_the_headers_if_the_body_has_none() -> None:
     response = DialectResponse(
         ResponseHead(200, "OK", headers, "length", len(body)), "whole", (body,)
     )
-    assert DIALECT.decode(response)[0].usage == Usage(input=9)
+    assert DIALECT.decode_response(response)[0].usage == Usage(input=9)
 
 
 def test_a_stream_has_the_content_type_of_its_payloads() -> None:
@@ -377,7 +377,7 @@ def test_service_metadata_is_in_the_last_event(model: str) -> None:
     *earlier, last = native_events(response)
     assert not any("amazon-bedrock-trace" in item for item in earlier)
     assert all(last[name] == value for name, value in GUARDED)
-    (turn,) = DIALECT.decode(response)
+    (turn,) = DIALECT.decode_response(response)
     assert turn.metadata[-3:] == GUARDED
     assert turn.usage == HI.usage
 
@@ -386,7 +386,7 @@ def test_service_metadata_is_in_the_last_event(model: str) -> None:
 def test_a_guardrail_action_is_in_a_document_once(model: str) -> None:
     response = encode_response(invoke_request(model, stream=False), replace(HI, metadata=GUARDED))
     assert decode_document(response)["amazon-bedrock-guardrailAction"] == "INTERVENED"
-    (turn,) = DIALECT.decode(response)
+    (turn,) = DIALECT.decode_response(response)
     assert turn.metadata == GUARDED[1:]
 
 
@@ -397,7 +397,7 @@ def test_metrics_hold_the_usage_of_formats_without_token_counts() -> None:
     response = encode_response(invoke_request("mistral.mistral-7b"), replace(HI, metadata=metadata))
     *_, last = native_events(response)
     assert last[METRICS] == {**COUNTED, "invocationLatency": 3}
-    assert DIALECT.decode(response)[0].usage == HI.usage
+    assert DIALECT.decode_response(response)[0].usage == HI.usage
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3", "openai.gpt"])
@@ -407,7 +407,7 @@ def test_a_failed_stream_ends_with_an_exception(model: str) -> None:
     *earlier, last = typed_payloads(response)
     assert last == ("throttlingException", {"message": "slow down"})
     assert {name for name, _ in earlier} == {"chunk"}
-    (turn,) = DIALECT.decode(response)
+    (turn,) = DIALECT.decode_response(response)
     assert (turn.parts, turn.failure, turn.finish) == (failed.parts, failed.failure, None)
     assert turn.metadata == ()
 
@@ -428,12 +428,12 @@ def recorded_answers() -> Iterator[tuple[corpus.Row, tuple[Turn, ...]]]:
     """Every recorded answer and its turns; rows recorded without frames are framed first."""
     for row in corpus.rows():
         if row.wire.startswith("bedrock."):
-            codec, body = DIALECT.codec(row.request, row.head), row.body
+            codec, body = DIALECT.codec_name(row.request, row.head), row.body
             if row.wire.endswith(".payload"):
                 codec, body = "eventstream", b"".join(map(framed, filter(None, body.splitlines())))
             yield (
                 row,
-                DIALECT.decode(
+                DIALECT.decode_response(
                     DialectResponse(row.head, codec, framing.split_messages(codec, body))
                 ),
             )
@@ -453,15 +453,15 @@ def test_every_recorded_answer_round_trips_without_losses() -> None:
         if not turns:
             continue
         count += 1
-        assert dialects.find_dialect(row.request).name == DIALECT.name
+        assert dialects.dialect_of_request(row.request).name == DIALECT.name
         try:
-            converted = DIALECT.convert(row.request, turns, ENCODE_CONTEXT)
+            converted = DIALECT.representable_turns(row.request, turns, ENCODE_CONTEXT)
         except NotRepresentable:
             refused.add(row.id)
             continue
         assert converted.losses == (), row.id
-        response = DIALECT.encode(row.request, turns, ENCODE_CONTEXT)
-        assert DIALECT.decode(response) == converted.turns, row.id
+        response = DIALECT.encode_response(row.request, turns, ENCODE_CONTEXT)
+        assert DIALECT.decode_response(response) == converted.turns, row.id
         assert DIALECT.completeness(response).is_complete, row.id
         if row.status < 400:
             assert is_unchanged(turns[0], converted.turns[0]), row.id

@@ -23,8 +23,8 @@ def encode_events(turn: Turn, provider: str = "", **body: Any) -> list[Any]:
     """The parsed data of a stream's events: JSON, `[DONE]`, or a pair of event line and JSON."""
     request = json_request("/v1/chat/completions", model="gpt-5", stream=True, **body)
     context = EncodeContext("seed", 1_700_000_000, provider=provider)
-    response = CHAT.encode(request, [turn], context)
-    return [_parse_event(message.decode()) for message in response.messages]
+    response = CHAT.encode_response(request, [turn], context)
+    return [_parse_event(message.decode()) for message in response.framed_messages]
 
 
 def _parse_event(message: str) -> Any:
@@ -168,7 +168,7 @@ def test_choices_take_turns_and_the_first_one_begins() -> None:
     request = json_request("/v1/chat/completions", model="m", stream=True, n=2)
     turns = [Turn((Text("a b c"),)), Turn((Text("d"),))]
 
-    events = CHAT.encode(request, turns, EncodeContext("s", 0)).messages
+    events = CHAT.encode_response(request, turns, EncodeContext("s", 0)).framed_messages
     indexes = [
         json.loads(event[6:])["choices"][0]["index"] for event in events if b"[DONE]" not in event
     ]
@@ -184,14 +184,16 @@ def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> 
         Turn(CALLS[:1], FinishReason.STOP),
     ]
 
-    response = CHAT.encode(request, turns, EncodeContext("s", 0, turns_are_successive=True))
-    *chunks, usage, done = [_parse_event(message.decode()) for message in response.messages]
+    response = CHAT.encode_response(
+        request, turns, EncodeContext("s", 0, choices_are_successive=True)
+    )
+    *chunks, usage, done = [_parse_event(message.decode()) for message in response.framed_messages]
 
     assert [chunk["choices"][0]["index"] for chunk in chunks] == [0, 0, 0, 1, 1, 1, 0]
     assert [finish for _, finish in deltas(chunks)] == [None] * 6 + ["length"]
     assert deltas(chunks)[-1] == ({}, "length")
     assert (usage["choices"], usage["usage"]["total_tokens"], done) == ([], 11, "[DONE]")
-    assert CHAT.decode(response)[1].finish is None
+    assert CHAT.decode_response(response)[1].finish is None
 
 
 def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> None:
@@ -201,8 +203,10 @@ def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> Non
         Turn((Text("b"),), FinishReason.LENGTH, metadata=(("stop_reason", "x"),)),
     ]
 
-    assert CHAT.convert(request, turns, EncodeContext("s", 0)).losses == ()
-    losses = CHAT.convert(request, turns, EncodeContext("s", 0, turns_are_successive=True)).losses
+    assert CHAT.representable_turns(request, turns, EncodeContext("s", 0)).losses == ()
+    losses = CHAT.representable_turns(
+        request, turns, EncodeContext("s", 0, choices_are_successive=True)
+    ).losses
     assert losses == ("finish length of a later choice", "metadata stop_reason")
 
 
@@ -220,7 +224,7 @@ def test_the_finish_of_a_later_choice_is_a_loss_if_turns_are_successive() -> Non
 )
 def test_each_status_has_its_own_default_error(status: int, kind: str, code: str | None) -> None:
     response = CHAT.error_response(status, Failure(""), EncodeContext("s", 0))
-    error = json.loads(response.messages[0])["error"]
+    error = json.loads(response.framed_messages[0])["error"]
 
     assert (response.head.status, error["type"], error["code"]) == (status, kind, code)
     assert len(error["message"].split()) > 4
@@ -241,14 +245,18 @@ def test_an_error_in_place_of_an_answer_has_its_status(failure: Failure, status:
     request = json_request("/v1/chat/completions", model="m")
 
     assert (
-        CHAT.encode(request, [Turn((), failure=failure)], EncodeContext("s", 0)).head.status
+        CHAT.encode_response(
+            request, [Turn((), failure=failure)], EncodeContext("s", 0)
+        ).head.status
         == status
     )
 
 
 def test_limits_are_counted_down_in_headers_and_a_retry_has_its_time() -> None:
     quota = AccountLimits(RateLimitWindow(500, 499, 0.12), RateLimitWindow(30_000, 29_000, 366.5))
-    response = CHAT.error_response(429, Failure("Slow"), EncodeContext("s", 0, quota=quota), 1.5)
+    response = CHAT.error_response(
+        429, Failure("Slow"), EncodeContext("s", 0, account_limits=quota), 1.5
+    )
 
     headers = {
         name: header_value(response.head.headers, name)

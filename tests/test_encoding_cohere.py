@@ -29,7 +29,7 @@ from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.cohere import tokens
 from llm_proxy.dialects.cohere.dialect import Cohere
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request
@@ -62,18 +62,20 @@ def chat_request(path: str = V2_CHAT, **body: Any) -> Request:
 
 def response_documents(response: DialectResponse) -> list[Any]:
     """The documents of a response, without `[DONE]`."""
-    payloads = (message.rpartition(b"data: ")[2] for message in response.messages)
+    payloads = (message.rpartition(b"data: ")[2] for message in response.framed_messages)
     return [json.loads(item) for item in payloads if item.strip() != b"[DONE]"]
 
 
 def encode_documents(turn: Turn, path: str = V2_CHAT, **body: Any) -> list[Any]:
-    return response_documents(DIALECT.encode(chat_request(path, **body), [turn], CONTEXT))
+    return response_documents(DIALECT.encode_response(chat_request(path, **body), [turn], CONTEXT))
 
 
 def decode_stream(body: bytes, codec: str = "sse") -> Turn:
     request = chat_request(V2_CHAT if codec == "sse" else V1_CHAT, stream=True)
-    head = DIALECT.encode(request, [Turn(())], CONTEXT).head
-    [turn] = DIALECT.decode(DialectResponse(head, codec, framing.split_messages(codec, body)))
+    head = DIALECT.encode_response(request, [Turn(())], CONTEXT).head
+    [turn] = DIALECT.decode_response(
+        DialectResponse(head, codec, framing.split_messages(codec, body))
+    )
     return turn
 
 
@@ -86,11 +88,11 @@ def test_a_recorded_stream_is_re_encoded_event_by_event(stream: bytes) -> None:
     pieces["I will check."] = ["I will ", "check."]
     context = replace(ENCODE_CONTEXT, split_text=lambda text: pieces.get(text, [text]))
 
-    response = DIALECT.encode(chat_request(stream=True), [turn], context)
+    response = DIALECT.encode_response(chat_request(stream=True), [turn], context)
 
-    assert b"".join(response.messages) == stream + DONE_EVENT
+    assert b"".join(response.framed_messages) == stream + DONE_EVENT
     assert response.head.headers[0] == ("Content-Type", "text/event-stream")
-    assert response.messages[0].startswith(b"event: message-start\ndata: {")
+    assert response.framed_messages[0].startswith(b"event: message-start\ndata: {")
 
 
 def test_the_same_turn_as_a_document() -> None:
@@ -232,7 +234,7 @@ def test_an_error_amid_a_stream_is_its_last_event() -> None:
     )
     error_fields = {"error": failure.message, "error_type": failure.type}
 
-    response = DIALECT.encode(chat_request(stream=True), [turn], CONTEXT)
+    response = DIALECT.encode_response(chat_request(stream=True), [turn], CONTEXT)
 
     ended = {
         "type": "message-end",
@@ -240,14 +242,14 @@ def test_an_error_amid_a_stream_is_its_last_event() -> None:
     }
     plan = v2_event("tool-plan-delta", message={"tool_plan": "I will"})
     assert response_documents(response) == [MESSAGE_START, plan, ended]
-    assert response.messages[-1] == DONE_EVENT
+    assert response.framed_messages[-1] == DONE_EVENT
 
 
 def test_v1_chat_streams_lines_and_the_last_repeats_the_whole() -> None:
     turn = replace(decode_stream(V1_STREAM, "ndjson"), usage=Usage(69, 2))
     context = replace(ENCODE_CONTEXT, split_text=lambda _: ["Hel", "lo"])
 
-    response = DIALECT.encode(chat_request(V1_CHAT, stream=True), [turn], context)
+    response = DIALECT.encode_response(chat_request(V1_CHAT, stream=True), [turn], context)
 
     history = {"role": "CHATBOT", "message": "Hello"}
     expected = V1_STREAM.decode().replace(
@@ -256,18 +258,18 @@ def test_v1_chat_streams_lines_and_the_last_repeats_the_whole() -> None:
     assert response_documents(response) == [
         json.loads(splitline) for splitline in expected.splitlines()
     ]
-    assert response.codec == "ndjson"
+    assert response.codec_name == "ndjson"
     assert response.head.headers[0] == ("Content-Type", "application/stream+json")
-    whole = DIALECT.encode(chat_request(V1_CHAT), [turn], context)
+    whole = DIALECT.encode_response(chat_request(V1_CHAT), [turn], context)
     assert response_documents(whole) == [response_documents(response)[-1]["response"]]
 
 
 def test_v1_chat_comes_as_server_sent_events_if_accepted() -> None:
     request = json_request(V1_CHAT, ("Accepts", "text/event-stream"), stream=True, message="Hi")
 
-    response = DIALECT.encode(request, [Turn((Text("Hello"),))], CONTEXT)
+    response = DIALECT.encode_response(request, [Turn((Text("Hello"),))], CONTEXT)
 
-    assert response.messages[0].startswith(b"event: stream-start\ndata: {")
+    assert response.framed_messages[0].startswith(b"event: stream-start\ndata: {")
     assert response.head.headers[0] == ("Content-Type", "text/event-stream")
     assert DIALECT.completeness(response).is_complete
 
@@ -380,7 +382,7 @@ def test_each_finish_has_a_finish_reason(
 )
 def test_what_is_not_representable_is_refused(turn: Turn, path: str, error: str) -> None:
     with pytest.raises(NotRepresentable, match=error):
-        DIALECT.encode(chat_request(path), [turn], CONTEXT)
+        DIALECT.encode_response(chat_request(path), [turn], CONTEXT)
 
 
 def test_broken_arguments_are_streamed_unchanged() -> None:
@@ -395,7 +397,7 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     parts: tuple[Part, ...] = (Reasoning("Hm.", signature="c2VhbA=="), Refusal("No."))
     turn = Turn(parts, FinishReason.REFUSAL, usage=Usage(1, 2, total=3))
 
-    converted = DIALECT.convert(chat_request(), [turn], CONTEXT)
+    converted = DIALECT.representable_turns(chat_request(), [turn], CONTEXT)
 
     assert converted.turns[0].parts == (Reasoning("Hm."), Text("No."))
     assert converted.losses == (
@@ -404,7 +406,7 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
         "finish refusal (told as ERROR, which means error)",
         "usage total",
     )
-    assert "reasoning" in DIALECT.convert(chat_request(V1_CHAT), [turn], CONTEXT).losses
+    assert "reasoning" in DIALECT.representable_turns(chat_request(V1_CHAT), [turn], CONTEXT).losses
 
 
 @pytest.mark.parametrize(
@@ -416,13 +418,13 @@ def test_each_error_status_has_a_default_message(status: int) -> None:
     [body] = response_documents(response)
     assert list(body) == ["id", "message"]
     assert body["message"]
-    assert (response.head.status, response.codec) == (status, "whole")
-    assert DIALECT.decode(response) == (Turn((), failure=Failure(body["message"])),)
+    assert (response.head.status, response.codec_name) == (status, "whole")
+    assert DIALECT.decode_response(response) == (Turn((), failure=Failure(body["message"])),)
 
 
 def test_an_error_has_its_type_rate_limits_and_retry_after() -> None:
     window = RateLimitWindow(limit=40, remaining=39, reset_s=1.5)
-    limited = replace(CONTEXT, quota=AccountLimits(window, window))
+    limited = replace(CONTEXT, account_limits=AccountLimits(window, window))
 
     response = DIALECT.error_response(429, Failure("slow down", "RATE"), limited, retry_after=1.2)
 
@@ -448,10 +450,12 @@ def test_an_error_has_its_type_rate_limits_and_retry_after() -> None:
 )
 @pytest.mark.parametrize("path", [V2_CHAT, V1_CHAT])
 def test_a_failure_becomes_an_http_error(path: str, failure: Failure, status: int) -> None:
-    response = DIALECT.encode(chat_request(path), [Turn((Text("a"),), failure=failure)], CONTEXT)
+    response = DIALECT.encode_response(
+        chat_request(path), [Turn((Text("a"),), failure=failure)], CONTEXT
+    )
 
     assert response.head.status == status
-    assert DIALECT.decode(response) == (Turn((), failure=Failure("x", failure.type)),)
+    assert DIALECT.decode_response(response) == (Turn((), failure=Failure("x", failure.type)),)
 
 
 def _auxiliary_document(path: str, *headers: tuple[str, str], **body: Any) -> dict[str, Any]:
@@ -460,7 +464,7 @@ def _auxiliary_document(path: str, *headers: tuple[str, str], **body: Any) -> di
     response = DIALECT.auxiliary_response(request, ENCODE_CONTEXT)
     assert response is not None
     assert DIALECT.completeness(response).is_complete
-    assert DIALECT.decode(response) == ()
+    assert DIALECT.decode_response(response) == ()
     [document] = response_documents(response)
     fields: dict[str, Any] = document
     return fields
@@ -657,12 +661,15 @@ def test_any_plans_citations_and_documents_decode_as_they_were_encoded(
     assume(stream or turn.failure is None)
     request = chat_request(path, stream=stream)
 
-    converted = DIALECT.convert(request, [turn], ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(request, [turn], ENCODE_CONTEXT)
 
-    assert DIALECT.decode(DIALECT.encode(request, [turn], ENCODE_CONTEXT)) == converted.turns
-    assert DIALECT.convert(request, converted.turns, ENCODE_CONTEXT) == ConvertedTurns(
-        converted.turns, ()
+    assert (
+        DIALECT.decode_response(DIALECT.encode_response(request, [turn], ENCODE_CONTEXT))
+        == converted.turns
     )
+    assert DIALECT.representable_turns(
+        request, converted.turns, ENCODE_CONTEXT
+    ) == ConvertedResponseTurns(converted.turns, ())
 
 
 NOT_ENCODABLE_BY_ROW = {
@@ -690,19 +697,21 @@ def test_every_recorded_answer_round_trips() -> None:
         turns = _turns(row)
         if row.id in NOT_ENCODABLE_BY_ROW:
             with pytest.raises(NotRepresentable, match=NOT_ENCODABLE_BY_ROW[row.id]):
-                DIALECT.convert(row.request, turns, ENCODE_CONTEXT)
+                DIALECT.representable_turns(row.request, turns, ENCODE_CONTEXT)
         elif turns:
             request = replace(row.request, body=row.request.body or b'{"stream": true}')
-            converted = DIALECT.convert(request, turns, ENCODE_CONTEXT)
+            converted = DIALECT.representable_turns(request, turns, ENCODE_CONTEXT)
             assert converted.losses == (), row.id
             assert (converted.turns == turns) is (row.id not in CHANGED_ROWS), row.id
-            response = DIALECT.encode(request, turns, ENCODE_CONTEXT)
-            assert DIALECT.decode(response) == converted.turns, row.id
+            response = DIALECT.encode_response(request, turns, ENCODE_CONTEXT)
+            assert DIALECT.decode_response(response) == converted.turns, row.id
             encoded_count += 1
     assert encoded_count == 85
 
 
 def _turns(row: corpus.Row) -> tuple[Turn, ...]:
-    codec = DIALECT.codec(row.request, row.head)
+    codec = DIALECT.codec_name(row.request, row.head)
     codec = "ndjson" if row.wire.endswith("payload") else codec
-    return DIALECT.decode(DialectResponse(row.head, codec, framing.split_messages(codec, row.body)))
+    return DIALECT.decode_response(
+        DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+    )

@@ -36,12 +36,14 @@ USAGE: Final[dict[str, Any]] = {"stream_options": {"include_usage": True}}
 
 def encode_response(*turns: Turn, provider: str = "", **body: Any) -> DialectResponse:
     request = json_request("/v1/completions", model="davinci", **body)
-    return DIALECT.encode(request, turns, EncodeContext("test", 1_700_000_000, provider=provider))
+    return DIALECT.encode_response(
+        request, turns, EncodeContext("test", 1_700_000_000, provider=provider)
+    )
 
 
 def chunks(response: DialectResponse) -> list[dict[str, Any]]:
     """The chunks before the `[DONE]`."""
-    *payloads, last = [parse_event(message).data or b"" for message in response.messages]
+    *payloads, last = [parse_event(message).data or b"" for message in response.framed_messages]
     assert last == b"[DONE]"
     return [json.loads(item) for item in payloads]
 
@@ -81,14 +83,20 @@ def test_choices_are_interleaved() -> None:
 def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
     request = json_request("/v1/completions", model="davinci", stream=True)
     turns = (HELLO, Turn(()), Turn((Text("Good night"),)))
-    response = DIALECT.encode(request, turns, replace(ENCODE_CONTEXT, turns_are_successive=True))
+    response = DIALECT.encode_response(
+        request, turns, replace(ENCODE_CONTEXT, choices_are_successive=True)
+    )
 
     choices = [chunk["choices"][0] for chunk in chunks(response)]
     assert [(item["index"], item["text"]) for item in choices] == [
         (0, "Hello"), (0, " there"), (1, ""), (2, "Good"), (2, " night"), (0, ""),
     ]  # fmt: skip
     assert [item["finish_reason"] for item in choices] == [None] * 5 + ["stop"]
-    assert [item.text for item in DIALECT.decode(response)] == ["Hello there", "", "Good night"]
+    assert [item.text for item in DIALECT.decode_response(response)] == [
+        "Hello there",
+        "",
+        "Good night",
+    ]
 
 
 def test_logprobs_are_in_the_last_chunk() -> None:
@@ -99,7 +107,7 @@ def test_logprobs_are_in_the_last_chunk() -> None:
 
 
 def test_a_document_holds_all_choices_and_their_usage() -> None:
-    document = json.loads(encode_response(HELLO, HELLO).messages[0])
+    document = json.loads(encode_response(HELLO, HELLO).framed_messages[0])
 
     assert [(choice["index"], choice["text"]) for choice in document["choices"]] == [
         (0, "Hello there"),
@@ -111,9 +119,11 @@ def test_a_document_holds_all_choices_and_their_usage() -> None:
 def test_a_call_is_refused_and_other_parts_become_text_or_nothing() -> None:
     request = json_request("/v1/completions", model="davinci")
     with pytest.raises(NotRepresentable, match="openai-completions has no word for a tool call"):
-        DIALECT.convert(request, [Turn((ToolCall("a", "f", "{}"),))], ENCODE_CONTEXT)
+        DIALECT.representable_turns(request, [Turn((ToolCall("a", "f", "{}"),))], ENCODE_CONTEXT)
 
-    converted = DIALECT.convert(request, [Turn((Reasoning("Hm."), Refusal("No.")))], ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(
+        request, [Turn((Reasoning("Hm."), Refusal("No.")))], ENCODE_CONTEXT
+    )
     assert converted.turns[0].parts == (Text("No."),)
     assert converted.losses == ("reasoning", "that a refusal is one")
 
@@ -122,7 +132,7 @@ def test_an_error_amid_a_stream_ends_it() -> None:
     failing = Turn((Text("Hel"),), failure=Failure("Oh no", "server_error"))
     response = encode_response(failing, stream=True)
 
-    assert b"".join(response.messages).endswith(
+    assert b"".join(response.framed_messages).endswith(
         b'data: {"error":{"message":"Oh no","type":"server_error","param":null,"code":null}}\n\n'
     )
     assert encode_response(failing).head.status == 500
@@ -130,7 +140,7 @@ def test_an_error_amid_a_stream_ends_it() -> None:
 
 def _client(response: DialectResponse) -> openai.OpenAI:
     def handle(_: httpx2.Request) -> httpx2.Response:
-        body = b"".join(response.messages)
+        body = b"".join(response.framed_messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
 
     return openai.OpenAI(
@@ -154,7 +164,7 @@ def test_the_sdk_receives_the_encoded_turn(case: Any) -> None:
     with _client(whole) as client:
         completion = client.completions.create(model="m", prompt="p")
 
-    [turn] = DIALECT.decode(streamed)
+    [turn] = DIALECT.decode_response(streamed)
     streamed_text = "".join(choice.text for chunk in all_chunks for choice in chunk.choices)
     assert streamed_text == completion.choices[0].text == turn.text
     assert completion.choices[0].finish_reason == turn.finish_raw
@@ -182,7 +192,7 @@ def test_every_recorded_answer_round_trips() -> None:
     for row in corpus.rows():
         if not row.wire.startswith("openai.completions") or row.status != 200:
             continue
-        codec = DIALECT.codec(row.request, row.head)
+        codec = DIALECT.codec_name(row.request, row.head)
         if row.fidelity == "payload-lines":
             lines = [
                 b"data: " + splitline + b"\n\n"
@@ -192,12 +202,12 @@ def test_every_recorded_answer_round_trips() -> None:
             response = DialectResponse(row.head, "sse", lines)
         else:
             response = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
-        turns = DIALECT.decode(response)
+        turns = DIALECT.decode_response(response)
         usage = USAGE if turns[0].usage else {}
-        stream = response.codec == "sse"
+        stream = response.codec_name == "sse"
         request = json_request("/v1/completions", model="m", stream=stream, **usage)
-        converted = DIALECT.convert(request, turns, ENCODE_CONTEXT)
-        decoded = DIALECT.decode(DIALECT.encode(request, turns, ENCODE_CONTEXT))
+        converted = DIALECT.representable_turns(request, turns, ENCODE_CONTEXT)
+        decoded = DIALECT.decode_response(DIALECT.encode_response(request, turns, ENCODE_CONTEXT))
 
         assert converted.losses == (), row.id
         assert decoded == converted.turns, row.id

@@ -15,7 +15,7 @@ import corpus
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.google.gemini import Gemini
 from llm_proxy.errors import NotRepresentable
@@ -51,21 +51,21 @@ USAGE: Final = Usage(input=9, output=4, total=16, reasoning=3)
 def encode(
     turn: Turn, request: Request = STREAM, context: EncodeContext = ENCODE_CONTEXT
 ) -> DialectResponse:
-    return DIALECT.encode(request, (turn,), context)
+    return DIALECT.encode_response(request, (turn,), context)
 
 
 def chunks(response: DialectResponse) -> list[dict[str, Any]]:
     """The documents of a stream of events."""
-    return [json.loads(parse_event(message).data or b"") for message in response.messages]
+    return [json.loads(parse_event(message).data or b"") for message in response.framed_messages]
 
 
 def document(response: DialectResponse) -> dict[str, Any]:
-    document_fields: dict[str, Any] = json.loads(b"".join(response.messages))
+    document_fields: dict[str, Any] = json.loads(b"".join(response.framed_messages))
     return document_fields
 
 
 def decode(response: DialectResponse) -> Turn:
-    (turn,) = DIALECT.decode(response)
+    (turn,) = DIALECT.decode_response(response)
     return turn
 
 
@@ -123,18 +123,18 @@ def test_a_stream_of_events_has_lines_of_data_alone_and_no_terminator() -> None:
 
     assert all(
         message.startswith(b"data: {") and message.endswith(b"}\r\n\r\n")
-        for message in response.messages
+        for message in response.framed_messages
     )
-    assert b"[DONE]" not in response.messages[-1]
-    assert "\u2028".encode() not in b"".join(response.messages)
+    assert b"[DONE]" not in response.framed_messages[-1]
+    assert "\u2028".encode() not in b"".join(response.framed_messages)
 
 
 def test_without_alt_sse_the_same_chunks_are_the_elements_of_one_array() -> None:
     turn = Turn((Text("Hello there"),), usage=USAGE)
     response = encode(turn, ARRAY)
 
-    assert json.loads(b"".join(response.messages)) == chunks(encode(turn))
-    assert [message[:2] for message in response.messages] == [b"[{", b",\r", b"\n]"]
+    assert json.loads(b"".join(response.framed_messages)) == chunks(encode(turn))
+    assert [message[:2] for message in response.framed_messages] == [b"[{", b",\r", b"\n]"]
     assert response.head.headers == (("Content-Type", "application/json; charset=UTF-8"),)
 
 
@@ -163,7 +163,7 @@ def test_a_thought_signature_ends_its_part() -> None:
             Text("", metadata=SIGNATURE_METADATA),
         )
     )
-    converted = DIALECT.convert(STREAM, (turn,), ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(STREAM, (turn,), ENCODE_CONTEXT)
 
     assert converted.losses == ()
     assert converted.turns[0].parts == (
@@ -177,7 +177,7 @@ def test_a_thought_signature_ends_its_part() -> None:
 
 def test_a_signature_that_is_no_base64_is_left_out_since_clients_refuse_it() -> None:
     turn = Turn((Reasoning("mm", "§"), ToolCall("", "f", "{}", (("thoughtSignature", "§"),))))
-    converted = DIALECT.convert(STREAM, (turn,), ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(STREAM, (turn,), ENCODE_CONTEXT)
 
     assert converted.turns[0].parts == (Reasoning("mm"), ToolCall("", "f", "{}"))
     assert converted.losses == (
@@ -188,7 +188,7 @@ def test_a_signature_that_is_no_base64_is_left_out_since_clients_refuse_it() -> 
 
 def test_arguments_keep_their_exact_json_and_non_objects_are_refused() -> None:
     call = ToolCall("", "f", '{"b":1.0,"a":[12345678901234567890,"é"]}')
-    assert b'"args":{"b":1.0,"a":[' in encode(Turn((call,)), WHOLE).messages[0]
+    assert b'"args":{"b":1.0,"a":[' in encode(Turn((call,)), WHOLE).framed_messages[0]
 
     with pytest.raises(NotRepresentable, match="the arguments of a call"):
         encode(Turn((replace(call, arguments="[1]"),)))
@@ -223,7 +223,7 @@ def test_a_citation_without_a_span_covers_its_text_or_the_last_one() -> None:
     source = Citation("https://a")
     turn = Turn((Text("", (source,)), Text("one", (source,)), WEATHER, Text("two")))
 
-    (converted_turn,) = DIALECT.convert(STREAM, (turn,), ENCODE_CONTEXT).turns
+    (converted_turn,) = DIALECT.representable_turns(STREAM, (turn,), ENCODE_CONTEXT).turns
 
     one, _, two = converted_turn.parts
     assert one == Text("one", (replace(source, span=(0, 3)),))
@@ -267,7 +267,7 @@ def test_a_call_without_an_id_is_not_taken_for_one_that_another_result_answers()
     code_call = ToolCall("", "code_execution", "{}", (("type", "executableCode"),))
     turn = Turn((code_call, ToolResult("", "2", "code_execution"), WEATHER))
 
-    assert DIALECT.convert(STREAM, (turn,), ENCODE_CONTEXT).turns[0].parts[2] == WEATHER
+    assert DIALECT.representable_turns(STREAM, (turn,), ENCODE_CONTEXT).turns[0].parts[2] == WEATHER
 
 
 def test_media_are_inline_or_by_uri_and_audio_pieces_are_joined() -> None:
@@ -306,7 +306,9 @@ def test_an_empty_answer_has_its_finish_reason(
     finish: FinishReason, raw: str, content: Json
 ) -> None:
     for response in (encode(Turn((), finish)), encode(Turn((), finish), WHOLE)):
-        response_document = chunks(response)[0] if response.codec == "sse" else document(response)
+        response_document = (
+            chunks(response)[0] if response.codec_name == "sse" else document(response)
+        )
         (candidate,) = response_document["candidates"]
         assert (candidate["finishReason"], candidate.get("content")) == (raw, content)
 
@@ -318,7 +320,7 @@ def test_a_numeric_finish_reason_stays_numeric() -> None:
 
 
 def test_a_refusal_is_encoded_as_text() -> None:
-    converted = DIALECT.convert(
+    converted = DIALECT.representable_turns(
         STREAM, (Turn((Text("No: "), Refusal("I won't.")), FinishReason.STOP),), ENCODE_CONTEXT
     )
 
@@ -335,7 +337,9 @@ def test_a_blocked_prompt_has_no_candidate(request_: Request) -> None:
     )  # fmt: skip
     response = encode(blocked, request_)
 
-    response_document = json.loads(b"".join(response.messages).removeprefix(b"data: ").strip(b"[]"))
+    response_document = json.loads(
+        b"".join(response.framed_messages).removeprefix(b"data: ").strip(b"[]")
+    )
     assert response_document == {
         "promptFeedback": feedback,
         "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9},
@@ -347,7 +351,7 @@ def test_a_blocked_prompt_has_no_candidate(request_: Request) -> None:
 
 def test_several_turns_are_streamed_as_interleaved_candidates() -> None:
     turns = (Turn((Text("a b"),), usage=USAGE), Turn((Text("c d e"),), FinishReason.LENGTH))
-    stream_chunks = chunks(DIALECT.encode(STREAM, turns, ENCODE_CONTEXT))
+    stream_chunks = chunks(DIALECT.encode_response(STREAM, turns, ENCODE_CONTEXT))
 
     assert [
         [candidate["index"] for candidate in chunk["candidates"]] for chunk in stream_chunks
@@ -388,12 +392,14 @@ def test_an_error_amid_a_stream_follows_the_content_so_far() -> None:
     turn = Turn((Text("Hel", (Citation("https://a"),)),), usage=USAGE, failure=OVERLOADED)
     response = encode(turn)
 
-    assert response.messages[-1].startswith(b'data: {"error":')  # the prefix that clients look for
+    assert response.framed_messages[-1].startswith(
+        b'data: {"error":'
+    )  # the prefix that clients look for
     assert "finishReason" not in chunks(response)[0]["candidates"][0]
     decoded = decode(response)
     assert (decoded.parts, decoded.usage, decoded.failure) == ((Text("Hel"),), USAGE, OVERLOADED)
     assert DIALECT.completeness(response).reason == "in-band error: The model is overloaded."
-    assert json.loads(b"".join(encode(turn, ARRAY).messages))[-1] == chunks(response)[-1]
+    assert json.loads(b"".join(encode(turn, ARRAY).framed_messages))[-1] == chunks(response)[-1]
 
 
 @pytest.mark.parametrize(
@@ -451,7 +457,7 @@ TROUBLESHOOTING_URL: Final = "https://developers.generativeai.google/guide/troub
 )  # fmt: skip
 def test_an_error_without_a_message_has_googles(status: int, message: str) -> None:
     response = DIALECT.error_response(status, Failure(""), ENCODE_CONTEXT)
-    (decoded,) = DIALECT.decode(encode(Turn((), failure=Failure("", code=str(status)))))
+    (decoded,) = DIALECT.decode_response(encode(Turn((), failure=Failure("", code=str(status)))))
 
     assert document(response)["error"]["message"] == message
     assert decoded.failure is not None
@@ -466,7 +472,7 @@ def test_a_code_that_is_no_status_is_the_message() -> None:
 
 def test_quota_and_retry_delay_are_error_details() -> None:
     limit = RateLimitWindow(limit=15, remaining=0, reset_s=36.5)
-    context = replace(ENCODE_CONTEXT, quota=AccountLimits(limit, limit))
+    context = replace(ENCODE_CONTEXT, account_limits=AccountLimits(limit, limit))
 
     error = document(DIALECT.error_response(429, Failure("Slow."), context, 36.5))["error"]
 
@@ -562,7 +568,7 @@ def test_the_sample_request_asks_for_a_turn_not_an_auxiliary_response() -> None:
         assert DIALECT.model(request) == "tuned/a b"
         assert DIALECT.streams(request) is stream
         assert DIALECT.auxiliary_response(request, ENCODE_CONTEXT) is None
-        assert encode(Turn((Text("Hi"),)), request).codec == ("sse" if stream else "whole")
+        assert encode(Turn((Text("Hi"),)), request).codec_name == ("sse" if stream else "whole")
     (chunk,) = chunks(encode(Turn((Text("Hi"),)), DIALECT.sample_request("", stream=True)))
     assert "modelVersion" not in chunk
 
@@ -616,15 +622,15 @@ TURNS = st.builds(
 def test_any_google_metadata_decodes_as_it_was_converted(
     turns: Sequence[Turn], request: Request
 ) -> None:
-    converted = DIALECT.convert(request, turns, ENCODE_CONTEXT)
-    response = DIALECT.encode(request, turns, ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(request, turns, ENCODE_CONTEXT)
+    response = DIALECT.encode_response(request, turns, ENCODE_CONTEXT)
 
-    assert DIALECT.decode(response) == converted.turns
-    assert DIALECT.convert(request, converted.turns, ENCODE_CONTEXT) == ConvertedTurns(
-        converted.turns, ()
-    )
-    assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
-        response.messages
+    assert DIALECT.decode_response(response) == converted.turns
+    assert DIALECT.representable_turns(
+        request, converted.turns, ENCODE_CONTEXT
+    ) == ConvertedResponseTurns(converted.turns, ())
+    assert framing.split_messages(response.codec_name, b"".join(response.framed_messages)) == list(
+        response.framed_messages
     )
     assert DIALECT.completeness(response).is_complete
 
@@ -650,10 +656,11 @@ def test_every_recorded_answer_round_trips() -> None:
     changed_rows: set[str] = set()
     for row in rows:
         turns = _decode_row(row)
-        converted = DIALECT.convert(row.request, turns, ENCODE_CONTEXT)
+        converted = DIALECT.representable_turns(row.request, turns, ENCODE_CONTEXT)
         assert converted.losses == LOSSES_BY_ROW.get(row.id, ()), row.id
         assert (
-            DIALECT.decode(DIALECT.encode(row.request, turns, ENCODE_CONTEXT)) == converted.turns
+            DIALECT.decode_response(DIALECT.encode_response(row.request, turns, ENCODE_CONTEXT))
+            == converted.turns
         ), row.id
         if tuple(map(_without_identity, converted.turns)) != tuple(map(_without_identity, turns)):
             changed_rows.add(row.id)
@@ -664,9 +671,11 @@ def test_every_recorded_answer_round_trips() -> None:
 def _decode_row(row: corpus.Row) -> tuple[Turn, ...]:
     if row.wire == "gemini.payload":
         events = [b"data: " + line + b"\n\n" for line in row.body.splitlines() if line]
-        return DIALECT.decode(DialectResponse(row.head, "sse", events))
-    codec = DIALECT.codec(row.request, row.head)
-    return DIALECT.decode(DialectResponse(row.head, codec, framing.split_messages(codec, row.body)))
+        return DIALECT.decode_response(DialectResponse(row.head, "sse", events))
+    codec = DIALECT.codec_name(row.request, row.head)
+    return DIALECT.decode_response(
+        DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+    )
 
 
 def _without_identity(turn: Turn) -> Turn:

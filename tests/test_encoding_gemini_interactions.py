@@ -14,7 +14,7 @@ import corpus
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.google.interactions import GeminiInteractions
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
@@ -42,17 +42,17 @@ CREATED: Final = "2023-11-14T22:13:20Z"
 
 
 def encode(turn: Turn, request: Request = STREAM) -> DialectResponse:
-    return DIALECT.encode(request, (turn,), ENCODE_CONTEXT)
+    return DIALECT.encode_response(request, (turn,), ENCODE_CONTEXT)
 
 
 def events(response: DialectResponse) -> list[dict[str, Any]]:
     """The documents of a stream, without the `[DONE]`."""
-    parsed_events = (parse_event(message) for message in response.messages)
+    parsed_events = (parse_event(message) for message in response.framed_messages)
     return [json.loads(item.data or b"") for item in parsed_events if item.event_type]
 
 
 def document(turn: Turn) -> dict[str, Any]:
-    document_fields: dict[str, Any] = json.loads(encode(turn, WHOLE).messages[0])
+    document_fields: dict[str, Any] = json.loads(encode(turn, WHOLE).framed_messages[0])
     return document_fields
 
 
@@ -89,9 +89,9 @@ def test_an_interaction_is_streamed_in_named_events_up_to_done() -> None:
         {"event_type": "step.stop", "index": 0},
         {"event_type": "interaction.completed", "interaction": completed},
     ]
-    event_names = [parse_event(message).event_type for message in response.messages]
+    event_names = [parse_event(message).event_type for message in response.framed_messages]
     assert event_names == [*(event["event_type"] for event in events(response)), ""]
-    assert response.messages[-1] == b"data: [DONE]\n\n"
+    assert response.framed_messages[-1] == b"data: [DONE]\n\n"
 
 
 def test_a_document_holds_the_same_interaction_with_its_steps() -> None:
@@ -142,7 +142,7 @@ def test_each_part_is_a_step_with_start_deltas_and_stop() -> None:
 def test_arguments_that_are_no_object_can_be_streamed_but_not_in_a_document() -> None:
     turn = Turn((ToolCall("a", "f", '{"x'),))
 
-    assert DIALECT.decode(encode(turn))[0].parts == turn.parts
+    assert DIALECT.decode_response(encode(turn))[0].parts == turn.parts
     with pytest.raises(NotRepresentable, match="the arguments of a call"):
         encode(turn, WHOLE)
     with pytest.raises(NotRepresentable, match="media"):
@@ -176,7 +176,7 @@ def test_provider_tools_have_their_own_step_types_or_are_mcp_steps() -> None:
         {"type": "mcp_server_tool_result", "call_id": "c", "name": "look"},
         {"type": "mcp_server_tool_result", "result": "found"},
     ]
-    assert DIALECT.decode(encode(turn))[0].finish is FinishReason.STOP
+    assert DIALECT.decode_response(encode(turn))[0].finish is FinishReason.STOP
 
 
 def test_citations_become_annotations_with_byte_offsets() -> None:
@@ -229,7 +229,7 @@ def test_an_ended_interaction_has_a_final_status() -> None:
 
 def test_an_agent_is_named_in_place_of_a_model() -> None:
     request = json_request(PATH, agent="research", input="")
-    interaction = json.loads(encode(Turn((Text("Hi"),)), request).messages[0])
+    interaction = json.loads(encode(Turn((Text("Hi"),)), request).framed_messages[0])
 
     assert (interaction["agent"], "model" in interaction) == ("research", False)
 
@@ -237,7 +237,10 @@ def test_an_agent_is_named_in_place_of_a_model() -> None:
 def test_a_fetched_interaction_has_the_requested_id() -> None:
     get_request = Request("GET", f"{PATH}/v1_7", "stream=true", (), b"")
 
-    assert DIALECT.decode(encode(Turn((Text("Hi"),), id="other"), get_request))[0].id == "v1_7"
+    assert (
+        DIALECT.decode_response(encode(Turn((Text("Hi"),), id="other"), get_request))[0].id
+        == "v1_7"
+    )
 
 
 def test_cancel_and_delete_have_auxiliary_responses() -> None:
@@ -250,9 +253,9 @@ def test_cancel_and_delete_have_auxiliary_responses() -> None:
 
     assert cancelled is not None
     assert deleted is not None
-    assert json.loads(cancelled.messages[0])["status"] == "cancelled"
-    assert json.loads(cancelled.messages[0])["id"] == "v1_7"
-    assert json.loads(deleted.messages[0]) == {}
+    assert json.loads(cancelled.framed_messages[0])["status"] == "cancelled"
+    assert json.loads(cancelled.framed_messages[0])["id"] == "v1_7"
+    assert json.loads(deleted.framed_messages[0]) == {}
     assert DIALECT.auxiliary_response(STREAM, ENCODE_CONTEXT) is None
 
 
@@ -262,8 +265,8 @@ def test_an_error_amid_a_stream_is_an_event_and_ends_it() -> None:
 
     error = {"code": "UNAVAILABLE", "message": "Busy."}
     assert events(response)[-1] == {"event_type": "error", "error": error}
-    assert parse_event(response.messages[-1]).event_type == "error"
-    (turn,) = DIALECT.decode(response)
+    assert parse_event(response.framed_messages[-1]).event_type == "error"
+    (turn,) = DIALECT.decode_response(response)
     assert (turn.text, turn.finish, turn.usage) == ("Hel", None, None)
     assert turn.failure == Failure("Busy.", code="UNAVAILABLE")
 
@@ -279,7 +282,7 @@ def test_an_error_in_place_of_an_answer_has_its_status() -> None:
     response = encode(Turn((), failure=Failure("Busy.", "UNAVAILABLE")), WHOLE)
 
     assert response.head.status == 503
-    assert json.loads(response.messages[0]) == {
+    assert json.loads(response.framed_messages[0]) == {
         "error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}
     }
     assert DIALECT.error_response(404, Failure("No."), ENCODE_CONTEXT).head.status == 404
@@ -335,15 +338,15 @@ TURNS = st.builds(
 @settings(max_examples=150)
 @given(TURNS, st.sampled_from([STREAM, WHOLE, json_request(PATH, agent="a", stream=True)]))
 def test_any_google_metadata_decodes_as_it_was_converted(turn: Turn, request: Request) -> None:
-    converted = DIALECT.convert(request, (turn,), ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(request, (turn,), ENCODE_CONTEXT)
     response = encode(turn, request)
 
-    assert DIALECT.decode(response) == converted.turns
-    assert DIALECT.convert(request, converted.turns, ENCODE_CONTEXT) == ConvertedTurns(
-        converted.turns, ()
-    )
-    assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
-        response.messages
+    assert DIALECT.decode_response(response) == converted.turns
+    assert DIALECT.representable_turns(
+        request, converted.turns, ENCODE_CONTEXT
+    ) == ConvertedResponseTurns(converted.turns, ())
+    assert framing.split_messages(response.codec_name, b"".join(response.framed_messages)) == list(
+        response.framed_messages
     )
     assert DIALECT.completeness(response).is_complete
 
@@ -354,10 +357,10 @@ def test_every_recorded_interaction_round_trips() -> None:
     rows = [row for row in corpus.rows() if row.wire == "gemini.interactions.payload"]
     for row in rows:
         messages = [b"data: " + line + b"\n\n" for line in row.body.splitlines()]
-        (turn,) = DIALECT.decode(DialectResponse(row.head, "sse", messages))
-        converted = DIALECT.convert(STREAM, (turn,), ENCODE_CONTEXT)
+        (turn,) = DIALECT.decode_response(DialectResponse(row.head, "sse", messages))
+        converted = DIALECT.representable_turns(STREAM, (turn,), ENCODE_CONTEXT)
         assert converted.losses == (), row.id
-        assert DIALECT.decode(encode(turn)) == converted.turns, row.id
+        assert DIALECT.decode_response(encode(turn)) == converted.turns, row.id
         turn_with_id = replace(
             turn, id=turn.id or converted.turns[0].id
         )  # some were recorded without an id

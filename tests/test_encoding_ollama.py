@@ -34,7 +34,7 @@ from llm_proxy.turns import (
 )
 
 DIALECT = Ollama()
-CONTEXT = replace(ENCODE_CONTEXT, split_text=lambda text: [text], created=1_795_255_200)
+CONTEXT = replace(ENCODE_CONTEXT, split_text=lambda text: [text], created_unix_s=1_795_255_200)
 DURATIONS = {
     "total_duration": 500000000,
     "load_duration": 10000000,
@@ -66,11 +66,13 @@ def ollama_request(path: str = "/api/chat", **body: Any) -> Request:
 
 def response_documents(response: DialectResponse) -> list[Any]:
     """The documents of a response."""
-    return [json.loads(message) for message in response.messages]
+    return [json.loads(message) for message in response.framed_messages]
 
 
 def encode_documents(turn: Turn, path: str = "/api/chat", **body: Any) -> list[Any]:
-    return response_documents(DIALECT.encode(ollama_request(path, **body), [turn], CONTEXT))
+    return response_documents(
+        DIALECT.encode_response(ollama_request(path, **body), [turn], CONTEXT)
+    )
 
 
 def line(number: int, message: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
@@ -133,17 +135,17 @@ def test_a_chat_that_does_not_stream_is_one_document() -> None:
 
 
 def test_a_request_without_stream_gets_a_stream() -> None:
-    response = DIALECT.encode(ollama_request(), [ENDED_TURN], CONTEXT)
+    response = DIALECT.encode_response(ollama_request(), [ENDED_TURN], CONTEXT)
 
-    assert response.codec == "ndjson"
+    assert response.codec_name == "ndjson"
     assert response.head.headers == (("Content-Type", "application/x-ndjson"),)
-    assert response.messages[-1].endswith(b"}\n")
+    assert response.framed_messages[-1].endswith(b"}\n")
 
 
 def test_no_line_holds_a_character_that_python_treats_as_a_line_end() -> None:
     turn = Turn((Text("a\u2028b\u0085c"), ToolCall("", "f", '{"a":"\u2029"}')))
 
-    for message in DIALECT.encode(ollama_request(), [turn], CONTEXT).messages:
+    for message in DIALECT.encode_response(ollama_request(), [turn], CONTEXT).framed_messages:
         assert len(message.decode().splitlines()) == 1
 
 
@@ -191,7 +193,7 @@ def test_what_is_not_representable_is_refused(
     turn: Turn, path: str, stream: bool, error: str
 ) -> None:
     with pytest.raises(NotRepresentable, match=error):
-        DIALECT.encode(ollama_request(path, stream=stream), [turn], CONTEXT)
+        DIALECT.encode_response(ollama_request(path, stream=stream), [turn], CONTEXT)
 
 
 def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
@@ -203,7 +205,7 @@ def test_what_is_not_representable_is_dropped_and_listed_as_a_loss() -> None:
     )
     turn = Turn(parts, FinishReason.REFUSAL, usage=Usage(1, 2, cache_read=3))
 
-    converted = DIALECT.convert(ollama_request(), [turn], CONTEXT)
+    converted = DIALECT.representable_turns(ollama_request(), [turn], CONTEXT)
 
     assert converted.turns[0].parts == (Reasoning("Hm."), Text("No."))
     assert converted.losses == (
@@ -243,13 +245,15 @@ def test_a_client_error_status_has_the_message_of_400(status: int) -> None:
 def test_an_error_in_place_of_an_answer_has_the_status_of_its_code() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("slow down", code="429"))
 
-    response = DIALECT.encode(ollama_request(stream=False), [turn], CONTEXT)
+    response = DIALECT.encode_response(ollama_request(stream=False), [turn], CONTEXT)
 
     assert response.head.status == 429
-    assert DIALECT.decode(response) == (Turn((), failure=Failure("slow down")),)
+    assert DIALECT.decode_response(response) == (Turn((), failure=Failure("slow down")),)
     turn_without_status = replace(turn, failure=Failure("slow down", code="slow"))
     assert (
-        DIALECT.encode(ollama_request(stream=False), [turn_without_status], CONTEXT).head.status
+        DIALECT.encode_response(
+            ollama_request(stream=False), [turn_without_status], CONTEXT
+        ).head.status
         == 500
     )
 
@@ -261,14 +265,14 @@ def _client(response_for: Callable[[Request], DialectResponse]) -> Any:
         response = response_for(
             Request(sdk_request.method, sdk_request.url.path, "", (), sdk_request.read())
         )
-        body = b"".join(response.messages)
+        body = b"".join(response.framed_messages)
         return httpx.Response(response.head.status, content=body)
 
     return ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(handle))
 
 
 def _client_of(turn: Turn) -> Any:
-    return _client(lambda request: DIALECT.encode(request, [turn], ENCODE_CONTEXT))
+    return _client(lambda request: DIALECT.encode_response(request, [turn], ENCODE_CONTEXT))
 
 
 CASES = [
@@ -327,9 +331,9 @@ def _auxiliary_response(request: Request) -> DialectResponse:
     )
     assert response is not None
     assert DIALECT.completeness(response).is_complete
-    assert DIALECT.codec(request, response.head) == response.codec
-    assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
-        response.messages
+    assert DIALECT.codec_name(request, response.head) == response.codec_name
+    assert framing.split_messages(response.codec_name, b"".join(response.framed_messages)) == list(
+        response.framed_messages
     )
     return response
 
@@ -425,7 +429,7 @@ def test_a_request_without_a_prompt_loads_or_unloads_the_model(
 
     [document] = response_documents(response)
     assert (document["done"], document["done_reason"]) == (True, reason)
-    [turn] = DIALECT.decode(response)
+    [turn] = DIALECT.decode_response(response)
     assert (turn.parts, turn.finish) == ((), FinishReason.OTHER)
 
 
@@ -460,15 +464,16 @@ def test_every_recorded_answer_round_trips() -> None:
     chat_rows = [row for row in rows if row.request.path != "/api/pull"]
     assert (len(rows), len(chat_rows)) == (17, 16)
     for row in chat_rows:
-        codec = DIALECT.codec(row.request, row.head)
-        turns = DIALECT.decode(
+        codec = DIALECT.codec_name(row.request, row.head)
+        turns = DIALECT.decode_response(
             DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
         )
-        converted = DIALECT.convert(row.request, turns, ENCODE_CONTEXT)
+        converted = DIALECT.representable_turns(row.request, turns, ENCODE_CONTEXT)
         assert converted.losses == (), row.id
         assert (converted.turns == turns) is (row.id not in CHANGED_ROWS), row.id
         assert (
-            DIALECT.decode(DIALECT.encode(row.request, turns, ENCODE_CONTEXT)) == converted.turns
+            DIALECT.decode_response(DIALECT.encode_response(row.request, turns, ENCODE_CONTEXT))
+            == converted.turns
         ), row.id
         assert _recorded_fields(row, codec) <= _encoded_fields(row, codec, turns), row.id
 
@@ -480,6 +485,6 @@ def _recorded_fields(row: corpus.Row, codec: str) -> set[str]:
 
 
 def _encoded_fields(row: corpus.Row, codec: str, turns: tuple[Turn, ...]) -> set[str]:
-    response = DIALECT.encode(row.request, turns, ENCODE_CONTEXT)
-    assert response.codec == codec
+    response = DIALECT.encode_response(row.request, turns, ENCODE_CONTEXT)
+    assert response.codec_name == codec
     return {name for item in response_documents(response) for name in item}

@@ -49,14 +49,14 @@ def responses_request(*, stream: bool = True, path: str = PATH, **body: Any) -> 
 
 
 def events(response: DialectResponse) -> list[Event]:
-    parsed_events = [parse_event(message) for message in response.messages]
+    parsed_events = [parse_event(message) for message in response.framed_messages]
     event_documents = [json.loads(item.data or b"") for item in parsed_events]
     assert [item.event_type for item in parsed_events] == [item["type"] for item in event_documents]
     return event_documents
 
 
 def encode_events(turn: Turn, request: Request | None = None) -> list[Event]:
-    return events(DIALECT.encode(request or responses_request(), (turn,), ENCODE_CONTEXT))
+    return events(DIALECT.encode_response(request or responses_request(), (turn,), ENCODE_CONTEXT))
 
 
 def event_types(event_documents: Sequence[Event]) -> list[str]:
@@ -70,18 +70,22 @@ def event_types(event_documents: Sequence[Event]) -> list[str]:
 
 
 def document(turn: Turn, **body: Any) -> dict[str, Any]:
-    response = DIALECT.encode(responses_request(stream=False, **body), (turn,), ENCODE_CONTEXT)
-    response_document: dict[str, Any] = json.loads(response.messages[0])
+    response = DIALECT.encode_response(
+        responses_request(stream=False, **body), (turn,), ENCODE_CONTEXT
+    )
+    response_document: dict[str, Any] = json.loads(response.framed_messages[0])
     return response_document
 
 
 def convert_parts(*parts: Part, finish: FinishReason | None = None, **body: Any) -> Turn:
-    [turn] = DIALECT.convert(responses_request(**body), [Turn(parts, finish)], ENCODE_CONTEXT).turns
+    [turn] = DIALECT.representable_turns(
+        responses_request(**body), [Turn(parts, finish)], ENCODE_CONTEXT
+    ).turns
     return turn
 
 
 def losses(*parts: Part) -> tuple[str, ...]:
-    return DIALECT.convert(responses_request(), [Turn(parts)], ENCODE_CONTEXT).losses
+    return DIALECT.representable_turns(responses_request(), [Turn(parts)], ENCODE_CONTEXT).losses
 
 
 START_EVENTS: Final = ["created", "in_progress"]
@@ -401,9 +405,9 @@ def test_reasoning_in_several_items_is_encrypted_item_by_item() -> None:
 def test_open_models_send_reasoning_content_and_others_summaries() -> None:
     documents = [
         json.loads(
-            DIALECT.encode(
+            DIALECT.encode_response(
                 responses_request(stream=False), [Turn((Reasoning("a"),))], item
-            ).messages[0]
+            ).framed_messages[0]
         )
         for item in (ENCODE_CONTEXT, replace(ENCODE_CONTEXT, provider="vllm"))
     ]
@@ -457,9 +461,9 @@ def test_the_last_item_of_what_is_incomplete_is_incomplete() -> None:
 
 def test_a_background_response_is_in_progress() -> None:
     request = responses_request(stream=False, background=True)
-    response = DIALECT.encode(request, [Turn((), FinishReason.PAUSED)], ENCODE_CONTEXT)
+    response = DIALECT.encode_response(request, [Turn((), FinishReason.PAUSED)], ENCODE_CONTEXT)
 
-    assert json.loads(response.messages[0])["status"] == "in_progress"
+    assert json.loads(response.framed_messages[0])["status"] == "in_progress"
     assert event_types(encode_events(Turn(()), responses_request(background=True))) == [
         "created", "queued", "in_progress", "completed",
     ]  # fmt: skip
@@ -491,7 +495,7 @@ def test_an_error_has_a_default_type_and_code() -> None:
 def test_a_stream_that_is_fetched_goes_on_after_the_event_that_is_named() -> None:
     turn = Turn((Text("Hello"),), id="resp_other")
     whole, remaining = (
-        events(DIALECT.encode(item, [turn], ENCODE_CONTEXT))
+        events(DIALECT.encode_response(item, [turn], ENCODE_CONTEXT))
         for item in (
             Request("GET", f"{PATH}/resp_1", "stream=true", (), b""),
             Request("GET", f"{PATH}/resp_1", "stream=true&starting_after=4", (), b""),
@@ -503,11 +507,11 @@ def test_a_stream_that_is_fetched_goes_on_after_the_event_that_is_named() -> Non
 
 def test_a_compacted_conversation_is_no_response() -> None:
     compaction = Reasoning(redacted="s", metadata=(("type", "compaction"),))
-    response = DIALECT.encode(
+    response = DIALECT.encode_response(
         responses_request(path=f"{PATH}/compact"), [Turn((compaction,))], ENCODE_CONTEXT
     )
 
-    compaction_document = json.loads(response.messages[0])
+    compaction_document = json.loads(response.framed_messages[0])
     assert compaction_document["object"] == "response.compaction"
     assert [
         (item["type"], item["encrypted_content"]) for item in compaction_document["output"]
@@ -545,11 +549,17 @@ def _non_empty_parts(parts: Sequence[Part]) -> list[tuple[str, str]]:
 @given(COMMON_TURNS)
 @settings(max_examples=60)
 def test_the_deltas_hold_what_the_final_response_holds(turn: Turn) -> None:
-    response = DIALECT.encode(responses_request(), [replace(turn, failure=None)], ENCODE_CONTEXT)
-    deltas_only = [message for message in response.messages[:-1] if b".done\n" not in message]
+    response = DIALECT.encode_response(
+        responses_request(), [replace(turn, failure=None)], ENCODE_CONTEXT
+    )
+    deltas_only = [
+        message for message in response.framed_messages[:-1] if b".done\n" not in message
+    ]
 
-    [decoded] = DIALECT.decode(response)
-    [from_deltas] = DIALECT.decode(replace(response, messages=deltas_only)) or (Turn(()),)
+    [decoded] = DIALECT.decode_response(response)
+    [from_deltas] = DIALECT.decode_response(replace(response, framed_messages=deltas_only)) or (
+        Turn(()),
+    )
     assert _non_empty_parts(from_deltas.parts) == _non_empty_parts(decoded.parts)
 
 
@@ -628,10 +638,13 @@ def test_any_items_round_trip(
     numbered = [{"id": f"item_{number}", **item} for number, item in enumerate(items)]
     turn = Turn(tuple(part for item in numbered for part in output_item_decoder.decode_item(item)))
     request = responses_request(stream=streams)
-    converted = DIALECT.convert(request, [turn], ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(request, [turn], ENCODE_CONTEXT)
 
-    assert DIALECT.decode(DIALECT.encode(request, [turn], ENCODE_CONTEXT)) == converted.turns
-    converted_again = DIALECT.convert(request, converted.turns, ENCODE_CONTEXT)
+    assert (
+        DIALECT.decode_response(DIALECT.encode_response(request, [turn], ENCODE_CONTEXT))
+        == converted.turns
+    )
+    converted_again = DIALECT.representable_turns(request, converted.turns, ENCODE_CONTEXT)
     assert (converted_again.turns, converted_again.losses) == (converted.turns, ())
     assert not [loss for loss in converted.losses if loss != "the order of parts"]
 
@@ -667,16 +680,19 @@ def test_any_metadata_decodes_as_it_was_converted(
 ) -> None:
     turn = Turn(tuple(parts), finish)
     request = responses_request(stream=streams)
-    converted = DIALECT.convert(request, [turn], ENCODE_CONTEXT)
+    converted = DIALECT.representable_turns(request, [turn], ENCODE_CONTEXT)
 
-    assert DIALECT.decode(DIALECT.encode(request, [turn], ENCODE_CONTEXT)) == converted.turns
-    converted_again = DIALECT.convert(request, converted.turns, ENCODE_CONTEXT)
+    assert (
+        DIALECT.decode_response(DIALECT.encode_response(request, [turn], ENCODE_CONTEXT))
+        == converted.turns
+    )
+    converted_again = DIALECT.representable_turns(request, converted.turns, ENCODE_CONTEXT)
     assert (converted_again.turns, converted_again.losses) == (converted.turns, ())
 
 
 def _client(response: DialectResponse) -> openai.OpenAI:
     def handle(_: httpx2.Request) -> httpx2.Response:
-        body = b"".join(response.messages)
+        body = b"".join(response.framed_messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
 
     return openai.OpenAI(
@@ -729,19 +745,19 @@ def _turn_summary(turn: Turn) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda metadata: metadata.name)
 def test_the_sdk_receives_the_encoded_document(case: Case) -> None:
-    response = DIALECT.encode(responses_request(stream=False), [case.turn], ENCODE_CONTEXT)
+    response = DIALECT.encode_response(responses_request(stream=False), [case.turn], ENCODE_CONTEXT)
     with _client(response) as client:
         response_model = client.responses.create(model="gpt-5", input="")
 
-    [turn] = DIALECT.decode(response)
+    [turn] = DIALECT.decode_response(response)
     assert _sdk_summary(response_model.output, response_model.usage) == _turn_summary(turn)
     assert response_model.output_text == turn.text
 
 
 @pytest.mark.parametrize("case", REPRESENTABLE_CASES, ids=lambda metadata: metadata.name)
 def test_the_sdk_assembles_the_encoded_stream(case: Case) -> None:
-    response = DIALECT.encode(responses_request(), [case.turn], ENCODE_CONTEXT)
-    [turn] = DIALECT.decode(response)
+    response = DIALECT.encode_response(responses_request(), [case.turn], ENCODE_CONTEXT)
+    [turn] = DIALECT.decode_response(response)
     with _client(response) as client:
         if turn.finish is FinishReason.LENGTH:  # the SDK helper needs a completed response
             last: Any = list(client.responses.create(model="gpt-5", input="", stream=True))[-1]
@@ -755,7 +771,9 @@ def test_the_sdk_assembles_the_encoded_stream(case: Case) -> None:
 
 @pytest.mark.parametrize("name", sorted(TOOL_CASES.keys() - {"tomorrow_call"}))
 def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
-    response = DIALECT.encode(responses_request(), [Turn(TOOL_CASES[name][0])], ENCODE_CONTEXT)
+    response = DIALECT.encode_response(
+        responses_request(), [Turn(TOOL_CASES[name][0])], ENCODE_CONTEXT
+    )
     with _client(response) as client, client.responses.stream(model="m", input="") as stream:
         [item] = stream.get_final_response().output
 
@@ -764,7 +782,7 @@ def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
 
 def test_the_sdk_raises_the_error_amid_a_stream() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("Oh no", "overloaded", "server_error"))
-    with _client(DIALECT.encode(responses_request(), [turn], ENCODE_CONTEXT)) as client:
+    with _client(DIALECT.encode_response(responses_request(), [turn], ENCODE_CONTEXT)) as client:
         stream = client.responses.create(model="gpt-5", input="", stream=True)
         with pytest.raises(openai.APIError, match="Oh no") as raised:
             list(stream)
@@ -789,7 +807,7 @@ QUOTA: Final = AccountLimits(RateLimitWindow(60, 59, 0.5), RateLimitWindow(1000,
 def test_the_sdk_raises_what_a_status_stands_for(
     status: int, raised: type[openai.APIStatusError], code: str | None
 ) -> None:
-    context = EncodeContext("test", 1, quota=QUOTA)
+    context = EncodeContext("test", 1, account_limits=QUOTA)
     response = DIALECT.error_response(status, Failure("Oh no"), context, retry_after=1.5)
     with _client(response) as client, pytest.raises(raised, match="Oh no") as error:
         client.responses.create(model="gpt-5", input="")
@@ -803,7 +821,7 @@ def test_the_sdk_raises_what_a_status_stands_for(
 
 def test_an_error_in_place_of_a_document_has_its_status() -> None:
     turn = Turn((Text("a"),), failure=Failure("slow down", code="rate_limit_exceeded"))
-    response = DIALECT.encode(responses_request(stream=False), [turn], ENCODE_CONTEXT)
+    response = DIALECT.encode_response(responses_request(stream=False), [turn], ENCODE_CONTEXT)
 
     assert response.head.status == 429
 
@@ -847,7 +865,7 @@ def test_a_deletion_is_no_turn() -> None:
     body = b'{"id":"resp_1","object":"response","deleted":true}'
     head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
 
-    assert DIALECT.decode(DialectResponse(head, "whole", (body,))) == ()
+    assert DIALECT.decode_response(DialectResponse(head, "whole", (body,))) == ()
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
@@ -864,7 +882,7 @@ def _recorded_responses() -> Iterator[tuple[corpus.Row, DialectResponse]]:
     for row in corpus.rows():
         if not row.wire.startswith("openai.responses.") or row.status != 200:
             continue
-        codec = DIALECT.codec(row.request, row.head)
+        codec = DIALECT.codec_name(row.request, row.head)
         if row.fidelity == "payload-lines":
             lines = [
                 b"data: " + splitline + b"\n\n"
@@ -885,10 +903,12 @@ def _with_sorted_metadata(part: Part) -> Part:
 def test_every_recorded_answer_round_trips() -> None:
     losses_by_row, renamed_by_row, count = {}, {}, 0
     for row, response in _recorded_responses():
-        [turn] = DIALECT.decode(response)
-        request = DIALECT.sample_request(turn.model, stream=response.codec == "sse")
-        converted = DIALECT.convert(request, [turn], ENCODE_CONTEXT)
-        [decoded] = DIALECT.decode(DIALECT.encode(request, [turn], ENCODE_CONTEXT))
+        [turn] = DIALECT.decode_response(response)
+        request = DIALECT.sample_request(turn.model, stream=response.codec_name == "sse")
+        converted = DIALECT.representable_turns(request, [turn], ENCODE_CONTEXT)
+        [decoded] = DIALECT.decode_response(
+            DIALECT.encode_response(request, [turn], ENCODE_CONTEXT)
+        )
 
         assert (decoded,) == converted.turns, row.id
         assert (decoded.finish_raw, decoded.id, decoded.model) == (

@@ -142,7 +142,10 @@ async def test_an_upstream_waits_for_a_client_that_is_far_behind_and_nothing_is_
     assert (len(body), ending) == (40 * MIB, "rst")
     assert body == chunk * (40 * MIB // len(chunk))
     [cassette] = load_cassettes(tmp_path)
-    assert (cassette.end.ending, cassette.end.size_bytes) == (Ending.RST, 40 * MIB)
+    assert (cassette.response_end.ending, cassette.response_end.size_bytes) == (
+        Ending.RST,
+        40 * MIB,
+    )
 
 
 async def test_a_client_that_is_behind_when_its_answer_ends_holds_up_nobody_else(
@@ -156,7 +159,7 @@ async def test_a_client_that_is_behind_when_its_answer_ends_holds_up_nobody_else
                 provider.stream(route_raw_request(raw_chat_request("slow")), None)
             ) as slow_stream:
                 await anext(slow_stream)
-                await wait_until(lambda: not provider.active_count)
+                await wait_until(lambda: not provider.active_response_count)
                 async with aclosing(
                     provider.stream(route_raw_request(raw_chat_request("next")), None)
                 ) as next_stream:
@@ -187,7 +190,7 @@ async def test_a_paused_upstream_is_closed_with_its_client(
         async with asyncio.timeout(20):
             await upstream_closed.wait()
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.CLIENT_GONE
+    assert cassette.response_end.ending is Ending.CLIENT_GONE
 
 
 async def test_a_reset_waits_for_a_client_that_reads_slowly(
@@ -260,7 +263,7 @@ async def test_a_client_that_reads_nothing_is_closed_and_its_upstream_too(
     assert (entry.ending, entry.note) == ("client_gone", "the client took nothing for 0.4 s")
     assert seen.ending == "rst"
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.CLIENT_GONE
+    assert cassette.response_end.ending is Ending.CLIENT_GONE
 
 
 async def test_a_client_that_reads_slowly_is_not_closed(
@@ -306,7 +309,7 @@ async def test_a_client_that_leaves_at_the_terminator_leaves_a_complete_recordin
         client_left.set()
         await recording.drain(asyncio.Event())
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.CLEAN
+    assert cassette.response_end.ending is Ending.CLEAN
     assert cassette_outcome(cassette).is_complete
 
 
@@ -350,7 +353,7 @@ async def test_a_stop_of_the_proxy_is_recorded_as_what_it_is(tmp_path: Path) -> 
         seen = await _read_to_end(sock)
     assert parse_response(seen) == (200, b"data: 1\n\n", "fin")
     [cassette] = load_cassettes(tmp_path)
-    assert (cassette.end.ending, cassette.body) == (Ending.KILLED, b"data: 1\n\n")
+    assert (cassette.response_end.ending, cassette.response_body) == (Ending.KILLED, b"data: 1\n\n")
 
 
 async def test_a_request_that_waits_when_the_proxy_stops_gets_an_error(tmp_path: Path) -> None:
@@ -401,6 +404,7 @@ async def test_a_malformed_chunk_right_behind_two_heads_costs_no_byte(
         for _ in range(2):
             async with _client(recording.url, _chat("early", "Connection: close")) as sock:
                 assert parse_response(await _read_to_end(sock)) == (200, b"hello", "rst")
-    assert {(cassette.end.ending, cassette.body) for cassette in load_cassettes(tmp_path)} == {
-        (Ending.MALFORMED, b"hello")
-    }
+    assert {
+        (cassette.response_end.ending, cassette.response_body)
+        for cassette in load_cassettes(tmp_path)
+    } == {(Ending.MALFORMED, b"hello")}

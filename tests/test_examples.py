@@ -27,7 +27,9 @@ LIBRARY = Library(ROOT / "cassettes")
 LIBRARY.refresh()
 EXAMPLES = [LIBRARY.load_cassette(path) for path in LIBRARY.cassette_paths()]
 CHAT_EXAMPLES = [
-    item for item in EXAMPLES if item.meta.dialect == "openai-chat" and item.head.status == 200
+    item
+    for item in EXAMPLES
+    if item.meta.dialect == "openai-chat" and item.response_head.status == 200
 ]
 MAX_TOTAL_BYTES = 400_000
 """The most bytes of all examples together: whoever clones the project downloads them."""
@@ -51,8 +53,8 @@ def example_for_path(path: str) -> Cassette:
 
 def decoded_turn(example: Cassette) -> Turn:
     """The recorded response, decoded by our own dialect."""
-    response = DialectResponse(example.head, example.codec, example.messages)
-    [decoded] = dialects.dialect_named(example.meta.dialect).decode(response)
+    response = DialectResponse(example.response_head, example.codec_name, example.framed_messages)
+    [decoded] = dialects.dialect_named(example.meta.dialect).decode_response(response)
     return decoded
 
 
@@ -89,9 +91,9 @@ def test_the_examples_show_what_streams_are_made_of() -> None:
     assert any("\N{TANGERINE}" in item.text for item in turns)
     assert any("Österreich" in item.text for item in turns)
     assert any(item.usage is not None for item in turns)
-    assert max(len(chat.messages) for chat in CHAT_EXAMPLES) > 300
-    assert {example.codec for example in EXAMPLES} == {"sse", "whole"}
-    assert {200, 400, 501} == {example.head.status for example in EXAMPLES}
+    assert max(len(chat.framed_messages) for chat in CHAT_EXAMPLES) > 300
+    assert {example.codec_name for example in EXAMPLES} == {"sse", "whole"}
+    assert {200, 400, 501} == {example.response_head.status for example in EXAMPLES}
 
 
 @each_example(EXAMPLES)
@@ -101,7 +103,7 @@ def test_an_example_is_complete_and_stored_where_its_request_finds_it(example: C
     assert meta.session == DEFAULT_SESSION
     assert meta.key == matching.request_key(meta.provider, example.request)
     assert Path(example.file) == LIBRARY.path_for_take(meta, example.request, 1)
-    assert (example.request.redacted_count, example.end.redacted_count) == (0, 0)
+    assert (example.request.redacted_count, example.response_end.redacted_count) == (0, 0)
 
 
 @each_example(EXAMPLES)
@@ -110,16 +112,16 @@ async def test_an_example_is_replayed_byte_for_byte_and_read_for_read(example: C
         response = await replay_request(replaying.url, example)
 
     assert (response.status, response.reason, response.ending) == (
-        example.head.status,
-        example.head.reason,
+        example.response_head.status,
+        example.response_head.reason,
         "clean",
     )
-    assert response.body == example.body
-    if example.head.framing == "chunked":
-        assert response.chunks == [read.data for read in example.reads]
+    assert response.body == example.response_body
+    if example.response_head.framing == "chunked":
+        assert response.chunks == [read.received_bytes for read in example.reads]
     else:
-        assert response.header("content-length") == str(example.end.size_bytes)
-    assert set(example.head.headers) <= set(response.headers)
+        assert response.header("content-length") == str(example.response_end.size_bytes)
+    assert set(example.response_head.headers) <= set(response.headers)
 
 
 async def test_no_read_of_an_example_is_replayed_before_its_time() -> None:
@@ -158,13 +160,13 @@ async def test_the_openai_sdk_parses_what_our_dialect_decodes(example: Cassette)
 
 
 async def test_the_openai_sdk_raises_every_recorded_refusal() -> None:
-    refusals = [item for item in EXAMPLES if item.head.status == 400]
+    refusals = [item for item in EXAMPLES if item.response_head.status == 400]
     async with (
         proxy("replay", ROOT, pace=InstantPace()) as replaying,
         openai_client(replaying.url) as client,
     ):
         for example in refusals:
-            message = json.loads(example.body)["error"]["message"]
+            message = json.loads(example.response_body)["error"]["message"]
             with pytest.raises(openai.BadRequestError, match=re.escape(message)):
                 await client.chat.completions.create(**request_body(example))
     assert len(refusals) >= 2
@@ -182,7 +184,7 @@ async def test_the_openai_sdk_reads_the_responses_example() -> None:
         event.delta for event in events if event.type == "response.output_text.delta"
     )
     assert received_text
-    assert f'"text":{json.dumps(received_text)}' in example.body.decode()
+    assert f'"text":{json.dumps(received_text)}' in example.response_body.decode()
 
 
 async def test_the_anthropic_sdk_reads_the_messages_example() -> None:
@@ -198,7 +200,9 @@ async def test_the_anthropic_sdk_reads_the_messages_example() -> None:
         message = await stream.get_final_message()
 
     [block] = message.content
-    deltas = [json.loads(item) for item in re.findall(rb"data: (.*_delta.*)", example.body)]
+    deltas = [
+        json.loads(item) for item in re.findall(rb"data: (.*_delta.*)", example.response_body)
+    ]
     assert block.type == "text"
     assert block.text == "".join(delta["delta"].get("text", "") for delta in deltas)
-    assert f'"stop_reason":"{message.stop_reason}"' in example.body.decode()
+    assert f'"stop_reason":"{message.stop_reason}"' in example.response_body.decode()

@@ -65,7 +65,7 @@ def test_every_fault_applies_somewhere(played: MatrixResults) -> None:
 
 
 def _replaces_response(cell: Cell) -> bool:
-    return isinstance(cell.rule.fault.mechanism(cell.rule.location), ReplaceResponse)
+    return isinstance(cell.rule.fault.make_mechanism(cell.rule.location), ReplaceResponse)
 
 
 @pytest.mark.parametrize("source", LIVE_SOURCES)
@@ -80,8 +80,8 @@ def test_the_cassette_has_the_providers_response_whatever_the_client_received(
     assert cells
     for cell in cells:
         [cassette] = recorded[session_name(cell.framing, cell.rule.text)]
-        assert cassette.end.sha256 == sha256(cell.unfaulted.body).hexdigest(), cell
-        assert (cassette.end.ending, cassette_outcome(cassette).is_complete) == (
+        assert cassette.response_end.sha256 == sha256(cell.unfaulted.body).hexdigest(), cell
+        assert (cassette.response_end.ending, cassette_outcome(cassette).is_complete) == (
             Ending.CLEAN,
             True,
         ), cell

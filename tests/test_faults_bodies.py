@@ -118,12 +118,12 @@ def test_an_error_response_keeps_its_body() -> None:
 def test_fewer_bytes_are_sent_than_declared() -> None:
     request = turn_request(stream=False)
     response = encoded_response(request)
-    size = len(response.messages[0])
+    size = len(response.framed_messages[0])
     for rewrite in (apply_faults, apply_faults_live):
         actions, injection = rewrite(request, response_burst(response), "wrong-length,by=7")
         assert (sent_head(actions).content_length, sent_body(actions)) == (
             size + 7,
-            response.messages[0],
+            response.framed_messages[0],
         )
         assert actions[-1] == Abort("fin")
         assert injection.records[0].effect is FaultEffect.CUT
@@ -170,11 +170,11 @@ def test_a_malformed_chunk_is_sent_at_its_location_and_ends_the_body(
 ) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
     response = encoded_response(request)
-    events = min(events, len(response.messages))
+    events = min(events, len(response.framed_messages))
     rewrite = apply_faults_live if is_live else apply_faults
-    burst = response_burst(response, split_at(b"".join(response.messages), cuts))
+    burst = response_burst(response, split_at(b"".join(response.framed_messages), cuts))
     actions, injection = rewrite(request, burst, f"malformed-chunk,after={events}")
-    assert sent_body(actions) == b"".join(response.messages[:events])
+    assert sent_body(actions) == b"".join(response.framed_messages[:events])
     assert list(actions[-2:]) == [SendRaw(b"zz\r\n"), Abort("fin")]
     assert injection.records[0].effect is FaultEffect.MALFORMED
 
@@ -223,7 +223,7 @@ def test_a_head_claims_another_coding_than_the_real_one() -> None:
 @given(st.sampled_from(["sse", "events", "ndjson"]), CUTS, st.booleans())
 def test_a_byte_order_mark_comes_first(framing: str, cuts: list[int], is_live: bool) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
-    whole = b"".join(encoded_response(request).messages)
+    whole = b"".join(encoded_response(request).framed_messages)
     rewrite = apply_faults_live if is_live else apply_faults
     burst = response_burst(encoded_response(request), split_at(whole, cuts))
     actions, _ = rewrite(request, burst, "bom")
@@ -239,7 +239,7 @@ def test_a_byte_order_mark_counts_in_the_declared_length() -> None:
         assert (
             sent_head(actions).content_length
             == len(sent_body(actions))
-            == len(response.messages[0]) + 3
+            == len(response.framed_messages[0]) + 3
         )
 
 

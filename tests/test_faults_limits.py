@@ -56,11 +56,14 @@ def test_rate_limit_is_the_providers_own_error_response(name: str) -> None:
     response = refusal_response(turn_request(name), "rate-limit")
     dialect = dialects.dialect_named(name)
     expected_response = dialect.error_response(
-        429, Failure(""), replace(ENCODE_CONTEXT, created=0, quota=LIMITS), 1.0
+        429, Failure(""), replace(ENCODE_CONTEXT, created_unix_s=0, account_limits=LIMITS), 1.0
     )
     assert response.head.status == 429
     assert without_ids(response.head.headers) == without_ids(expected_response.head.headers)
-    (decoded,), (expected,) = dialect.decode(response), dialect.decode(expected_response)
+    (decoded,), (expected,) = (
+        dialect.decode_response(response),
+        dialect.decode_response(expected_response),
+    )
     assert decoded.failure == expected.failure
 
 
@@ -89,12 +92,12 @@ def test_there_is_no_should_retry_header_by_default() -> None:
 def test_an_overloaded_provider_has_a_status_of_its_own(name: str) -> None:
     response = refusal_response(turn_request(name), "overloaded")
     assert response.head.status == (529 if name == "anthropic" else 503)
-    assert dialects.dialect_named(name).decode(response)[0].failure is not None
+    assert dialects.dialect_named(name).decode_response(response)[0].failure is not None
 
 
 def test_anthropics_overloaded_error() -> None:
     document = json.loads(
-        b"".join(refusal_response(turn_request("anthropic"), "overloaded").messages)
+        b"".join(refusal_response(turn_request("anthropic"), "overloaded").framed_messages)
     )
     assert document["error"] == {"type": "overloaded_error", "message": "Overloaded"}
 
@@ -105,14 +108,16 @@ def test_anthropics_overloaded_error() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_refusal_has_the_rate_limit_headers_of_any_response(name: str) -> None:
     dialect = dialects.dialect_named(name)
-    context = replace(ENCODE_CONTEXT, quota=LIMITS)
+    context = replace(ENCODE_CONTEXT, account_limits=LIMITS)
     limit_headers = set(dialect.rate_limit_headers(context))
     assert limit_headers <= set(dialect.error_response(429, Failure(""), context).head.headers)
     assert dialect.rate_limit_headers(ENCODE_CONTEXT) == ()
 
 
 def test_an_absent_limit_has_no_header() -> None:
-    context = replace(ENCODE_CONTEXT, quota=AccountLimits(tokens=RateLimitWindow(100, 40, 1.5)))
+    context = replace(
+        ENCODE_CONTEXT, account_limits=AccountLimits(token_window=RateLimitWindow(100, 40, 1.5))
+    )
     limit_headers = dialects.dialect_named("openai-chat").rate_limit_headers(context)
     assert limit_headers == (
         ("x-ratelimit-limit-tokens", "100"),
@@ -139,7 +144,7 @@ class QuotaRun:
         burst = injection.replacement_response() or response_burst(response)
         sent = injection.rewrite_response(burst)
         begin = next(item for item in sent if isinstance(item, Begin))
-        injection.run_sent_callbacks(begin.head, sent_body(sent))
+        injection.run_response_sent_callbacks(begin.head, sent_body(sent))
         self.last_faults: RequestFaults = injection
         self.sent_burst: Burst = sent
         return begin
@@ -180,7 +185,7 @@ def test_a_response_within_the_quota_has_rate_limit_headers_and_no_fault_record(
     }
     assert sent_body(run.sent_burst) == sent_body(whole)
     assert run.last_faults.records == ()
-    assert run.engine.startup_rules[0].to_document() == {
+    assert run.engine.startup_rules[0].to_json_fields() == {
         "rule": "quota,requests=3,tokens=500,window=10s", "seen": 2, "struck": 0,
     }  # fmt: skip
 
@@ -211,7 +216,7 @@ def test_a_refusal_beyond_the_quota_has_the_end_of_the_window() -> None:
     assert headers["x-ratelimit-reset-requests"] == "8.5s"
     (record,) = run.last_faults.records
     assert (record.fault, record.effect) == ("quota", FaultEffect.REFUSED)
-    assert run.engine.startup_rules[0].to_document()["struck"] == 1
+    assert run.engine.startup_rules[0].to_json_fields()["struck"] == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -220,7 +225,7 @@ def test_every_dialect_refuses_what_is_beyond_a_quota(name: str) -> None:
     heads = [run.ask(turn_request(name), at).head for at in (0, 1000)]
     assert [head.status for head in heads] == [200, 429]
     assert dialects.dialect_named(name).rate_limit_headers(
-        replace(ENCODE_CONTEXT, quota=LIMITS)
+        replace(ENCODE_CONTEXT, account_limits=LIMITS)
     ) == () or any("remaining" in name.lower() and value == "0" for name, value in heads[0].headers)
 
 

@@ -64,7 +64,7 @@ async def faulted_proxy(
 
 def is_complete_recording(cassette: Cassette) -> bool:
     """Whether the cassette holds the whole body and a clean end."""
-    end = cassette.end
+    end = cassette.response_end
     return (end.ending, end.sha256) == (Ending.CLEAN, sha256(BODY).hexdigest())
 
 
@@ -131,7 +131,7 @@ async def test_a_client_that_leaves_amid_a_pause_closes_the_upstream_as_usual(
         await wait_until(lambda: not server.active_stream_count())
 
     [cassette] = load_cassettes(tmp_path)
-    assert (cassette.end.ending, cassette.body) == (Ending.CLIENT_GONE, EVENTS[0])
+    assert (cassette.response_end.ending, cassette.response_body) == (Ending.CLIENT_GONE, EVENTS[0])
 
 
 async def test_a_stopping_proxy_waits_for_streams_that_only_the_recording_reads(
@@ -165,7 +165,7 @@ async def test_a_proxy_stopped_at_once_records_what_it_has_as_killed(
         await server.drain(stop_now)
 
     [cassette] = load_cassettes(tmp_path)
-    assert (cassette.end.ending, cassette.body) == (Ending.KILLED, EVENTS[0])
+    assert (cassette.response_end.ending, cassette.response_body) == (Ending.KILLED, EVENTS[0])
 
 
 async def test_a_stall_that_is_under_way_ends_when_the_proxy_is_stopped(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_a_stall_that_is_under_way_ends_when_the_proxy_is_stopped(tmp_path
             lambda: (
                 server.upstream is not None
                 and held_upstream.first_event_sent.is_set()
-                and not server.upstream.active_count
+                and not server.upstream.active_response_count
             )
         )
         stop_now.set()
@@ -195,7 +195,10 @@ async def test_a_stall_that_is_under_way_ends_when_the_proxy_is_stopped(tmp_path
 
 
 def _takes(folder: Path) -> list[tuple[str, bytes]]:
-    return [(Path(cassette.file).stem[-1], cassette.body) for cassette in load_cassettes(folder)]
+    return [
+        (Path(cassette.file).stem[-1], cassette.response_body)
+        for cassette in load_cassettes(folder)
+    ]
 
 
 async def _numbered_response(connection: Connection) -> None:
@@ -303,7 +306,7 @@ async def test_a_pause_delays_the_rest_but_not_the_recording(
     assert response.times_ms[-1] >= 190
     [cassette] = load_cassettes(tmp_path)
     assert is_complete_recording(cassette)
-    assert cassette.end.at_ms < response.times_ms[-1]
+    assert cassette.response_end.at_ms < response.times_ms[-1]
 
 
 async def test_an_earlier_upstream_failure_is_passed_on_and_the_rule_is_skipped(
@@ -324,7 +327,7 @@ async def test_an_earlier_upstream_failure_is_passed_on_and_the_rule_is_skipped(
     assert (response.ending, response.body) == ("fin", EVENTS[0])
     assert injected_faults(server) == [("reset,after=3", "the answer broke off before it")]
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.FIN
+    assert cassette.response_end.ending is Ending.FIN
 
 
 async def test_a_rule_is_skipped_if_the_upstream_fails(

@@ -23,7 +23,7 @@ from fault_injection import (
 )
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.dialects import DIALECTS as ALL_DIALECTS
-from llm_proxy.dialects import chat_dialects, find_dialect
+from llm_proxy.dialects import chat_dialects, dialect_of_request
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
@@ -56,13 +56,13 @@ def messages_under_rule(
     """The original and the sent messages, and the effect of the rule; None if it was skipped."""
     request = streaming_request(framing)
     response = encoded_response(request)
-    pieces = split_at(b"".join(response.messages), cuts) if cuts is not None else ()
+    pieces = split_at(b"".join(response.framed_messages), cuts) if cuts is not None else ()
     actions, injection = (apply_faults_live if is_live else apply_faults)(
         request, response_burst(response, pieces), rule
     )
     (record,) = injection.records
-    sent = split_messages(response.codec, sent_body(actions))
-    return list(response.messages), sent, None if record.skipped else record.effect
+    sent = split_messages(response.codec_name, sent_body(actions))
+    return list(response.framed_messages), sent, None if record.skipped else record.effect
 
 
 def skip_reason(request: Request, rule: str) -> str:
@@ -144,7 +144,7 @@ def test_swapped_messages_are_sent_when_the_later_one_was_due() -> None:
     request = turn_request()
     response = encoded_response(request)
     actions, _ = apply_faults(request, response_burst(response), "reorder,after=1")
-    first, second, third = response.messages[:3]
+    first, second, third = response.framed_messages[:3]
     assert actions[2:8] == (
         Wait(20.0), Send(first), Wait(40.0), Send(third), Send(second), Wait(50.0)
     )  # fmt: skip
@@ -152,13 +152,13 @@ def test_swapped_messages_are_sent_when_the_later_one_was_due() -> None:
 
 def test_the_last_message_cannot_be_reordered() -> None:
     request = turn_request()
-    last = len(encoded_response(request).messages) - 1
+    last = len(encoded_response(request).framed_messages) - 1
     assert skip_reason(request, f"reorder,after={last}") == "there was but one message behind it"
 
 
 def test_the_end_of_an_array_stays_where_it_is() -> None:
     request = streaming_request("array")
-    last = len(encoded_response(request).messages) - 1
+    last = len(encoded_response(request).framed_messages) - 1
     reason = "the end of the array has no other place"
     assert skip_reason(request, f"duplicate,after={last}") == reason
     assert skip_reason(request, f"reorder,after={last - 1}") == reason
@@ -224,12 +224,12 @@ def test_a_whole_body_declares_the_length_that_it_has(rule: str) -> None:
     response = encoded_response(request)
     actions, _ = apply_faults(request, response_burst(response), rule)
     begin = next(item for item in actions if isinstance(item, Begin))
-    assert begin.head.content_length == len(sent_body(actions)) != len(response.messages[0])
+    assert begin.head.content_length == len(sent_body(actions)) != len(response.framed_messages[0])
 
 
 def test_done_has_no_text() -> None:
     request = turn_request()
-    last = len(encoded_response(request).messages) - 1
+    last = len(encoded_response(request).framed_messages) - 1
     assert skip_reason(request, f"bad-utf8,after={last}") == "the message has no text"
 
 
@@ -247,7 +247,7 @@ def test_a_stall_sends_keep_alives_until_the_longest_silence(
     actions, response = stalled_response("stall-keepalive,after=1,interval=4s", dialect)
     assert actions[2:] == (
         Wait(20.0),
-        Send(response.messages[0]),
+        Send(response.framed_messages[0]),
         Wait(4020.0),
         Send(keep_alive),
         Wait(8020.0),
@@ -260,9 +260,9 @@ def test_a_stall_sends_keep_alives_until_the_longest_silence(
 def test_a_response_continues_after_its_keep_alives() -> None:
     actions, response = stalled_response("stall-keepalive,after=1,interval=100ms,for=250ms")
     assert actions[3:11] == (
-        Send(response.messages[0]),
+        Send(response.framed_messages[0]),
         Wait(120.0), Send(COMMENT), Wait(220.0), Send(COMMENT), Wait(270.0),
-        Wait(280.0), Send(response.messages[1]),
+        Wait(280.0), Send(response.framed_messages[1]),
     )  # fmt: skip
     dues = [item.due for item in actions if isinstance(item, Wait)]
     assert all(one <= two for one, two in itertools.pairwise(dues))
@@ -295,8 +295,8 @@ def test_some_dialects_have_no_keep_alive(dialect: str, reason: str) -> None:
 def test_nothing_is_inserted_within_a_message(name: str) -> None:
     request = turn_request()
     response = encoded_response(request)
-    whole = b"".join(response.messages)
-    burst = response_burst(response, split_at(whole, [len(response.messages[0]) + 9]))
+    whole = b"".join(response.framed_messages)
+    burst = response_burst(response, split_at(whole, [len(response.framed_messages[0]) + 9]))
     actions, injection = apply_faults(request, burst, f"{name},ms=25")
     assert injection.records[0].skipped == "a message was under way"
     assert sent_body(actions) == whole
@@ -325,7 +325,7 @@ def test_a_meaningless_rule_is_refused(rule: str, reason: str | None) -> None:
 
 
 def test_every_sse_dialect_has_a_keep_alive() -> None:
-    keep_alives = {find_dialect(turn_request(name)).keep_alive_message("sse")
+    keep_alives = {dialect_of_request(turn_request(name)).keep_alive_message("sse")
     for name in ("openai-chat", "openai-completions",
              "openai-responses", "cohere", "gemini-interactions")}  # fmt: skip
     assert keep_alives == {COMMENT}
@@ -341,9 +341,9 @@ def test_an_event_type_is_found_within_a_frame() -> None:
     )
     (record,) = injection.records
     assert record.event is not None
-    assert sent_body(actions) == b"".join(response.messages[: record.event])
+    assert sent_body(actions) == b"".join(response.framed_messages[: record.event])
     closing = framed_message_contents.message_json_fields(
-        "eventstream", response.messages[record.event]
+        "eventstream", response.framed_messages[record.event]
     )
     assert closing == {"type": "content_block_stop", "index": 0}
 

@@ -16,8 +16,8 @@ from corpus_framing import with_framing
 from fault_injection import apply_faults, response_burst, routed_request, sent_body
 from llm_proxy.actions import Begin
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette.reader import read_cassette
-from llm_proxy.cassette_views import dialect_response, stored_http_request
+from llm_proxy.cassette.reader import parse_cassette
+from llm_proxy.cassette_views import stored_dialect_response, stored_http_request
 from llm_proxy.dialects import chat_dialects
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.json_api import succeeded
@@ -46,7 +46,7 @@ class RecordedExchange:
     @property
     def turn(self) -> Turn:
         """The first turn of the response."""
-        return routed_request(self.request).dialect.decode(self.provider_response)[0]
+        return routed_request(self.request).dialect.decode_response(self.provider_response)[0]
 
     def with_rule(self, rule: str) -> tuple[DialectResponse, Turn, str]:
         """The response under a rule, its first turn, and why the rule was skipped (or "")."""
@@ -54,25 +54,25 @@ class RecordedExchange:
             self.request, response_burst(self.provider_response), rule
         )
         head = next(item.head for item in actions if isinstance(item, Begin))
-        codec = self.provider_response.codec
+        codec = self.provider_response.codec_name
         sent_response = DialectResponse(head, codec, split_messages(codec, sent_body(actions)))
-        turns = routed_request(self.request).dialect.decode(sent_response)
+        turns = routed_request(self.request).dialect.decode_response(sent_response)
         return sent_response, (turns or (Turn(()),))[0], injection.records[0].skipped
 
 
 def check_faults(exchange: RecordedExchange) -> None:
     """Each fault has its meaning, and what was sent before it is unchanged."""
     dialect, original = routed_request(exchange.request).dialect, exchange.turn
-    messages = exchange.provider_response.messages
-    half_count = 0 if exchange.provider_response.codec == "whole" else len(messages) // 2
+    messages = exchange.provider_response.framed_messages
+    half_count = 0 if exchange.provider_response.codec_name == "whole" else len(messages) // 2
     for name in ("error-event", "finish-length"):
-        if name == "error-event" and exchange.provider_response.codec == "whole":
+        if name == "error-event" and exchange.provider_response.codec_name == "whole":
             continue
         sent_response, turn, skipped = exchange.with_rule(f"{name},after={half_count}")
         assert skipped in ("", "the answer had told why it ends")
         if skipped:
             continue
-        assert tuple(sent_response.messages[:half_count]) == tuple(messages[:half_count])
+        assert tuple(sent_response.framed_messages[:half_count]) == tuple(messages[:half_count])
         assert dialect.completeness(sent_response).is_complete
         assert original.text.startswith(turn.text)
         assert turn.id == original.id
@@ -95,15 +95,15 @@ def _refuses(turn: Turn) -> bool:
     "file", CASSETTE_FILES, ids=lambda file: f"{file.parent.parent.name} {file.stem}"
 )
 def test_faults_in_shipped_cassettes_mean_what_they_should(file: Path) -> None:
-    cassette: Cassette = read_cassette(str(file), file.read_bytes())
-    exchange = RecordedExchange(stored_http_request(cassette), dialect_response(cassette))
+    cassette: Cassette = parse_cassette(str(file), file.read_bytes())
+    exchange = RecordedExchange(stored_http_request(cassette), stored_dialect_response(cassette))
     if succeeded(exchange.provider_response.head):
         check_faults(exchange)
     else:
         for rule in ("refusal", "finish-length", "bad-tool-call"):
             sent_response, turn, skipped = exchange.with_rule(rule)
-            assert (sent_response.messages, turn) == (
-                list(exchange.provider_response.messages),
+            assert (sent_response.framed_messages, turn) == (
+                list(exchange.provider_response.framed_messages),
                 exchange.turn,
             )
             assert skipped == "the answer is an error already"
@@ -119,8 +119,8 @@ def corpus_exchanges() -> Iterator[RecordedExchange]:
         provider_response = row_response(sent_row)
         exchange = RecordedExchange(sent_row.request, provider_response)
         if (
-            len(provider_response.messages) < _MIN_MESSAGES
-            or provider_response.codec == "whole"
+            len(provider_response.framed_messages) < _MIN_MESSAGES
+            or provider_response.codec_name == "whole"
             or not _has_chat_text(exchange)
         ):
             continue
@@ -130,7 +130,7 @@ def corpus_exchanges() -> Iterator[RecordedExchange]:
 
 def _has_chat_text(exchange: RecordedExchange) -> bool:
     call = routed_request(exchange.request)
-    turns = call.dialect.decode(exchange.provider_response)
+    turns = call.dialect.decode_response(exchange.provider_response)
     has_text = bool(turns and turns[0].text and not turns[0].failure)
     return has_text and call.dialect.name in chat_dialects()
 

@@ -34,13 +34,13 @@ def test_after_is_a_location_between_whole_messages_however_they_arrive(
 ) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
     response = encoded_response(request)
-    whole = b"".join(response.messages)
-    events = min(events, len(response.messages))
+    whole = b"".join(response.framed_messages)
+    events = min(events, len(response.framed_messages))
     rewrite = apply_faults_live if is_live else apply_faults
     actions, injection = rewrite(
         request, response_burst(response, split_at(whole, cuts)), f"reset,after={events}"
     )
-    assert sent_body(actions) == b"".join(response.messages[:events])
+    assert sent_body(actions) == b"".join(response.framed_messages[:events])
     assert actions[-1] == Abort("rst")
     (record,) = injection.records
     assert (record.event, record.byte) == (events, len(sent_body(actions)))
@@ -53,7 +53,7 @@ def test_bytes_are_counted_to_the_byte(
 ) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
     response = encoded_response(request)
-    whole = b"".join(response.messages)
+    whole = b"".join(response.framed_messages)
     size %= len(whole) + 1
     rewrite = apply_faults_live if is_live else apply_faults
     actions, _ = rewrite(
@@ -68,7 +68,7 @@ def test_an_event_type_location_is_before_the_event(cuts: list[int], at: str) ->
     request = turn_request("anthropic")
     response = encoded_response(request)
     event_type = "message_delta" if at == "finish" else at
-    before = list(response.messages)
+    before = list(response.framed_messages)
     index = next(
         number
         for number, message in enumerate(before)
@@ -91,11 +91,13 @@ def test_a_time_location_is_between_the_actions_due_before_and_after_it(
     burst = response_burst(response)
     rewrite = apply_faults_live if is_live else apply_faults
     actions, injection = rewrite(request, burst, f"reset,ms={ms}")
-    if ms >= 10 * (len(response.messages) + 1):
+    if ms >= 10 * (len(response.framed_messages) + 1):
         assert injection.records[0].skipped == f"the answer was over before {ms} ms"
         assert tuple(actions) == burst
         return
-    arrived = [message for number, message in enumerate(response.messages, 2) if number * 10 <= ms]
+    arrived = [
+        message for number, message in enumerate(response.framed_messages, 2) if number * 10 <= ms
+    ]
     assert sent_body(actions) == b"".join(arrived)
     assert actions[-1] == Abort("rst")
     assert injection.records[0].at_ms == ms
@@ -105,7 +107,7 @@ def test_a_time_location_is_between_the_actions_due_before_and_after_it(
 def test_a_fraction_is_of_the_body_bytes() -> None:
     request = turn_request()
     response = encoded_response(request)
-    whole = b"".join(response.messages)
+    whole = b"".join(response.framed_messages)
     actions, _ = apply_faults(request, response_burst(response), "reset,fraction=25%")
     assert sent_body(actions) == whole[: round(len(whole) / 4)]
 
@@ -125,7 +127,7 @@ def test_a_location_that_is_not_reached_is_skipped_with_a_reason() -> None:
     response = encoded_response(request)
     actions, injection = apply_faults(request, response_burst(response), "stall,after=99")
     assert actions == response_burst(response)
-    count = len(response.messages)
+    count = len(response.framed_messages)
     assert injection.records == (
         FaultRecord(
             "stall,after=99", "stall", FaultEffect.STALLED,
@@ -140,7 +142,7 @@ def test_only_what_follows_a_pause_is_delayed() -> None:
     actions, _ = apply_faults(request, response_burst(response), "stall,after=2,for=1s")
     dues = [item.due for item in actions if isinstance(item, Wait)]
     assert dues[:5] == [10, 20, 30, 1030, 1040]
-    assert sent_body(actions) == b"".join(response.messages)
+    assert sent_body(actions) == b"".join(response.framed_messages)
 
 
 def test_rules_see_the_output_of_earlier_rules() -> None:
@@ -149,7 +151,7 @@ def test_rules_see_the_output_of_earlier_rules() -> None:
     actions, _ = apply_faults(
         request, response_burst(response), "drop,after=1,count=2", "reset,after=2"
     )
-    assert sent_body(actions) == response.messages[0] + response.messages[3]
+    assert sent_body(actions) == response.framed_messages[0] + response.framed_messages[3]
 
 
 def test_a_truncated_whole_body_declares_its_new_length() -> None:
@@ -157,11 +159,11 @@ def test_a_truncated_whole_body_declares_its_new_length() -> None:
     response = encoded_response(request)
     actions, _ = apply_faults(request, response_burst(response), "truncate")
     head = next(item.head for item in actions if isinstance(item, Begin))
-    size = len(response.messages[0]) // 2
+    size = len(response.framed_messages[0]) // 2
     assert (head.framing, head.content_length, sent_body(actions)) == (
         "length",
         size,
-        response.messages[0][:size],
+        response.framed_messages[0][:size],
     )
 
 
@@ -171,8 +173,8 @@ def test_a_cut_whole_body_declares_its_original_length() -> None:
     actions, _ = apply_faults(request, response_burst(response), "close,bytes=5")
     head = next(item.head for item in actions if isinstance(item, Begin))
     assert (head.content_length, sent_body(actions)) == (
-        len(response.messages[0]),
-        response.messages[0][:5],
+        len(response.framed_messages[0]),
+        response.framed_messages[0][:5],
     )
 
 
@@ -182,7 +184,7 @@ def test_slices_are_of_one_size_and_the_bytes_the_same(
 ) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
     response = encoded_response(request)
-    whole = b"".join(response.messages)
+    whole = b"".join(response.framed_messages)
     actions, _ = apply_faults(
         request, response_burst(response, split_at(whole, cuts)), f"slice,size={size}"
     )
@@ -211,7 +213,7 @@ def test_rules_that_are_too_expensive_together_raise() -> None:
 def test_repeated_rules_make_no_extra_actions() -> None:
     request = turn_request()
     response = encoded_response(request)
-    size = sum(map(len, response.messages))
+    size = sum(map(len, response.framed_messages))
     actions, _ = apply_faults(request, response_burst(response), *["slice,size=1"] * 5)
     assert len(actions) <= 2 * size + 3
 
@@ -221,9 +223,9 @@ def test_a_synthesised_end_keeps_the_created_time_of_the_response() -> None:
     original = encoded_response(request)
     response = replace(
         original,
-        messages=tuple(
+        framed_messages=tuple(
             re.sub(rb'"created":\d+', b'"created":1795252595', message)
-            for message in original.messages
+            for message in original.framed_messages
         ),
     )
     actions, _ = apply_faults(request, response_burst(response), "finish-length,after=4")

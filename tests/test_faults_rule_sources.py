@@ -428,5 +428,5 @@ async def test_a_live_response_whose_rules_are_too_expensive_is_cut_and_recorded
             response = await send_request(server.url, raw_chat_request())
     assert response.ending == "rst"
     [cassette] = load_cassettes(tmp_path)
-    assert b"".join(read.data for read in cassette.reads) == pieces[0]
-    assert cassette.end.ending is Ending.CLEAN
+    assert b"".join(read.received_bytes for read in cassette.reads) == pieces[0]
+    assert cassette.response_end.ending is Ending.CLEAN

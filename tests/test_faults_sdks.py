@@ -51,7 +51,7 @@ class FaultedMode:
         assert injection.records[0].skipped == ""
         return ModeResponse(burst, "spoiled")
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Does nothing: the mode has no state."""
 
 

@@ -103,7 +103,7 @@ def test_a_body_is_not_truncated_after_its_last_message(rule: str) -> None:
     request = turn_request()
     response = encoded_response(request)
     actions, injection = apply_faults(
-        request, response_burst(response), rule.format(len(response.messages))
+        request, response_burst(response), rule.format(len(response.framed_messages))
     )
     assert actions == response_burst(response)
     assert [record.skipped for record in injection.records] == ["there was nothing behind it"]
@@ -112,12 +112,14 @@ def test_a_body_is_not_truncated_after_its_last_message(rule: str) -> None:
 def test_a_later_rule_sees_the_output_of_earlier_rules() -> None:
     request = turn_request()
     response = encoded_response(request)
-    count = len(response.messages)
+    count = len(response.framed_messages)
     rules = ["duplicate,after=0", f"truncate,after={count}"]
     actions, injection = apply_faults(request, response_burst(response), *rules)
-    assert sent_body(actions) == b"".join((response.messages[0], *response.messages[: count - 1]))
+    assert sent_body(actions) == b"".join(
+        (response.framed_messages[0], *response.framed_messages[: count - 1])
+    )
     assert [record.skipped for record in injection.records] == ["", ""]
     rules = ["duplicate,after=0", "truncate,fraction=50%"]
     actions, _ = apply_faults(request, response_burst(response), *rules)
-    doubled = response.messages[0] + b"".join(response.messages)
+    doubled = response.framed_messages[0] + b"".join(response.framed_messages)
     assert sent_body(actions) == doubled[: round(len(doubled) / 2)]

@@ -32,12 +32,12 @@ async def test_a_large_response_is_rewritten_in_another_thread(
     monkeypatch.setattr(fault_middleware, "rewrite_response", record_thread)
     request = turn_request()
     call, response = routed_request(request), encoded_response(request)
-    first, *_, last = response.messages
+    first, *_, last = response.framed_messages
     burst = response_burst(response, [first] * copies + [last])
     faults = FaultMiddleware(FaultEngine([parse_rule("drop,at=done")]))
     injection = await faults.faults_for(call)
     assert injection is not None
-    actions = await faults.inject(burst, injection, SentResponse(call))
+    actions = await faults.inject_faults(burst, injection, SentResponse(call))
     assert isinstance(actions, tuple)
     assert sum(isinstance(item, Send) for item in actions) == copies
     assert [thread is not threading.main_thread() for thread in threads] == [in_other_thread]
@@ -50,7 +50,7 @@ async def test_a_large_request_is_decoded_in_another_thread(
     request = turn_request()
     call = routed_request(request)
     sent_response = SentResponse(call)
-    sent_response.add(response_burst(encoded_response(request)))
+    sent_response.add_burst(response_burst(encoded_response(request)))
     faults = FaultMiddleware(FaultEngine())
     records = (FaultRecord("truncate", "truncate", FaultEffect.TRUNCATED),)
     faults.update_spoiled_responses(

@@ -155,7 +155,7 @@ def test_no_byte_is_earlier_than_a_line_of_that_rate_carries_it(
     framing: str, cuts: list[int], rate: int, is_live: bool
 ) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
-    whole = b"".join(encoded_response(request).messages)
+    whole = b"".join(encoded_response(request).framed_messages)
     burst = response_burst(encoded_response(request), split_at(whole, cuts))
     rewrite = apply_faults_live if is_live else apply_faults
     actions, _ = rewrite(request, burst, f"bandwidth,rate={rate}")
@@ -171,7 +171,7 @@ def test_no_byte_is_earlier_than_a_line_of_that_rate_carries_it(
 
 def test_a_line_that_is_never_idle_takes_the_time_that_all_bytes_need() -> None:
     request = turn_request()
-    whole = b"".join(encoded_response(request).messages)
+    whole = b"".join(encoded_response(request).framed_messages)
     actions, _ = apply_faults(
         request, response_burst(encoded_response(request)), "bandwidth,rate=1kB/s"
     )
@@ -193,7 +193,7 @@ def test_bandwidth_is_limited_from_a_location_on() -> None:
     actions, _ = apply_faults(request, response_burst(response), "bandwidth,rate=1kB,after=2")
     assert due_times(actions)[:2] == [20, 30]
     assert due_times(actions)[-1] == pytest.approx(
-        30 + len(b"".join(response.messages[2:])), abs=11
+        30 + len(b"".join(response.framed_messages[2:])), abs=11
     )
 
 
@@ -212,12 +212,12 @@ def test_everything_after_a_location_is_one_write_when_the_last_is_due(
 ) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
     response = encoded_response(request)
-    whole = b"".join(response.messages)
+    whole = b"".join(response.framed_messages)
     burst = response_burst(response, split_at(whole, cuts))
     rewrite = apply_faults_live if is_live else apply_faults
-    events = min(events, len(response.messages) - 1)
+    events = min(events, len(response.framed_messages) - 1)
     actions, _ = rewrite(request, burst, f"coalesce,after={events}")
-    assert sent_pieces(actions)[-1] == b"".join(response.messages[events:])
+    assert sent_pieces(actions)[-1] == b"".join(response.framed_messages[events:])
     assert sent_body(actions) == whole
     assert due_times(actions)[-1] == due_times(burst)[-1]
 
@@ -228,11 +228,11 @@ def test_a_write_holds_the_given_number_of_messages(
 ) -> None:
     request = turn_request(DIALECTS_BY_FRAMING[framing])
     response = encoded_response(request)
-    whole = b"".join(response.messages)
+    whole = b"".join(response.framed_messages)
     actions, _ = apply_faults(
         request, response_burst(response, split_at(whole, cuts)), f"coalesce,events={events}"
     )
-    counts = [len(split_messages(response.codec, send)) for send in sent_pieces(actions)]
+    counts = [len(split_messages(response.codec_name, send)) for send in sent_pieces(actions)]
     assert sent_body(actions) == whole
     assert counts[:-1] == [events] * (len(counts) - 1)
     actions, _ = apply_faults(

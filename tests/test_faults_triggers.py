@@ -168,7 +168,7 @@ def test_a_reset_session_is_counted_from_1_and_others_are_not() -> None:
 
     assert before == [3, 2, 0, 0]
     assert after == [2, 0, 0]
-    assert [startup_rule.to_document() for startup_rule in engine.startup_rules] == [
+    assert [startup_rule.to_json_fields() for startup_rule in engine.startup_rules] == [
         {"rule": "stall,for=1s,nth=1", "seen": 7, "struck": 3},
         {"rule": "stall,for=2s,nth=1,per=request", "seen": 7, "struck": 3},
         {"rule": "drop,times=1", "seen": 7, "struck": 1},
@@ -187,7 +187,7 @@ def test_a_skipped_fault_is_not_counted_as_struck() -> None:
         )
 
     assert skipped_flags == [[True, False], [True], [True]]
-    assert [startup_rule.to_document()["struck"] for startup_rule in engine.startup_rules] == [
+    assert [startup_rule.to_json_fields()["struck"] for startup_rule in engine.startup_rules] == [
         0,
         1,
     ]
@@ -221,7 +221,7 @@ def test_a_quota_that_admits_a_request_is_never_counted_as_struck() -> None:
     injection.mark_skipped("the rules of this answer make too much work together")
 
     assert [final_record.fault for final_record in injection.finalize_records()] == ["drop"]
-    assert [startup_rule.to_document()["struck"] for startup_rule in engine.startup_rules] == [
+    assert [startup_rule.to_json_fields()["struck"] for startup_rule in engine.startup_rules] == [
         0,
         0,
     ]
@@ -235,7 +235,9 @@ def test_scenario_rules_count_its_responses_and_turn_rules_those_of_the_turn() -
     scenario_rule = ScenarioRule(parse_rule("reset,nth=2"), "refund, fault 1")
 
     def fault_count(*rules: ScenarioRule, now: float = 0.0) -> int:
-        return len(engine.add_scenario_rules(routed_call(), None, rules, now).finalize_records())
+        return len(
+            engine.select_scenario_faults(routed_call(), None, rules, now).finalize_records()
+        )
 
     assert [fault_count(turn_rules[0]), fault_count(turn_rules[1]), fault_count(turn_rules[0])] == [
         0,
@@ -273,7 +275,7 @@ def _outcomes(seed: int, calls: Sequence[RoutedRequest]) -> list[tuple[str, str,
         burst = injection.rewrite_response(
             response_burst(encoded_response(call.request)) if replacement is None else replacement
         )
-        results.append((call.session, call.dialect.name, call.decompressed.body, burst))
+        results.append((call.session, call.dialect.name, call.decompressed_request.body, burst))
     return sorted(results, key=repr)
 
 

@@ -57,7 +57,7 @@ FEW_EXAMPLES: Final = settings(max_examples=20)
 def encode_or_none(manner: Manner, turn: Turn) -> DialectResponse | None:
     """The encoded turn; None if this response format cannot represent it."""
     try:
-        return manner.dialect.encode(manner.request, (turn,), manner.context)
+        return manner.dialect.encode_response(manner.request, (turn,), manner.context)
     except NotRepresentable:
         return None
 
@@ -68,9 +68,9 @@ def decode_sent(
     """The response that was sent, and its first turn."""
     head = next(item.head for item in actions if isinstance(item, Begin))
     sent_response = DialectResponse(
-        head, response.codec, split_messages(response.codec, sent_body(actions))
+        head, response.codec_name, split_messages(response.codec_name, sent_body(actions))
     )
-    turns = routed_request(request).dialect.decode(sent_response)
+    turns = routed_request(request).dialect.decode_response(sent_response)
     assert turns
     return sent_response, turns[0]
 
@@ -93,7 +93,9 @@ WHOLE_CASES: Final = [
 
 def partial_turn(manner: Manner, response: DialectResponse, after: int) -> Turn | None:
     """The turn so far; None if it has ended already or has not begun."""
-    turns = manner.dialect.decode(replace(response, messages=response.messages[:after]))
+    turns = manner.dialect.decode_response(
+        replace(response, framed_messages=response.framed_messages[:after])
+    )
     if any(turn.finish or turn.failure for turn in turns):
         return None
     return turns[0] if turns else None
@@ -101,7 +103,7 @@ def partial_turn(manner: Manner, response: DialectResponse, after: int) -> Turn 
 
 def cut_points(response: DialectResponse) -> list[int]:
     """Some message counts: at the start of the stream, amid its text, and near its end."""
-    size = len(response.messages)
+    size = len(response.framed_messages)
     return sorted({item for item in (1, size // 3, size // 2, size - 4) if 0 < item < size})
 
 
@@ -123,7 +125,7 @@ def ending_turn(manner: Manner, response: DialectResponse, rule: str, after: int
     if partial is None or injection.records[0].skipped:
         return None
     sent_response, turn = decode_sent(manner.request, response, actions)
-    assert tuple(sent_response.messages[:after]) == tuple(response.messages[:after])
+    assert tuple(sent_response.framed_messages[:after]) == tuple(response.framed_messages[:after])
     assert part_texts(turn) == part_texts(partial)
     assert (turn.id, turn.model) in ((partial.id, partial.model), (turn.id, ""))
     assert manner.dialect.completeness(sent_response).is_complete
@@ -134,18 +136,18 @@ def ending_turn(manner: Manner, response: DialectResponse, rule: str, after: int
 def check_closed_once(manner: Manner, sent_response: DialectResponse) -> None:
     """Sequence numbers increase by one, and only text events repeat for one part."""
     documents = [
-        framed_message_contents.message_json_fields(sent_response.codec, item)
-        for item in sent_response.messages
+        framed_message_contents.message_json_fields(sent_response.codec_name, item)
+        for item in sent_response.framed_messages
     ]
     numbers = [item["sequence_number"] for item in documents if "sequence_number" in item]
     assert numbers == list(range(len(numbers)))
     parts = [
         (
-            framed_message_contents.message_types(sent_response.codec, message),
+            framed_message_contents.declared_event_types(sent_response.codec_name, message),
             *(item for item in document.items() if "ndex" in item[0]),
         )
-        for message, document in zip(sent_response.messages, documents, strict=True)
-        if not manner.dialect.output_chars(sent_response.codec, message)
+        for message, document in zip(sent_response.framed_messages, documents, strict=True)
+        if not manner.dialect.output_chars(sent_response.codec_name, message)
     ]
     closed = [part for part in parts if len(part) > 1]
     assert len(set(map(str, closed))) == len(closed)
@@ -173,7 +175,7 @@ def test_a_stream_can_end_anywhere_with_finish_length(
         if turn is not None:
             ended_count += 1
             assert (turn.finish, turn.failure) == (FinishReason.LENGTH, None)
-    assert ended_count or len(response.messages) == 1
+    assert ended_count or len(response.framed_messages) == 1
 
 
 @pytest.mark.parametrize(("manner", "response"), WHOLE_CASES)
@@ -242,7 +244,7 @@ def test_an_early_end_comes_when_the_next_message_was_due() -> None:
     first, second, *rest = actions[2:][1::2][:2] + tuple(
         item for item in actions[6:] if isinstance(item, Wait)
     )
-    assert [first, second] == [Send(message) for message in response.messages[:2]]
+    assert [first, second] == [Send(message) for message in response.framed_messages[:2]]
     assert rest == [Wait(40.0)]
     assert injection.records[0].at_ms == 40.0
 
@@ -251,7 +253,7 @@ def test_a_stream_ends_only_once() -> None:
     request = turn_request()
     response = response_to(request)
     for rule in ("error-event", "finish-length", "content-filter"):
-        after = len(response.messages) - 1
+        after = len(response.framed_messages) - 1
         actions, injection = apply_faults(
             request, response_burst(response), f"{rule},after={after}"
         )
@@ -299,7 +301,7 @@ REFUSAL_BY_DIALECT: Final = {
 def test_a_refusal_is_encoded_as_its_provider_does(dialect: str, stream: bool) -> None:
     request = turn_request(dialect, stream=stream)
     response = response_to(request)
-    (original,) = routed_request(request).dialect.decode(response)
+    (original,) = routed_request(request).dialect.decode_response(response)
     actions, injection = apply_faults(request, response_burst(response), "refusal")
     sent_response, turn = decode_sent(request, response, actions)
     bare_parts = tuple(replace(part, metadata=()) for part in turn.parts)
@@ -342,8 +344,8 @@ def test_a_re_encoded_response_with_more_messages_ends_with_the_original() -> No
     response = response_to(request)
     actions, _ = apply_faults(request, response_burst(response), f'refusal,message="{"no " * 50}"')
     dues = [item.due for item in actions if isinstance(item, Wait)]
-    assert dues == [10.0 * n for n in range(1, len(response.messages) + 2)]
-    assert sum(isinstance(item, Send) for item in actions) > len(response.messages)
+    assert dues == [10.0 * n for n in range(1, len(response.framed_messages) + 2)]
+    assert sum(isinstance(item, Send) for item in actions) > len(response.framed_messages)
 
 
 @FEW_EXAMPLES
@@ -359,7 +361,7 @@ def test_live_responses_become_the_same_however_they_arrive(
 ) -> None:
     request = turn_request(dialect)
     response = response_to(request)
-    pieces = split_at(b"".join(response.messages), cuts)
+    pieces = split_at(b"".join(response.framed_messages), cuts)
     whole_actions, _ = apply_faults(request, response_burst(response), rule)
     live_actions, _ = apply_faults_live(request, response_burst(response, pieces), rule)
     assert sent_body(live_actions) == sent_body(whole_actions)
@@ -416,7 +418,7 @@ def only_call(turn: Turn) -> ToolCall:
 def test_a_call_cannot_be_carried_out(dialect: str, how: str, stream: bool) -> None:
     request = with_tools(dialect, stream=stream)
     response = response_to(request, CALL_TURN)
-    (original,) = routed_request(request).dialect.decode(response)
+    (original,) = routed_request(request).dialect.decode_response(response)
     actions, injection = apply_faults(request, response_burst(response), f"bad-tool-call,how={how}")
     sent_response, turn = decode_sent(request, response, actions)
     assert (only_call(turn).name, json.loads(only_call(turn).arguments)) == BAD_CALLS[how]
@@ -500,7 +502,9 @@ def test_nothing_is_held_back_if_no_tool_is_offered() -> None:
 def test_a_response_held_for_a_skipped_fault_is_sent_unchanged() -> None:
     request = with_tools("openai-chat", schema={"type": "object"})
     response = response_to(request)
-    burst = response_burst(response, split_at(b"".join(response.messages), range(0, 4000, 37)))
+    burst = response_burst(
+        response, split_at(b"".join(response.framed_messages), range(0, 4000, 37))
+    )
     for rewrite in (apply_faults, apply_faults_live):
         actions, injection = rewrite(request, burst, "bad-tool-call,how=missing")
         assert tuple(actions) == burst

@@ -41,7 +41,7 @@ async def test_a_head_with_a_control_character_is_a_502_and_no_cassette(
     assert control not in response.body
     assert control not in repr(response.headers).encode("latin-1")
     assert (next_response.status, next_response.body) == (200, chat_event("sound") + DONE_EVENT)
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == [
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == [
         chat_event("sound") + DONE_EVENT
     ]
     assert not list((tmp_path / "spool").glob("*"))

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from cassette_builders import split_at, splits
 from llm_proxy import framing
-from llm_proxy.credentials import credential_spellings
+from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.exchange import Read, Request
 from llm_proxy.frame_redaction import FrameRedactor, count_placeholders
 from llm_proxy.framing.eventstream import Frame, encode_frame, parse_frame
 from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
 
 KEY: Final = 'sk-"canary/01\\23+45'
-SECRETS: Final = credential_spellings(
+SECRETS: Final = request_credential_spellings(
     Request("POST", "/x", "", (("Authorization", f"Bearer {KEY}"),), b"")
 )
 """The key in every known spelling."""
@@ -41,7 +41,7 @@ def redact_stream(
     pieces_out = [
         item for at, piece in enumerate(pieces) for item in frames.feed(Read(float(at), piece))
     ]
-    return join_pieces([*pieces_out, *frames.close()]), redactor.replaced_count
+    return join_pieces([*pieces_out, *frames.flush()]), redactor.replaced_count
 
 
 def join_pieces(pieces: Iterable[RedactedPiece]) -> list[Read]:
@@ -50,15 +50,15 @@ def join_pieces(pieces: Iterable[RedactedPiece]) -> list[Read]:
     for piece in pieces:
         if piece.is_continuation and reads:
             last = reads.pop()
-            assert last.at_ms == piece.read.at_ms
-            reads.append(Read(last.at_ms, last.data + piece.read.data))
+            assert last.at_ms == piece.redacted_read.at_ms
+            reads.append(Read(last.at_ms, last.received_bytes + piece.redacted_read.received_bytes))
         else:
-            reads.append(piece.read)
+            reads.append(piece.redacted_read)
     return reads
 
 
 def body(reads: Iterable[Read]) -> bytes:
-    return b"".join(read.data for read in reads)
+    return b"".join(read.received_bytes for read in reads)
 
 
 def parse_frames(data: bytes) -> list[Frame | None]:
@@ -114,7 +114,9 @@ def test_a_frame_without_a_secret_stays_as_it_is_to_the_byte() -> None:
     whole = encode_frame(HEADERS, bedrock_payload(b"nothing") + b"\xff\x00")
     for at in range(len(whole) + 1):
         reads, count = redact_stream(split_at(whole, [at]))
-        assert [read.data for read in reads] == [item for item in split_at(whole, [at]) if item]
+        assert [read.received_bytes for read in reads] == [
+            item for item in split_at(whole, [at]) if item
+        ]
         assert count == 0
 
 
@@ -126,7 +128,9 @@ def test_reads_keep_their_times_around_what_was_replaced() -> None:
     reads, _ = redact_stream(split_at(data, [5, at, end, end + 6]))
     redacted = first + encode_frame(HEADERS, b"<[redacted]>") + first
     at_end = len(first) + len(encode_frame(HEADERS, b"<[redacted]>")) - 4
-    assert [read.data for read in reads] == split_at(redacted, [5, at, at_end, at_end + 6])
+    assert [read.received_bytes for read in reads] == split_at(
+        redacted, [5, at, at_end, at_end + 6]
+    )
     assert [read.at_ms for read in reads] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
@@ -135,8 +139,8 @@ def test_a_frame_is_held_back_until_it_is_whole() -> None:
     frames = FrameRedactor(Redactor(SECRETS))
     assert frames.feed(Read(1.0, whole[:-1])) == []
     [first, last] = frames.feed(Read(2.0, whole[-1:] + b"\0\0"))
-    assert (first.read.at_ms, last.read.at_ms) == (1.0, 2.0)
-    assert frames.close() == [RedactedPiece(Read(2.0, b"\0\0"), is_continuation=True)]
+    assert (first.redacted_read.at_ms, last.redacted_read.at_ms) == (1.0, 2.0)
+    assert frames.flush() == [RedactedPiece(Read(2.0, b"\0\0"), is_continuation=True)]
 
 
 def test_a_whole_frame_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
@@ -144,7 +148,7 @@ def test_a_whole_frame_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
     for size in (1, 2, 4):
         frames = FrameRedactor(Redactor([whole[-size:] + b"12345678"]))
         assert frames.feed(Read(1.0, whole)) == [RedactedPiece(Read(1.0, whole))]
-        assert frames.close() == []
+        assert frames.flush() == []
 
 
 def test_a_re_encoded_frame_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
@@ -165,7 +169,7 @@ def test_a_secret_across_the_end_of_a_frame_with_a_wrong_checksum_is_replaced() 
 def test_what_follows_a_frame_with_a_wrong_checksum_comes_through() -> None:
     bad_frame, right = encode_frame(HEADERS, b"{}")[:-4] + b"sk-c", encode_frame(HEADERS, b"{}")
     reads, count = redact_stream([bad_frame + right, right], [b"sk-canary01"])
-    assert [read.data for read in reads] == [bad_frame + right, right]
+    assert [read.received_bytes for read in reads] == [bad_frame + right, right]
     assert count == 0
 
 
@@ -189,7 +193,7 @@ def test_without_secrets_nothing_is_held_back() -> None:
     frames = FrameRedactor(Redactor(()))
     read = Read(1.0, encode_frame(HEADERS, b"{}")[:20])
     assert frames.feed(read) == [RedactedPiece(read)]
-    assert frames.close() == []
+    assert frames.flush() == []
 
 
 @pytest.mark.parametrize("missing_bytes", range(1, 40))
@@ -305,7 +309,7 @@ keys = st.lists(st.text(KEY_LETTERS, min_size=8, max_size=14), min_size=1, max_s
 def spellings_of(key_texts: Iterable[str]) -> list[bytes]:
     """Every spelling of these keys."""
     headers = tuple(("x-api-key", key.encode().decode("latin-1")) for key in key_texts)
-    return sorted(credential_spellings(Request("POST", "/x", "", headers, b"")))
+    return sorted(request_credential_spellings(Request("POST", "/x", "", headers, b"")))
 
 
 @st.composite
@@ -373,7 +377,7 @@ def test_bytes_without_secrets_come_through_at_their_times(
     )
     pieces = drawn.draw(splits(sent))
     reads, count = redact_stream(pieces)
-    assert [(read.at_ms, read.data) for read in reads] == [
+    assert [(read.at_ms, read.received_bytes) for read in reads] == [
         (float(at), piece) for at, piece in enumerate(pieces) if piece
     ]
     assert count == 0

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from cassette_builders import split_at, splits
 from llm_proxy import framing
-from llm_proxy.framing import CODECS, MAX_MESSAGE_BYTES, Codec, codec_name_for_content_type
+from llm_proxy.framing import (
+    CODECS,
+    MAX_MESSAGE_BYTES,
+    MessageSplitter,
+    codec_name_for_content_type,
+)
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.framing.sse import SseEvent, is_done_message, parse_event
 from thoroughness import quick_or_thorough
@@ -148,7 +153,7 @@ hostile_arrays = st.lists(
 ).map(lambda pieces: b"[" + b"".join(pieces))
 
 
-def feed_all(codec: Codec, pieces: list[bytes]) -> list[bytes]:
+def feed_all(codec: MessageSplitter, pieces: list[bytes]) -> list[bytes]:
     return [item for piece in pieces for item in codec.feed(piece)] + codec.close()
 
 

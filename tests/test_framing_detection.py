@@ -14,8 +14,8 @@ from cassette_builders import FILE_NAME, META, encode_cassette
 from dialect_manners import MANNERS, Manner
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy import framing
-from llm_proxy.cassette import Cassette, StoredRequest, read_cassette
-from llm_proxy.cassette_views import cassette_turns
+from llm_proxy.cassette import Cassette, StoredRequest, parse_cassette
+from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.exchange import Headers, Read, Request, ResponseHead
 from llm_proxy.faults.grammar import parse_rules
@@ -116,10 +116,10 @@ def responses() -> Iterator[tuple[Manner, bytes, str]]:
     """Each request and framing of each dialect, its response body, and a label."""
     by_name = {item.name: item for item in MANNERS if "," not in item.name}
     for name, manner in by_name.items():
-        response = manner.dialect.encode(manner.request, (HELLO,), manner.context)
+        response = manner.dialect.encode_response(manner.request, (HELLO,), manner.context)
         for label in LABELS:
             if label or "stream" in name or "whole" in name:
-                yield manner, b"".join(response.messages), label
+                yield manner, b"".join(response.framed_messages), label
 
 
 def stored_cassette(manner: Manner, body: bytes, label: str) -> Cassette:
@@ -132,8 +132,8 @@ def stored_cassette(manner: Manner, body: bytes, label: str) -> Cassette:
         request.method, request.path, request.query, request.headers, request.body
     )
     reads = [Read(20.0, body[:7]), Read(21.0, body[7:])]
-    codec, meta = dialect.codec(request, head), replace(META, dialect=dialect.name)
-    return read_cassette(
+    codec, meta = dialect.codec_name(request, head), replace(META, dialect=dialect.name)
+    return parse_cassette(
         FILE_NAME, encode_cassette(reads, codec=codec, head=head, meta=meta, request=stored_request)
     )
 
@@ -146,14 +146,14 @@ def test_each_response_is_decoded_in_each_dialect_whatever_its_label() -> None:
         cassette = stored_cassette(manner, body, label)
         outcome, text = (
             cassette_outcome(cassette),
-            "".join(turn.text for turn in cassette_turns(cassette)),
+            "".join(turn.text for turn in cassette_response_turns(cassette)),
         )
-        assert cassette.body == b"".join(cassette.messages) == body
-        assert [len(read.data) for read in cassette.reads] == [7, len(body) - 7]
+        assert cassette.response_body == b"".join(cassette.framed_messages) == body
+        assert [len(read.received_bytes) for read in cassette.reads] == [7, len(body) - 7]
         is_read = "compacted" in manner.name or text == "Hello you there"
         is_whole = outcome.is_complete and outcome.is_proven
         if not (is_read and is_whole) and (manner.name, label) not in AMBIGUOUS:
-            wrong.append((manner.name, label, cassette.codec, str(outcome)))
+            wrong.append((manner.name, label, cassette.codec_name, str(outcome)))
     assert count > 250
     assert not wrong
 
@@ -189,14 +189,14 @@ async def test_a_mislabelled_stream_is_kept_by_its_events_and_replayed_under_its
 
     assert first.body == again.body == b"".join(PIECES)
     assert first.header("content-type") == again.header("content-type") == label
-    assert cassette.messages == (
+    assert cassette.framed_messages == (
         chat_event("The"),
         chat_event(" quick"),
         chat_event(" fox"),
         DONE_EVENT,
     )
     assert b'"codec":"sse"' in Path(cassette.file).read_bytes()
-    assert b"".join(read.data for read in cassette.reads) == first.body
+    assert b"".join(read.received_bytes for read in cassette.reads) == first.body
     assert cassette_outcome(cassette).reason == "[DONE]"
 
 
@@ -224,7 +224,7 @@ async def test_faults_at_events_apply_to_a_mislabelled_stream_live_and_replayed(
     assert first.body == again.body == received
     assert [fault.skipped for entry in entries for fault in entry.faults] == [""]
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.sha256 == sha256(b"".join(PIECES)).hexdigest()  # without the fault
+    assert cassette.response_end.sha256 == sha256(b"".join(PIECES)).hexdigest()  # without the fault
 
 
 @pytest.mark.parametrize("label", ["application/json", "text/event-stream"])

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from llm_proxy import importing
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import ImportSettings, RefusedItem, codings
-from llm_proxy.importing.file_parsing import parse_file
+from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.source import PARSED_BODY, NotImportable
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import netstring
@@ -369,16 +369,16 @@ def decode_gzip(coding: str, body: bytes) -> bytes:
 
 def refusal_reason(data: bytes, request_body: SentBody, response_body: SentBody) -> str:
     """Why the only exchange is refused; empty if both bodies are imported as they were sent."""
-    [found] = importing.parse_recording(parse_file(data)).exchanges
+    [found] = importing.parse_recording(parse_file_content(data)).exchanges
     if isinstance(found, RefusedItem):
         assert found.number == 1
         return found.reason
-    exchange = codings.without_content_codings(found.exchange, decode_gzip)
+    exchange = codings.decode_exchange_bodies(found.exchange, decode_gzip)
     try:
         cassette = importing.convert_to_cassette(exchange, SETTINGS, "test")
     except NotImportable as error:
         return str(error)
-    stored = b"".join(read.data for read in cassette.timed_body.reads)
+    stored = b"".join(read.received_bytes for read in cassette.timed_body.reads)
     for body, source in (
         (exchange.request.body, request_body.plain),
         (stored, response_body.plain),
@@ -439,7 +439,7 @@ def test_an_exchange_with_a_field_that_is_not_known_is_refused_by_its_name(
         )
     )
 
-    [found] = importing.parse_recording(parse_file(data)).exchanges
+    [found] = importing.parse_recording(parse_file_content(data)).exchanges
 
     assert isinstance(found, RefusedItem)
     assert f"has a field {field}, which is not known" in found.reason
@@ -525,7 +525,9 @@ UNREADABLE: Final = {
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_body_that_is_not_understood_is_refused_with_the_reason(name: str) -> None:
     data, why = UNREADABLE[name]
-    assert list(importing.parse_recording(parse_file(data)).exchanges) == [RefusedItem(1, why)]
+    assert list(importing.parse_recording(parse_file_content(data)).exchanges) == [
+        RefusedItem(1, why)
+    ]
 
 
 def test_a_response_of_which_only_the_head_was_kept_is_refused() -> None:

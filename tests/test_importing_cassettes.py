@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from llm_proxy import importing
-from llm_proxy.cassette import Cassette, read_cassette, spool
+from llm_proxy.cassette import Cassette, parse_cassette, spool
 from llm_proxy.exchange import Ending, Headers, Read, Request
 from llm_proxy.importing import ImportSettings, codings
-from llm_proxy.importing.hosts import provider_of_host, relative_to_base_url
+from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
 from llm_proxy.importing.source import (
     ALREADY_DECODED,
     LENGTH_MISMATCH,
@@ -50,19 +50,19 @@ PLAIN = SourceExchange(chat_request(), "api.openai.com", 200, "OK", SSE, b"".joi
 def stored_cassette(exchange: SourceExchange, settings: ImportSettings = SETTINGS) -> Cassette:
     """Write the cassette of an exchange and read it back."""
     imported = importing.convert_to_cassette(exchange, settings, "vcr")
-    lines = spool.assemble_cassette(imported.to_spool_content("library"))
-    return read_cassette("file", b"".join(lines))
+    lines = spool.cassette_lines_from_spool(imported.to_spool_content("library"))
+    return parse_cassette("file", b"".join(lines))
 
 
 def test_a_cassette_names_its_source_format_and_its_recording_time() -> None:
     unknown = stored_cassette(PLAIN).meta
     known = stored_cassette(replace(PLAIN, recorded_at="2025-03-07T02:12:29.000Z")).meta
 
-    assert (unknown.tool, unknown.recorded) == (
+    assert (unknown.recording_tool, unknown.recorded_at) == (
         "llm-proxy 1, imported from vcr",
         SETTINGS.imported_at,
     )
-    assert known.recorded == "2025-03-07T02:12:29.000Z"
+    assert known.recorded_at == "2025-03-07T02:12:29.000Z"
     assert (known.dialect, known.provider, known.model) == ("openai-chat", "openai", "gpt-4o")
 
 
@@ -85,12 +85,15 @@ def test_a_model_is_stored_in_printable_characters_as_in_a_recording() -> None:
 
 def test_normaliser_rules_apply_as_they_do_to_a_recording() -> None:
     rules = parse_rules(["uuids", "ignore=$.messages"])
-    settings = replace(SETTINGS, routing=RoutingSettings("mine", rules))
+    settings = replace(SETTINGS, routing_settings=RoutingSettings("mine", rules))
 
     meta = stored_cassette(PLAIN, settings).meta
 
-    assert (meta.session, meta.rules) == ("mine", ("uuids@1", "ignore@1=$.messages"))
-    assert meta.key == route_request(chat_request(), 0.0, float, settings=settings.routing).key
+    assert (meta.session, meta.match_rules) == ("mine", ("uuids@1", "ignore@1=$.messages"))
+    assert (
+        meta.key
+        == route_request(chat_request(), 0.0, float, settings=settings.routing_settings).key
+    )
 
 
 def test_a_session_that_was_chosen_is_that_of_requests_that_name_another() -> None:
@@ -99,7 +102,9 @@ def test_a_session_that_was_chosen_is_that_of_requests_that_name_another() -> No
 
     assert stored_cassette(other).meta.session == "other"
     assert (
-        stored_cassette(other, replace(SETTINGS, routing=RoutingSettings("mine"))).meta.session
+        stored_cassette(
+            other, replace(SETTINGS, routing_settings=RoutingSettings("mine"))
+        ).meta.session
         == "mine"
     )
 
@@ -108,7 +113,11 @@ def test_without_times_each_message_is_a_read_at_once() -> None:
     cassette = stored_cassette(PLAIN)
 
     assert cassette.reads == tuple(Read(0.0, item) for item in EVENTS)
-    assert (cassette.head_at_ms, cassette.end.at_ms, cassette.end.ending) == (
+    assert (
+        cassette.response_head_at_ms,
+        cassette.response_end.at_ms,
+        cassette.response_end.ending,
+    ) == (
         0.0,
         0.0,
         Ending.CLEAN,
@@ -119,14 +128,16 @@ def test_without_times_each_message_is_a_read_at_once() -> None:
 def test_between_a_head_and_an_end_pieces_come_evenly() -> None:
     cassette = stored_cassette(replace(PLAIN, head_at_ms=100.0, end_at_ms=500.0))
 
-    assert cassette.head_at_ms == 100
+    assert cassette.response_head_at_ms == 100
     assert [read.at_ms for read in cassette.reads] == [200, 300, 400, 500]
-    assert cassette.end.at_ms == 500
+    assert cassette.response_end.at_ms == 500
 
 
 def test_times_of_pieces_are_kept_whatever_the_pace() -> None:
     reads = (Read(0.0, EVENTS[0] + EVENTS[1][:5]), Read(70.0, EVENTS[1][5:] + EVENTS[2]))
-    timed = replace(PLAIN, reads=reads, body=b"".join(read.data for read in reads))
+    timed = replace(
+        PLAIN, reads=reads, response_body=b"".join(read.received_bytes for read in reads)
+    )
 
     assert stored_cassette(timed, replace(SETTINGS, pace=parse_pace("10tps"))).reads == reads
 
@@ -136,10 +147,10 @@ def test_a_pace_generates_times_and_the_seed_repeats_them() -> None:
 
     cassette = stored_cassette(PLAIN, settings)
 
-    assert cassette.head_at_ms == 300
+    assert cassette.response_head_at_ms == 300
     assert 310 <= cassette.reads[1].at_ms <= 380
-    assert cassette.body == PLAIN.body
-    assert cassette.meta.tool.endswith(
+    assert cassette.response_body == PLAIN.response_body
+    assert cassette.meta.recording_tool.endswith(
         "imported from vcr, its times made up by ttft=300ms,gap=10..80ms"
     )
     assert stored_cassette(PLAIN, settings) == cassette
@@ -152,20 +163,20 @@ def test_secrets_of_the_request_are_in_nothing_that_is_stored() -> None:
     exchange_with_secrets = replace(
         PLAIN,
         request=chat_request(headers=headers, query=f"key={secret}&beta=1"),
-        headers=(*SSE, ("Set-Cookie", "a=b"), ("x-request-id", "req_1")),
-        body=event(f"your key is {secret}") + END,
+        response_headers=(*SSE, ("Set-Cookie", "a=b"), ("x-request-id", "req_1")),
+        response_body=event(f"your key is {secret}") + END,
     )
 
     imported = importing.convert_to_cassette(exchange_with_secrets, SETTINGS, "vcr")
-    lines = spool.assemble_cassette(imported.to_spool_content("library"))
+    lines = spool.cassette_lines_from_spool(imported.to_spool_content("library"))
     cassette = stored_cassette(exchange_with_secrets)
 
     assert secret.encode() not in b"".join(lines)
     assert cassette.request.headers == (("content-type", "application/json"),)
     assert cassette.request.query == "key=[redacted]&beta=1"
-    assert cassette.head.headers == (*SSE, ("x-request-id", "[redacted]"))
-    assert cassette.end.redacted_count == 1
-    assert b"your key is [redacted]" in cassette.body
+    assert cassette.response_head.headers == (*SSE, ("x-request-id", "[redacted]"))
+    assert cassette.response_end.redacted_count == 1
+    assert b"your key is [redacted]" in cassette.response_body
 
 
 def decode_gzip(coding: str, body: bytes) -> bytes | None:
@@ -180,33 +191,35 @@ def decode_gzip(coding: str, body: bytes) -> bytes | None:
 def without_coding(body: bytes, coding: str = "gzip") -> SourceExchange:
     """Decode an exchange whose head declares a compressed body."""
     headers = (*SSE, ("Content-Encoding", coding), ("Content-Length", str(len(body))))
-    return codings.without_content_codings(replace(PLAIN, headers=headers, body=body), decode_gzip)
+    return codings.decode_exchange_bodies(
+        replace(PLAIN, response_headers=headers, response_body=body), decode_gzip
+    )
 
 
 def test_a_compressed_body_is_stored_decoded_with_a_mark() -> None:
-    cassette = stored_cassette(without_coding(gzip.compress(PLAIN.body)))
+    cassette = stored_cassette(without_coding(gzip.compress(PLAIN.response_body)))
 
-    assert (cassette.body, cassette.content_coding) == (PLAIN.body, "gzip")
-    assert cassette.head.headers == SSE
+    assert (cassette.response_body, cassette.content_coding) == (PLAIN.response_body, "gzip")
+    assert cassette.response_head.headers == SSE
 
 
 def test_a_head_that_only_says_that_its_body_is_compressed_is_repaired() -> None:
-    exchange = without_coding(PLAIN.body)
+    exchange = without_coding(PLAIN.response_body)
 
     assert exchange.losses == (ALREADY_DECODED,)
-    assert stored_cassette(exchange).head.headers == SSE
-    assert (stored_cassette(exchange).body, stored_cassette(exchange).content_coding) == (
-        PLAIN.body,
+    assert stored_cassette(exchange).response_head.headers == SSE
+    assert (stored_cassette(exchange).response_body, stored_cassette(exchange).content_coding) == (
+        PLAIN.response_body,
         "",
     )
 
 
 def test_what_cannot_be_decoded_here_stays_as_it_is_and_text_does_not_count_as_coded() -> None:
-    binary, text = without_coding(b"\xff\x00\xfe", "br"), without_coding(PLAIN.body, "br")
+    binary, text = without_coding(b"\xff\x00\xfe", "br"), without_coding(PLAIN.response_body, "br")
 
     assert (binary.losses, text.losses) == ((UNDECODABLE_CODING,), (ALREADY_DECODED,))
-    assert ("Content-Encoding", "br") in stored_cassette(binary).head.headers
-    assert stored_cassette(text).head.headers == SSE
+    assert ("Content-Encoding", "br") in stored_cassette(binary).response_head.headers
+    assert stored_cassette(text).response_head.headers == SSE
 
 
 def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
@@ -215,7 +228,7 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
         headers=(*JSON, ("content-encoding", "gzip")),
         body=gzip.compress(BODY),
     )
-    exchange = codings.without_content_codings(replace(PLAIN, request=packed), decode_gzip)
+    exchange = codings.decode_exchange_bodies(replace(PLAIN, request=packed), decode_gzip)
     assert stored_cassette(exchange).meta.key == stored_cassette(PLAIN).meta.key
 
 
@@ -224,27 +237,27 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
     [
         ((), "chunked", None),
         ((("transfer-encoding", "chunked"),), "chunked", None),
-        ((("content-length", str(len(PLAIN.body))),), "length", len(PLAIN.body)),
-        ((("content-length", "7"),), "length", len(PLAIN.body)),
+        ((("content-length", str(len(PLAIN.response_body))),), "length", len(PLAIN.response_body)),
+        ((("content-length", "7"),), "length", len(PLAIN.response_body)),
     ],
 )
 def test_a_body_is_framed_as_http_1_delimits_it(
     headers: Headers, framing: str, length: int | None
 ) -> None:
     imported = importing.convert_to_cassette(
-        replace(PLAIN, headers=(*SSE, *headers)), SETTINGS, "vcr"
+        replace(PLAIN, response_headers=(*SSE, *headers)), SETTINGS, "vcr"
     )
 
-    head = imported.head.to_value()
+    head = imported.head.to_response_head()
 
     assert (head.framing, head.content_length) == (framing, length)
     assert (LENGTH_MISMATCH in imported.losses) is (headers == (("content-length", "7"),))
 
 
 def test_a_document_without_a_length_gets_one() -> None:
-    document = replace(PLAIN, headers=JSON, body=b'{"id":"1"}')
-    assert stored_cassette(document).head.framing == "length"
-    assert stored_cassette(document).head.content_length == 10
+    document = replace(PLAIN, response_headers=JSON, response_body=b'{"id":"1"}')
+    assert stored_cassette(document).response_head.framing == "length"
+    assert stored_cassette(document).response_head.content_length == 10
 
 
 @pytest.mark.parametrize(
@@ -274,14 +287,19 @@ def test_the_path_determines_the_provider_of_an_unknown_host_unless_one_is_confi
 
 def test_what_a_base_url_holds_of_a_path_is_no_part_of_the_request() -> None:
     path = "/inference/v1/chat/completions"
-    assert relative_to_base_url(chat_request(path), "fireworks").path == "/v1/chat/completions"
+    assert strip_provider_base_path(chat_request(path), "fireworks").path == "/v1/chat/completions"
     assert stored_cassette(
         replace(PLAIN, request=chat_request(path), host="api.fireworks.ai")
     ).request.path == ("/v1/chat/completions")
 
 
 def test_an_answer_that_broke_off_ends_as_it_ended() -> None:
-    cut = replace(PLAIN, body=EVENTS[0], headers=(*SSE, ("content-length", "900")))
+    cut = replace(
+        PLAIN, response_body=EVENTS[0], response_headers=(*SSE, ("content-length", "900"))
+    )
     cassette = stored_cassette(replace(cut, ending=Ending.FIN))
-    assert (cassette.end.ending, cassette.head.content_length) == (Ending.FIN, 900)
+    assert (cassette.response_end.ending, cassette.response_head.content_length) == (
+        Ending.FIN,
+        900,
+    )
     assert not cassette_outcome(cassette).is_complete

@@ -19,7 +19,7 @@ from in_process_proxy import proxy
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import RoutingSettings
-from llm_proxy.shell.importing.files import find_files, session_names
+from llm_proxy.shell.importing.files import assign_session_names, find_files
 from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, Importer
 from llm_proxy.shell.library.library import Library
 from raw_http import build_http_request, send_request
@@ -45,7 +45,9 @@ def run_import(folder: Path, files: Iterable[Path], *, is_dry: bool) -> list[Fil
     library.refresh()
     settings = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
     paths = list(files)
-    return list(Importer(library, settings, session_names(paths), is_dry).import_files(paths))
+    return list(
+        Importer(library, settings, assign_session_names(paths), is_dry).import_files(paths)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def imported_cassette(reports: Mapping[str, FileReport], row: Row) -> ImportedCa
 
 def imported_body(cassette: ImportedCassette) -> bytes:
     """The imported body."""
-    return b"".join(read.data for read in cassette.timed_body.reads)
+    return b"".join(read.received_bytes for read in cassette.timed_body.reads)
 
 
 def result_table(reports: Mapping[str, FileReport]) -> dict[str, Any]:
@@ -90,10 +92,10 @@ def _summary(found: Iterable[FileReport]) -> Iterator[tuple[str, Any]]:
     ]
     lost: Counter[str] = Counter()
     for report in reports:
-        lost.update({loss.name: count for loss, count in report.losses.items()})
+        lost.update({loss.name: count for loss, count in report.loss_counts.items()})
     yield "formats", dict(Counter(report.format or "unknown" for report in reports))
     yield "files", dict(Counter(report.status for report in reports))
-    yield "exchanges imported", sum(report.count(ImportedExchange) for report in reports)
+    yield "exchanges imported", sum(report.count_results(ImportedExchange) for report in reports)
     yield (
         "why not",
         dict(

@@ -13,7 +13,7 @@ import pytest
 from llm_proxy import importing
 from llm_proxy.exchange import Ending, Read
 from llm_proxy.importing import NumberedExchange, RefusedItem
-from llm_proxy.importing.file_parsing import parse_file
+from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.formats.go_vcr import parse_go_duration_ms
 from llm_proxy.importing.source import (
     FORM_PARAMETERS,
@@ -302,7 +302,7 @@ SOURCES = {
 
 
 def read_exchanges(data: bytes) -> list[NumberedExchange | RefusedItem]:
-    return list(importing.parse_recording(parse_file(data)).exchanges)
+    return list(importing.parse_recording(parse_file_content(data)).exchanges)
 
 
 def only_exchange(data: bytes) -> SourceExchange:
@@ -319,7 +319,7 @@ def refusals(data: bytes) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_each_format_is_detected_from_the_file_contents(name: str) -> None:
-    recording = importing.parse_recording(parse_file(SOURCES[name]))
+    recording = importing.parse_recording(parse_file_content(SOURCES[name]))
     exchange = only_exchange(SOURCES[name])
 
     assert recording.format.name == name.partition(",")[0]
@@ -327,7 +327,7 @@ def test_each_format_is_detected_from_the_file_contents(name: str) -> None:
     assert exchange.host == "api.openai.com"
     assert exchange.request.body == REQUEST_BODY.encode()
     assert exchange.status == 200
-    assert exchange.body == STREAM.encode()
+    assert exchange.response_body == STREAM.encode()
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -399,7 +399,7 @@ def test_a_cassette_of_vcr_py_may_be_json() -> None:
             }
         ],
     }
-    assert only_exchange(json.dumps(document).encode()).body == b"\xff\x00"
+    assert only_exchange(json.dumps(document).encode()).response_body == b"\xff\x00"
 
 
 def test_a_body_that_was_kept_parsed_is_written_anew() -> None:
@@ -419,7 +419,9 @@ def test_text_in_quotes_stays_text_and_bytes_stay_bytes() -> None:
         """    body: '{"model":"gpt-4o","messages":[]}'\n""", "    body: !!binary |\n      /wA=\n"
     )
     assert only_exchange(kept.encode()).request.body == b"\xff\x00"
-    assert only_exchange(VCR.replace('"data: {', '"12: {').encode()).body.startswith(b"12: {")
+    assert only_exchange(VCR.replace('"data: {', '"12: {').encode()).response_body.startswith(
+        b"12: {"
+    )
 
 
 @pytest.mark.parametrize(
@@ -477,7 +479,8 @@ def test_chunks_that_a_program_sent_are_no_part_of_its_body() -> None:
 
 def test_a_body_may_hold_what_looks_like_yaml() -> None:
     assert (
-        only_exchange(httprr(response_body="interactions:\n- [\n")).body == b"interactions:\n- [\n"
+        only_exchange(httprr(response_body="interactions:\n- [\n")).response_body
+        == b"interactions:\n- [\n"
     )
 
 
@@ -515,23 +518,25 @@ def test_a_fixture_of_nock_keeps_bodies_in_many_ways(
     fixture = nock(**changes)
     if "reply" in changes:
         fixture = fixture.replace(b'"status": null, ', b"")
-    assert only_exchange(fixture).body == (STREAM.encode() if body is None else body)
+    assert only_exchange(fixture).response_body == (STREAM.encode() if body is None else body)
 
 
 def test_bytes_of_datadogs_test_agent_are_in_base64() -> None:
     exchange = only_exchange(datadog("base64:/wA=", "base64:AAE="))
-    assert (exchange.request.body, exchange.body) == (b"\xff\x00", b"\x00\x01")
+    assert (exchange.request.body, exchange.response_body) == (b"\xff\x00", b"\x00\x01")
 
 
 def test_a_trace_of_httprr_may_be_chunked() -> None:
     chunked = f"{len(STREAM):x}\r\n{STREAM}\r\n0\r\n\r\n"
     head = "Transfer-Encoding: chunked\r\n"
-    assert only_exchange(httprr(response_body=chunked, head=head)).body == STREAM.encode()
+    assert only_exchange(httprr(response_body=chunked, head=head)).response_body == STREAM.encode()
     assert refusals(httprr(response_body=chunked[:-6], head=head)) == [
         (1, "its response is cut short within a chunk")
     ]
     assert (
-        only_exchange(httprr(response_body=chunked[:-2] + "x-a: b\r\n\r\n", head=head)).body
+        only_exchange(
+            httprr(response_body=chunked[:-2] + "x-a: b\r\n\r\n", head=head)
+        ).response_body
         == STREAM.encode()
     )
     assert refusals(httprr(response_body=chunked + "more", head=head)) == [
@@ -568,7 +573,7 @@ def test_bytes_that_became_characters_are_bytes_again(
 ) -> None:
     content = {"mimeType": "text/event-stream", "text": text, "size": size}
     response = {"status": 200, "statusText": "OK", "headers": [], "content": content}
-    assert only_exchange(har(response=response)).body == body
+    assert only_exchange(har(response=response)).response_body == body
 
 
 @pytest.mark.parametrize(
@@ -623,4 +628,4 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
 )  # fmt: skip
 def test_a_file_without_requests_is_refused_with_the_reason(data: bytes, beginning: str) -> None:
     with pytest.raises(UnreadableFile, match=f"^{beginning}"):
-        list(importing.parse_recording(parse_file(data)).exchanges)
+        list(importing.parse_recording(parse_file_content(data)).exchanges)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import importing
-from llm_proxy.cassette import read_cassette, spool
+from llm_proxy.cassette import parse_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Request
 from llm_proxy.importing import (
@@ -24,7 +24,7 @@ from llm_proxy.importing import (
     http_text,
     yaml_parser,
 )
-from llm_proxy.importing.file_parsing import parse_file
+from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
@@ -37,13 +37,13 @@ SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.0
 def read_or_refuse(data: bytes) -> None:
     """Read a whole file as an import does; ignore refusals."""
     try:
-        for result in importing.parse_recording(parse_file(data)).exchanges:
+        for result in importing.parse_recording(parse_file_content(data)).exchanges:
             if isinstance(result, NumberedExchange):
                 try:
-                    plain = codings.without_content_codings(result.exchange, lambda *_: None)
+                    plain = codings.decode_exchange_bodies(result.exchange, lambda *_: None)
                     cassette = importing.convert_to_cassette(plain, SETTINGS, "test")
-                    lines = spool.assemble_cassette(cassette.to_spool_content("library"))
-                    read_cassette("file", b"".join(lines))
+                    lines = spool.cassette_lines_from_spool(cassette.to_spool_content("library"))
+                    parse_cassette("file", b"".join(lines))
                 except (NotImportable, CassetteError):
                     continue
     except UnreadableFile:
@@ -87,7 +87,7 @@ def test_any_value_in_a_field_is_read_or_refused(value: object, field: str) -> N
 
 def refusal_reason(data: bytes) -> str:
     with pytest.raises(UnreadableFile) as refused:
-        list(importing.parse_recording(parse_file(data)).exchanges)
+        list(importing.parse_recording(parse_file_content(data)).exchanges)
     return str(refused.value)
 
 
@@ -157,7 +157,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_a_session_cannot_be_chosen_by_a_file() -> None:
     text = VCR.replace("/v1/chat", "/@other/~groq/v1/chat")
-    [result] = importing.parse_recording(parse_file(text.encode())).exchanges
+    [result] = importing.parse_recording(parse_file_content(text.encode())).exchanges
     assert isinstance(result, NumberedExchange)
 
     cassette = importing.convert_to_cassette(result.exchange, SETTINGS, "vcr")
@@ -174,12 +174,12 @@ def test_heads_cannot_be_forged() -> None:
             "content": b"hi",
         }
     )  # fmt: skip
-    [result] = importing.parse_recording(parse_file(flows)).exchanges
+    [result] = importing.parse_recording(parse_file_content(flows)).exchanges
     assert isinstance(result, NumberedExchange)
 
     cassette = importing.convert_to_cassette(result.exchange, SETTINGS, "mitmproxy")
 
-    head = cassette.head.to_value()
+    head = cassette.head.to_response_head()
     assert head.headers == (("content-type", "text/plain set-cookie: a=b"),)
     assert "\r" not in head.reason
 
@@ -213,11 +213,11 @@ def test_a_head_ends_its_lines_as_http_does() -> None:
 
 def test_reasons_quote_no_secret_of_a_url_and_have_a_limited_length() -> None:
     with pytest.raises(NotImportable) as refused:
-        fields.build_request("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
+        fields.build_request_and_host("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
     assert str(refused.value) == "https://[::1/v1 is no URL"
     entries = [{"request": {"method": "GET", "url": "https://h/"},
                 "response": {"status": 0, "_error": "\x1b[31m" + "x" * 10_000}}]  # fmt: skip
-    file = parse_file(json.dumps({"log": {"entries": entries}}).encode())
+    file = parse_file_content(json.dumps({"log": {"entries": entries}}).encode())
     [refused_item] = importing.parse_recording(file).exchanges
     assert isinstance(refused_item, RefusedItem)
     assert len(refused_item.reason) == 500

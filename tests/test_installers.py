@@ -24,7 +24,7 @@ class Machine:
 
     def __init__(self, installers: Any, tools: Path) -> None:
         self.tools = tools
-        self.uv = tools / "uv" / "bin" / "uv"
+        self.uv_path = tools / "uv" / "bin" / "uv"
         self.has: set[str] = set()
         self.settings = ""
         self.ran: list[str] = []
@@ -35,7 +35,12 @@ class Machine:
         words = " ".join(map(str, command))
         if words.endswith("config list"):
             return self.settings
-        needs = {"-m pip": "pip", "-m venv": "ensurepip", str(self.uv): "kept uv", "/path/uv": "uv"}
+        needs = {
+            "-m pip": "pip",
+            "-m venv": "ensurepip",
+            str(self.uv_path): "kept uv",
+            "/path/uv": "uv",
+        }
         return "" if any(part in words and one in self.has for part, one in needs.items()) else None
 
     def run(self, *command: str | Path) -> None:
@@ -131,7 +136,7 @@ def test_a_setting_that_only_pip_obeys_keeps_uv_out(machine: Machine, setting: s
 def test_pip_settings_are_those_that_pip_would_take(
     installers: Any, listing: str, settings: dict[str, str]
 ) -> None:
-    assert installers.pip_settings(listing) == settings
+    assert installers.parse_pip_settings(listing) == settings
 
 
 def test_uv_gets_the_indexes_and_constraints_of_pip(installers: Any) -> None:
@@ -197,7 +202,7 @@ def test_a_constraint_that_contradicts_is_named_with_what_it_contradicts(
     installers: Any, tmp_path: Path, output: str, pins: tuple[str, ...]
 ) -> None:
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.reset()
+    runner.clear_files()
 
     with pytest.raises(installers.RequirementConflict) as conflict:
         runner.run("sh", "-c", 'printf %s "$1"; exit 1', "sh", output)
@@ -217,7 +222,7 @@ def test_a_package_that_is_not_to_be_had_contradicts_nothing(
     installers: Any, tmp_path: Path, output: str
 ) -> None:
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.reset()
+    runner.clear_files()
 
     with pytest.raises(installers.CommandFailed) as failed:
         runner.run("sh", "-c", 'echo "$1"; exit 1', "sh", output)
@@ -231,11 +236,11 @@ def test_a_program_is_run_without_what_would_lead_it_elsewhere(
     for name in ("PYTHONPATH", "PIP_TARGET", "UV_INDEX", "TMPDIR"):
         monkeypatch.setenv(name, "of the user")
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.reset()
+    runner.clear_files()
 
     runner.run("env", UV_INDEX="of pip", UV_DEFAULT_INDEX="of pip")
 
-    environment = dict(line.split("=", 1) for line in runner.log.read_text().splitlines())
+    environment = dict(line.split("=", 1) for line in runner.log_file.read_text().splitlines())
     assert not environment.keys() & {"PYTHONPATH", "PIP_TARGET"}
     assert (environment["UV_INDEX"], environment["UV_DEFAULT_INDEX"]) == ("of the user", "of pip")
     assert [Path(environment[name]).parent for name in ("TMPDIR", "UV_CACHE_DIR")] == [tmp_path] * 2
@@ -245,9 +250,9 @@ def test_a_program_that_fails_is_quoted_and_its_output_kept(
     installers: Any, tmp_path: Path
 ) -> None:
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.reset()
+    runner.clear_files()
 
     with pytest.raises(installers.CommandFailed, match=r"^no disk$"):
         runner.run("sh", "-c", "echo working; echo ERROR: no disk; exit 3")
 
-    assert runner.log.read_text() == "working\nERROR: no disk\n"
+    assert runner.log_file.read_text() == "working\nERROR: no disk\n"

@@ -8,30 +8,30 @@ import pytest
 
 from cassette_builders import META, REQUEST, encode_cassette
 from llm_proxy import matching
-from llm_proxy.cassette import CassetteMeta, StoredRequest, read_cassette
-from llm_proxy.integrity import LibraryLocation, integrity_problems
+from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
+from llm_proxy.integrity import CassetteLocation, integrity_problems
 from llm_proxy.matching import KEY_RULES_VERSION
 
 KEY = matching.request_key("openai", REQUEST)
-VALID_META = replace(META, key=KEY, key_rules=KEY_RULES_VERSION)
-NO_LOCATION = LibraryLocation(key_prefix=None, session=None)
+VALID_META = replace(META, key=KEY, key_rules_version=KEY_RULES_VERSION)
+NO_LOCATION = CassetteLocation(key_prefix=None, session=None)
 
 
 def complaints(
     meta: CassetteMeta = VALID_META,
     request: StoredRequest = REQUEST,
-    place: LibraryLocation = NO_LOCATION,
+    place: CassetteLocation = NO_LOCATION,
 ) -> list[str]:
     content = encode_cassette(meta=meta, request=request)
-    return list(integrity_problems(read_cassette("a.jsonl", content), place))
+    return list(integrity_problems(parse_cassette("a.jsonl", content), place))
 
 
 @pytest.mark.parametrize(
     "place",
-    [NO_LOCATION, LibraryLocation(KEY[:16], "default"), LibraryLocation(None, "default")],
+    [NO_LOCATION, CassetteLocation(KEY[:16], "default"), CassetteLocation(None, "default")],
     ids=["a file alone", "in its library", "under another name"],
 )
-def test_a_cassette_in_its_place_has_no_defects(place: LibraryLocation) -> None:
+def test_a_cassette_in_its_place_has_no_defects(place: CassetteLocation) -> None:
     assert complaints(place=place) == []
 
 
@@ -42,13 +42,13 @@ def test_a_cassette_in_its_place_has_no_defects(place: LibraryLocation) -> None:
         (
             VALID_META,
             REQUEST,
-            LibraryLocation("0" * 16, None),
+            CassetteLocation("0" * 16, None),
             f"rename the file to {KEY[:16]}-<take>.jsonl",
         ),
         (VALID_META, replace(REQUEST, path="/v1/other"), NO_LOCATION, "edited by hand"),
         (replace(VALID_META, provider="groq"), REQUEST, NO_LOCATION, "edited by hand"),
         (
-            replace(VALID_META, key_rules=KEY_RULES_VERSION + 1),
+            replace(VALID_META, key_rules_version=KEY_RULES_VERSION + 1),
             REQUEST,
             NO_LOCATION,
             "upgrade llm-proxy",
@@ -56,20 +56,20 @@ def test_a_cassette_in_its_place_has_no_defects(place: LibraryLocation) -> None:
         (
             VALID_META,
             REQUEST,
-            LibraryLocation(None, "alice"),
+            CassetteLocation(None, "alice"),
             "move it below the library's own folder",
         ),
         (
             replace(VALID_META, session="bob"),
             REQUEST,
-            LibraryLocation(None, "alice"),
+            CassetteLocation(None, "alice"),
             "move it below @bob/",
         ),
     ],
     ids=["dialect", "name", "request", "provider", "rules", "session", "other session"],
 )
 def test_each_defect_is_reported_once(
-    meta: CassetteMeta, request_: StoredRequest, place: LibraryLocation, words: str
+    meta: CassetteMeta, request_: StoredRequest, place: CassetteLocation, words: str
 ) -> None:
     [complaint] = complaints(meta, request_, place)
     assert words in complaint
@@ -77,10 +77,10 @@ def test_each_defect_is_reported_once(
 
 @pytest.mark.parametrize("name", ["../x", "a b", "$(reboot)", ".", "", "a/b", "@a", "-rf"])
 @pytest.mark.parametrize(
-    "place", [NO_LOCATION, LibraryLocation(KEY[:16], "default")], ids=["alone", "placed"]
+    "place", [NO_LOCATION, CassetteLocation(KEY[:16], "default")], ids=["alone", "placed"]
 )
 def test_an_invalid_session_name_is_not_suggested_as_a_folder(
-    name: str, place: LibraryLocation
+    name: str, place: CassetteLocation
 ) -> None:
     [complaint] = complaints(replace(VALID_META, session=name), place=place)
     assert complaint == (
@@ -99,7 +99,7 @@ def test_a_very_long_name_is_cut() -> None:
 
 
 def test_a_key_of_older_rules_is_not_recomputed() -> None:
-    assert complaints(replace(VALID_META, key="f" * 64, key_rules=0)) == []
+    assert complaints(replace(VALID_META, key="f" * 64, key_rules_version=0)) == []
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,9 @@ def test_the_key_of_a_request_that_lost_a_secret_after_it_was_keyed_is_not_recom
 def test_the_key_of_older_redaction_rules_is_that_of_the_stored_request() -> None:
     """Redaction rules 1 replaced the client's credentials before the key was computed."""
     request = replace(REQUEST, body=b'{"key":"[redacted]"}', redacted_count=1)
-    meta = replace(VALID_META, key=matching.request_key("openai", request), redaction_rules=1)
+    meta = replace(
+        VALID_META, key=matching.request_key("openai", request), redaction_rules_version=1
+    )
     assert complaints(meta, request) == []
     assert len(complaints(replace(meta, key=KEY), request)) == 1
 
@@ -130,5 +132,6 @@ def test_the_key_of_older_redaction_rules_is_that_of_the_stored_request() -> Non
 def test_all_defects_are_reported() -> None:
     meta = replace(VALID_META, dialect="telex", session="bob")
     assert (
-        len(complaints(meta, replace(REQUEST, body=b"{}"), LibraryLocation("0" * 16, "alice"))) == 4
+        len(complaints(meta, replace(REQUEST, body=b"{}"), CassetteLocation("0" * 16, "alice")))
+        == 4
     )

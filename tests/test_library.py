@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from in_process_proxy import proxy
-from llm_proxy.cassette import Cassette, read_cassette
+from llm_proxy.cassette import Cassette, parse_cassette
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.library import library as library_module
@@ -31,9 +31,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def read_and_record(file: str, content: bytes) -> Cassette:
         names.append(Path(file).name)
-        return read_cassette(file, content)
+        return parse_cassette(file, content)
 
-    monkeypatch.setattr(library_module, "read_cassette", read_and_record)
+    monkeypatch.setattr(library_module, "parse_cassette", read_and_record)
     return names
 
 

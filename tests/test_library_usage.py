@@ -145,8 +145,10 @@ async def test_a_run_remembers_what_it_played_outside_of_the_library(tmp_path: P
     await run_client(tmp_path)
 
     known = last_played.read_last_played(tmp_path / "state" / "llm-proxy", tmp_path / "cassettes")
-    assert list(known.played_at) == [str(path.relative_to(tmp_path / "cassettes"))]
-    assert before <= known.played_at[next(iter(known.played_at))] <= datetime.now(UTC)
+    assert list(known.played_at_by_path) == [str(path.relative_to(tmp_path / "cassettes"))]
+    assert (
+        before <= known.played_at_by_path[next(iter(known.played_at_by_path))] <= datetime.now(UTC)
+    )
     assert known.tracked_since is not None
     files = {item.name for item in (tmp_path / "cassettes").rglob("*") if item.is_file()}
     assert all(name.endswith(".jsonl") for name in files)
@@ -172,7 +174,7 @@ def test_runs_that_end_one_after_the_other_lose_nothing_of_each_other(tmp_path: 
     last_played.forget_files(tmp_path / "state", tmp_path, ["a"])
 
     known = last_played.read_last_played(tmp_path / "state", tmp_path)
-    assert (known.tracked_since, known.played_at) == (NOW, {"b": later, "c": later})
+    assert (known.tracked_since, known.played_at_by_path) == (NOW, {"b": later, "c": later})
 
 
 def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path) -> None:
@@ -180,9 +182,11 @@ def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path) -> None:
     [file] = (tmp_path / "state").rglob("*.json")
     file.write_text("{}")
 
-    assert last_played.read_last_played(tmp_path / "state", tmp_path).played_at == {}
+    assert last_played.read_last_played(tmp_path / "state", tmp_path).played_at_by_path == {}
     last_played.mark_played(tmp_path / "state", tmp_path, ["b"], NOW)
-    assert last_played.read_last_played(tmp_path / "state", tmp_path).played_at == {"b": NOW}
+    assert last_played.read_last_played(tmp_path / "state", tmp_path).played_at_by_path == {
+        "b": NOW
+    }
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -195,8 +199,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_cassette_without_a_time_is_not_too_old() -> None:
     usage = LibraryUsage(Path("cassettes"))
     usage.mark_played("cassettes/a.jsonl", "")
-    usage.finish(["cassettes/a.jsonl", "cassettes/b.jsonl"])
+    usage.determine_unused_files(["cassettes/a.jsonl", "cassettes/b.jsonl"])
 
-    assert usage.document() == {
+    assert usage.to_json_document() == {
         "played": ["a.jsonl"], "recorded": [], "unused": ["b.jsonl"], "too_old": [],
     }  # fmt: skip

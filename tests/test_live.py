@@ -124,11 +124,12 @@ async def test_a_client_receives_the_same_from_the_replay_as_from_the_model(
     assert cassette_outcome(cassette).is_complete
     assert again == live
     if client != "python":  # the Python SDK exposes objects, not bytes
-        assert live["sha256"] == cassette.end.sha256
+        assert live["sha256"] == cassette.response_end.sha256
     median = statistics.median(errors)
     print(  # noqa: T201 # the figures are what this test is for
-        f"\n{client}: {cassette.end.size_bytes} bytes in {len(cassette.reads)} reads over "
-        f"{cassette.end.at_ms:.0f} ms, sha256 {cassette.end.sha256[:12]} equal; offsets of the "
+        f"\n{client}: {cassette.response_end.size_bytes} bytes in {len(cassette.reads)} reads over "
+        f"{cassette.response_end.at_ms:.0f} ms, sha256 {cassette.response_end.sha256[:12]} "
+        "equal; offsets of the "
         f"replay: median error {median:.2f} ms, largest {max(errors):.2f} ms"
     )
     bare_median = statistics.median(bare_errors)
@@ -141,8 +142,8 @@ async def offset_errors(url: str, cassette: Cassette) -> list[float]:
     response = await send_request(
         url, build_http_request(request.path, request.body, "Content-Type: application/json")
     )
-    assert hashlib.sha256(response.body).hexdigest() == cassette.end.sha256
-    assert response.chunks == [read.data for read in cassette.reads]
+    assert hashlib.sha256(response.body).hexdigest() == cassette.response_end.sha256
+    assert response.chunks == [read.received_bytes for read in cassette.reads]
     return [
         abs(at - read.at_ms) for at, read in zip(response.times_ms, cassette.reads, strict=True)
     ]
@@ -157,7 +158,7 @@ def send_reads(cassette: Cassette) -> Script:
         await connection.begin()
         for read in cassette.reads:
             await asyncio.sleep(started_at + read.at_ms / 1000 - loop.time())
-            await connection.chunk(read.data)
+            await connection.chunk(read.received_bytes)
         await connection.finish()
 
     return script

@@ -59,7 +59,7 @@ def key_of(line: str, rules: RuleSet) -> str:
         headers=(("content-type", "application/json"), *headers),
         body=match["body"].encode(),
     )
-    return route_request(request, 0.0, lambda: 0.0, settings=RoutingSettings(rules=rules)).key
+    return route_request(request, 0.0, lambda: 0.0, settings=RoutingSettings(match_rules=rules)).key
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)

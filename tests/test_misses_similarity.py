@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document
 from llm_proxy.misses.prompt_fields import prompt_leaves
-from llm_proxy.misses.similarity import RequestSimilarity, min_prompt_similarity
+from llm_proxy.misses.similarity import RequestSimilarityScorer, lowest_prompt_similarity
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 60
 
 
 def similarity(one: dict[str, str], other: dict[str, str]) -> float:
-    return RequestSimilarity(one).similarity_to(other)
+    return RequestSimilarityScorer(one).similarity_to(other)
 
 
 def chat(*texts: str, **fields: object) -> KeyDocument:
@@ -75,17 +75,17 @@ def test_only_equal_texts_have_a_similarity_of_1(one: str, other: str) -> None:
 
 
 def test_words_in_another_order_are_not_the_same() -> None:
-    assert 0.99 < min_prompt_similarity(chat(LONG + "red"), chat("red" + LONG)) < 1
+    assert 0.99 < lowest_prompt_similarity(chat(LONG + "red"), chat("red" + LONG)) < 1
 
 
 def test_long_texts_are_compared_by_their_words() -> None:
-    assert min_prompt_similarity(chat(LONG + "red car"), chat(LONG + "blue car")) > 0.99
-    assert min_prompt_similarity(chat(LONG), chat("Something else altogether.")) < 0.1
+    assert lowest_prompt_similarity(chat(LONG + "red car"), chat(LONG + "blue car")) > 0.99
+    assert lowest_prompt_similarity(chat(LONG), chat("Something else altogether.")) < 0.1
 
 
 def test_different_images_have_no_similarity() -> None:
     one, other = ("data:image/png;base64," + f"aB3{item}" * 100 for item in "xy")
-    assert min_prompt_similarity(chat(one), chat(other)) == 0
+    assert lowest_prompt_similarity(chat(one), chat(other)) == 0
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_the_similarity_of_prompts_is_that_of_their_least_similar_text(
     requested: KeyDocument, stored: KeyDocument, least: float
 ) -> None:
     assert (
-        min_prompt_similarity(requested, stored)
+        lowest_prompt_similarity(requested, stored)
         == least
-        == min_prompt_similarity(stored, requested)
+        == lowest_prompt_similarity(stored, requested)
     )
 
 

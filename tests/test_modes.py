@@ -17,8 +17,8 @@ from llm_proxy.exchange import Ending, Read, Request, ResponseHead
 from llm_proxy.modes import AutoMode, Mode, ModeResponse, RecordMode, ReplayMode
 from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.pacing.cassette_player import replay_actions
-from llm_proxy.pacing.timing import seeded_draw
-from llm_proxy.ports import Recording, SimilarTakes
+from llm_proxy.pacing.timing import make_seeded_draw
+from llm_proxy.ports import ActiveRecording, SimilarTakes
 from llm_proxy.routing import RoutedRequest, route_request
 from llm_proxy.take_numbers import AfterLast, OnMiss
 from pacing_helpers import make_player
@@ -55,7 +55,7 @@ class StoredTakes:
     async def nearest(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
         return None
 
-    async def miss(self, call: RoutedRequest, ordinal: int) -> Miss:
+    async def miss_for_request(self, call: RoutedRequest, ordinal: int) -> Miss:
         return misses.used_up_takes_miss(call, 0, ordinal)
 
 
@@ -80,11 +80,11 @@ class FakeRecorder:
         self.started: list[tuple[str, int | None]] = []
         self.resets: list[str] = []
 
-    def start(self, call: RoutedRequest, take: int | None = None) -> Recording:
+    def start_recording(self, call: RoutedRequest, take: int | None = None) -> ActiveRecording:
         self.started.append((call.session, take))
         return NullRecording()
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         self.resets.append(session)
 
 
@@ -98,7 +98,7 @@ class FakeUpstream:
         self.request_count = 0
 
     async def stream(
-        self, call: RoutedRequest, record: Callable[[], Recording] | None
+        self, call: RoutedRequest, record: Callable[[], ActiveRecording] | None
     ) -> AsyncGenerator[Burst, None]:
         self.request_count += 1
         if record is not None:
@@ -107,9 +107,9 @@ class FakeUpstream:
 
 
 async def actions_of(response: ModeResponse) -> tuple[Action, ...]:
-    if isinstance(response.source, tuple):
-        return response.source
-    async with aclosing(response.source) as bursts:
+    if isinstance(response.action_source, tuple):
+        return response.action_source
+    async with aclosing(response.action_source) as bursts:
         return tuple([action async for burst in bursts for action in burst])
 
 
@@ -131,14 +131,14 @@ async def test_a_cassette_is_played_in_one_burst() -> None:
     response = await make_player(InstantPace()).replay_take(
         StoredTake("it"), call(), 1, InstantPace()
     )
-    expected = replay_actions(make_cassette(b"data: 1\n\n"), InstantPace(), seeded_draw(0))
-    assert response.source == expected
+    expected = replay_actions(make_cassette(b"data: 1\n\n"), InstantPace(), make_seeded_draw(0))
+    assert response.action_source == expected
 
 
 async def test_replay_plays_at_its_pace() -> None:
     mode = ReplayMode(StoredTakes(s=1), make_player(RecordedPace(2)), "repeat")
     assert await actions_of(await mode.respond(call())) == replay_actions(
-        make_cassette(b"data: 1\n\n"), RecordedPace(2), seeded_draw(0)
+        make_cassette(b"data: 1\n\n"), RecordedPace(2), make_seeded_draw(0)
     )
 
 
@@ -166,7 +166,7 @@ async def test_replay_counts_sessions_and_keys_apart() -> None:
 async def test_replay_begins_a_session_again() -> None:
     mode = ReplayMode(StoredTakes(s=2, t=2), make_player(InstantPace()), "fail")
     await origins(mode, call(), call(session="t"))
-    mode.reset("s")
+    mode.reset_session("s")
     assert await origins(mode, call(), call(session="t")) == ["s-1", "t-2"]
 
 
@@ -186,7 +186,7 @@ async def test_record_forwards_and_records_every_request() -> None:
     assert await actions_of(response) == LIVE_ACTIONS
     assert await origins(mode, call(), call(session="t")) == ["live", "live"]
     assert recorder.started == [("s", None), ("s", None), ("t", None)]
-    mode.reset("s")
+    mode.reset_session("s")
     assert recorder.resets == ["s"]
 
 
@@ -206,7 +206,7 @@ async def test_auto_replays_existing_takes_and_records_further_ones_after_them()
 async def test_auto_begins_a_session_again() -> None:
     mode, _, recorder = auto("record", s=1)
     await origins(mode, call(), call())
-    mode.reset("s")
+    mode.reset_session("s")
     assert await origins(mode, call(), call()) == ["s-1", "live"]
     assert recorder.started == [("s", 2), ("s", 2)]
 

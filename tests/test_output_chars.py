@@ -17,7 +17,7 @@ from corpus_comparison import row_response
 from corpus_framing import with_framing
 from dialect_manners import MANNERS, Manner
 from llm_proxy import dialects
-from llm_proxy.dialects import OPAQUE, find_dialect
+from llm_proxy.dialects import OPAQUE, dialect_of_request
 from llm_proxy.dialects.bedrock import frames
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.errors import NotRepresentable
@@ -42,14 +42,14 @@ def encode_and_count(
 ) -> tuple[list[int], Turn]:
     """The non-zero counts of the stream's messages, and the encoded turn as it is decoded."""
     context = replace(manner.context, split_text=split_text)
-    response_body = manner.dialect.encode(manner.request, [Turn(parts)], context)
-    [turn] = manner.dialect.decode(response_body)
+    response_body = manner.dialect.encode_response(manner.request, [Turn(parts)], context)
+    [turn] = manner.dialect.decode_response(response_body)
     return [
         *filter(
             None,
             (
-                manner.dialect.output_chars(response_body.codec, message)
-                for message in response_body.messages
+                manner.dialect.output_chars(response_body.codec_name, message)
+                for message in response_body.framed_messages
             ),
         )
     ], turn
@@ -77,9 +77,11 @@ def test_a_message_of_a_typical_stream_counts_its_piece(name: str) -> None:
     dialect = dialects.dialect_named(name)
     request = dialect.sample_request("us.anthropic.claude-sonnet-5", stream=True)
 
-    answer = dialect.encode(request, [Turn((Text(ANSWER_TEXT),))], EncodeContext("s", 0))
+    answer = dialect.encode_response(request, [Turn((Text(ANSWER_TEXT),))], EncodeContext("s", 0))
 
-    counts = [dialect.output_chars(answer.codec, message) for message in answer.messages]
+    counts = [
+        dialect.output_chars(answer.codec_name, message) for message in answer.framed_messages
+    ]
     assert [*filter(None, counts)] == list(map(len, token_pieces(ANSWER_TEXT)))
 
 
@@ -112,16 +114,18 @@ def test_documents_and_unreadable_messages_count_nothing(
     manner: Manner,
 ) -> None:
     dialect = manner.dialect
-    answer = dialect.encode(manner.request, [Turn((Text(ANSWER_TEXT),))], manner.context)
+    answer = dialect.encode_response(manner.request, [Turn((Text(ANSWER_TEXT),))], manner.context)
     unreadable = (b"", b"\n", b": keep-alive\n\n", b"\xff\xfe", b"[]", b"data: [DONE]\n\n", b"nul")
 
-    assert not any(dialect.output_chars("whole", message) for message in answer.messages)
-    assert not any(dialect.output_chars(answer.codec, item) for item in unreadable)
+    assert not any(dialect.output_chars("whole", message) for message in answer.framed_messages)
+    assert not any(dialect.output_chars(answer.codec_name, item) for item in unreadable)
     assert not any(
-        dialect.output_chars(answer.codec, message[: len(message) // 2])
-        for message in answer.messages
+        dialect.output_chars(answer.codec_name, message[: len(message) // 2])
+        for message in answer.framed_messages
     )
-    assert not any(OPAQUE.output_chars(answer.codec, message) for message in answer.messages)
+    assert not any(
+        OPAQUE.output_chars(answer.codec_name, message) for message in answer.framed_messages
+    )
 
 
 def sse(**document: Any) -> bytes:
@@ -316,14 +320,17 @@ def test_bedrock_frames_count_their_content() -> None:
 def test_every_real_stream_with_text_has_a_message_that_counts() -> None:
     silent = []
     for row in corpus.rows():
-        dialect, answer = find_dialect(row.request), row_response(with_framing(row))
-        parts = [item for turn in dialect.decode(answer) for item in turn.parts]
+        dialect, answer = dialect_of_request(row.request), row_response(with_framing(row))
+        parts = [item for turn in dialect.decode_response(answer) for item in turn.parts]
         has_text = any(isinstance(item, Text | Reasoning) and item.text for item in parts)
-        is_stream = answer.codec != "whole" and row.streaming
+        is_stream = answer.codec_name != "whole" and row.streaming
         if (
             is_stream
             and has_text
-            and not any(dialect.output_chars(answer.codec, message) for message in answer.messages)
+            and not any(
+                dialect.output_chars(answer.codec_name, message)
+                for message in answer.framed_messages
+            )
         ):
             silent.append((row.wire, row.id))
 

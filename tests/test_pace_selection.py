@@ -21,14 +21,14 @@ from cassette_builders import FILE_NAME, encode_cassette
 from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.actions import Burst, Send, Wait
-from llm_proxy.cassette import Cassette, read_cassette
+from llm_proxy.cassette import Cassette, parse_cassette
 from llm_proxy.errors import Miss, RequestRefused
 from llm_proxy.exchange import Read
 from llm_proxy.modes import ReplayMode, TakePlayer
 from llm_proxy.pacing import InstantPace, RecordedPace, pace_input, parse_pace
 from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.requested_pace import requested_pace
-from llm_proxy.pacing.timing import PaceInput, seeded_draw
+from llm_proxy.pacing.timing import PaceInput, make_seeded_draw
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents.loading import parse_scenario_file
@@ -63,7 +63,7 @@ def request_of_session(name: str, session: str) -> bytes:
     return raw_chat_request(name, path=f"/@{session}/v1/chat/completions")
 
 
-CASSETTE: Final = read_cassette(
+CASSETTE: Final = parse_cassette(
     FILE_NAME, encode_cassette([Read(0.0, item) for item in EVENTS], head_at=0.0)
 )
 
@@ -84,7 +84,7 @@ class ConstantTakes:
     async def nearest(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
         return None
 
-    async def miss(self, call: RoutedRequest, ordinal: int) -> Miss:
+    async def miss_for_request(self, call: RoutedRequest, ordinal: int) -> Miss:
         raise NotImplementedError
 
 
@@ -96,8 +96,8 @@ async def bursts(
 
     async def respond(number: int, name: str, session: str) -> tuple[Any, Burst]:
         response = await mode.respond(route_raw_request(request_of_session(name, session)))
-        assert isinstance(response.source, tuple)
-        return (name, session, number), response.source
+        assert isinstance(response.action_source, tuple)
+        return (name, session, number), response.action_source
 
     ordinals = [order[: at + 1].count(request) for at, request in enumerate(order)]
     numbered = [*zip(ordinals, order, strict=True)]
@@ -131,7 +131,7 @@ def untimed_answer(*pieces: bytes) -> StoredResponse:
 def planned_burst(request: bytes, ordinal: int, pace: str) -> Burst:
     """The actions of a replay for the request."""
     routed = route_raw_request(request)
-    chance = seeded_draw(0, routed.session, key_of_request(request), ordinal)
+    chance = make_seeded_draw(0, routed.session, key_of_request(request), ordinal)
     return replay_actions(CASSETTE, parse_pace(pace), chance)
 
 
@@ -348,9 +348,8 @@ def test_the_pace_of_a_session_comes_before_that_of_all() -> None:
     registry.set_pace(RecordedPace(2.0))
     registry.set_pace(InstantPace(), "a")
 
-    assert (registry.pace_of("a"), registry.pace_of("b"), registry.pace, registry.startup_pace) == (
-        InstantPace(), RecordedPace(2.0), RecordedPace(2.0), RecordedPace(),
-    )  # fmt: skip
+    assert (registry.pace_of("a"), registry.pace_of("b")) == (InstantPace(), RecordedPace(2.0))
+    assert (registry.default_pace, registry.startup_pace) == (RecordedPace(2.0), RecordedPace())
     registry.set_pace(None)
     registry.set_pace(None, "a")
     assert (registry.pace_of("a"), registry.pace_of("b")) == (RecordedPace(), RecordedPace())
@@ -401,15 +400,15 @@ async def test_the_analysis_of_a_recording_is_cached_while_the_cassette_is_the_s
     for pace in ("50tps", "9tps", "gap=1ms,chunks=recorded", "gap=2ms", "recorded", "instant"):
         take = ConstantTakes(replace(CASSETTE) if is_new else CASSETTE)
         answer = await take_player.replay_take(take, routed, 1, parse_pace(pace))
-        assert answer.source == replay_actions(
-            CASSETTE, parse_pace(pace), seeded_draw(0, "default", routed.key, 1)
+        assert answer.action_source == replay_actions(
+            CASSETTE, parse_pace(pace), make_seeded_draw(0, "default", routed.key, 1)
         )
 
     assert analysed == (["None", "None", "recorded", "None"] if is_new else ["None", "recorded"])
 
 
 async def test_only_the_analysis_of_a_long_recording_is_offloaded() -> None:
-    long = read_cassette(FILE_NAME, encode_cassette([Read(20.0, b"".join(EVENTS[:3] * 100))]))
+    long = parse_cassette(FILE_NAME, encode_cassette([Read(20.0, b"".join(EVENTS[:3] * 100))]))
     offloaded: list[object] = []
 
     async def run_offloaded(function: Callable[[], T]) -> T:
@@ -427,7 +426,7 @@ async def test_only_the_analysis_of_a_long_recording_is_offloaded() -> None:
 
 
 async def test_the_analysis_cache_is_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = CASSETTE.end.size_bytes + len(CASSETTE.request.body)
+    size = CASSETTE.response_end.size_bytes + len(CASSETTE.request.body)
     monkeypatch.setattr("llm_proxy.modes.take_player._CACHE_BYTES", 3 * size)
     take_player, routed = make_player(parse_pace("gap=1ms")), route_raw_request(raw_chat_request())
     for number in (1, 2, 3, 1, 4, 5):

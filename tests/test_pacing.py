@@ -18,7 +18,7 @@ from cassette_builders import (
     read_sequences,
 )
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
-from llm_proxy.cassette import Cassette, read_cassette
+from llm_proxy.cassette import Cassette, parse_cassette
 from llm_proxy.exchange import Ending, Read, header_value
 from llm_proxy.pacing import (
     InstantPace,
@@ -30,7 +30,7 @@ from llm_proxy.pacing import (
 )
 from llm_proxy.pacing.cassette_player import replay_due_ms
 
-CHANCE: Final = timing.seeded_draw(0, "s", "k", 1)
+CHANCE: Final = timing.make_seeded_draw(0, "s", "k", 1)
 
 
 def play(recording: Cassette, pace: Pace) -> Burst:
@@ -47,23 +47,23 @@ def play(recording: Cassette, pace: Pace) -> Burst:
     ids=["recorded", "4x", "0.5x"],
 )
 def test_a_recording_is_played_read_by_read_at_its_pace(pace: Pace, times: list[float]) -> None:
-    actions = play(read_cassette(FILE_NAME, encode_cassette(end_at=36.0)), pace)
+    actions = play(parse_cassette(FILE_NAME, encode_cassette(end_at=36.0)), pace)
     sent = [action for action in actions if not isinstance(action, Wait)]
-    assert sent == [Begin(HEAD), *(Send(read.data) for read in READS)]
+    assert sent == [Begin(HEAD), *(Send(read.received_bytes) for read in READS)]
     assert [action.due for action in actions if isinstance(action, Wait)] == times
     assert [isinstance(action, Wait) for action in actions] == [True, False] * 5 + [True]
 
 
 def test_instant_waits_for_nothing() -> None:
-    actions = play(read_cassette(FILE_NAME, encode_cassette(end_at=36.0)), InstantPace())
-    assert actions == (Begin(HEAD), *(Send(read.data) for read in READS))
+    actions = play(parse_cassette(FILE_NAME, encode_cassette(end_at=36.0)), InstantPace())
+    assert actions == (Begin(HEAD), *(Send(read.received_bytes) for read in READS))
 
 
 @given(reads=read_sequences(st.binary()), speed=st.floats(0.01, 100))
 def test_any_recording_is_played_completely_and_in_order(reads: list[Read], speed: float) -> None:
-    actions = play(read_cassette(FILE_NAME, encode_cassette(reads)), RecordedPace(speed))
+    actions = play(parse_cassette(FILE_NAME, encode_cassette(reads)), RecordedPace(speed))
     assert [action.data for action in actions if isinstance(action, Send)] == [
-        read.data for read in reads
+        read.received_bytes for read in reads
     ]
     times = [action.due for action in actions if isinstance(action, Wait)]
     recorded = dict.fromkeys([10.0, *(round(read.at_ms, 2) for read in reads)])
@@ -86,7 +86,10 @@ def test_any_recording_is_played_completely_and_in_order(reads: list[Read], spee
 def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | None) -> None:
     assert abort_of_ending(ending) == abort
     recording = make_cassette(b"data: 1\n\n", ending=ending)
-    tail = play(replace(recording, end=replace(recording.end, at_ms=500.0)), RecordedPace())[4:]
+    tail = play(
+        replace(recording, response_end=replace(recording.response_end, at_ms=500.0)),
+        RecordedPace(),
+    )[4:]
     assert tail == ((Wait(500.0),) if abort is None else (Wait(500.0), abort))
 
 
@@ -140,7 +143,9 @@ def test_retry_after_is_scaled_and_never_exceeds_the_recorded_value(
     name: str, value: str, recorded: str, faster: str, slower: str, instant: str
 ) -> None:
     recording = make_cassette(b"{}", codec="whole")
-    recording = replace(recording, head=make_head(429, "length", (("a", "b"), (name, value))))
+    recording = replace(
+        recording, response_head=make_head(429, "length", (("a", "b"), (name, value)))
+    )
     for pace, expected in (
         (RecordedPace(), recorded),
         (RecordedPace(4), faster),
@@ -158,7 +163,9 @@ def test_retry_after_is_scaled_and_never_exceeds_the_recorded_value(
 )
 def test_a_scaled_wait_is_long_enough_for_the_pace(value: str, speed: float) -> None:
     recording = make_cassette(b"{}", codec="whole")
-    recording = replace(recording, head=make_head(429, "length", (("Retry-After", value),)))
+    recording = replace(
+        recording, response_head=make_head(429, "length", (("Retry-After", value),))
+    )
     [begin] = [
         action for action in play(recording, RecordedPace(speed)) if isinstance(action, Begin)
     ]

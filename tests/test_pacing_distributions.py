@@ -20,10 +20,10 @@ from llm_proxy.pacing.distributions import (
     draw_ms,
 )
 from llm_proxy.pacing.profiles import PROFILES
-from llm_proxy.pacing.timing import seeded_draw
+from llm_proxy.pacing.timing import make_seeded_draw
 from pacing_helpers import DISTRIBUTIONS
 
-ROLLS: Final = [seeded_draw(0, "default", "key", 1)("gap", number) for number in range(2000)]
+ROLLS: Final = [make_seeded_draw(0, "default", "key", 1)("gap", number) for number in range(2000)]
 
 
 def draws(distribution: DurationDistribution) -> list[float]:
@@ -65,7 +65,7 @@ def test_a_measured_time_is_interpolated_linearly_between_quantiles() -> None:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_draws_of_a_profile_follow_its_quantiles(name: str) -> None:
-    gap = PROFILES[name].latency.gap
+    gap = PROFILES[name].latency_model.gap
     assert isinstance(gap, MeasuredDistribution)
 
     times = sorted(draws(gap))

@@ -22,7 +22,7 @@ from cassette_builders import (
     splits,
 )
 from llm_proxy.actions import Abort, Action, Begin, Send, Wait
-from llm_proxy.cassette import Cassette, read_cassette
+from llm_proxy.cassette import Cassette, parse_cassette
 from llm_proxy.dialects.bedrock import frames
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.framing.sse import encode_event
@@ -30,9 +30,9 @@ from llm_proxy.pacing import parse_pace
 from llm_proxy.pacing.cassette_player import is_slow_to_plan, replay_actions
 from llm_proxy.pacing.pace_input import read_pace_input
 from llm_proxy.pacing.rechunking import rechunk
-from llm_proxy.pacing.timing import seeded_draw
+from llm_proxy.pacing.timing import make_seeded_draw
 
-CHANCE: Final = seeded_draw(0, "default", "key", 1)
+CHANCE: Final = make_seeded_draw(0, "default", "key", 1)
 
 
 def sse(**document: Any) -> bytes:
@@ -62,7 +62,7 @@ def make_recording(
     """A recording whose bytes arrived all at once, like an imported one without times."""
     body = b"".join(messages)
     reads = [Read(at, item) for item in (pieces or [body]) if item]
-    return read_cassette(FILE_NAME, encode_cassette(reads, **options))
+    return parse_cassette(FILE_NAME, encode_cassette(reads, **options))
 
 
 def schedule(recording: Cassette, pace: str) -> list[float | bytes | str]:
@@ -114,7 +114,7 @@ def test_recorded_pieces_can_be_kept_at_any_times() -> None:
     assert schedule(recording, "gap=30ms,chunks=recorded") == [
         "Begin", pieces[0], 30.0, pieces[1], pieces[2],
     ]  # fmt: skip
-    assert read_pace_input(recording, "recorded").output_chars == (4, 9, 0)
+    assert read_pace_input(recording, "recorded").output_char_counts == (4, 9, 0)
 
 
 def test_a_document_goes_out_when_its_last_token_would() -> None:
@@ -260,7 +260,7 @@ def test_a_truncated_recording_ends_after_its_last_message() -> None:
 
 
 def test_no_gap_exceeds_the_maximum() -> None:
-    recording = read_cassette(
+    recording = parse_cassette(
         FILE_NAME, encode_cassette([Read(500, ONE), Read(5500, TWO)], head_at=400, end_at=9000)
     )
 
@@ -273,7 +273,7 @@ def test_no_gap_exceeds_the_maximum() -> None:
 
 def test_no_gap_exceeds_the_maximum_in_a_rechunked_body() -> None:
     reads = [Read(at * 1000.0, b"ab") for at in range(1, 6)]
-    recording = read_cassette(FILE_NAME, encode_cassette(reads, end_at=9000))
+    recording = parse_cassette(FILE_NAME, encode_cassette(reads, end_at=9000))
 
     assert schedule(recording, "max-gap=2s,chunks=coalesced") == [
         10.0, "Begin", 2010.0, b"ab" * 5, 4010.0,
@@ -284,8 +284,8 @@ def test_no_gap_exceeds_the_maximum_in_a_rechunked_body() -> None:
 
 
 def test_each_recorded_message_can_be_a_piece_at_the_time_of_its_completion() -> None:
-    recording = read_cassette(FILE_NAME, encode_cassette())
-    whole = b"".join(read.data for read in READS).split(b"\n\n")
+    recording = parse_cassette(FILE_NAME, encode_cassette())
+    whole = b"".join(read.received_bytes for read in READS).split(b"\n\n")
     messages = [item + b"\n\n" for item in whole if item]
 
     for chunks in ("event", "token"):
@@ -297,8 +297,12 @@ def test_each_recorded_message_can_be_a_piece_at_the_time_of_its_completion() ->
 
 def test_a_body_can_be_cut_into_pieces_of_a_fixed_size() -> None:
     recording = make_recording(pieces=[b"abcdefgh", b"ij", b"klmnopqrs", b"\xc3\xbc"])
-    reads = tuple(Read(float(at), read.data) for at, read in enumerate(recording.reads, 11))
-    recording = replace(recording, reads=reads, end=replace(recording.end, at_ms=14.0))
+    reads = tuple(
+        Read(float(at), read.received_bytes) for at, read in enumerate(recording.reads, 11)
+    )
+    recording = replace(
+        recording, reads=reads, response_end=replace(recording.response_end, at_ms=14.0)
+    )
 
     assert schedule(recording, "recorded,chunks=5") == [
         10.0, "Begin", 11.0, b"abcde", 12.0, b"fghij", 13.0, b"klmno", 14.0, b"pqrs\xc3", b"\xbc",
@@ -313,9 +317,9 @@ def test_a_body_can_be_cut_into_pieces_of_a_fixed_size() -> None:
 
 
 def test_a_body_can_be_sent_in_one_piece_when_it_is_complete() -> None:
-    body = b"".join(read.data for read in READS)
+    body = b"".join(read.received_bytes for read in READS)
 
-    assert schedule(read_cassette(FILE_NAME, encode_cassette()), "recorded,chunks=coalesced") == [
+    assert schedule(parse_cassette(FILE_NAME, encode_cassette()), "recorded,chunks=coalesced") == [
         10.0, "Begin", 34.0, body,
     ]  # fmt: skip
     assert schedule(make_recording(*STREAM), "gap=30ms,chunks=coalesced") == [
@@ -326,7 +330,7 @@ def test_a_body_can_be_sent_in_one_piece_when_it_is_complete() -> None:
 @pytest.mark.parametrize("chunks", ["recorded", "event", "token", "coalesced", "3"])
 @pytest.mark.parametrize("pace", ["recorded", "instant", "50tps", "gap=1ms"])
 def test_an_empty_body_has_no_pieces(pace: str, chunks: str) -> None:
-    recording = read_cassette(FILE_NAME, encode_cassette([]))
+    recording = parse_cassette(FILE_NAME, encode_cassette([]))
 
     burst = replay_actions(recording, parse_pace(f"{pace},chunks={chunks}"), CHANCE)
     assert [item for item in burst if not isinstance(item, Wait)] == [Begin(HEAD)]
@@ -357,12 +361,12 @@ PACES: Final = [
 @given(read_sequences(st.binary(max_size=60) | st.just(b"".join(STREAM))), st.sampled_from(PACES))
 def test_any_recording_is_sent_completely_and_in_order(reads: list[Read], pace: str) -> None:
     burst = replay_actions(
-        read_cassette(FILE_NAME, encode_cassette(reads)), parse_pace(pace), CHANCE
+        parse_cassette(FILE_NAME, encode_cassette(reads)), parse_pace(pace), CHANCE
     )
 
     sent = b"".join(item.data for item in burst if isinstance(item, Send))
     waits = [item.due for item in burst if isinstance(item, Wait)]
-    assert sent == b"".join(read.data for read in reads)
+    assert sent == b"".join(read.received_bytes for read in reads)
     assert waits == sorted({*waits})
     assert b"" not in [item.data for item in burst if isinstance(item, Send)]
 

@@ -19,11 +19,11 @@ from llm_proxy.pacing.timing import (
     PaceInput,
     ResponseTimes,
     cap_gaps,
+    make_seeded_draw,
     response_times,
-    seeded_draw,
 )
 
-CHANCE: Final = seeded_draw(0, "default", "key", 1)
+CHANCE: Final = make_seeded_draw(0, "default", "key", 1)
 
 
 def make_response(
@@ -66,12 +66,12 @@ def test_a_piece_is_due_with_the_last_of_its_tokens() -> None:
 
 
 def test_tokens_are_shared_out_by_characters() -> None:
-    assert times_of("10tps", make_response(10, 30, tokens=4)).pieces_ms == (0, 300)
-    assert times_of("10tps", make_response(30, 10, tokens=8)).pieces_ms == (500, 700)
+    assert times_of("10tps", make_response(10, 30, tokens=4)).piece_times_ms == (0, 300)
+    assert times_of("10tps", make_response(30, 10, tokens=8)).piece_times_ms == (500, 700)
 
 
 def test_a_piece_of_less_than_a_token_is_never_due_before_the_head() -> None:
-    assert times_of("10tps", make_response(1, 1, 1, 1, 1, 1, 1, 1, tokens=2)).pieces_ms == (
+    assert times_of("10tps", make_response(1, 1, 1, 1, 1, 1, 1, 1, tokens=2)).piece_times_ms == (
         0, 0, 0, 0, 25, 50, 75, 100,
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def test_every_gap_has_its_own_random_number() -> None:
     head = draw_ms(UniformDistribution(1000.0, 2000.0), CHANCE("ttft", 0))
     second = head + draw_ms(gap, CHANCE("gap", 1))
     third = second + draw_ms(gap, CHANCE("gap", 2))
-    assert found.pieces_ms == pytest.approx((head, head, second, third))
+    assert found.piece_times_ms == pytest.approx((head, head, second, third))
 
 
 @given(
@@ -135,10 +135,10 @@ def test_the_same_seed_gives_the_same_times_and_they_never_decrease(
     response = make_response(*chars, tokens=sum(chars))
     found = times_of(text, response)
 
-    moments = [found.head_ms, *found.pieces_ms, found.end_ms]
-    assert found == times_of(text, response, seeded_draw(0, "default", "key", 1))
+    moments = [found.head_ms, *found.piece_times_ms, found.end_ms]
+    assert found == times_of(text, response, make_seeded_draw(0, "default", "key", 1))
     assert moments == sorted(moments)
-    assert found.end_ms == (found.pieces_ms[-1] if chars else found.head_ms)
+    assert found.end_ms == (found.piece_times_ms[-1] if chars else found.head_ms)
 
 
 @pytest.mark.parametrize("other", [(1, "default", "key", 1), (0, "s", "key", 1),
@@ -146,7 +146,7 @@ def test_the_same_seed_gives_the_same_times_and_they_never_decrease(
 def test_another_seed_session_key_or_ordinal_gives_other_times(other: tuple[object, ...]) -> None:
     response = make_response(4, 4, 4, tokens=3)
 
-    assert times_of("gap=30..80ms", response, seeded_draw(*other)) != times_of(
+    assert times_of("gap=30..80ms", response, make_seeded_draw(*other)) != times_of(
         "gap=30..80ms", response
     )
 
@@ -163,7 +163,7 @@ def test_a_cap_keeps_every_shorter_gap(moments: list[int], longest: int) -> None
     head, *pieces, end = moments
     capped = cap_gaps(ResponseTimes(head, tuple(pieces), end), longest)
 
-    found = [capped.head_ms, *capped.pieces_ms, capped.end_ms]
+    found = [capped.head_ms, *capped.piece_times_ms, capped.end_ms]
     assert gaps_of(found) == [min(gap, longest) for gap in gaps_of(moments)]
 
 
@@ -175,5 +175,5 @@ def test_explicit_terms_override_those_of_a_profile() -> None:
     pace = ModelledPace(FixedDistribution(2000.0), profile=PROFILES["gpt-4o"])
 
     assert pace.resolved_latency == replace(
-        PROFILES["gpt-4o"].latency, ttft=FixedDistribution(2000.0)
+        PROFILES["gpt-4o"].latency_model, ttft=FixedDistribution(2000.0)
     )

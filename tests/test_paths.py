@@ -103,7 +103,7 @@ PIECES: Final = (
 def test_the_rule_is_idempotent(texts: list[str]) -> None:
     once = normalized_document("x", request(*texts), PATHS).document
 
-    assert PATHS.apply(once).document == once
+    assert PATHS.normalize_document(once).document == once
 
 
 @pytest.mark.parametrize(

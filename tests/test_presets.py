@@ -108,10 +108,10 @@ def test_the_prompt_counts(preset: str, other: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_only_the_current_date_is_ignored(announcement: str, after: str) -> None:
-    document = current_date_rule().apply(_document(announcement)).document
+    document = current_date_rule().normalize_document(_document(announcement)).document
 
     assert document.body == [after]
-    assert current_date_rule().apply(document).document == document
+    assert current_date_rule().normalize_document(document).document == document
 
 
 def _document(text: str) -> KeyDocument:
@@ -130,4 +130,4 @@ def _document(text: str) -> KeyDocument:
 def test_hostile_texts_take_no_longer_than_others(preset: str, text: str) -> None:
     document = _document(text * (100_000 // len(text)))
 
-    assert parse_rules([preset]).apply(document).document.body_kind == "json"
+    assert parse_rules([preset]).normalize_document(document).document.body_kind == "json"

@@ -38,7 +38,7 @@ async def _break_off(connection: Connection) -> None:
 def _bodies_by_take(folder: Path) -> dict[str, bytes]:
     """Return the recorded bodies, by take number."""
     return {
-        Path(cassette.file).stem.rpartition("-")[2]: cassette.body
+        Path(cassette.file).stem.rpartition("-")[2]: cassette.response_body
         for cassette in load_cassettes(folder)
     }
 
@@ -113,7 +113,7 @@ class TestRenewal:
             (
                 cassette.meta.session,
                 json.loads(cassette.request.body)["messages"][0]["content"],
-            ): cassette.body
+            ): cassette.response_body
             for cassette in load_cassettes(tmp_path)
         }
         old, new = response_bodies([text_response("old"), text_response("new")])
@@ -280,7 +280,7 @@ async def test_an_exchange_of_no_known_dialect_is_recorded_and_replayed_unchange
     async with proxy("replay", tmp_path, pace=INSTANT) as server:
         replayed = await send_request(server.url, request)
     assert cassette.meta.dialect == "opaque"
-    assert cassette.end.ending is Ending.CLEAN
+    assert cassette.response_end.ending is Ending.CLEAN
     assert (replayed.status, replayed.body) == (recorded.status, recorded.body)
     assert replayed.header("content-type") == recorded.header("content-type")
     [(_, body)] = provider.requests

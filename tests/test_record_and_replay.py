@@ -33,8 +33,8 @@ async def test_a_recorded_stream_is_replayed_byte_for_byte_and_read_for_read(
     [cassette] = load_cassettes(tmp_path)
 
     assert proxied.chunks == CHUNKS
-    assert [read.data for read in cassette.reads] == CHUNKS
-    assert cassette.end.ending is Ending.CLEAN
+    assert [read.received_bytes for read in cassette.reads] == CHUNKS
+    assert cassette.response_end.ending is Ending.CLEAN
     assert cassette_outcome(cassette).is_complete
 
     async with proxy("replay", tmp_path) as replaying:

@@ -96,7 +96,10 @@ def _injected_error(injected: InjectedError, folder: Path) -> Iterator[None]:
 def _has_old_or_complete_take(folder: Path, old: Cassette) -> bool:
     """Return whether the folder has the old take, or a complete one in its place."""
     takes = [cassette for cassette in load_cassettes(folder) if cassette.meta.key == old.meta.key]
-    return any(take.body == old.body or cassette_outcome(take).is_complete for take in takes)
+    return any(
+        take.response_body == old.response_body or cassette_outcome(take).is_complete
+        for take in takes
+    )
 
 
 def _assert_recovery(folder: Path) -> None:
@@ -113,15 +116,17 @@ def _assert_recovery(folder: Path) -> None:
     assert [
         result.spool_path.stem for result in recovered if result.filed_cassette.outcome.is_complete
     ] == complete_stems
-    after = {cassette.file: cassette.end.sha256 for cassette in load_cassettes(folder)}
+    after = {cassette.file: cassette.response_end.sha256 for cassette in load_cassettes(folder)}
     assert not [*spool.glob("*"), *recover_spools(library, spool)]
-    assert {cassette.file: cassette.end.sha256 for cassette in load_cassettes(folder)} == after
+    assert {
+        cassette.file: cassette.response_end.sha256 for cassette in load_cassettes(folder)
+    } == after
     assert (
         len(
             [
                 cassette
                 for cassette in load_cassettes(folder)
-                if cassette.body == b"".join(COMPLETE_STREAM)
+                if cassette.response_body == b"".join(COMPLETE_STREAM)
             ]
         )
         <= 1
@@ -164,9 +169,9 @@ async def test_a_recording_that_breaks_off_is_kept_as_far_as_it_goes(tmp_path: P
         _, failures = await _record_response(tmp_path)
     assert len(failures) == 1
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.RECORDER_ERROR
-    assert cassette.body
-    assert b"".join(PIECES).startswith(cassette.body)
+    assert cassette.response_end.ending is Ending.RECORDER_ERROR
+    assert cassette.response_body
+    assert b"".join(PIECES).startswith(cassette.response_body)
     assert not cassette_outcome(cassette).is_complete
     assert list((tmp_path / "spool").iterdir()) == []
 
@@ -197,8 +202,8 @@ async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
     [failure] = server.journal.recording_failures
     assert "the disk takes longer than" in failure
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.RECORDER_ERROR
-    assert cassette.body == b"".join(pieces[:2])  # the bytes up to the backlog limit
+    assert cassette.response_end.ending is Ending.RECORDER_ERROR
+    assert cassette.response_body == b"".join(pieces[:2])  # the bytes up to the backlog limit
 
 
 async def test_a_disk_that_hangs_for_good_does_not_keep_the_proxy_from_ending(
@@ -235,7 +240,7 @@ async def test_a_disk_that_turns_slow_holds_up_the_event_loop_once(
     assert (body, failures) == (b"".join(COMPLETE_STREAM), [])
     assert threads[:3] == [True, False, False]
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.body == body
+    assert cassette.response_body == body
 
 
 async def test_a_large_request_is_written_where_it_holds_up_nobody(
@@ -269,9 +274,9 @@ async def test_an_answer_that_no_cassette_has_room_for_is_kept_in_part(
     assert body == b"".join(COMPLETE_STREAM)
     assert "larger than 300 bytes" in failure
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.RECORDER_ERROR
-    assert len(cassette.body) <= 300
-    assert body.startswith(cassette.body)
+    assert cassette.response_end.ending is Ending.RECORDER_ERROR
+    assert len(cassette.response_body) <= 300
+    assert body.startswith(cassette.response_body)
 
 
 async def test_a_recording_that_could_not_be_filed_is_kept_whole_for_later(tmp_path: Path) -> None:
@@ -284,7 +289,7 @@ async def test_a_recording_that_could_not_be_filed_is_kept_whole_for_later(tmp_p
 
     [result] = recovery.recover_spools(Library(tmp_path / "cassettes"), tmp_path / "spool")
     assert isinstance(result, RecoveredRecording)
-    assert result.filed_cassette.cassette.body == b"".join(COMPLETE_STREAM)
+    assert result.filed_cassette.cassette.response_body == b"".join(COMPLETE_STREAM)
     assert list((tmp_path / "spool").iterdir()) == []
 
 
@@ -331,9 +336,9 @@ async def test_an_internal_error_leaves_no_recording_with_a_gap(
     assert body == b"".join(COMPLETE_STREAM)
     assert "please report it" in failure
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.RECORDER_ERROR
-    assert cassette.body
-    assert b"".join(PIECES).startswith(cassette.body)
+    assert cassette.response_end.ending is Ending.RECORDER_ERROR
+    assert cassette.response_body
+    assert b"".join(PIECES).startswith(cassette.response_body)
 
 
 @pytest.mark.parametrize("folder_name", ["spool", "cassettes"])

@@ -78,7 +78,7 @@ async def test_the_last_line_says_how_many_secrets_were_replaced(
             )
     assert raw.body == b"".join(pieces)  # the client receives the original bytes
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.redacted_count == count
+    assert cassette.response_end.redacted_count == count
     content = Path(cassette.file).read_text()
     assert content.count("[redacted]") == count
     assert SECRET not in content
@@ -117,7 +117,7 @@ async def test_a_disk_that_hangs_beyond_the_idle_limit_makes_no_ending_stalled(
     assert (raw.body, raw.ending) == (chat_event("held up") + DONE_EVENT, "clean")
     assert server.journal.recording_failures == []
     [cassette] = load_cassettes(tmp_path)
-    assert (cassette.end.ending, cassette.body) == (Ending.CLEAN, raw.body)
+    assert (cassette.response_end.ending, cassette.response_body) == (Ending.CLEAN, raw.body)
 
 
 # --- concurrent filing in one library -----------------------------------------------------------
@@ -168,7 +168,7 @@ def test_concurrent_filing_in_one_library_is_serialised(
     for thread in threads:
         thread.join(60)
     assert not detector.overlapped.is_set()
-    assert sorted(cassette.body for cassette in load_cassettes(tmp_path)) == [
+    assert sorted(cassette.response_body for cassette in load_cassettes(tmp_path)) == [
         chat_event("1"),
         chat_event("2"),
     ]
@@ -186,12 +186,12 @@ async def test_many_frames_at_once_are_redacted_outside_the_event_loop(
     recorder = SpoolRecorder(
         Library(tmp_path / "cassettes"), tmp_path / "spool", ignored_events, replaces_older=True
     )
-    recording = recorder.start(route_raw_request(raw_chat_request("x")))
+    recording = recorder.start_recording(route_raw_request(raw_chat_request("x")))
     recording.record_head(1.0, replace(SSE_HEAD, headers=(("content-type", content_type),)))
     recording.record_read(Read(2.0, b"x" * 20_000))
-    assert recording.take_pending().is_small is is_small
+    assert recording.pop_pending_items().is_small is is_small
     recording.record_read(Read(3.0, b"x" * 10_000))
-    assert recording.take_pending().is_small
+    assert recording.pop_pending_items().is_small
     await recorder.close()
 
 
@@ -210,7 +210,7 @@ async def test_a_request_is_not_kept_in_memory_for_the_life_of_its_stream(tmp_pa
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        recording = recorder.start(route_raw_request(raw_chat_request("x" * size)))
+        recording = recorder.start_recording(route_raw_request(raw_chat_request("x" * size)))
         size_after_start = tracemalloc.get_traced_memory()[0] - before
         recording.record_head(1.0, SSE_HEAD)
         recording.record_read(Read(2.0, EVENTS[0]))

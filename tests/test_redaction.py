@@ -113,8 +113,8 @@ TURN = Turn(
 
 def encoded_responses(manner: Manner) -> Iterator[DialectResponse]:
     """Yield a response in this manner, and errors, with all their headers."""
-    context = replace(manner.context, quota=LIMITS)
-    yield manner.dialect.encode(manner.request, (TURN,), context)
+    context = replace(manner.context, account_limits=LIMITS)
+    yield manner.dialect.encode_response(manner.request, (TURN,), context)
     for status in (400, 401, 403, 404, 413, 429, 500, 503, 529):
         yield manner.dialect.error_response(status, Failure("no"), context, 36.0)
 
@@ -135,7 +135,7 @@ def test_header_values_are_decoded_from_a_cassette_too(manner: Manner) -> None:
         response.head, headers=redaction.storable_response_headers(response.head.headers)
     )
     stored = replace(response, head=stored_head)
-    assert manner.dialect.decode(stored) == manner.dialect.decode(response)
+    assert manner.dialect.decode_response(stored) == manner.dialect.decode_response(response)
 
 
 @pytest.mark.parametrize("name", sorted(REDACTED_RESPONSE_HEADERS))
@@ -239,7 +239,7 @@ def redacted_reads(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
     out = [
         item for at, piece in enumerate(pieces) for item in redactor.feed(Read(float(at), piece))
     ]
-    return [item.read for item in out + redactor.close()]
+    return [item.redacted_read for item in out + redactor.flush()]
 
 
 def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> None:
@@ -247,11 +247,13 @@ def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> Non
     expected = text.replace(KEY.encode(), PLACEHOLDER_BYTES)
     for at in range(len(text) + 1):
         assert b"".join(
-            item.data for item in redacted_reads(Redactor([KEY.encode()]), split_at(text, [at]))
+            item.received_bytes
+            for item in redacted_reads(Redactor([KEY.encode()]), split_at(text, [at]))
         ) == (expected)
     single = [bytes([byte]) for byte in text]
     assert (
-        b"".join(item.data for item in redacted_reads(Redactor([KEY.encode()]), single)) == expected
+        b"".join(item.received_bytes for item in redacted_reads(Redactor([KEY.encode()]), single))
+        == expected
     )
 
 
@@ -274,8 +276,8 @@ def test_a_partial_secret_is_released_with_its_read_time() -> None:
         RedactedPiece(Read(2.0, b"ond")),
     ]
     assert redactor.feed(Read(3.0, b"sec")) == []
-    assert redactor.close() == [RedactedPiece(Read(3.0, b"sec"))]
-    assert redactor.close() == []
+    assert redactor.flush() == [RedactedPiece(Read(3.0, b"sec"))]
+    assert redactor.flush() == []
     assert redactor.replaced_count == 0
 
 
@@ -283,7 +285,7 @@ def test_without_secrets_reads_go_through() -> None:
     redactor = Redactor([])
     read = Read(1.0, b"abc")
     assert redactor.feed(read) == [RedactedPiece(read)]
-    assert redactor.close() == []
+    assert redactor.flush() == []
 
 
 def naive_redaction(
@@ -320,11 +322,11 @@ def test_no_secret_survives_any_split_and_no_time_is_lost(
 
     out = redacted_reads(redactor, pieces)
 
-    joined = b"".join(item.data for item in out)
+    joined = b"".join(item.received_bytes for item in out)
     assert not [secret for secret in secrets if secret in joined]
     assert joined == whole_redactor.redact(text)
     assert redactor.replaced_count == whole_redactor.replaced_count
-    with_times = [(bytes([byte]), item.at_ms) for item in out for byte in item.data]
+    with_times = [(bytes([byte]), item.at_ms) for item in out for byte in item.received_bytes]
     assert with_times == naive_redaction(secrets, text, pieces)
     assert [item.at_ms for item in out] == sorted(item.at_ms for item in out)
 
@@ -334,7 +336,9 @@ def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: 
     redactor = Redactor(secrets)
     for at in range(len(text)):
         redactor.feed(Read(float(at), text[at : at + 1]))
-        held_data = b"".join(held_read.read.data for held_read in redactor._held_pieces)
+        held_data = b"".join(
+            held_read.redacted_read.received_bytes for held_read in redactor._held_pieces
+        )
         assert not held_data or any(
             secret.startswith(held_data) and secret != held_data for secret in secrets
         )

@@ -75,6 +75,6 @@ async def test_a_post_that_a_kept_connection_dropped_is_reissued_once_and_is_one
     (_, first), (_, reissued) = provider.requests[1:]
     assert first == reissued == raw_chat_request().partition(b"\r\n\r\n")[2]
     assert provider.connections == 2
-    assert [cassette.body for cassette in load_cassettes(tmp_path) if cassette.meta.model] == [
-        chat_event("again") + DONE_EVENT
-    ]
+    assert [
+        cassette.response_body for cassette in load_cassettes(tmp_path) if cassette.meta.model
+    ] == [chat_event("again") + DONE_EVENT]

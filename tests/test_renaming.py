@@ -41,7 +41,9 @@ for_each_manner = pytest.mark.parametrize(
 
 def recorded_cassette(response: DialectResponse) -> Cassette:
     """Return the cassette of a response."""
-    return make_cassette(b"".join(response.messages), codec=response.codec, head=response.head)
+    return make_cassette(
+        b"".join(response.framed_messages), codec=response.codec_name, head=response.head
+    )
 
 
 def encode_answer(manner: Manner, folder: str, size: int) -> DialectResponse:
@@ -60,7 +62,9 @@ def encode_answer(manner: Manner, folder: str, size: int) -> DialectResponse:
     )
     for answer_parts in (parts, parts[:1]):
         try:
-            return manner.dialect.encode(manner.request, [Turn(tuple(answer_parts))], context)
+            return manner.dialect.encode_response(
+                manner.request, [Turn(tuple(answer_parts))], context
+            )
         except NotRepresentable:
             pass
     pytest.skip("it tells no text")
@@ -68,7 +72,9 @@ def encode_answer(manner: Manner, folder: str, size: int) -> DialectResponse:
 
 def decode_body(manner: Manner, codec: str, head: ResponseHead, body: bytes) -> Sequence[Turn]:
     """Decode a body."""
-    return manner.dialect.decode(DialectResponse(head, codec, framing.split_messages(codec, body)))
+    return manner.dialect.decode_response(
+        DialectResponse(head, codec, framing.split_messages(codec, body))
+    )
 
 
 @for_each_manner
@@ -81,9 +87,9 @@ def test_a_renamed_answer_decodes_like_one_with_the_clients_values(
     renamed, count = replace_recorded_values(recorded_cassette(old), VALUES)
 
     assert count >= 1
-    assert decode_body(manner, renamed.codec, renamed.head, renamed.body) == decode_body(
-        manner, new.codec, new.head, b"".join(new.messages)
-    )
+    assert decode_body(
+        manner, renamed.codec_name, renamed.response_head, renamed.response_body
+    ) == decode_body(manner, new.codec_name, new.head, b"".join(new.framed_messages))
 
 
 @for_each_manner
@@ -112,7 +118,7 @@ def test_the_rest_of_the_body_is_unchanged(codec: str, body: bytes) -> None:
         make_cassette(body % CALL_ID.encode(), codec=codec), VALUES
     )
 
-    assert (renamed.body, count) == (body % b"mine", 1)
+    assert (renamed.response_body, count) == (body % b"mine", 1)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,7 @@ def test_a_short_value_is_one_only_as_an_id() -> None:
         make_cassette(body, codec="whole"), ValueReplacements({"c1": "c2"})
     )
 
-    assert (renamed.body, count) == (
+    assert (renamed.response_body, count) == (
         b'{"id":"c2","content":"c1","toolUseId":"c2","say":"c1 it is"}', 2
     )  # fmt: skip
 
@@ -150,7 +156,10 @@ def test_values_can_be_swapped() -> None:
         ValueReplacements({"call_00000001": "call_00000002", "call_00000002": "call_00000001"}),
     )
 
-    assert (renamed.body, count) == (sse([{"id": "call_00000002"}, {"id": "call_00000001"}]), 2)
+    assert (renamed.response_body, count) == (
+        sse([{"id": "call_00000002"}, {"id": "call_00000001"}]),
+        2,
+    )
 
 
 def test_binary_content_stays() -> None:
@@ -171,7 +180,7 @@ def test_calls_that_take_turns_are_not_mixed_up() -> None:
         make_cassette(sse(pieces)), ValueReplacements({"/home/ann": "/root"})
     )
 
-    assert (renamed.body, count) == (
+    assert (renamed.response_body, count) == (
         sse([piece(0, '{"a":"/root'), piece(1, other), piece(0, '/x"}'), piece(1, 'ob/x"}')]), 1
     )  # fmt: skip
 
@@ -183,7 +192,7 @@ def test_the_new_value_stands_where_the_recorded_one_began() -> None:
         make_cassette(body, codec="ndjson"), ValueReplacements({"/home/ann": "/root"})
     )
 
-    assert renamed.body == ndjson(
+    assert renamed.response_body == ndjson(
         *({"message": {"content": item}} for item in ("in /root", "", "", "/x"))
     )
 
@@ -194,11 +203,11 @@ def test_a_declared_length_and_the_checksum_fit() -> None:
 
     renamed, _ = replace_recorded_values(make_cassette(body, codec="whole", head=head), VALUES)
 
-    assert (renamed.head.content_length, renamed.end.size_bytes) == (
-        len(renamed.body),
-        len(renamed.body),
+    assert (renamed.response_head.content_length, renamed.response_end.size_bytes) == (
+        len(renamed.response_body),
+        len(renamed.response_body),
     )
-    assert renamed.end.sha256 == sha256_hex(renamed.body)
+    assert renamed.response_end.sha256 == sha256_hex(renamed.response_body)
 
 
 def test_frames_have_their_new_length() -> None:
@@ -212,8 +221,10 @@ def test_frames_have_their_new_length() -> None:
         for stream in streams
     ]
 
-    assert {item.codec for item in renamed} == {eventstream.CODEC_NAME}
-    assert all(frame_edits.is_intact_frame(frame) for item in renamed for frame in item.messages)
+    assert {item.codec_name for item in renamed} == {eventstream.CODEC_NAME}
+    assert all(
+        frame_edits.is_intact_frame(frame) for item in renamed for frame in item.framed_messages
+    )
 
 
 @given(st.data())
@@ -221,7 +232,7 @@ def test_reads_and_messages_end_where_they_ended(data: st.DataObject) -> None:
     response = encode_answer(
         next(manner for manner in MANNERS if manner.request.path == "/v1/messages"), OLD, 4
     )
-    joined = b"".join(response.messages)
+    joined = b"".join(response.framed_messages)
     at = data.draw(st.lists(st.integers(0, len(joined)), max_size=20))
     reads = tuple(Read(float(n), piece) for n, piece in enumerate(split_at(joined, at)))
     recording = replace(recorded_cassette(response), reads=reads)
@@ -230,11 +241,11 @@ def test_reads_and_messages_end_where_they_ended(data: st.DataObject) -> None:
 
     assert [read.at_ms for read in renamed.reads] == [read.at_ms for read in recording.reads]
     assert (
-        renamed.body
-        == b"".join(renamed.messages)
-        == replace_recorded_values(recorded_cassette(response), VALUES)[0].body
+        renamed.response_body
+        == b"".join(renamed.framed_messages)
+        == replace_recorded_values(recorded_cassette(response), VALUES)[0].response_body
     )
-    assert len(renamed.messages) == len(recording.messages)
+    assert len(renamed.framed_messages) == len(recording.framed_messages)
 
 
 class TestValueReplacements:
@@ -279,7 +290,7 @@ def test_of_two_members_of_one_name_the_right_text_is_changed() -> None:
 
     renamed, count = replace_recorded_values(make_cassette(body, codec="whole"), VALUES)
 
-    assert (renamed.body, count) == (body, 0)
+    assert (renamed.response_body, count) == (body, 0)
 
 
 def test_a_value_with_an_end_of_a_line_does_not_come_into_a_line_that_is_no_json() -> None:
@@ -289,4 +300,4 @@ def test_a_value_with_an_end_of_a_line_does_not_come_into_a_line_that_is_no_json
         make_cassette(body, codec="sse"), ValueReplacements({CALL_ID: "x\n\ndata: y"})
     )
 
-    assert (renamed.body, count) == (body, 0)
+    assert (renamed.response_body, count) == (body, 0)

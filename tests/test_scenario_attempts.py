@@ -37,7 +37,7 @@ def failing_scenario(times: int = 1, **fields: Any) -> dict[str, Any]:
 
 def scripted_failure(**fields: Any) -> FailResponse:
     """Return the failure that these fields script."""
-    action = respond_to(failing_scenario(**fields), make_match_context("refund")).action
+    action = respond_to(failing_scenario(**fields), make_match_context("refund")).scripted_action
     assert isinstance(action, FailResponse)
     return action
 
@@ -345,8 +345,8 @@ def test_retry_after_is_given_in_ms() -> None:
 def test_the_error_object_of_the_scenario_is_kept() -> None:
     error = {"message": "mine", "type": "t", "statusCode": 503, "camelCase": [1]}
 
-    assert scripted_failure(failureError=error).error == error
-    assert scripted_failure().error is None
+    assert scripted_failure(failureError=error).error_fields == error
+    assert scripted_failure().error_fields is None
 
 
 @pytest.mark.shows("000-64")

@@ -84,7 +84,7 @@ def test_capitals_count() -> None:
 
     assert respond_to(
         document, make_match_context("refund", system="be brief")
-    ).session_failure == ("System prompt missing: Be Brief")
+    ).session_failure_reason == ("System prompt missing: Be Brief")
 
 
 @pytest.mark.shows("000-34")

@@ -270,9 +270,9 @@ def test_the_fallback_step_expects_nothing_and_fails_not() -> None:
         for item in (make_match_context("refund", "Hi"), make_match_context("refund"))
     )
 
-    assert not isinstance(first.action, FailResponse)
-    assert first.session_failure == "Scenario refund has no turn 2; its turns: 1."
-    assert second.session_failure == "Expected tools not available: x"
+    assert not isinstance(first.scripted_action, FailResponse)
+    assert first.session_failure_reason == "Scenario refund has no turn 2; its turns: 1."
+    assert second.session_failure_reason == "Expected tools not available: x"
 
 
 def test_a_step_for_any_turn_answers_those_that_no_other_is_for() -> None:
@@ -284,7 +284,7 @@ def test_a_step_for_any_turn_answers_those_that_no_other_is_for() -> None:
     ]
 
     assert [turn_of_response(item).text for item in responses] == ["Any.", "Two.", "Any."]
-    assert [item.session_failure for item in responses] == ["", "", ""]
+    assert [item.session_failure_reason for item in responses] == ["", "", ""]
 
 
 def test_a_step_for_any_turn_fails_first_in_each_of_them() -> None:
@@ -296,7 +296,7 @@ def test_a_step_for_any_turn_fails_first_in_each_of_them() -> None:
         for messages in (["refund"], ["refund"], ["refund", "x", "y"], ["refund", "x", "y"])
     ]
 
-    assert [isinstance(item.action, FailResponse) for item in responses] == [
+    assert [isinstance(item.scripted_action, FailResponse) for item in responses] == [
         True,
         False,
         True,

@@ -70,7 +70,7 @@ def error_message(name: str, document: Any) -> str:
     response = DialectResponse(
         ResponseHead(500, "", (), "length"), "whole", (json.dumps(document).encode(),)
     )
-    [turn] = MANNERS_BY_NAME[f"{name} whole"].dialect.decode(response)
+    [turn] = MANNERS_BY_NAME[f"{name} whole"].dialect.decode_response(response)
     assert turn.failure is not None
     return turn.failure.message
 
@@ -160,7 +160,9 @@ class TestAuthorErrors:
     def test_fields_go_into_the_error_object(self, name: str, error: dict[str, Any]) -> None:
         author_error: dict[str, Any] = {"message": "mine", "type": "busy", "code": 7, "x": []}
 
-        _, document = error_response(FailResponse("thrown", "not this", error=author_error), name)
+        _, document = error_response(
+            FailResponse("thrown", "not this", error_fields=author_error), name
+        )
 
         assert document["error"] == error
 
@@ -170,13 +172,13 @@ class TestAuthorErrors:
     ) -> None:
         author_error: dict[str, Any] = {"message": "mine", "reason": "cold"}
 
-        _, document = error_response(FailResponse("rate_limit", error=author_error), name)
+        _, document = error_response(FailResponse("rate_limit", error_fields=author_error), name)
 
         assert document == {field: "mine", "reason": "cold"}
 
     def test_mistral_errors_have_fields_beside_the_message_too(self) -> None:
         begin, send = failure_actions(
-            FailResponse("thrown", error={"reason": "cold"}),
+            FailResponse("thrown", error_fields={"reason": "cold"}),
             MANNERS_BY_NAME["openai-chat stream, mistral"],
         )
 
@@ -188,7 +190,7 @@ class TestAuthorErrors:
 
     def test_a_type_is_sent_where_the_dialect_has_one(self) -> None:
         head, _ = error_response(
-            FailResponse("thrown", error={"type": "ThrottlingException"}), "bedrock"
+            FailResponse("thrown", error_fields={"type": "ThrottlingException"}), "bedrock"
         )
 
         assert header_value(head.headers, "x-amzn-ErrorType") == "ThrottlingException"
@@ -197,7 +199,7 @@ class TestAuthorErrors:
     @pytest.mark.parametrize("status", ["thrown", "model_error", "rate_limit"])
     @pytest.mark.parametrize("field", ["status", "statusCode"])
     def test_a_number_is_the_http_status(self, field: str, status: Any, name: str) -> None:
-        head, document = error_response(FailResponse(status, error={field: 504}), name)
+        head, document = error_response(FailResponse(status, error_fields={field: 504}), name)
 
         assert (head.status, header_value(head.headers, "content-type")) == (
             504,
@@ -210,7 +212,7 @@ class TestAuthorErrors:
     @pytest.mark.parametrize("value", ["UNAVAILABLE", 200, 700, True, 503.5, None])
     def test_what_is_no_status_of_an_error_is_a_field_as_any_other(self, value: Any) -> None:
         head, document = error_response(
-            FailResponse("thrown", error={"status": value}), "openai-chat"
+            FailResponse("thrown", error_fields={"status": value}), "openai-chat"
         )
 
         assert (head.status, document["error"]["status"]) == (500, value)
@@ -218,7 +220,7 @@ class TestAuthorErrors:
     def test_a_status_in_words_stays_beside_one_in_numbers(self) -> None:
         error: dict[str, Any] = {"status": "UNAVAILABLE", "statusCode": 503.0}
 
-        head, document = error_response(FailResponse("thrown", error=error), "gemini")
+        head, document = error_response(FailResponse("thrown", error_fields=error), "gemini")
 
         assert head.status == 503
         assert document["error"] == {
@@ -277,7 +279,7 @@ class TestBrokenAnswers:
 
         assert isinstance(begin, Begin)
         assert isinstance(send, Send)
-        codec = manner.dialect.codec(manner.request, begin.head)
+        codec = manner.dialect.codec_name(manner.request, begin.head)
         assert begin.head.status == 200
         assert begin.head.content_length in (None, len(send.data))
         assert framing.split_messages(codec, send.data) == [send.data]
@@ -295,7 +297,7 @@ class TestBrokenAnswers:
 
         assert isinstance(begin, Begin)
         assert isinstance(send, Send)
-        codec = manner.dialect.codec(manner.request, begin.head)
+        codec = manner.dialect.codec_name(manner.request, begin.head)
         if codec == "whole":
             assert (begin.head.status, should_retry(begin.head), rest) == (502, "false", [])
             assert b"gone" in send.data
@@ -396,8 +398,8 @@ class TestOnTheWire:
         async with serve_mode(ScriptedMode(lambda _: FailResponse("timeout"))) as server:
             async with open_line(server.url) as client:
                 await client.send(raw_chat_request().replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
-                await wait_until(lambda: server.server.active_count == 1)
-            await wait_until(lambda: server.server.active_count == 0)
+                await wait_until(lambda: server.server.active_request_count == 1)
+            await wait_until(lambda: server.server.active_request_count == 0)
             [entry] = server.entries()
 
         assert (entry.status, entry.bytes, entry.ending) == (0, 0, "client_gone")

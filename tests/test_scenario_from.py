@@ -20,7 +20,7 @@ from dialect_manners import json_request
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import CassetteEnd, CassetteMeta, StoredRequest, sha256_hex
-from llm_proxy.cassette_views import cassette_turns, stored_http_request
+from llm_proxy.cassette_views import cassette_response_turns, stored_http_request
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
@@ -60,27 +60,27 @@ def make_cassette(
     request: Request, response: DialectResponse, file: str = "one.jsonl", at: int = 0
 ) -> Cassette:
     """Build a cassette of a response; `at` is the second of its recording time."""
-    dialect = dialects.find_dialect(request)
-    body = b"".join(response.messages)
+    dialect = dialects.dialect_of_request(request)
+    body = b"".join(response.framed_messages)
     return Cassette(
         file,
         CassetteMeta(
-            tool="by hand",
-            recorded=f"2026-01-01T00:00:{at:02}.000Z",
+            recording_tool="by hand",
+            recorded_at=f"2026-01-01T00:00:{at:02}.000Z",
             dialect=dialect.name,
             provider="openai",
             model=dialect.model(request),
             session="default",
             key="0123456789abcdef" * 4,
-            key_rules=1,
-            redaction_rules=1,
+            key_rules_version=1,
+            redaction_rules_version=1,
         ),
         StoredRequest(request.method, request.path, request.query, request.headers, request.body),
         response.head,
         0.0,
-        response.codec,
+        response.codec_name,
         "",
-        tuple(response.messages),
+        tuple(response.framed_messages),
         (Read(1.0, body),),
         CassetteEnd(Ending.CLEAN, 1.0, len(body), sha256_hex(body)),
     )
@@ -90,7 +90,7 @@ def cassette_of_turns(
     request: Request, *turns: Turn, file: str = "one.jsonl", at: int = 0
 ) -> Cassette:
     """Build a cassette of a response with these turns."""
-    response = dialects.chat_dialects()[dialects.find_dialect(request).name].encode(
+    response = dialects.chat_dialects()[dialects.dialect_of_request(request).name].encode_response(
         request, turns, CONTEXT
     )
     return make_cassette(request, response, file, at)
@@ -100,7 +100,7 @@ def cassette_of_error(
     request: Request, status: int, *headers: tuple[str, str], file: str = "no.jsonl", at: int = 0
 ) -> Cassette:
     """Build a cassette of an HTTP error."""
-    dialect = dialects.chat_dialects()[dialects.find_dialect(request).name]
+    dialect = dialects.chat_dialects()[dialects.dialect_of_request(request).name]
     response = dialect.error_response(status, Failure("Slow down"), CONTEXT)
     head = replace(response.head, headers=(*response.head.headers, *headers))
     return make_cassette(request, replace(response, head=head), file, at)
@@ -134,7 +134,9 @@ def first_turn(generated: GeneratedScenario, cassette: Cassette) -> Turn:
     match_context = MatchContext(
         conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed"
     )
-    return turns.scripted_turn(load_generated(generated).turns[0].response, match_context)
+    return turns.turn_from_scripted_response(
+        load_generated(generated).turns[0].response, match_context
+    )
 
 
 def turn_content(turn: Turn) -> list[tuple[object, ...]]:
@@ -170,7 +172,7 @@ def test_every_dialect_round_trips_a_turn(name: str, stream: bool) -> None:
     cassette = cassette_of_turns(
         dialects.chat_dialects()[name].sample_request("m", stream=stream), TURN
     )
-    [recorded] = cassette_turns(cassette)
+    [recorded] = cassette_response_turns(cassette)
 
     generated = generate_scenario([cassette])
 
@@ -244,7 +246,7 @@ turns:
       finish_reason: length
 """
     )
-    assert generated.notes == ()
+    assert generated.omission_notes == ()
     assert [step.turn for step in load_generated(generated).turns] == [1, 2]
 
 
@@ -361,7 +363,9 @@ def test_texts_between_calls_stand_with_the_call_that_they_come_before() -> None
     ids=["media", "arguments", "no number"],
 )
 def test_content_that_a_scenario_cannot_represent_is_noted(parts: Any, note: str) -> None:
-    assert generate_scenario([cassette_of_turns(chat_request(), Turn(parts))]).notes == (note,)
+    assert generate_scenario([cassette_of_turns(chat_request(), Turn(parts))]).omission_notes == (
+        note,
+    )
 
 
 def test_what_the_provider_did_itself_is_left_out_and_noted() -> None:
@@ -374,7 +378,7 @@ def test_what_the_provider_did_itself_is_left_out_and_noted() -> None:
     )
 
     expected = "the provider's own tool web_search; what the provider's own tools gave"
-    assert generated.notes[0] == f"turn 1 does not say: {expected}"
+    assert generated.omission_notes[0] == f"turn 1 does not say: {expected}"
 
 
 def test_of_several_choices_the_first_is_played() -> None:
@@ -384,7 +388,7 @@ def test_of_several_choices_the_first_is_played() -> None:
 
     steps: Any = generated.scenario["turns"]
     assert steps[0]["response"] == {"kind": "text", "assistant_text": "a"}
-    assert generated.notes == ("turn 1 does not say: 1 of 2 choices",)
+    assert generated.omission_notes == ("turn 1 does not say: 1 of 2 choices",)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +451,7 @@ def test_failures_before_an_answer_come_before_it_again(
     common_fields = {"failures_before_success": len(failures), "failure_message": "Slow down"}
     failure_fields = {name: value for name, value in steps[0].items() if name.startswith("failure")}
     assert failure_fields == common_fields | expected_fields
-    assert generated.notes == ()
+    assert generated.omission_notes == ()
     assert load_generated(generated).turns[0].failures_before_success == len(failures)
 
 
@@ -462,7 +466,7 @@ def test_failures_of_several_kinds_are_played_as_the_last() -> None:
 
     [step] = load_generated(generated).turns
     assert (step.failures_before_success, step.failure_status) == (2, "rate_limit")
-    assert generated.notes == ("turn 1 failed in several ways: it fails 2 times as last",)
+    assert generated.omission_notes == ("turn 1 failed in several ways: it fails 2 times as last",)
 
 
 def test_of_two_answers_for_a_turn_the_first_is_played() -> None:
@@ -473,7 +477,7 @@ def test_of_two_answers_for_a_turn_the_first_is_played() -> None:
     generated = generate_scenario([later, second, first])
 
     assert turn_content(first_turn(generated, first)) == [(Text, "first")]
-    assert generated.notes == (
+    assert generated.omission_notes == (
         "b.jsonl is turn 1 again, and left out",
         "c.jsonl is turn 1 again, and left out",
     )
@@ -486,7 +490,7 @@ def test_turns_that_are_not_there_are_noted() -> None:
     generated = generate_scenario([failure, last])
 
     assert [step.turn for step in load_generated(generated).turns] == [4]
-    assert generated.notes == (
+    assert generated.omission_notes == (
         "turn 2 is left out: b.jsonl is a failure, as is all else",
         "turn 1, 3 is in none of these cassettes",
     )
@@ -543,7 +547,7 @@ def test_without_a_user_text_the_scenario_must_be_named() -> None:
     scenario = load_generated(generated)
     assert (scenario.id, scenario.match) == ("agent", None)
     assert scenario.description == "A recorded conversation."
-    assert generated.notes == (
+    assert generated.omission_notes == (
         "no user text was recorded: name the scenario by a header or a session",
     )
 
@@ -695,18 +699,18 @@ async def test_the_command_refuses_an_unusable_id(tmp_path: Path) -> None:
 def test_recorded_answers_round_trip() -> None:
     compared = 0
     for row in rows()[::19]:
-        dialect = dialects.find_dialect(row.request)
-        codec = dialect.codec(row.request, row.head)
+        dialect = dialects.dialect_of_request(row.request)
+        codec = dialect.codec_name(row.request, row.head)
         messages = tuple(framing.split_messages(codec, row.body))
         cassette = make_cassette(row.request, DialectResponse(row.head, codec, messages), row.id)
         try:
             generated = generate_scenario([cassette])
         except NotRepresentable:
             continue
-        if "provider's own tool" in "".join(generated.notes):
+        if "provider's own tool" in "".join(generated.omission_notes):
             continue
         assert turn_content(first_turn(generated, cassette)) == turn_content(
-            cassette_turns(cassette)[0]
+            cassette_response_turns(cassette)[0]
         ), row.id
         compared += 1
 

@@ -33,7 +33,7 @@ from hard_cases import (
 from in_process_proxy import proxy
 from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import find_dialect
+from llm_proxy.dialects import dialect_of_request
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
@@ -196,7 +196,7 @@ def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> N
     request = build_requests([_instruction(5 * SLOTS)])[
         "openai-chat", "stream", _instruction(5 * SLOTS)
     ]
-    dialect, context = find_dialect(request), EncodeContext("seed", 0, provider="test-llm")
+    dialect, context = dialect_of_request(request), EncodeContext("seed", 0, provider="test-llm")
     conversation = dialect.decode_request(request)
     assert conversation is not None
     response = synthesize_response(conversation, context, "choices").send_turns
@@ -263,7 +263,7 @@ async def test_nothing_more_is_written_to_a_client_that_left(tmp_path: Path) -> 
         async with open_line(server.url) as client:
             await client.send(chat(_instruction(50_000)).replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
             await client.reader.readuntil(b'"content":')
-        await wait_until(lambda: server.server.active_count == 0)
+        await wait_until(lambda: server.server.active_request_count == 0)
 
     [entry] = server.journal.entries
     assert (entry.status, entry.ending) == (200, "client_gone")
@@ -517,7 +517,7 @@ def test_answers_to_large_requests_are_forgotten_sooner() -> None:
         Conversation(()), (), EncodeContext("", 0), b" " * 1024 * 1024, "openai-responses"
     )
     for number in range(65):
-        store.store("s", replace(stored, turns=(Turn((), id=str(number)),)))
+        store.store("s", replace(stored, response_turns=(Turn((), id=str(number)),)))
 
     kept_numbers = [number for number in range(65) if store.find("s", str(number))]
     assert kept_numbers == list(range(1, 65))

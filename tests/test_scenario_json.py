@@ -24,7 +24,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
 
 def read(text: str) -> DocumentComposer:
     composer = DocumentComposer("s.json")
-    json_text.read_json(text, composer)
+    json_text.compose_json(text, composer)
     return composer
 
 
@@ -104,7 +104,8 @@ def test_mistakes_in_readable_json_are_reported() -> None:
     text = '{"a": 1, "a": 2, "b": "\\ud83d", "c": 1e999, "d": 99999999999999999999}'
 
     assert [
-        f"{mistake.column}: {mistake.path}: {mistake.message}" for mistake in read(text).mistakes
+        f"{mistake.column}: {mistake.json_path}: {mistake.message}"
+        for mistake in read(text).mistakes
     ] == [
         '10: $: "a" stands here twice: the first is in line 1',
         "23: $.b: this escape is half of a character: write the character itself, or both halves",

@@ -180,13 +180,13 @@ async def test_a_change_is_seen_once_the_files_are_looked_at_again(
     write(tmp_path / "b.yaml", scenario("b"))
 
     clock.advance(CHECK_INTERVAL_S / 2)
-    assert ids(await scenario_library.current()) == ["a"]
+    assert ids(await scenario_library.current_scenarios()) == ["a"]
     clock.advance()
-    assert ids(await scenario_library.current()) == ["changed", "b"]
+    assert ids(await scenario_library.current_scenarios()) == ["changed", "b"]
 
     path.unlink()
     clock.advance()
-    assert ids(await scenario_library.current()) == ["b"]
+    assert ids(await scenario_library.current_scenarios()) == ["b"]
 
 
 @pytest.fixture
@@ -210,12 +210,12 @@ async def test_only_what_has_changed_is_read_again(
     scenario_library = load_library(tmp_path, clock)
 
     clock.advance()
-    await scenario_library.current()
+    await scenario_library.current_scenarios()
     assert read_names == ["a.yaml", "b.yaml"]
 
     write(path, scenario("b2"))
     clock.advance()
-    assert ids(await scenario_library.current()) == ["a", "b2"]
+    assert ids(await scenario_library.current_scenarios()) == ["a", "b2"]
     assert read_names == ["a.yaml", "b.yaml", "b.yaml"]
 
 
@@ -229,11 +229,11 @@ async def test_a_broken_edit_is_reported_once_and_the_last_good_version_stays(
     write(path, "id: 5\n")
     for _ in range(3):
         clock.advance()
-        assert ids(await scenario_library.current()) == ["a"]
+        assert ids(await scenario_library.current_scenarios()) == ["a"]
     write(path, scenario("mended"))
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["mended"]
+    assert ids(await scenario_library.current_scenarios()) == ["mended"]
     assert [record.getMessage().replace(f"{tmp_path}/", "") for record in caplog.records] == [
         (
             "what was good before stays: the scenarios in a.yaml have 3 mistakes:\n"
@@ -254,11 +254,11 @@ async def test_while_a_file_is_missing_its_last_good_version_stays(
     path.rename(tmp_path / "away")
     for _ in range(3):
         clock.advance()
-        assert ids(await scenario_library.current()) == ["a"]
+        assert ids(await scenario_library.current_scenarios()) == ["a"]
     (tmp_path / "away").rename(path)
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["a"]
+    assert ids(await scenario_library.current_scenarios()) == ["a"]
     lost = f"there is no file or folder {path}: give --scenarios one that there is"
     assert [record.getMessage() for record in caplog.records] == [
         f"what was good before stays: {lost}"
@@ -273,7 +273,7 @@ async def test_an_edit_of_the_same_size_is_seen(tmp_path: Path, clock: Clock) ->
     write(path, scenario("b"))
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["b"]
+    assert ids(await scenario_library.current_scenarios()) == ["b"]
 
 
 async def test_concurrent_callers_scan_the_files_once(
@@ -291,7 +291,7 @@ async def test_concurrent_callers_scan_the_files_once(
     write(path, scenario("b"))
     clock.advance()
 
-    results = await asyncio.gather(*(scenario_library.current() for _ in range(20)))
+    results = await asyncio.gather(*(scenario_library.current_scenarios() for _ in range(20)))
 
     assert [ids(item) for item in results] == [["b"]] * 20
     assert len(scans) == 1
@@ -325,13 +325,13 @@ async def test_slow_files_do_not_block_requests(
     write(path, scenario("b"))
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["a"]
+    assert ids(await scenario_library.current_scenarios()) == ["a"]
     await reader.wait_until_reading()
-    assert [ids(await scenario_library.current()) for _ in range(3)] == [["a"]] * 3
+    assert [ids(await scenario_library.current_scenarios()) for _ in range(3)] == [["a"]] * 3
 
     reader.released.set()
     await wait_until(lambda: scenario_library._renewal_task is None)
-    assert ids(await scenario_library.current()) == ["b"]
+    assert ids(await scenario_library.current_scenarios()) == ["b"]
 
 
 async def test_a_request_during_a_reload_does_not_wait(
@@ -344,9 +344,9 @@ async def test_a_request_during_a_reload_does_not_wait(
     write(path, scenario("b"))
     clock.advance()
 
-    noticed = asyncio.create_task(scenario_library.current())
+    noticed = asyncio.create_task(scenario_library.current_scenarios())
     await reader.wait_until_reading()
-    assert ids(await scenario_library.current()) == ["a"]
+    assert ids(await scenario_library.current_scenarios()) == ["a"]
     assert not noticed.done()
 
     reader.released.set()
@@ -363,7 +363,7 @@ async def test_a_cancelled_request_does_not_stop_a_reload(
     write(path, scenario("b"))
     clock.advance()
 
-    leaving, staying = (asyncio.create_task(scenario_library.current()) for _ in range(2))
+    leaving, staying = (asyncio.create_task(scenario_library.current_scenarios()) for _ in range(2))
     await reader.wait_until_reading()
     leaving.cancel()
     reader.released.set()
@@ -380,10 +380,10 @@ async def test_a_fault_while_files_are_read_is_not_passed_over(
         broken.setattr(library_module, "scan_files", lambda _: 1 / 0)
         clock.advance()
         with pytest.raises(ZeroDivisionError):
-            await scenario_library.current()
+            await scenario_library.current_scenarios()
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["a"]
+    assert ids(await scenario_library.current_scenarios()) == ["a"]
 
 
 # Emptied and deleted files
@@ -400,11 +400,11 @@ async def test_a_file_that_is_half_saved_is_a_mistake_until_it_is_whole(
     write(path, saved)
     for _ in range(3):
         clock.advance()
-        assert ids(await scenario_library.current()) == ["a", "b"]
+        assert ids(await scenario_library.current_scenarios()) == ["a", "b"]
     write(path, scenario("whole"))
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["whole", "b"]
+    assert ids(await scenario_library.current_scenarios()) == ["whole", "b"]
     assert [record.getMessage().replace(f"{tmp_path}", ".") for record in caplog.records] == [
         (
             "what was good before stays: the scenarios in . have 1 mistake:\n"
@@ -421,7 +421,7 @@ async def test_a_file_that_never_held_anything_is_no_mistake(tmp_path: Path, clo
     write(tmp_path / "c.json", "")
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["changed"]
+    assert ids(await scenario_library.current_scenarios()) == ["changed"]
 
 
 async def test_an_empty_list_of_scenarios_is_accepted(tmp_path: Path, clock: Clock) -> None:
@@ -430,7 +430,7 @@ async def test_an_empty_list_of_scenarios_is_accepted(tmp_path: Path, clock: Clo
     write(path, "scenarios: []\n")
     clock.advance()
 
-    assert ids(await scenario_library.current()) == []
+    assert ids(await scenario_library.current_scenarios()) == []
 
 
 async def test_an_emptied_file_that_is_deleted_is_none_any_more(
@@ -441,11 +441,11 @@ async def test_an_emptied_file_that_is_deleted_is_none_any_more(
     scenario_library = load_library(tmp_path, clock)
     write(path, "")
     clock.advance()
-    await scenario_library.current()
+    await scenario_library.current_scenarios()
     path.unlink()
     clock.advance()
 
-    assert ids(await scenario_library.current()) == ["b"]
+    assert ids(await scenario_library.current_scenarios()) == ["b"]
 
 
 async def test_a_folder_that_loses_its_last_file_keeps_what_was_good(
@@ -456,7 +456,7 @@ async def test_a_folder_that_loses_its_last_file_keeps_what_was_good(
     path.unlink()
     for _ in range(2):
         clock.advance()
-        assert ids(await scenario_library.current()) == ["a"]
+        assert ids(await scenario_library.current_scenarios()) == ["a"]
 
     assert [record.getMessage() for record in caplog.records] == [
         (

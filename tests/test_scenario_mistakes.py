@@ -32,7 +32,7 @@ def test_errors_of_the_python_parser_are_explained_too(text: str) -> None:
     if "ud83d" in text:
         return  # this parser reads such a pair, and the composer refuses the halves
     with pytest.raises(UnreadableDocument) as caught:
-        yaml_text.read_yaml(text, DocumentComposer("s.yaml"), yaml.BaseLoader)
+        yaml_text.parse_yaml_into_composer(text, DocumentComposer("s.yaml"), yaml.BaseLoader)
     assert "no valid YAML" not in caught.value.message
 
 

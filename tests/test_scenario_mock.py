@@ -16,7 +16,7 @@ from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import mock
 from llm_proxy.scenario.engine.mock import MockInvocation
-from llm_proxy.scenario.scripted_response import ReportExhausted, ScriptedResponse
+from llm_proxy.scenario.scripted_response import ReportScriptExhausted, ScriptedResponse
 from llm_proxy.turns import FinishReason, Text, ToolCall, Turn, Usage
 from scenario_server import (
     DIALECTS,
@@ -211,8 +211,8 @@ def test_replies_come_before_a_reply_and_an_empty_list_is_used_up_at_once() -> N
     assert mock_turn(replies=["Mine."], reply="Not this.").text == "Mine."
     empty = scripted_mock(replies=[], reply="Not this.")
 
-    assert isinstance(empty.action, ReportExhausted)
-    assert "has 0 replies, and this is call 1" in empty.action.message
+    assert isinstance(empty.scripted_action, ReportScriptExhausted)
+    assert "has 0 replies, and this is call 1" in empty.scripted_action.message
 
 
 # Stop reason and usage

@@ -35,10 +35,10 @@ def timing(**options: Any) -> tuple[float, list[float]]:
     """Return the milliseconds before an answer, and between its first pieces."""
     action = mock.mock_response(
         MockInvocation(read({"reply": "x"} | options), 1), make_match_context("Hi")
-    ).action
+    ).scripted_action
     assert isinstance(action, SendTurns)
-    assert action.timing.gap_ms is not None
-    return action.timing.thinking_ms, [action.timing.gap_ms(item) for item in (1, 2, 3)]
+    assert action.timing.compute_gap_ms is not None
+    return action.timing.thinking_ms, [action.timing.compute_gap_ms(item) for item in (1, 2, 3)]
 
 
 @pytest.mark.shows("004-11", "004-12", "004-13")
@@ -61,7 +61,7 @@ def test_a_range_is_drawn_from_anew_for_each_gap_and_again_the_same() -> None:
     other = mock.mock_response(
         MockInvocation(read({"thinkingMs": [100, 200]}), 1),
         replace(make_match_context("Hi"), seed="other"),
-    ).action
+    ).scripted_action
     assert isinstance(other, SendTurns)
     assert other.timing.thinking_ms != thinking
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import find_dialect
+from llm_proxy.dialects import dialect_of_request
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.engine import unsigned_reasoning
 from llm_proxy.scenario.engine.choosing import ChosenScenario, choose_scenario
@@ -190,7 +190,7 @@ def visible_conversation(
 ) -> tuple[Conversation, tuple[str, ...]]:
     """Return the conversation that a scenario sees, and its notes."""
     context = replace(make_match_context("refund"), conversation=conversation)
-    view, notes = unsigned_reasoning.visible_request(
+    view, notes = unsigned_reasoning.context_visible_to_scenario(
         parse_scenario(scenario_document(text_turn(), **scenario)), context
     )
     return view.conversation, notes
@@ -364,9 +364,11 @@ async def test_templates_and_matchers_see_what_is_left_of_it(
 
 async def _match_context(body: dict[str, Any]) -> Any:
     request = encode_request("anthropic", RequestSpec(more=body))
-    conversation = find_dialect(request).decode_request(request)
+    conversation = dialect_of_request(request).decode_request(request)
     assert conversation is not None
-    return replace(make_match_context(), conversation=conversation, body=json.loads(request.body))
+    return replace(
+        make_match_context(), conversation=conversation, request_json=json.loads(request.body)
+    )
 
 
 @pytest.mark.shows("000-90")
@@ -381,15 +383,15 @@ def test_converse_bodies_are_stripped_too() -> None:
     }
     path = "/model/us.anthropic.claude-sonnet-5/converse"
     request = Request("POST", path, "", (), json.dumps(body).encode())
-    conversation = find_dialect(request).decode_request(request)
+    conversation = dialect_of_request(request).decode_request(request)
     assert conversation is not None
 
-    view, notes = unsigned_reasoning.visible_request(
+    view, notes = unsigned_reasoning.context_visible_to_scenario(
         parse_scenario(scenario_document()),
-        replace(make_match_context(), conversation=conversation, body=body),
+        replace(make_match_context(), conversation=conversation, request_json=body),
     )
 
     assert notes == ("reasoning without a signature stripped from message 2",)
-    assert view.body == {
+    assert view.request_json == {
         "messages": [body["messages"][0], {"role": "assistant", "content": [called]}]
     }

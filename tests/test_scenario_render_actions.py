@@ -21,7 +21,7 @@ from llm_proxy.scenario.render.actions import OutputCharCounter, response_action
 from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
-    ReportExhausted,
+    ReportScriptExhausted,
     ResponseTiming,
     SendTurns,
 )
@@ -34,7 +34,7 @@ from stored_cassettes import raw_chat_request
 MANNERS_BY_NAME = {item.name: item for item in MANNERS}
 CHAT = MANNERS_BY_NAME["openai-chat stream"]
 TURNS = (Turn((Text("one two three"),)),)
-GROWING_GAPS = ResponseTiming(thinking_ms=5.0, gap_ms=lambda k: 10.0 * k)
+GROWING_GAPS = ResponseTiming(thinking_ms=5.0, compute_gap_ms=lambda k: 10.0 * k)
 
 
 def is_content(_codec: str, message: bytes) -> bool:
@@ -47,7 +47,7 @@ def is_content(_codec: str, message: bytes) -> bool:
 
 
 def actions_of(
-    response: SendTurns | FailResponse | ReportExhausted,
+    response: SendTurns | FailResponse | ReportScriptExhausted,
     manner: Manner = CHAT,
     pace: Pace = RecordedPace(),  # noqa: B008 # the default is frozen
     has_content: OutputCharCounter = is_content,
@@ -98,7 +98,7 @@ def test_each_piece_has_its_slot_and_the_last_one_a_whole_one() -> None:
 
 def test_what_opens_a_later_part_goes_with_the_piece_before_it() -> None:
     turn = Turn((Text("one"), ToolCall("call-1", "look", '{"a":1}')))
-    timing = ResponseTiming(gap_ms=lambda _: 100.0)
+    timing = ResponseTiming(compute_gap_ms=lambda _: 100.0)
 
     burst = actions_of(
         SendTurns((turn,), token_pieces, timing),
@@ -169,12 +169,12 @@ def test_a_whole_answer_waits_only_for_the_thinking_time(name: str) -> None:
 def test_the_output_is_the_dialects_encoding_split_as_scripted(manner: Manner) -> None:
     response = SendTurns(TURNS, token_pieces, ResponseTiming(1.0, lambda _: 1.0))
     context = replace(manner.context, split_text=token_pieces)
-    expected = manner.dialect.encode(manner.request, response.turns, context)
+    expected = manner.dialect.encode_response(manner.request, response.response_turns, context)
 
     burst = actions_of(response, manner, has_content=lambda _codec, _message: True)
 
     assert [item for item in burst if isinstance(item, Begin)] == [Begin(expected.head)]
-    assert sent_data(burst) == list(expected.messages)
+    assert sent_data(burst) == list(expected.framed_messages)
 
 
 @settings(max_examples=50)
@@ -208,7 +208,7 @@ def test_a_turn_that_the_dialect_cannot_represent_is_refused() -> None:
 
 def test_an_exhausted_script_raises_its_message() -> None:
     with pytest.raises(ScriptExhausted, match="mock helper has 2 replies"):
-        actions_of(ReportExhausted("mock helper has 2 replies"))
+        actions_of(ReportScriptExhausted("mock helper has 2 replies"))
 
 
 @pytest.mark.shows("001-16", "001-18")
@@ -233,7 +233,7 @@ async def test_a_client_of_an_exhausted_script_gets_an_error_that_is_not_retryab
     message = "mock helper has 2 replies, and this is call 3: add one to replies"
     request = raw_chat_request("hi", "x-llm-proxy-session: refunds")
     request = request if stream else request.replace(b"true", b"null")
-    async with serve_mode(ScriptedMode(lambda _: ReportExhausted(message))) as server:
+    async with serve_mode(ScriptedMode(lambda _: ReportScriptExhausted(message))) as server:
         raw = await send_request(server.url, request)
 
     assert (raw.status, raw.header("x-should-retry")) == (424, "false")

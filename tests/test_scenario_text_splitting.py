@@ -10,7 +10,7 @@ from llm_proxy.chance import seeded_uniform
 from llm_proxy.scenario.documents.document import ChunkSpec
 from llm_proxy.scenario.render.durations import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.render.text_splitting import text_splitter
-from llm_proxy.scenario.scripted_response import unsplit
+from llm_proxy.scenario.scripted_response import as_single_piece
 
 TEXT = "Refunds take  3 business days.\n"
 
@@ -54,7 +54,7 @@ def test_a_text_is_cut_as_its_scenario_says(
 
 @pytest.mark.shows("000-92")
 def test_without_a_chunk_spec_a_text_stays_whole() -> None:
-    assert text_splitter(None) is unsplit
+    assert text_splitter(None) is as_single_piece
     assert list(text_splitter(None)("")) == []
 
 

@@ -248,8 +248,8 @@ async def test_the_node_sdk_reads_the_replay_and_raises_a_miss(tmp_path: Path) -
         miss = await sdk_clients.run_node_sdk(replaying.url, unrecorded_request)
 
     [cassette] = load_cassettes(tmp_path)
-    assert first["sha256"] == replayed["sha256"] == cassette.end.sha256
-    assert cassette.body == body
+    assert first["sha256"] == replayed["sha256"] == cassette.response_end.sha256
+    assert cassette.response_body == body
     assert first["result"] == replayed["result"]
     assert "🌊" in str(first["result"])
     assert (miss["status"], miss["requests"]) == (424, 1)

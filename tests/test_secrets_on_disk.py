@@ -259,8 +259,8 @@ async def test_a_credential_is_redacted_in_frames_which_stay_valid(
     assert leaks_while_running == leaks(tmp_path) == []
     assert raw.body == STREAM  # the client gets it unchanged
     [cassette] = load_cassettes(tmp_path)
-    assert b"".join(read.data for read in cassette.reads) == STORED
-    assert cassette.end.redacted_count == 3
+    assert b"".join(read.received_bytes for read in cassette.reads) == STORED
+    assert cassette.response_end.redacted_count == 3
 
 
 @pytest.mark.parametrize("content_type", CONTENT_TYPES[:2])
@@ -286,8 +286,11 @@ async def test_a_credential_in_frames_is_not_brought_back_by_recover(
     assert recovered.exit_code == 0, recovered.stderr
     assert leaks(tmp_path) == []
     [cassette] = load_cassettes(tmp_path)
-    assert b"".join(read.data for read in cassette.reads) == STORED
-    assert (cassette.end.ending, cassette.end.redacted_count) == (Ending.KILLED, 3)
+    assert b"".join(read.received_bytes for read in cassette.reads) == STORED
+    assert (cassette.response_end.ending, cassette.response_end.redacted_count) == (
+        Ending.KILLED,
+        3,
+    )
 
 
 # --- values that are no secret, and keys --------------------------------------------------------
@@ -309,8 +312,8 @@ async def test_ordinary_cookies_change_neither_what_is_stored_nor_what_is_found(
             raw = await send_request(recording.url, case.request)
     [cassette] = load_cassettes(tmp_path)
     assert json.loads(cassette.request.body) == json.loads(body)
-    assert cassette.body == raw.body
-    assert cassette.request.redacted_count == cassette.end.redacted_count == 0
+    assert cassette.response_body == raw.body
+    assert cassette.request.redacted_count == cassette.response_end.redacted_count == 0
 
     async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         for headers in ((), (ORDINARY_COOKIES,), ("Authorization: Bearer us-east-1",)):

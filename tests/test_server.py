@@ -343,7 +343,7 @@ class TestBodies:
         async with open_line(replaying.url) as client:
             if is_sent_late:
                 await client.send(head_and_first_chunk)
-                await wait_until(lambda: replaying.server.active_count == 1)
+                await wait_until(lambda: replaying.server.active_request_count == 1)
                 await client.send(chunk)
             else:
                 await client.send(head_and_first_chunk + chunk)
@@ -352,7 +352,7 @@ class TestBodies:
         assert (raw.status, rest) == (400, b"")
         if is_sent_late:
             assert "the request body is malformed" in _refusal_message(raw)
-        await wait_until(lambda: replaying.server.active_count == 0)
+        await wait_until(lambda: replaying.server.active_request_count == 0)
 
     async def test_the_parser_forgets_the_reader_of_a_malformed_body(self) -> None:
         """Pins the aiohttp bug that `intake.ClientConnection` works around.
@@ -731,7 +731,9 @@ class TestJournal:
         run_journal = journal.Journal()
         for number in range(5):
             run_journal.open_entry("", "GET", f"/{number}")
-            run_journal.add_recorded(journal.RecordedFile(f"{number}", "", complete=number != 4))
+            run_journal.add_recorded_file(
+                journal.RecordedFile(f"{number}", "", complete=number != 4)
+            )
             run_journal.add_recording_failure(f"lost {number}")
             run_journal.add_miss(MissReport(text=f"missed {number}"))
         assert [entry.number for entry in run_journal.entries] == [4, 5]
@@ -774,7 +776,7 @@ class TestJournal:
             async with open_line(replaying.url) as client:
                 await client.send(raw_chat_request("hi", "Host: HOST"))
                 await client.reader.readuntil(b"\r\n\r\n")
-            await wait_until(lambda: replaying.server.active_count == 0, timeout_s=1)
+            await wait_until(lambda: replaying.server.active_request_count == 0, timeout_s=1)
             [entry] = replaying.journal.entries
         assert entry.ending == "client_gone"
         assert replaying.journal.counts.clients_left == 0  # the client had received the head
@@ -796,7 +798,7 @@ class TestJournal:
                 await wait_until(lambda: len(live.requests) == 1)
                 if has_begun:
                     await client.reader.readuntil(b"data: 1")
-            await wait_until(lambda: recording.server.active_count == 0)
+            await wait_until(lambda: recording.server.active_request_count == 0)
         assert recording.journal.counts.clients_left == (not has_begun)
         departures = [message for message in caplog.messages if "left after" in message]
         assert [bool(re.fullmatch(_CLIENT_LEFT_LOG, item)) for item in departures] == [True] * (
@@ -810,7 +812,7 @@ class TestStopping:
         write_cassettes(tmp_path, raw_chat_request(), answer)
         async with proxy("replay", tmp_path) as replaying:
             client = asyncio.create_task(send_request(replaying.url, raw_chat_request()))
-            await wait_until(lambda: replaying.server.active_count == 1)
+            await wait_until(lambda: replaying.server.active_request_count == 1)
             await replaying.drain(asyncio.Event())
             raw = await client
             with pytest.raises(ConnectionError):
@@ -829,7 +831,7 @@ class TestStopping:
         second_signal = asyncio.Event()
         async with proxy("replay", tmp_path) as replaying:
             client = asyncio.create_task(send_request(replaying.url, raw_chat_request()))
-            await wait_until(lambda: replaying.server.active_count == 1)
+            await wait_until(lambda: replaying.server.active_request_count == 1)
             started_at = loop.time()
             loop.call_later(0.2, second_signal.set if has_second_signal else lambda: None)
             await replaying.drain(second_signal)
@@ -845,7 +847,7 @@ class TestStopping:
             await client.send(HEALTH_REQUEST)
             await client.read_response()
             slow = asyncio.create_task(send_request(replaying.url, raw_chat_request()))
-            await wait_until(lambda: replaying.server.active_count == 1)
+            await wait_until(lambda: replaying.server.active_request_count == 1)
             draining = asyncio.create_task(replaying.drain(asyncio.Event()))
             await wait_until(lambda: _refuses_connections(replaying.url))
             await client.send(HEALTH_REQUEST)

@@ -109,17 +109,17 @@ def test_more_extras_are_added_and_the_program_is_left_alone(harness: SetupHarne
 
 
 def _truncate_the_stamp(harness: SetupHarness) -> None:
-    harness.checkout.stamp.write_bytes(harness.checkout.stamp.read_bytes()[:40])
+    harness.checkout.stamp_file.write_bytes(harness.checkout.stamp_file.read_bytes()[:40])
 
 
 def _corrupt_the_stamp(harness: SetupHarness) -> None:
-    harness.checkout.stamp.write_text('["llm"]')
+    harness.checkout.stamp_file.write_text('["llm"]')
 
 
 def _set_another_python_in_the_stamp(harness: SetupHarness) -> None:
-    stamp = json.loads(harness.checkout.stamp.read_bytes())
+    stamp = json.loads(harness.checkout.stamp_file.read_bytes())
     stamp["of"]["python"] = "cpython-310 3.10.1 of /usr"
-    harness.checkout.stamp.write_text(json.dumps(stamp))
+    harness.checkout.stamp_file.write_text(json.dumps(stamp))
 
 
 def _remove_the_interpreter(harness: SetupHarness) -> None:

@@ -137,7 +137,7 @@ async def _run_shipped(dialect: str, folder: Path) -> ShippedRun:
     simulation = SimulationOptions(scenarios=FOLDER, mock=mock)
     async with proxy("simulate", folder, simulating=simulation, pace=InstantPace()) as server:
         turn_lists = await CONVERSATION_RUNNERS[dialect](server.url, conversations)
-        await wait_until(lambda: server.server.active_count == 0)
+        await wait_until(lambda: server.server.active_request_count == 0)
     statuses: dict[str, list[int]] = {item.id: [] for item in conversations}
     for entry in server.journal.entries:
         statuses[entry.session].append(entry.status)

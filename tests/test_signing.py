@@ -138,7 +138,7 @@ async def test_a_stream_of_a_real_client_is_recorded_whole_and_replayed(tmp_path
         async with proxy("record", tmp_path, live.url, sign="aws") as recording:
             assert await asyncio.to_thread(converse, recording.url) == kinds
     [cassette] = load_cassettes(tmp_path)
-    assert b"".join(read.data for read in cassette.reads) == STREAM
+    assert b"".join(read.received_bytes for read in cassette.reads) == STREAM
     assert b"canary" not in folder_bytes(tmp_path).lower()
     async with proxy("replay", tmp_path) as replaying:
         assert await asyncio.to_thread(converse, replaying.url) == kinds
@@ -243,8 +243,8 @@ async def test_a_signature_that_the_upstream_echoes_is_nowhere_on_the_disk(
     for secret in (TOKEN, KEY_ID, signature):
         assert secret.encode() not in stored
     [cassette] = load_cassettes(tmp_path)
-    assert b"[redacted]" in cassette.reads[0].data
-    assert b"content-type" in cassette.reads[0].data.lower()
+    assert b"[redacted]" in cassette.reads[0].received_bytes
+    assert b"content-type" in cassette.reads[0].received_bytes.lower()
 
 
 async def test_operator_credentials_in_a_prompt_are_nowhere_on_the_disk(
@@ -345,11 +345,12 @@ async def test_requests_keep_their_order_while_one_is_being_signed(
                 pending_responses.append(
                     asyncio.ensure_future(send_request(recording.url, request))
                 )
-                await wait_until(lambda n=number: recording.server.active_count == n)  # type: ignore[misc] # n is bound at once
+                await wait_until(lambda n=number: recording.server.active_request_count == n)  # type: ignore[misc] # n is bound at once
             resume.set()
             await asyncio.gather(*pending_responses)
     responses = [
-        json.loads(b"".join(read.data for read in take.reads)) for take in load_cassettes(tmp_path)
+        json.loads(b"".join(read.received_bytes for read in take.reads))
+        for take in load_cassettes(tmp_path)
     ]
     assert responses == [{"name": str(number)} for number in range(1, 5)]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dialect_manners import MANNERS, Manner, json_request
 from llm_proxy.conversation import Conversation, RequestMessage
-from llm_proxy.dialects import DialectResponse, find_dialect
+from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
@@ -27,8 +27,8 @@ from llm_proxy.synthesis.response import SynthesizedResponse, synthesize_respons
 from llm_proxy.turns import FinishReason, Media, Reasoning, Text, ToolCall, Turn, Usage
 
 CONTEXT: Final = EncodeContext("seed", 1_700_000_000, provider="test-llm")
-RESPONSE_ID: Final = CONTEXT.identifier("gen-1700000000-", length=16)
-CALL_IDS: Final = tuple(CONTEXT.identifier("call_", item) for item in range(3))
+RESPONSE_ID: Final = CONTEXT.fake_identifier("gen-1700000000-", length=16)
+CALL_IDS: Final = tuple(CONTEXT.fake_identifier("call_", item) for item in range(3))
 
 
 def user_conversation(message: str) -> Conversation:
@@ -64,13 +64,13 @@ def encode_action(
         CONTEXT,
         provider=provider,
         split_text=action.split_text,
-        turns_are_successive=action.turns_are_successive,
+        choices_are_successive=action.turns_are_successive,
     )
-    return find_dialect(request).encode(request, action.turns, context)
+    return dialect_of_request(request).encode_response(request, action.response_turns, context)
 
 
 def stream_chunks(action: SendTurns) -> list[dict[str, Any]]:
-    *events, last = encode_action(action).messages
+    *events, last = encode_action(action).framed_messages
     assert last == b"data: [DONE]\n\n"
     return [json.loads(event.removeprefix(b"data: ").removesuffix(b"\n\n")) for event in events]
 
@@ -83,13 +83,13 @@ def stream_chunks(action: SendTurns) -> list[dict[str, Any]]:
     ("message", "count"), [("", 361), ("Hello", 138), ("Grüße 🌊", 487), ("\ud801", 256)]
 )
 def test_the_count_of_words_is_the_same_on_every_machine(message: str, count: int) -> None:
-    assert lorem.response_word_count(message) == count
+    assert lorem.hash_based_word_count(message) == count
 
 
 @pytest.mark.shows("001-38", "001-39")
 @given(message=st.text())
 def test_there_are_5_to_500_words(message: str) -> None:
-    assert 5 <= lorem.response_word_count(message) <= 500
+    assert 5 <= lorem.hash_based_word_count(message) <= 500
 
 
 @pytest.mark.shows("001-37")
@@ -105,14 +105,14 @@ def test_the_words_are_one_list_again_and_again() -> None:
 @settings(max_examples=50)
 @given(message=st.text(min_size=1))
 def test_an_answer_is_lorem_and_the_message_verbatim(message: str) -> None:
-    assert synthesize(message).send_turns.turns[0].text == lorem_and_echo(message)
+    assert synthesize(message).send_turns.response_turns[0].text == lorem_and_echo(message)
 
 
 def test_without_a_user_message_there_is_nothing_to_echo() -> None:
     response = synthesize_response(Conversation(()), CONTEXT, "choices")
 
-    assert response.send_turns.turns[0].parts == (Text(lorem_of("")),)
-    assert response.send_turns.turns[0].model == "synthesis"
+    assert response.send_turns.response_turns[0].parts == (Text(lorem_of("")),)
+    assert response.send_turns.response_turns[0].model == "synthesis"
 
 
 @pytest.mark.shows("001-13", "001-14")
@@ -123,7 +123,7 @@ def test_the_latest_message_counts_its_texts_joined_and_nothing_else_of_it() -> 
     others = (RequestMessage("user", (Text("Hi"),)), RequestMessage("assistant", (Text("Hello"),)))
     response = synthesize_response(Conversation((*others, latest)), CONTEXT, "choices")
 
-    assert response.send_turns.turns[0].text == lorem_and_echo("Look:\nnice?")
+    assert response.send_turns.response_turns[0].text == lorem_and_echo("Look:\nnice?")
 
 
 MESSAGE: Final = "one two\n three  four five six \n"
@@ -133,7 +133,7 @@ ECHO_PIECES: Final = [" one two\n three  four five", " six \n"]
 @pytest.mark.shows("001-17", "001-20")
 def test_lorem_and_echo_are_cut_each_by_itself_five_words_a_piece() -> None:
     action = synthesize(MESSAGE).send_turns
-    pieces = list(action.split_text(action.turns[0].text))
+    pieces = list(action.split_text(action.response_turns[0].text))
 
     *full, last = pieces[:-2]
     assert "".join([*full, last]) == lorem_of(MESSAGE)
@@ -149,8 +149,11 @@ def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
 
     response = synthesize(message)
 
-    assert response.mode == "reasoning"
-    assert response.send_turns.turns[0].parts == (Reasoning(expected_text), Text(expected_text))
+    assert response.content_kind == "reasoning"
+    assert response.send_turns.response_turns[0].parts == (
+        Reasoning(expected_text),
+        Text(expected_text),
+    )
 
 
 @pytest.mark.shows("001-15", "001-40")
@@ -160,13 +163,13 @@ def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
 def test_any_other_reason_asks_for_no_reasoning(message: str) -> None:
     response = synthesize(message)
 
-    assert response.mode == "text"
-    assert response.send_turns.turns[0].parts == (Text(lorem_and_echo(message)),)
+    assert response.content_kind == "text"
+    assert response.send_turns.response_turns[0].parts == (Text(lorem_and_echo(message)),)
 
 
 @pytest.mark.shows("001-18")
 def test_pieces_are_100_ms_apart() -> None:
-    gap = synthesize("Hi").send_turns.timing.gap_ms
+    gap = synthesize("Hi").send_turns.timing.compute_gap_ms
     assert gap is not None
     assert [gap(k) for k in (1, 2, 100)] == [100.0] * 3
     assert synthesize("Hi").send_turns.timing.thinking_ms == 0
@@ -179,7 +182,7 @@ def test_the_same_conversation_is_answered_the_same_and_another_seed_changes_but
     )
 
     assert synthesize("Hi") == synthesize("Hi") != other
-    [turn], [same] = other.send_turns.turns, synthesize("Hi").send_turns.turns
+    [turn], [same] = other.send_turns.response_turns, synthesize("Hi").send_turns.response_turns
     assert replace(turn, id=RESPONSE_ID) == same
 
 
@@ -192,10 +195,10 @@ def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
         (RequestMessage("system", (Text("0"),)), RequestMessage("user", (Text("123456789"),))),
         system="0",
     )
-    [turn] = synthesize_response(conversation, CONTEXT, "choices").send_turns.turns
+    [turn] = synthesize_response(conversation, CONTEXT, "choices").send_turns.response_turns
 
     assert turn.usage == Usage(3, -(-len(turn.text) // 4))
-    [turn] = synthesize_response(inline_system, CONTEXT, "choices").send_turns.turns
+    [turn] = synthesize_response(inline_system, CONTEXT, "choices").send_turns.response_turns
     assert turn.usage is not None
     assert turn.usage.input == 3
 
@@ -235,17 +238,17 @@ def test_each_event_is_one_line_of_data_in_utf_8() -> None:
 
     assert ("Content-Type", "text/event-stream; charset=utf-8") in response.head.headers
     assert response.head.framing == "chunked"
-    assert " Grüße 🌊".encode() in response.messages[-3]
+    assert " Grüße 🌊".encode() in response.framed_messages[-3]
     assert all(
         message.startswith(b"data: ") and message.endswith(b"\n\n") and message.count(b"\n") == 2
-        for message in response.messages
+        for message in response.framed_messages
     )
 
 
 @pytest.mark.shows("001-04")
 def test_a_whole_answer_is_the_text_of_the_stream() -> None:
     action = synthesize("Hi\nReason: so").send_turns
-    document = json.loads(encode_action(action, stream=False).messages[0])
+    document = json.loads(encode_action(action, stream=False).framed_messages[0])
 
     [choice] = document["choices"]
     expected_text = lorem_and_echo("Hi\nReason: so")
@@ -279,13 +282,13 @@ def test_each_message_of_an_instruction_is_a_choice_of_its_own() -> None:
     )
     response = synthesize(INSTRUCTION)
 
-    assert (response.mode, response.warnings, response.send_turns.turns_are_successive) == (
+    assert (response.content_kind, response.warnings, response.send_turns.turns_are_successive) == (
         "instruction",
         (),
         True,
     )
-    usage = response.send_turns.turns[0].usage
-    assert response.send_turns.turns == tuple(
+    usage = response.send_turns.response_turns[0].usage
+    assert response.send_turns.response_turns == tuple(
         Turn(message, FinishReason.STOP, "", usage, None, RESPONSE_ID, "m") for message in messages
     )
 
@@ -347,7 +350,7 @@ def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -
 @pytest.mark.shows("001-31", "001-34")
 def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
     document = json.loads(
-        encode_action(synthesize(INSTRUCTION).send_turns, stream=False).messages[0]
+        encode_action(synthesize(INSTRUCTION).send_turns, stream=False).framed_messages[0]
     )
 
     first, second, third = document["choices"]
@@ -368,7 +371,7 @@ def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
 def test_without_a_mark_or_reasoning_there_are_only_words() -> None:
     response = synthesize(instruction_message(messages=[{"text_message": {"length": 3}}]))
 
-    assert response.send_turns.turns[0].parts == (Text("lorem ipsum dolor"),)
+    assert response.send_turns.response_turns[0].parts == (Text("lorem ipsum dolor"),)
     assert not response.send_turns.turns_are_successive
 
 
@@ -377,7 +380,7 @@ def test_an_unknown_field_is_ignored_and_named() -> None:
         instruction_message(messages=[{"text_message": {"length": 3}}], reasonning={"length": 1})
     )
 
-    assert (response.mode, response.send_turns.turns[0].text) == (
+    assert (response.content_kind, response.send_turns.response_turns[0].text) == (
         "instruction",
         "lorem ipsum dolor",
     )
@@ -442,8 +445,11 @@ def test_an_instruction_that_cannot_be_followed_is_a_message_like_any_other(
     expected_text = lorem_and_echo(message)
     response = synthesize(message)
 
-    assert response.mode == "reasoning"
-    assert response.send_turns.turns[0].parts == (Reasoning(expected_text), Text(expected_text))
+    assert response.content_kind == "reasoning"
+    assert response.send_turns.response_turns[0].parts == (
+        Reasoning(expected_text),
+        Text(expected_text),
+    )
     [warning] = response.warnings
     assert reason in warning
     assert warning.startswith("The instruction in the user's message cannot be followed")
@@ -474,7 +480,7 @@ def test_each_stream_has_its_words_between_its_marks(
     def stream(count: int) -> str:
         return " ".join(filter(None, (mark, lorem.lorem_words(count), mark)))
 
-    for turn, length in zip(action.turns, lengths, strict=True):
+    for turn, length in zip(action.response_turns, lengths, strict=True):
         expected = [] if thought is None else [Reasoning(stream(thought))]
         assert turn.parts == (*expected, Text(stream(length)))
         assert "".join(action.split_text(turn.text)) == turn.text
@@ -493,9 +499,9 @@ def decoded_turns(variant: Manner, message: str) -> tuple[Turn, ...]:
     context = replace(
         variant.context,
         split_text=action.split_text,
-        turns_are_successive=action.turns_are_successive,
+        choices_are_successive=action.turns_are_successive,
     )
-    return dialect.decode(dialect.encode(request, action.turns, context))
+    return dialect.decode_response(dialect.encode_response(request, action.response_turns, context))
 
 
 each_variant = pytest.mark.parametrize(
@@ -574,7 +580,7 @@ def test_messages_are_laid_out_as_choices_as_parts_or_as_one_text(
 ) -> None:
     request: Request = json_request(path, ("anthropic-version", "2026-10-21"), model="m")
 
-    assert message_layout_of(find_dialect(request), request, CONTEXT) == layout
+    assert message_layout_of(dialect_of_request(request), request, CONTEXT) == layout
 
 
 # OpenAI's own client
@@ -582,7 +588,7 @@ def test_messages_are_laid_out_as_choices_as_parts_or_as_one_text(
 
 def client(response: DialectResponse) -> openai.OpenAI:
     def respond(_: httpx2.Request) -> httpx2.Response:
-        body = b"".join(response.messages)
+        body = b"".join(response.framed_messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
 
     return openai.OpenAI(

@@ -14,7 +14,7 @@ from llm_proxy.take_numbers import (
     TakeAllocator,
     TakePlacement,
     pick_take,
-    take_sequence,
+    session_take_order,
 )
 
 
@@ -51,7 +51,7 @@ def test_a_reset_begins_its_session_again_and_no_other() -> None:
 def test_a_session_plays_its_own_takes_and_those_that_it_continued(
     own: list[int], default: list[int], played: str
 ) -> None:
-    sequence = take_sequence(own, default)
+    sequence = session_take_order(own, default)
     assert " ".join(f"{'o' if is_own else 'd'}{number}" for is_own, number in sequence) == played
 
 
@@ -245,7 +245,7 @@ TestTakeAllocator.settings = hypothesis_settings(stateful_step_count=15, max_exa
 def test_every_take_that_is_played_is_on_disk(
     own: set[int], default: set[int], ordinal: int
 ) -> None:
-    takes = take_sequence(own, default)
+    takes = session_take_order(own, default)
     assert [number for is_own, number in takes if is_own] == sorted(own)
     assert {number for is_own, number in takes if not is_own} <= default
     assert [number for _, number in takes] == sorted({number for _, number in takes})

@@ -60,7 +60,7 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
     assert {len(names_seen) for names_seen in name_lists} == {len(machines)}
     assert all(TEMPORARY_FILE_NAME.fullmatch(name) for name in name_lists[0])
     assert len({item.path for item in filed_cassettes if item is not None}) == len(machines)
-    assert {cassette.body for cassette in load_cassettes(tmp_path)} == {
+    assert {cassette.response_body for cassette in load_cassettes(tmp_path)} == {
         chat_event(machine) for machine in machines
     }
     assert temporary_files(tmp_path) == []
@@ -80,7 +80,7 @@ def test_a_file_that_has_the_name_already_is_neither_written_nor_deleted(
         file_spool(tmp_path, spool)
 
     assert foreign.read_bytes() == b"theirs"
-    kept = [cassette.body for cassette in load_cassettes(tmp_path)]
+    kept = [cassette.response_body for cassette in load_cassettes(tmp_path)]
     assert kept[0] == chat_event("first")
     assert spool.exists() or kept[1:] == [chat_event("second")]
 

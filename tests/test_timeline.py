@@ -35,13 +35,13 @@ def test_a_message_has_arrived_when_its_last_byte_has(
 ) -> None:
     arrivals = message_arrivals(messages, [Read(at, data) for at, data in reads])
     assert [(item.at_ms, item.gap_ms, item.read_count) for item in arrivals] == expected
-    assert [item.message for item in arrivals] == messages
+    assert [item.message_bytes for item in arrivals] == messages
     assert [item.number for item in arrivals] == list(range(1, len(messages) + 1))
 
 
 @given(STREAMS, st.sampled_from(["sse", "ndjson", "whole"]))
 def test_gaps_and_reads_of_a_timeline_add_up(reads: list[Read], codec: str) -> None:
-    messages = framing.split_messages(codec, b"".join(read.data for read in reads))
+    messages = framing.split_messages(codec, b"".join(read.received_bytes for read in reads))
     arrivals = message_arrivals(messages, reads)
     assert len(arrivals) == len(messages)
     assert all(item.gap_ms >= 0 for item in arrivals)

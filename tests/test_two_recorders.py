@@ -46,7 +46,7 @@ async def test_the_takes_of_both_are_kept_and_one_warning_is_logged(
                 await send_request(second_proxy.url, raw_chat_request())
                 await send_request(second_proxy.url, raw_chat_request())
 
-    kept = sorted(cassette.body for cassette in load_cassettes(tmp_path))
+    kept = sorted(cassette.response_body for cassette in load_cassettes(tmp_path))
     assert kept == sorted(b"".join(_response_chunks(text)) for text in ("one", "two", "three"))
     assert all(cassette_outcome(cassette).is_complete for cassette in load_cassettes(tmp_path))
     log_messages = [
@@ -82,7 +82,7 @@ async def test_a_take_whose_request_came_before_the_other_run_began_is_kept(tmp_
                 await pending_response
                 await wait_until(lambda: bool(first_proxy.journal.recorded_files))
                 await send_request(second_proxy.url, raw_chat_request())
-    assert {cassette.body for cassette in load_cassettes(tmp_path)} == {
+    assert {cassette.response_body for cassette in load_cassettes(tmp_path)} == {
         b"".join(_response_chunks(item)) for item in ("one", "two")
     }
 
@@ -96,7 +96,7 @@ async def test_an_old_take_of_a_clock_that_was_ahead_is_replaced_all_the_same(
         async with proxy("record", tmp_path, live.url) as recording:
             await send_request(recording.url, raw_chat_request())
     [kept] = load_cassettes(tmp_path)
-    assert kept.body == b"".join(_response_chunks("new"))
+    assert kept.response_body == b"".join(_response_chunks("new"))
 
 
 async def test_a_parked_take_that_was_deleted_by_hand_holds_up_nothing(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_a_parked_take_that_was_deleted_by_hand_holds_up_nothing(tmp_path:
             await send_request(recording.url, raw_chat_request())
         assert recording.journal.recording_failures == []
     [kept] = load_cassettes(tmp_path)
-    assert kept.body == b"".join(_response_chunks("new"))
+    assert kept.response_body == b"".join(_response_chunks("new"))
 
 
 async def test_a_take_that_could_not_be_stored_leaves_the_old_ones_to_the_next(
@@ -140,7 +140,7 @@ async def test_a_take_that_could_not_be_stored_leaves_the_old_ones_to_the_next(
             assert len(load_cassettes(tmp_path)) == 3
             await send_request(recording.url, raw_chat_request())
     [kept] = load_cassettes(tmp_path)
-    assert kept.body == b"".join(_response_chunks("new"))
+    assert kept.response_body == b"".join(_response_chunks("new"))
 
 
 async def test_a_later_run_replaces_the_take(tmp_path: Path) -> None:
@@ -150,5 +150,5 @@ async def test_a_later_run_replaces_the_take(tmp_path: Path) -> None:
             async with proxy("record", tmp_path, live.url) as recording:
                 await send_request(recording.url, raw_chat_request())
     [kept] = load_cassettes(tmp_path)
-    assert kept.body == response_bodies([text_response("two")])[0]
+    assert kept.response_body == response_bodies([text_response("two")])[0]
     assert kept.file == str(old)

@@ -302,7 +302,9 @@ async def test_an_answer_without_a_body_ends_with_its_head(
             assert raw.header("content-length") == "12345"
     recorded = load_cassettes(tmp_path)
     assert len(recorded) == times
-    assert all(cassette_outcome(item).is_complete and item.body == b"" for item in recorded)
+    assert all(
+        cassette_outcome(item).is_complete and item.response_body == b"" for item in recorded
+    )
 
     async with proxy("replay", tmp_path) as replaying:
         replayed = await send_request(replaying.url, _bodiless_request("/v1/x?0", method=method))
@@ -355,7 +357,7 @@ async def test_a_compressed_body_is_passed_on_compressed_and_stored_decompressed
     assert raw.header("content-encoding") == coding
 
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.body == STREAM + DONE
+    assert cassette.response_body == STREAM + DONE
     assert cassette.content_coding == coding.lower()
     assert cassette_outcome(cassette).is_complete
     async with proxy("replay", tmp_path) as replaying:
@@ -381,16 +383,16 @@ async def test_a_body_that_cannot_be_decompressed_is_malformed_and_never_complet
     assert raw.ending == "clean"  # the HTTP framing is intact: the client detects the damage
 
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.MALFORMED
+    assert cassette.response_end.ending is Ending.MALFORMED
     assert not cassette_outcome(cassette).is_complete
-    assert (STREAM + DONE).startswith(cassette.body)
+    assert (STREAM + DONE).startswith(cassette.response_body)
 
 
 async def test_an_unknown_coding_is_stored_compressed_with_its_header(tmp_path: Path) -> None:
     _, raw = await _record_once(tmp_path, CHAT, _compressed_script("exi", [b"\x80\x81", b"\x82"]))
     assert raw.chunks == [b"\x80\x81", b"\x82"]
     [cassette] = load_cassettes(tmp_path)
-    assert (cassette.body, cassette.content_coding) == (b"\x80\x81\x82", "")
+    assert (cassette.response_body, cassette.content_coding) == (b"\x80\x81\x82", "")
     async with proxy("replay", tmp_path, allow_partial=True) as replaying:
         replayed = await send_request(replaying.url, CHAT)
     assert replayed.body == b"\x80\x81\x82"
@@ -620,13 +622,13 @@ async def test_an_internal_error_after_the_client_has_left_is_logged(
         async with open_line(recording.url) as client:
             await client.send(CHAT.replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
             await client.reader.readuntil(b"\n\n")
-        await wait_until(lambda: recording.server.active_count == 0)
+        await wait_until(lambda: recording.server.active_request_count == 0)
         client_left.set()
         await wait_until(lambda: not recording.active_stream_count())
         await wait_until(lambda: "please report it" in caplog.text)
     [cassette] = load_cassettes(tmp_path)
-    assert cassette.end.ending is Ending.RECORDER_ERROR
-    assert cassette.body == STREAM
+    assert cassette.response_end.ending is Ending.RECORDER_ERROR
+    assert cassette.response_body == STREAM
 
 
 # --- cancellation ---------------------------------------------------------------------------------
@@ -657,7 +659,7 @@ async def test_closing_the_response_closes_its_bursts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed = False
-    original_method = ResponsePump.bursts
+    original_method = ResponsePump.read_batches
 
     async def bursts(pump: ResponsePump) -> AsyncIterator[list[Read]]:
         nonlocal closed
@@ -667,13 +669,13 @@ async def test_closing_the_response_closes_its_bursts(
         finally:
             closed = True
 
-    monkeypatch.setattr(ResponsePump, "bursts", bursts)
+    monkeypatch.setattr(ResponsePump, "read_batches", bursts)
     async with upstream(chunked([STREAM])) as live:
         async with LiveUpstream(UpstreamSettings({"default": live.url})) as provider:
             source = provider.stream(route_raw_request(CHAT), None)
             for _ in range(2):  # the head, and the first burst
                 await anext(source)
-            await wait_until(lambda: not provider.active_count)
+            await wait_until(lambda: not provider.active_response_count)
             await source.aclose()
             assert closed
 
@@ -779,8 +781,8 @@ async def test_ten_thousand_tiny_chunks_arrive_in_their_pieces(tmp_path: Path) -
     pieces = [b"data: %d\n\n" % number for number in range(10_000)]
     _, raw = await _record_once(tmp_path, CHAT, chunked([*pieces, DONE]))
     [cassette] = load_cassettes(tmp_path)
-    assert raw.body == cassette.body == b"".join([*pieces, DONE])
-    assert [read.data for read in cassette.reads] == raw.chunks
+    assert raw.body == cassette.response_body == b"".join([*pieces, DONE])
+    assert [read.received_bytes for read in cassette.reads] == raw.chunks
     # A network read that ends within a chunk splits it; the provider sets all other boundaries.
     cuts = set(_boundaries(raw.chunks)) - set(_boundaries([*pieces, DONE]))
     assert set(_boundaries([*pieces, DONE])) <= set(_boundaries(raw.chunks))

@@ -137,7 +137,7 @@ async def test_every_request_gets_its_own_answer_and_every_answer_is_recorded(
         ):
             answers = await send_three_requests(recording, provider)
         expected = [b"" if answer in BODILESS else b"/v1/%d" % number for number in range(3)]
-        recorded = sorted(cassette.body for cassette in load_cassettes(folder))
+        recorded = sorted(cassette.response_body for cassette in load_cassettes(folder))
         if [item.body for item in answers] != expected or recorded != expected:
             mismatches.append((name, [item.body for item in answers], recorded))
         assert recording.journal.recording_failures == []
@@ -257,7 +257,7 @@ async def test_an_answer_that_outruns_its_recording_waits_for_it(
     ):
         raw = await send_request(recording.url, build_http_request("/v1/models", b"", method="GET"))
     assert raw.body == b"{}"
-    assert [cassette.body for cassette in load_cassettes(tmp_path)] == [b"{}"]
+    assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == [b"{}"]
 
 
 CLIENT_PROGRAM: Final = """

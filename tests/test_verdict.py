@@ -53,8 +53,8 @@ def test_it_counts_faults_requests_and_sessions() -> None:
     assert (
         verdict.fault_count,
         verdict.skipped_fault_count,
-        verdict.request_count,
-        verdict.session_count,
+        verdict.faulted_request_count,
+        verdict.faulted_session_count,
     ) == (
         4,
         1,
@@ -78,7 +78,7 @@ def test_the_worst_finding_comes_first() -> None:
 
 @pytest.mark.parametrize(("level", "number"), [("note", 2), ("warning", 1), ("error", 1)])
 def test_a_level_is_reached_by_what_is_as_bad_or_worse(level: str, number: int) -> None:
-    assert len(judge_entries(*LOST, *BAD).findings_at_least(FindingLevel(level))) == number
+    assert len(judge_entries(*LOST, *BAD).cases_at_or_above(FindingLevel(level))) == number
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_every_journal_can_be_judged_and_reported(entries: list[Any]) -> None:
     run = _parse_journal(entries)
     verdict = judge_run(run.entries)
     parse_xml(junit_xml(verdict, FindingLevel.WARNING))
-    assert verdict_document(verdict)["ok"] == (not verdict.findings_at_least(FindingLevel.WARNING))
+    assert verdict_document(verdict)["ok"] == (not verdict.cases_at_or_above(FindingLevel.WARNING))
     assert run_report(run).kept == len(entries)
 
 

@@ -116,6 +116,6 @@ def test_a_chain_knows_the_request_that_used_its_answer() -> None:
         request_entry(3, 900, key="third", continues=1),
     ]
     [first, *_] = retry_chains(parse_attempts(short, *later))
-    assert {number: attempt.number for number, attempt in first.continuing_attempts.items()} == {
-        1: 2
-    }
+    assert {
+        number: attempt.number for number, attempt in first.follow_up_by_attempt_number.items()
+    } == {1: 2}

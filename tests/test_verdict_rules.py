@@ -514,7 +514,7 @@ def test_each_rule_has_a_name_and_advice_of_its_own() -> None:
 
 @pytest.mark.parametrize("entries", [attempts for attempts, _ in GAVE_UP.values()])
 def test_the_evidence_names_the_response_and_the_reaction(entries: list[Entry]) -> None:
-    for case in judge_entries(*entries).findings:
+    for case in judge_entries(*entries).cases_with_findings:
         assert case.finding is not None
         assert [item.entry for item in case.finding.evidence] == [
             item["number"] for item in entries

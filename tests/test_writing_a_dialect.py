@@ -40,12 +40,12 @@ def sample_request(*, stream: bool) -> Request:
 def test_the_page_says_what_acme_streams_and_what_it_answers_whole() -> None:
     turn = Turn((Text("Good morning"),), FinishReason.STOP, usage=Usage(3, 2))
 
-    stream = acme().encode(sample_request(stream=True), (turn,), CONTEXT)
-    whole = acme().encode(sample_request(stream=False), (turn,), CONTEXT)
+    stream = acme().encode_response(sample_request(stream=True), (turn,), CONTEXT)
+    whole = acme().encode_response(sample_request(stream=False), (turn,), CONTEXT)
 
     page = PAGE.read_text()
-    assert all(line.decode().strip() in page for line in stream.messages)
-    assert b"".join(whole.messages).decode() == (
+    assert all(line.decode().strip() in page for line in stream.framed_messages)
+    assert b"".join(whole.framed_messages).decode() == (
         '{"words":"Good morning","why":"done","spent":{"in":3,"out":2}}'
     )
 
@@ -55,19 +55,19 @@ def test_the_page_says_what_acme_streams_and_what_it_answers_whole() -> None:
 def test_acme_decodes_what_it_encodes(stream: bool, turn: Turn) -> None:
     request = sample_request(stream=stream)
     try:
-        conversion = acme().convert(request, (turn,), CONTEXT)
+        conversion = acme().representable_turns(request, (turn,), CONTEXT)
     except NotRepresentable:
         assume(False)  # noqa: FBT003 # skips the example
         raise
 
-    response = acme().encode(request, (turn,), CONTEXT)
+    response = acme().encode_response(request, (turn,), CONTEXT)
 
     assert acme().matches(request)
-    assert acme().decode(response) == conversion.turns
+    assert acme().decode_response(response) == conversion.turns
     assert acme().completeness(response).is_complete
-    assert acme().codec(request, response.head) == response.codec
-    assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
-        response.messages
+    assert acme().codec_name(request, response.head) == response.codec_name
+    assert framing.split_messages(response.codec_name, b"".join(response.framed_messages)) == list(
+        response.framed_messages
     )
 
 
@@ -81,26 +81,31 @@ def test_acme_decodes_requests() -> None:
 
 
 def test_acme_streams_a_line_for_each_of_three_pieces() -> None:
-    response = acme().encode(
+    response = acme().encode_response(
         sample_request(stream=True), (Turn((Text("Good morning, Rome"),)),), CONTEXT
     )
 
-    assert [acme().output_chars("ndjson", message) for message in response.messages] == [4, 9, 5, 0]
-    assert acme().output_chars("whole", response.messages[0]) == 0
+    assert [acme().output_chars("ndjson", message) for message in response.framed_messages] == [
+        4,
+        9,
+        5,
+        0,
+    ]
+    assert acme().output_chars("whole", response.framed_messages[0]) == 0
 
 
 def test_acme_refuses_a_call_and_leaves_out_reasoning() -> None:
     request = sample_request(stream=True)
     thinking = Turn((Reasoning("Hm."), Text("Hello")))
 
-    assert acme().convert(request, (thinking,), CONTEXT).losses == ("reasoning",)
+    assert acme().representable_turns(request, (thinking,), CONTEXT).losses == ("reasoning",)
     with pytest.raises(NotRepresentable, match="acme has no word for a tool call"):
-        acme().convert(request, (Turn((ToolCall("1", "f", "{}"),)),), CONTEXT)
+        acme().representable_turns(request, (Turn((ToolCall("1", "f", "{}"),)),), CONTEXT)
 
 
 def test_acme_encodes_errors_in_its_own_shape() -> None:
     response = acme().error_response(429, Failure("slowly", "busy"), CONTEXT, 2.0)
 
     assert response.head.status == 429
-    assert response.messages == (b'{"oops":{"kind":"busy","text":"slowly"}}',)
-    assert acme().decode(response) == (Turn((), failure=Failure("slowly", "busy")),)
+    assert response.framed_messages == (b'{"oops":{"kind":"busy","text":"slowly"}}',)
+    assert acme().decode_response(response) == (Turn((), failure=Failure("slowly", "busy")),)

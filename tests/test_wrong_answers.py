@@ -361,7 +361,7 @@ class TestRules:
         assert [recorded] == [replayed] == _answer_bodies([1])
         assert json.loads(exact_replay)["error"]["type"] == "cassette_not_found"
         [cassette] = load_cassettes(tmp_path)
-        assert cassette.meta.rules == ("uuids@1", "ignore@1=$.seed")
+        assert cassette.meta.match_rules == ("uuids@1", "ignore@1=$.seed")
 
     async def test_a_misspelled_rule_is_reported_with_its_file(self, tmp_path: Path) -> None:
         (tmp_path / "llm-proxy.toml").write_text("normalise = ['uuids', 'timestamp']\n")

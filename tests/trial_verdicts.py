@@ -76,10 +76,12 @@ def _judge_full_read(
     lost_bytes = _count_lost_bytes(sent_body, body)
     if cassette is None:
         return TrialVerdict(trial, lost_bytes, "; ".join([*problems, "not on disk"]))
-    lost_bytes += _count_lost_bytes(sent_body, cassette.body)
+    lost_bytes += _count_lost_bytes(sent_body, cassette.response_body)
     problems += _cassette_problems(case, cassette)
     noticed_at = (
-        view.ended_at if trial.client == "fast" else times.requested_at + cassette.end.at_ms / 1000
+        view.ended_at
+        if trial.client == "fast"
+        else times.requested_at + cassette.response_end.at_ms / 1000
     )
     return TrialVerdict(
         trial, lost_bytes, "; ".join(problems), _notice_delay(trial, environment, noticed_at)
@@ -111,11 +113,11 @@ def _judge_disconnect(
         )  # may leave before the upstream has it
         problems += ["not on disk"] if lost_bytes or should_be_stored else []
     elif trial.reads_to_end:
-        lost_bytes = _count_lost_bytes(sent_body, cassette.body)
+        lost_bytes = _count_lost_bytes(sent_body, cassette.response_body)
         problems += _cassette_problems(case, cassette)
     else:
         _, body, _ = parse_response(view)
-        lost_bytes = _count_lost_bytes(body, cassette.body[: len(body)])
+        lost_bytes = _count_lost_bytes(body, cassette.response_body[: len(body)])
         problems += _partial_problems(case, sent_body, cassette)
     return TrialVerdict(trial, lost_bytes, "; ".join(problems), release_s)
 
@@ -132,12 +134,12 @@ def _release_delay(environment: TrialEnvironment, times: TrialTimes) -> float:
 
 def _partial_problems(case: Case, sent_body: bytes, cassette: Cassette) -> list[str]:
     problems = []
-    if not sent_body.startswith(cassette.body):
+    if not sent_body.startswith(cassette.response_body):
         problems.append("bytes on disk that were never sent")
-    if cassette.end.ending not in {Ending.CLIENT_GONE, case.stored_ending}:
-        problems.append(f"ending {cassette.end.ending}")
+    if cassette.response_end.ending not in {Ending.CLIENT_GONE, case.stored_ending}:
+        problems.append(f"ending {cassette.response_end.ending}")
     if cassette_outcome(cassette).is_complete and not (
-        case.is_complete and cassette.body == sent_body
+        case.is_complete and cassette.response_body == sent_body
     ):
         problems.append("called complete")
     return problems
@@ -145,8 +147,8 @@ def _partial_problems(case: Case, sent_body: bytes, cassette: Cassette) -> list[
 
 def _cassette_problems(case: Case, cassette: Cassette) -> list[str]:
     problems = []
-    if cassette.end.ending is not case.stored_ending:
-        problems.append(f"ending {cassette.end.ending}, not {case.stored_ending}")
+    if cassette.response_end.ending is not case.stored_ending:
+        problems.append(f"ending {cassette.response_end.ending}, not {case.stored_ending}")
     if cassette_outcome(cassette).is_complete is not case.is_complete:
         problems.append(f"outcome {cassette_outcome(cassette)}")
     return problems

@@ -39,7 +39,7 @@ class SendRaw:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Send nothing more before `due_ms`: ms since the request was read in full."""
+    """Send nothing more before `due`, in ms since the request was read in full."""
 
     due: float
 

@@ -69,7 +69,7 @@ def cassette_age(recorded_at: str, now: datetime) -> timedelta | None:
     return now - recorded_time
 
 
-def format_days(age: timedelta) -> str:
+def format_age(age: timedelta) -> str:
     """Format an age for people: hours below two days, else days."""
     if age < timedelta(days=2):
         return f"{age // timedelta(hours=1)} h"

@@ -16,24 +16,26 @@ from llm_proxy.turns import Turn
 def cassette_dialect(cassette: Cassette) -> Dialect:
     """The dialect of a cassette; `OPAQUE` if this version knows none for it."""
     if cassette.meta.dialect == OPAQUE.name:
-        return dialects.find_dialect(stored_http_request(cassette))
+        return dialects.dialect_of_request(stored_http_request(cassette))
     return dialects.dialect_named(cassette.meta.dialect)
 
 
-def dialect_response(cassette: Cassette) -> DialectResponse:
+def stored_dialect_response(cassette: Cassette) -> DialectResponse:
     """The response, split into messages by the codec that its dialect uses."""
-    codec, messages = cassette.codec, cassette.messages
+    codec, messages = cassette.codec_name, cassette.framed_messages
     if cassette.meta.dialect == OPAQUE.name:
-        label = cassette_dialect(cassette).codec(stored_http_request(cassette), cassette.head)
-        codec = framing.codec_name_for_body(label, cassette.body)
-        if codec != cassette.codec:
-            messages = tuple(framing.split_messages(codec, cassette.body))
-    return DialectResponse(cassette.head, codec, messages)
+        label = cassette_dialect(cassette).codec_name(
+            stored_http_request(cassette), cassette.response_head
+        )
+        codec = framing.codec_name_for_body(label, cassette.response_body)
+        if codec != cassette.codec_name:
+            messages = tuple(framing.split_messages(codec, cassette.response_body))
+    return DialectResponse(cassette.response_head, codec, messages)
 
 
-def cassette_turns(cassette: Cassette) -> tuple[Turn, ...]:
+def cassette_response_turns(cassette: Cassette) -> tuple[Turn, ...]:
     """The turns of the response, as far as its dialect can decode them."""
-    return cassette_dialect(cassette).decode(dialect_response(cassette))
+    return cassette_dialect(cassette).decode_response(stored_dialect_response(cassette))
 
 
 def stored_http_request(cassette: Cassette) -> Request:

@@ -9,7 +9,7 @@ _MANTISSA_BITS: Final = 53
 """Bits of a random fraction: the precision of a float."""
 
 
-def seeded_below(upper_bound: int, *values: str) -> int:
+def seeded_int_below(upper_bound: int, *values: str) -> int:
     """An integer from 0 to `upper_bound` - 1: the same for the same `values`."""
     text = "\0".join(values)
     return int.from_bytes(sha256(text.encode("utf-8", "replace")).digest(), "big") % upper_bound

@@ -59,7 +59,7 @@ _ORDINARY_NUMBER: Final = re.compile(
 )
 
 
-def credential_spellings(request: Request) -> frozenset[bytes]:
+def request_credential_spellings(request: Request) -> frozenset[bytes]:
     """The credentials in a request's headers and query, in every spelling."""
     return _cached_spellings(request.headers, request.query)
 

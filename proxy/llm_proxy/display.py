@@ -42,17 +42,17 @@ def escape_json(document: str) -> str:
     return _UNSAFE_IN_JSON.sub(_escape_json_match, document)
 
 
-def path_as_utf8(path: PurePath | str) -> str:
+def path_as_unicode_text(path: PurePath | str) -> str:
     """A path as valid Unicode: bytes of the file name that are not UTF-8 become U+FFFD."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def shell_quoted_path(path: PurePath | str) -> str:
     """A path quoted as one word of a shell command that somebody may copy."""
-    return shlex.quote(escape_line(path_as_utf8(path)))
+    return shlex.quote(escape_line(path_as_unicode_text(path)))
 
 
-def terminal_width(text: str) -> int:
+def display_width(text: str) -> int:
     """The number of terminal columns that one line of text takes."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
@@ -66,7 +66,7 @@ def truncate_to_width(text: str, width: int) -> str:
 
 def pad_to_width(text: str, width: int, *, align_right: bool = False) -> str:
     """One line padded with spaces to `width` columns; left-aligned by default."""
-    padding = " " * (width - terminal_width(text))
+    padding = " " * (width - display_width(text))
     return padding + text if align_right else text + padding
 
 
@@ -98,7 +98,7 @@ def format_size(size_bytes: int) -> str:
     return f"{value:.1f} {unit}" if needs_decimal else f"{value:.0f} {unit}"
 
 
-def format_count(number: int, noun: str, plural: str = "") -> str:
+def count_with_noun(number: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun: `1 cassette`, `2 cassettes`, `1,449 cassettes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 

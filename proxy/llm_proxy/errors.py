@@ -80,7 +80,7 @@ class RequestRefused(LlmProxyError):
 
 
 class NotSimulated(RequestRefused):
-    """A request that simulation cannot answer: it is no request for a turn or another known one."""
+    """A request that simulation cannot answer: neither for a turn nor of another known kind."""
 
     def __init__(self, message: str, status: int = 404) -> None:
         super().__init__(status, message)

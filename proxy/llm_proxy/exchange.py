@@ -61,7 +61,7 @@ class Read:
 
     at_ms: float
     """ms since the request was read in full."""
-    data: bytes
+    received_bytes: bytes
 
 
 class Ending(StrEnum):

@@ -20,7 +20,7 @@ from typing import Final
 
 from llm_proxy.exchange import Read
 from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.framing.eventstream import EventStreamCodec, RawHeader
+from llm_proxy.framing.eventstream import EventStreamSplitter, RawHeader
 from llm_proxy.framing.frame_edits import ByteEdit
 from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
 
@@ -55,7 +55,7 @@ class FrameRedactor:
         """Take a read; return the pieces that are final now, in order, without secrets."""
         if not self._is_redacting_frames():
             return self._redactor.feed(read)
-        self._pending += read.data
+        self._pending += read.received_bytes
         self._pending_reads.append(read)
         settled: list[RedactedPiece] = []
         while self._can_advance():
@@ -68,12 +68,12 @@ class FrameRedactor:
             settled += self._redact_as_bytes(self._release_bytes(len(self._pending), ()))
         return settled
 
-    def close(self) -> list[RedactedPiece]:
+    def flush(self) -> list[RedactedPiece]:
         """Return the pieces that were held back."""
         return [
             *self._redact_frame(len(self._pending)),
             *self._release_clean_frames(),
-            *self._redactor.close(),
+            *self._redactor.flush(),
         ]
 
     def _is_redacting_frames(self) -> bool:
@@ -121,7 +121,7 @@ class FrameRedactor:
         pieces = self._release_bytes(size, ())
         if self._redactor.is_holding_back:  # bytes of an invalid frame
             return self._redact_as_bytes(pieces, is_frame_complete=bool(pieces))
-        return self._redactor.pass_through(pieces)
+        return self._redactor.pass_clean_pieces(pieces)
 
     def _frame_edits(self, frame: bytes, *, has_plain_secret: bool) -> list[ByteEdit]:
         """The edits of a frame's headers and payload, from left to right.
@@ -185,18 +185,18 @@ class FrameRedactor:
         if edits:
             reads = _apply_edits_to_reads(bytes(self._pending[:size]), reads, edits)
         del self._pending[:size]
-        return [read for read in reads if read.read.data]
+        return [read for read in reads if read.redacted_read.received_bytes]
 
     def _take_reads(self, size: int) -> list[RedactedPiece]:
         """Remove the reads of the first `size` bytes; the last read may be split."""
         taken: list[RedactedPiece] = []
         while size:
             read, begin = self._pending_reads[0], self._released_bytes
-            data = read.data[begin : begin + size]
+            data = read.received_bytes[begin : begin + size]
             taken.append(RedactedPiece(Read(read.at_ms, data), is_continuation=begin > 0))
             size -= len(data)
             self._released_bytes += len(data)
-            if self._released_bytes == len(read.data):
+            if self._released_bytes == len(read.received_bytes):
                 self._pending_reads.popleft()
                 self._released_bytes = 0
         return taken
@@ -211,9 +211,11 @@ class FrameRedactor:
         redacted_pieces = [
             out
             for piece in pieces
-            for out in self._redactor.feed(piece.read, is_continuation=piece.is_continuation)
+            for out in self._redactor.feed(
+                piece.redacted_read, is_continuation=piece.is_continuation
+            )
         ]
-        return [*redacted_pieces, *self._redactor.close()] if is_frame_complete else redacted_pieces
+        return [*redacted_pieces, *self._redactor.flush()] if is_frame_complete else redacted_pieces
 
 
 def _apply_edits_to_reads(
@@ -221,11 +223,14 @@ def _apply_edits_to_reads(
 ) -> list[RedactedPiece]:
     """Apply edits to `data`; return the result in the reads that `data` came in."""
     new, begin, edited = frame_edits.apply_edits(data, edits), 0, list[RedactedPiece]()
-    ends = frame_edits.moved_positions(accumulate(len(read.read.data) for read in reads), edits)
+    ends = frame_edits.moved_positions(
+        accumulate(len(read.redacted_read.received_bytes) for read in reads), edits
+    )
     for redacted_piece, end in zip(reads, ends, strict=True):
         edited.append(
             RedactedPiece(
-                Read(redacted_piece.read.at_ms, new[begin:end]), redacted_piece.is_continuation
+                Read(redacted_piece.redacted_read.at_ms, new[begin:end]),
+                redacted_piece.is_continuation,
             )
         )
         begin = end
@@ -236,10 +241,10 @@ def count_placeholders(reads: Iterable[Read]) -> int:
     """The number of placeholders in the frames of these reads, including those in base64."""
     placeholder, codec, count = (
         PLACEHOLDER.encode(),
-        EventStreamCodec(eventstream.MAX_FRAME_BYTES),
+        EventStreamSplitter(eventstream.MAX_FRAME_BYTES),
         0,
     )
-    for frames in (*map(codec.feed, (read.data for read in reads)), codec.close()):
+    for frames in (*map(codec.feed, (read.received_bytes for read in reads)), codec.close()):
         for frame in frames:
             decoded_fields = (
                 _decode_base64(field) or b"" for field in _BASE64_FIELD.findall(frame)

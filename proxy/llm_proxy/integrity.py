@@ -1,6 +1,6 @@
 """Checks a readable cassette's file name, key and folder against its content.
 
-`read_cassette` validates the file itself; this module checks it against the library's rules.
+`parse_cassette` validates the file itself; this module checks it against the library's rules.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _HAND_EDITED_ADVICE: Final = "was edited by hand; record it again"
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryLocation:
+class CassetteLocation:
     """Key and session of a file according to its name and folder in a library."""
 
     key_prefix: str | None
     """The first 16 digits of the key in the file's name; None for another kind of name."""
     session: str | None
-    """The session that the folder stands for; None if the library is not known."""
+    """The session that the folder belongs to; None if the library is not known."""
 
 
-def integrity_problems(cassette: Cassette, location: LibraryLocation) -> Iterator[str]:
+def integrity_problems(cassette: Cassette, location: CassetteLocation) -> Iterator[str]:
     """The problems of line 1, each in one sentence."""
     meta = cassette.meta
     known = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
@@ -51,9 +51,10 @@ def integrity_problems(cassette: Cassette, location: LibraryLocation) -> Iterato
             f"the stored request has key {str(key)[:16]}…, line 1 says {meta.key[:16]}…: "
             f"one of them {_HAND_EDITED_ADVICE}"
         )
-    if meta.key_rules > KEY_RULES_VERSION:
+    if meta.key_rules_version > KEY_RULES_VERSION:
         yield (
-            f"key rules {meta.key_rules} are newer than ours ({KEY_RULES_VERSION}): upgrade "
+            f"key rules {meta.key_rules_version} are newer than ours ({KEY_RULES_VERSION}): "
+            "upgrade "
             "llm-proxy"
         )
     for label, name in (("session", meta.session), ("provider", meta.provider)):
@@ -65,17 +66,17 @@ def integrity_problems(cassette: Cassette, location: LibraryLocation) -> Iterato
     if is_valid_name(meta.session) and location.session not in {None, meta.session}:
         yield (
             f"session {meta.session} lies in the folder of session {location.session}: "
-            f"move it below {_session_folder(meta.session)}"
+            f"move it below {_session_folder_label(meta.session)}"
         )
 
 
 def _recomputed_key(cassette: Cassette) -> str | None:
     """The key of the stored request by the rules of line 1; None if this version lacks them."""
     meta = cassette.meta
-    if meta.key_rules != KEY_RULES_VERSION:
+    if meta.key_rules_version != KEY_RULES_VERSION:
         return None
     try:
-        rules = parse_rules(meta.rules)
+        rules = parse_rules(meta.match_rules)
     except UsageError:  # of another version of this tool
         return None
     return matching.request_key(meta.provider, cassette.request, rules)
@@ -94,5 +95,5 @@ def was_redacted_after_keying(stored_request: StoredRequest) -> bool:
     )
 
 
-def _session_folder(session: str) -> str:
+def _session_folder_label(session: str) -> str:
     return "the library's own folder" if session == DEFAULT_SESSION else f"@{session}/"

@@ -51,7 +51,7 @@ def last_message_in_fields(fields: Fields) -> LastMessage | None:
 
 def _last_message_with_text(messages: list[Fields]) -> LastMessage | None:
     for message in reversed(messages):
-        role = lenient_json.printable_text(message.get("role")) or lenient_json.printable_text(
+        role = lenient_json.value_as_text(message.get("role")) or lenient_json.value_as_text(
             message.get("type")
         )
         if text := _collect_text(dict(message), _MAX_DEPTH):

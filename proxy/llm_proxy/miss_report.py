@@ -66,7 +66,7 @@ class MissReport:
     asked: MissedRequest = field(default_factory=MissedRequest)
     why: str = ""
     """`empty` (there are no cassettes), `unlike` (none is similar), `differs` (from the nearest),
-    `unplayable` (one has the same key but is not played), `unusable` (it is invalid), or
+    `unplayable_reason` (one has the same key but is not played), `unusable` (it is invalid), or
     `used_up` (all its takes were played)."""
     text: str = ""
     """The report for people, in several lines."""

@@ -17,7 +17,7 @@ from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 T = TypeVar("T")
 
 
-class Recording(Protocol):
+class ActiveRecording(Protocol):
     """Records one exchange while it runs.  No method raises."""
 
     def redact_secrets(self, secrets: frozenset[bytes]) -> None:
@@ -47,7 +47,7 @@ class Upstream(Protocol):
     """The live provider."""
 
     def stream(
-        self, routed: RoutedRequest, record: Callable[[], Recording] | None
+        self, routed: RoutedRequest, record: Callable[[], ActiveRecording] | None
     ) -> AsyncGenerator[Burst, None]:
         """Send the request to the provider and yield its response as it arrives.
 
@@ -92,7 +92,7 @@ class TakeSource(Protocol):
         Raises `CassetteError` if one of them is invalid.
         """
 
-    async def miss(self, routed: RoutedRequest, ordinal: int) -> Miss:
+    async def miss_for_request(self, routed: RoutedRequest, ordinal: int) -> Miss:
         """The miss of the request with that ordinal: the nearest cassette, what differs."""
 
 
@@ -117,15 +117,15 @@ class Offload(Protocol):
 class ScenarioSource(Protocol):
     """The scenarios of a run, reloaded when their files change."""
 
-    async def current(self) -> ScenarioSet:
+    async def current_scenarios(self) -> ScenarioSet:
         """The scenarios that apply now."""
 
 
 class Recorder(Protocol):
     """Starts recordings."""
 
-    def start(self, routed: RoutedRequest, take: int | None = None) -> Recording:
+    def start_recording(self, routed: RoutedRequest, take: int | None = None) -> ActiveRecording:
         """Record this request as the next take of its key in this run, or as take `take`."""
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Restart the take numbers of this session at 1."""

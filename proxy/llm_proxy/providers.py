@@ -30,11 +30,11 @@ class Provider:
     name: str
     base_url: str
     """Empty if every customer has their own address."""
-    paths: str = ""
+    paths_pattern: str = ""
     """A regular expression for the paths of this provider."""
     distinctive_headers: tuple[str, ...] = ()
     """Headers that only this provider's clients send, on paths shared with other providers."""
-    shared_paths: str = ""
+    shared_paths_pattern: str = ""
     """A regular expression for paths that are this provider's only if `identifying_pattern`
     matches, and else another's, whatever the order."""
     identifying_pattern: str = ""
@@ -59,7 +59,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         # A gateway's prefix may come first, up to the first /model/: linear time for any path.
         "bedrock", "", r"((?!/model/).)*/model/.+/(converse|invoke|count)[a-z-]*/?"
         rf"|/(guardrail|async-invoke).*|{_BEDROCK_AGENT_PATHS}",
-        shared_paths=_SIGNED_AGENT_PATHS, identifying_pattern=r"authorization: "
+        shared_paths_pattern=_SIGNED_AGENT_PATHS, identifying_pattern=r"authorization: "
                                                             r"aws4-.*/bedrock/aws4_request\b.*",
         key_env_vars=("AWS_BEARER_TOKEN_BEDROCK",),
     ),
@@ -67,7 +67,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider("groq", "https://api.groq.com", r"/openai/v1/.*", key_env_vars=("GROQ_API_KEY",)),
     Provider(
         "azure", "", r"/openai/.*",
-        shared_paths=r"/openai/v1/.*", identifying_pattern=r"api-key: .*|\?api-version=.*",
+        shared_paths_pattern=r"/openai/v1/.*", identifying_pattern=r"api-key: .*|\?api-version=.*",
         key_env_vars=("AZURE_OPENAI_API_KEY",), credential_template="api-key: {}",
     ),
     Provider(
@@ -81,7 +81,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?|/api/hello",
         ("anthropic-version",),
         # The first request of Claude Code: its `fetch` sends only the runtime as user agent.
-        shared_paths="/", identifying_pattern=r"HEAD user-agent: "
+        shared_paths_pattern="/", identifying_pattern=r"HEAD user-agent: "
                                               r"(node|bun/.*)|anthropic-version: .*",
         key_env_vars=("ANTHROPIC_API_KEY",), credential_template="x-api-key: {}",
     ),
@@ -95,7 +95,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider(
         "cohere", "https://api.cohere.com",
         r"/v2/.*|/v1/(chat|generate|embed|tokenize|detokenize)",
-        shared_paths=r"/v1/(models|datasets|connectors|finetuning|embed-jobs|classify|summarize"
+        shared_paths_pattern=r"/v1/(models|datasets|connectors|finetuning|embed-jobs|classify|summarize"
         r"|check-api-key|rerank)(/.*)?",
         identifying_pattern=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*"
         r"|\$\.model=rerank-(v\d|english-|multilingual-).*",
@@ -139,7 +139,7 @@ def provider_of_request(request: Request) -> str:
 
 
 def is_probe_request(request: Request) -> bool:
-    """Whether a request only probes the server, as clients of Claude Code and Ollama do."""
+    """Whether a request only probes the server, as Claude Code and clients of Ollama do."""
     return request.method == "HEAD" and request.path in _PROBE_PATHS
 
 
@@ -152,11 +152,11 @@ def _provider_of_path(path: str) -> str | None:
 
 @lru_cache(256)
 def _providers_sharing_path(path: str) -> tuple[Provider, ...]:
-    """The providers whose `shared_paths` match; mostly none."""
+    """The providers whose `shared_paths_pattern` match; mostly none."""
     return tuple(
         provider
         for provider in PROVIDERS
-        if provider.shared_paths and re.fullmatch(provider.shared_paths, path)
+        if provider.shared_paths_pattern and re.fullmatch(provider.shared_paths_pattern, path)
     )
 
 
@@ -164,7 +164,7 @@ def _request_matches(request: Request, identifying_pattern: str) -> bool:
     """Whether the pattern matches a header, a parameter or the model of the request."""
     headers = [f"{name}: {value}" for name, value in request.headers]
     headers_with_method = (f"{request.method} {header}" for header in headers)
-    model = lenient_json.printable_text(lenient_json.parse_object(request.body).get("model"))
+    model = lenient_json.value_as_text(lenient_json.parse_object(request.body).get("model"))
     parameters = (f"?{pair}" for pair in request.query.split("&"))
     pattern = re.compile(identifying_pattern, re.IGNORECASE)
     return any(
@@ -183,7 +183,9 @@ def _combined_path_pattern() -> re.Pattern[str]:
     """The paths of all providers in one expression, with a group named after each provider."""
     return re.compile(
         "|".join(
-            f"(?P<{provider.name}>{provider.paths})" for provider in PROVIDERS if provider.paths
+            f"(?P<{provider.name}>{provider.paths_pattern})"
+            for provider in PROVIDERS
+            if provider.paths_pattern
         )
     )
 

@@ -147,7 +147,7 @@ def redact_query(query: str) -> tuple[str, int]:
 class RedactedPiece:
     """A read without secrets, or a part of one."""
 
-    read: Read
+    redacted_read: Read
     is_continuation: bool = False
     """Whether it continues the read of the previous piece: it had been held back."""
 
@@ -207,21 +207,22 @@ class Redactor:
         if self._pattern is None:
             return [RedactedPiece(read, is_continuation)]
         self._held_pieces.append(RedactedPiece(read, is_continuation))
-        data = b"".join(held.read.data for held in self._held_pieces)
+        data = b"".join(held.redacted_read.received_bytes for held in self._held_pieces)
         return self._release_until(data, self._partial_secret_offset(data))
 
-    def pass_through(self, pieces: list[RedactedPiece]) -> list[RedactedPiece]:
+    def pass_clean_pieces(self, pieces: list[RedactedPiece]) -> list[RedactedPiece]:
         """Return pieces without secrets unchanged; only valid while nothing is held back."""
         if pieces:
             pieces[0] = RedactedPiece(
-                pieces[0].read, pieces[0].is_continuation and not self._is_read_start_dropped
+                pieces[0].redacted_read,
+                pieces[0].is_continuation and not self._is_read_start_dropped,
             )
             self._is_read_start_dropped = False
         return pieces
 
-    def close(self) -> list[RedactedPiece]:
+    def flush(self) -> list[RedactedPiece]:
         """Return the pieces that were held back; more reads may follow."""
-        data = b"".join(held.read.data for held in self._held_pieces)
+        data = b"".join(held.redacted_read.received_bytes for held in self._held_pieces)
         return self._release_until(data, len(data))
 
     def _partial_secret_offset(self, data: bytes) -> int:
@@ -243,7 +244,7 @@ class Redactor:
         settled, kept = list[RedactedPiece](), list[RedactedPiece]()
         position = 0
         for held in self._held_pieces:
-            begin, position = position, position + len(held.read.data)
+            begin, position = position, position + len(held.redacted_read.received_bytes)
             if begin >= until_offset:
                 kept.append(held)
                 continue
@@ -252,12 +253,14 @@ class Redactor:
                 data, begin, min(position, until_offset), spans, self._placeholder
             )
             if piece:
-                settled.append(RedactedPiece(Read(held.read.at_ms, piece), is_continuation))
+                settled.append(
+                    RedactedPiece(Read(held.redacted_read.at_ms, piece), is_continuation)
+                )
                 is_continuation = True
             if position > until_offset:
                 kept.append(
                     RedactedPiece(
-                        Read(held.read.at_ms, data[until_offset:position]), is_continuation
+                        Read(held.redacted_read.at_ms, data[until_offset:position]), is_continuation
                     )
                 )
             self._is_read_start_dropped = position <= until_offset and not is_continuation

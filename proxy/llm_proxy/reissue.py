@@ -17,7 +17,7 @@ _REQUEST_LINE_NUMBER: Final = 2
 def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_key: str) -> Request:
     """A stored request to send again, with this API key; an empty key is not sent.
 
-    With a key, the parameters that held a redacted one are dropped.  Raises `CassetteError` if
+    With a key, the parameters that held a redacted key are dropped.  Raises `CassetteError` if
     anything else in the request was redacted: it would be a different request.
     """
     query, dropped_count = drop_redacted_parameters(stored.query) if api_key else (stored.query, 0)

@@ -15,7 +15,7 @@ from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.conversation import Conversation
-from llm_proxy.credentials import credential_spellings
+from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.dialects import Dialect, lenient_json
 from llm_proxy.errors import RequestRefused, printable_excerpt
 from llm_proxy.exchange import Request, header_value
@@ -76,7 +76,7 @@ class RoutedRequest:
 
     request: Request
     """The request as it is forwarded to the provider."""
-    decompressed: Request
+    decompressed_request: Request
     """The same without content coding: it is decoded, stored, and keyed."""
     session: str
     provider: str
@@ -91,7 +91,7 @@ class RoutedRequest:
     """The pace that the client requests in a header; empty if none."""
     requested_faults: tuple[str, ...] = ()
     """The faults that the client requests in headers."""
-    rules: RuleSet = NO_RULES
+    match_rules: RuleSet = NO_RULES
     """The operator's match rules for the key."""
     logical_request: LogicalRequest | None = None
     """The logical request that this is an attempt at; None if attempts are not grouped."""
@@ -103,7 +103,7 @@ class RoutedRequest:
     @_CachedProperty
     def credentials(self) -> frozenset[bytes]:
         """The client's credentials in every spelling: they must not be stored anywhere."""
-        return credential_spellings(self.decompressed)
+        return request_credential_spellings(self.decompressed_request)
 
     @_CachedProperty
     def request_for_key(self) -> StoredRequest:
@@ -111,7 +111,7 @@ class RoutedRequest:
 
         It may still contain the credentials elsewhere, so it is neither stored nor displayed.
         """
-        request = self.decompressed
+        request = self.decompressed_request
         query, count = redaction.redact_query(request.query)
         headers = redaction.storable_request_headers(request.headers)
         return StoredRequest(request.method, request.path, query, headers, request.body, count)
@@ -126,7 +126,7 @@ class RoutedRequest:
     @_CachedProperty
     def conversation(self) -> Conversation | None:
         """The decoded request for a turn; None if it is another kind of request."""
-        return self.dialect.decode_request(self.decompressed)
+        return self.dialect.decode_request(self.decompressed_request)
 
     @_CachedProperty
     def model(self) -> str:
@@ -139,14 +139,14 @@ class RoutedRequest:
     @_CachedProperty
     def normalized_document(self) -> NormalizedDocument:
         """The stored request's document after the rules, for comparison and display."""
-        return matching.normalized_document(self.provider, self.stored_request, self.rules)
+        return matching.normalized_document(self.provider, self.stored_request, self.match_rules)
 
     @_CachedProperty
     def key(self) -> str:
         """The hash by which its takes are found, independent of its credentials."""
         if self.request_for_key is self.stored_request:
             return matching.document_key(self.normalized_document.document)
-        return matching.request_key(self.provider, self.request_for_key, self.rules)
+        return matching.request_key(self.provider, self.request_for_key, self.match_rules)
 
 
 def redact_stored_request(
@@ -185,7 +185,7 @@ class RoutingSettings:
 
     default_session: str = DEFAULT_SESSION
     """The session of a request that names none."""
-    rules: RuleSet = NO_RULES
+    match_rules: RuleSet = NO_RULES
     """The match rules for keys."""
 
 
@@ -206,7 +206,7 @@ def route_request(
     ]
     if not our_headers and not request.path.startswith(_PATH_PREFIXES):  # nearly all of them
         provider = provider_of_request(readable)
-        dialect = dialects.find_dialect(readable)
+        dialect = dialects.dialect_of_request(readable)
         return RoutedRequest(
             request,
             readable,
@@ -215,7 +215,7 @@ def route_request(
             dialect,
             arrived_at_s,
             clock,
-            rules=settings.rules,
+            match_rules=settings.match_rules,
         )
     match = _PREFIXED_PATH.fullmatch(request.path)
     assert match is not None  # noqa: S101 # the pattern matches every path
@@ -235,7 +235,13 @@ def route_request(
         "provider", _first_not_none(match["provider"], provider_of_request(stripped))
     )
     routed = RoutedRequest(
-        forwarded, stripped, session, provider, dialects.find_dialect(stripped), arrived_at_s, clock
+        forwarded,
+        stripped,
+        session,
+        provider,
+        dialects.dialect_of_request(stripped),
+        arrived_at_s,
+        clock,
     )
     return replace(
         routed,
@@ -244,7 +250,7 @@ def route_request(
         requested_faults=tuple(
             value for name, value in our_headers if name.lower() == FAULT_HEADER
         ),
-        rules=settings.rules,
+        match_rules=settings.match_rules,
     )
 
 

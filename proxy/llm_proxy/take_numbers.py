@@ -72,7 +72,7 @@ class RequestCounter:
             del self._recent_ordinals[number]
 
 
-def take_sequence(
+def session_take_order(
     own_numbers: Iterable[int], default_numbers: Iterable[int]
 ) -> list[tuple[bool, int]]:
     """The takes that a session plays, in order, as (whether it is its own, take number).
@@ -159,7 +159,7 @@ class TakeAllocator:
         if self._is_replacing and is_complete:
             return self._replace_older_takes(number)
         stored_number = max(self._older_takes, default=0) + number if self._is_replacing else number
-        stored_number = self._free_number(stored_number, self._older_takes | self._own_takes)
+        stored_number = self._find_unused_number(stored_number, self._older_takes | self._own_takes)
         if self._is_replacing:
             self._parked_takes.append((number, stored_number))
         self._own_takes.add(stored_number)
@@ -179,15 +179,15 @@ class TakeAllocator:
         """Whether the older takes still have to be replaced by takes of this run."""
         return self._is_replacing
 
-    def _is_number_foreign(self, number: int) -> bool:
+    def _is_used_by_other_run(self, number: int) -> bool:
         """Whether a number unknown to this allocator is used by another run."""
         return number not in self._own_takes | self._older_takes and self._is_foreign_take(number)
 
-    def _free_number(self, number: int, taken: AbstractSet[int]) -> int:
+    def _find_unused_number(self, number: int, taken: AbstractSet[int]) -> int:
         """`number` if no take has it; else one after all taken numbers."""
-        if number in taken or self._is_number_foreign(number):
+        if number in taken or self._is_used_by_other_run(number):
             number = max(taken | {number}) + 1
-            while self._is_number_foreign(number):
+            while self._is_used_by_other_run(number):
                 number += 1
         return number
 
@@ -207,7 +207,7 @@ class TakeAllocator:
             )
         is_final_parked = final_number in dict(moves)
         initial_number = (
-            self._free_number(final_number, occupied | final_numbers)
+            self._find_unused_number(final_number, occupied | final_numbers)
             if is_final_parked
             else final_number
         )
@@ -227,7 +227,7 @@ class TakeAllocator:
     ) -> int:
         """Assign a final number: the take's number in the run, or one after all others."""
         final_number = number
-        if number in final_numbers or self._is_number_foreign(number):
-            final_number = self._free_number(number, occupied | final_numbers | {number})
+        if number in final_numbers or self._is_used_by_other_run(number):
+            final_number = self._find_unused_number(number, occupied | final_numbers | {number})
         final_numbers.add(final_number)
         return final_number

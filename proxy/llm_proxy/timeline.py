@@ -22,7 +22,7 @@ class MessageArrival:
 
     number: int
     """From 1."""
-    message: bytes
+    message_bytes: bytes
     at_ms: float
     """ms since the request was read in full."""
     gap_ms: float
@@ -44,7 +44,7 @@ def message_arrivals(
         read_count = 0
         while read_bytes < position:
             read = next(remaining_reads)
-            read_bytes += len(read.data)
+            read_bytes += len(read.received_bytes)
             at_ms = read.at_ms
             read_count += 1
         arrivals.append(MessageArrival(number, message, at_ms, at_ms - previous_at_ms, read_count))
@@ -70,7 +70,7 @@ def render_sparkline(
     columns = [0] * width
     for read in reads:
         column = int(read.at_ms / end_ms * width) if end_ms > 0 else 0
-        columns[min(column, width - 1)] += len(read.data)
+        columns[min(column, width - 1)] += len(read.received_bytes)
     levels = _ASCII_LEVELS if ascii_only else _LEVELS
     largest = max(columns, default=0) or 1
     top = len(levels) - 1

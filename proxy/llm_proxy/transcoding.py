@@ -15,7 +15,7 @@ import orjson
 
 from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, cassette_turns
+from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.provider_tool_calls import TEXT_ARGUMENT_CALL_TYPES, is_provider_tool_call
@@ -38,7 +38,7 @@ from llm_proxy.turns import (
 _MIN_ERROR_STATUS: Final = 400
 """From this status on, a response is an error."""
 _MAX_RETRY_AFTER_DIGITS: Final = 10
-"""A `Retry-After` with this many digits or more is ignored."""
+"""A `Retry-After` of this many digits or more is no sensible delay, and is ignored."""
 _GENERIC_HEADERS: Final = frozenset(
     (
         *("connection", "content-encoding", "content-length", "content-type", "date"),
@@ -63,7 +63,7 @@ class TranscodeOptions:
 
     dialect_name: str
     """The name of a chat dialect."""
-    is_single_document: bool = False
+    is_non_streaming: bool = False
     """Whether to encode one document instead of a stream."""
     model: str = ""
     """A model name to use instead of the recorded one; empty to keep it."""
@@ -81,7 +81,7 @@ def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedRespon
     outcome = cassette_outcome(cassette)
     if not outcome.is_complete:
         raise NotRepresentable(f"{cassette.file} is {outcome}; told again it would seem whole")
-    turns = cassette_turns(cassette)
+    turns = cassette_response_turns(cassette)
     if not turns:
         raise NotRepresentable(f"{cassette.file} holds no turn: nothing that could be told again")
     is_foreign = dialect.name != cassette_dialect(cassette).name
@@ -103,28 +103,29 @@ def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedRespon
         replace(item, model=options.model or item.model or default_model)
         for item in transcoded_turns
     )
-    seed = f"{cassette.meta.key} {cassette.end.sha256}"  # differs between takes of one request
+    # Differs between takes of one request.
+    seed = f"{cassette.meta.key} {cassette.response_end.sha256}"
     context = EncodeContext(
-        seed, _recorded_unix_s(cassette.meta.recorded), provider=options.provider
+        seed, _recorded_unix_s(cassette.meta.recorded_at), provider=options.provider
     )
     failure = transcoded_turns[0].failure
-    if failure and cassette.head.status >= _MIN_ERROR_STATUS:
-        retry_after_s = _retry_after_seconds(header_value(cassette.head.headers, "retry-after"))
+    if failure and cassette.response_head.status >= _MIN_ERROR_STATUS:
+        retry_after_s = _retry_after_seconds(
+            header_value(cassette.response_head.headers, "retry-after")
+        )
         error_response = dialect.error_response(
-            cassette.head.status, failure, context, retry_after_s
+            cassette.response_head.status, failure, context, retry_after_s
         )
         has_other_headers = any(
-            name.lower() not in _GENERIC_HEADERS for name, _ in cassette.head.headers
+            name.lower() not in _GENERIC_HEADERS for name, _ in cassette.response_head.headers
         )
         return TranscodedResponse(
             error_response, (*removed, *("the other headers of its error",) * has_other_headers)
         )
-    request = dialect.sample_request(
-        transcoded_turns[0].model, stream=not options.is_single_document
-    )
-    conversion_losses = dialect.convert(request, transcoded_turns, context).losses
+    request = dialect.sample_request(transcoded_turns[0].model, stream=not options.is_non_streaming)
+    conversion_losses = dialect.representable_turns(request, transcoded_turns, context).losses
     return TranscodedResponse(
-        dialect.encode(request, transcoded_turns, context), (*removed, *conversion_losses)
+        dialect.encode_response(request, transcoded_turns, context), (*removed, *conversion_losses)
     )
 
 

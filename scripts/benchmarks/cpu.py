@@ -13,7 +13,7 @@ from typing import Final
 from result_table import Row
 
 from llm_proxy import framing
-from llm_proxy.cassette import CassetteMeta, CassetteWriter, StoredRequest, read_cassette
+from llm_proxy.cassette import CassetteEncoder, CassetteMeta, StoredRequest, parse_cassette
 from llm_proxy.exchange import Ending, Read, ResponseHead
 
 HELP_TARGET_S: Final = 0.15
@@ -59,7 +59,7 @@ def _throughput_rows(event_count: int) -> Iterator[Row]:
               {"at once": _megabytes_per_second(len(body),
                                                 lambda: _parse_events([body]))})  # fmt: skip
     yield row("write a cassette", lambda: _encode_cassette(reads), {})
-    yield row("load a cassette", lambda: read_cassette("bench", cassette), {})
+    yield row("load a cassette", lambda: parse_cassette("bench", cassette), {})
 
 
 def _parse_events(chunks: list[bytes]) -> None:
@@ -70,14 +70,14 @@ def _parse_events(chunks: list[bytes]) -> None:
 
 
 def _encode_cassette(reads: list[Read]) -> bytes:
-    writer = CassetteWriter("sse")
+    writer = CassetteEncoder("sse")
     meta = CassetteMeta("bench", "now", "openai-chat", "openai", "bench", "default", "0" * 64, 1, 1)
     request = StoredRequest("POST", "/v1/chat/completions", "", (), b"{}")
     lines = [
         writer.encode_opening(meta, request),
         writer.encode_head(ResponseHead(200, "OK", (), "chunked"), 0.0),
     ]
-    lines += map(writer.encode_read, reads)
+    lines += map(writer.encode_completed_messages, reads)
     return b"".join([*lines, writer.encode_ending(Ending.CLEAN, reads[-1].at_ms)])
 
 

@@ -51,8 +51,8 @@ def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
     empty.mkdir()
     scan_s = min(_scan_time_s(large / "cassettes") for _ in range(3))
     for mode in ("replay", "auto", "record"):
-        empty_s = min(_start_time_s(empty, mode) for _ in range(rounds))
-        large_s = min(_start_time_s(large, mode) for _ in range(rounds))
+        empty_s = min(_startup_duration_s(empty, mode) for _ in range(rounds))
+        large_s = min(_startup_duration_s(large, mode) for _ in range(rounds))
         references = {"no cassettes": empty_s, "python and scandir": scan_s}
         name = f"{mode} opens {LARGE_COUNT:,}"
         yield Row("library", name, large_s, "s", references, START_TARGET_S)
@@ -99,7 +99,7 @@ def _scan_time_s(cassettes: Path) -> float:
     return time.monotonic() - start
 
 
-def _start_time_s(folder: Path, mode: str) -> float:
+def _startup_duration_s(folder: Path, mode: str) -> float:
     """The time from the command to the open port."""
     start = time.monotonic()
     with server_processes.run_llm_proxy(folder, mode):

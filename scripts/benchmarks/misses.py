@@ -16,7 +16,7 @@ import server_processes
 import socket_client
 from result_table import Row, median_p95
 
-from llm_proxy.cassette import CassetteMeta, CassetteWriter, StoredRequest
+from llm_proxy.cassette import CassetteEncoder, CassetteMeta, StoredRequest
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.matching import KEY_RULES_VERSION, request_key
 
@@ -55,10 +55,13 @@ def write_library(folder: Path, count: int) -> None:
         meta = CassetteMeta(
             "bench", "now", "openai-chat", "openai", "m", "default", key, KEY_RULES_VERSION, 1
         )
-        writer = CassetteWriter("sse")
+        writer = CassetteEncoder("sse")
         head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
         lines = [writer.encode_opening(meta, request), writer.encode_head(head, 0.0)]
-        lines += [writer.encode_read(Read(1.0, _SSE_BODY)), writer.encode_ending(Ending.CLEAN, 1.0)]
+        lines += [
+            writer.encode_completed_messages(Read(1.0, _SSE_BODY)),
+            writer.encode_ending(Ending.CLEAN, 1.0),
+        ]
         path = folder / "cassettes" / "openai-chat" / "m" / f"{key[:16]}-1.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"".join(lines))

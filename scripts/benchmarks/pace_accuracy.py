@@ -16,12 +16,18 @@ import socket_client
 from result_table import Row, median_p95
 
 from llm_proxy.actions import Begin, Send, Wait
-from llm_proxy.cassette import Cassette, CassetteMeta, CassetteWriter, StoredRequest, read_cassette
+from llm_proxy.cassette import (
+    Cassette,
+    CassetteEncoder,
+    CassetteMeta,
+    StoredRequest,
+    parse_cassette,
+)
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.matching import KEY_RULES_VERSION, request_key
 from llm_proxy.pacing import parse_pace
 from llm_proxy.pacing.cassette_player import replay_actions
-from llm_proxy.pacing.timing import seeded_draw
+from llm_proxy.pacing.timing import make_seeded_draw
 from llm_proxy.routing import PACE_HEADER
 from llm_proxy.shell.library.library import Library
 
@@ -70,8 +76,8 @@ class _Plan:
 class _Delays:
     """The delays of the chunks of each response, in ms."""
 
-    replay: list[list[float]]
-    bare: list[list[float]]
+    replay_delays_ms: list[list[float]]
+    bare_delays_ms: list[list[float]]
 
 
 def measure(folder: Path, library: Path, *, is_quick: bool) -> Iterator[Row]:
@@ -91,15 +97,19 @@ def measure(folder: Path, library: Path, *, is_quick: bool) -> Iterator[Row]:
 def _load_streams(library: Path) -> Iterator[Cassette]:
     """The streams with more than 20 messages; only the first take of each request."""
     for path in sorted(library.rglob("*-1.jsonl")):
-        cassette = read_cassette(str(path), path.read_bytes())
-        is_stream = cassette.codec != "whole" and cassette.head.framing == "chunked"
-        if is_stream and len(cassette.messages) > 20 and cassette.end.ending is Ending.CLEAN:
+        cassette = parse_cassette(str(path), path.read_bytes())
+        is_stream = cassette.codec_name != "whole" and cassette.response_head.framing == "chunked"
+        if (
+            is_stream
+            and len(cassette.framed_messages) > 20
+            and cassette.response_end.ending is Ending.CLEAN
+        ):
             yield cassette
 
 
 def _make_plan(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
     """The plan of a replay, computed by llm-proxy's own code."""
-    rolls = seeded_draw(0, _SESSION, cassette.meta.key, ordinal)
+    rolls = make_seeded_draw(0, _SESSION, cassette.meta.key, ordinal)
     head_due_ms = due_ms = 0.0
     chunks_due_ms: list[float] = []
     chunks: list[bytes] = []
@@ -163,8 +173,8 @@ def _compare_delays(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) 
             path.write_text(json.dumps(plans_by_path))
             with server_processes.run_reference_server("plans", str(path)) as bare_port:
                 replay_ms, bare_ms = _measure_delays((replay_port, bare_port), plans)
-            delays.replay.extend(replay_ms)
-            delays.bare.extend(bare_ms)
+            delays.replay_delays_ms.extend(replay_ms)
+            delays.bare_delays_ms.extend(bare_ms)
     return delays
 
 
@@ -179,8 +189,8 @@ def _delay_row(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int
         for ordinal in range(2, rounds + 2)
     ]
     delays = _compare_delays(folder, plans, pace)
-    replay_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.replay]
-    bare_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.bare]
+    replay_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.replay_delays_ms]
+    bare_ms = [fmean(map(abs, chunk_delays)) for chunk_delays in delays.bare_delays_ms]
     added_ms = median(replay - bare for replay, bare in zip(replay_ms, bare_ms, strict=True))
     references = {"replay mean": fmean(replay_ms), "bare loop mean": fmean(bare_ms)}
     references |= median_p95(replay_ms, "replay") | median_p95(bare_ms, "bare loop")
@@ -193,9 +203,9 @@ def _drift_row(folder: Path, long_stream: Cassette) -> Row:
     delays = _compare_delays(folder, [[_make_plan(long_stream, "recorded", 2)]], "recorded")
     replay_ms, bare_ms = (
         abs(median(chunk_delays[-_DRIFT_EVENTS:]) - median(chunk_delays[:_DRIFT_EVENTS]))
-        for [chunk_delays] in (delays.replay, delays.bare)
+        for [chunk_delays] in (delays.replay_delays_ms, delays.bare_delays_ms)
     )
-    name = f"drift over {len(long_stream.messages) - 1} events"
+    name = f"drift over {len(long_stream.framed_messages) - 1} events"
     return Row("pace", name, replay_ms, "ms", {"bare loop": bare_ms}, DRIFT_TARGET_MS)
 
 
@@ -222,15 +232,17 @@ def _write_long_stream(library: Path, event_count: int) -> Cassette:
     meta = CassetteMeta(
         "bench", "now", "openai-chat", "openai", "bench", _SESSION, key, KEY_RULES_VERSION, 1
     )
-    writer = CassetteWriter("sse")
+    writer = CassetteEncoder("sse")
     head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
     lines = [writer.encode_opening(meta, request), writer.encode_head(head, 0.0)]
     for number in range(1, event_count + 1):
         event = json.dumps({"choices": [{"index": 0, "delta": {"content": f"{number} "}}]})
-        lines.append(writer.encode_read(Read(float(number), f"data: {event}\n\n".encode())))
-    lines.append(writer.encode_read(Read(float(event_count), b"data: [DONE]\n\n")))
+        lines.append(
+            writer.encode_completed_messages(Read(float(number), f"data: {event}\n\n".encode()))
+        )
+    lines.append(writer.encode_completed_messages(Read(float(event_count), b"data: [DONE]\n\n")))
     lines.append(writer.encode_ending(Ending.CLEAN, float(event_count)))
     path = Library(library).path_for_take(meta, request, 1)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(lines))
-    return read_cassette(str(path), path.read_bytes())
+    return parse_cassette(str(path), path.read_bytes())

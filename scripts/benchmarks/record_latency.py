@@ -59,7 +59,7 @@ class Delays:
     """From the provider's write of each later event to its arrival."""
 
 
-def loads(*, is_quick: bool) -> tuple[Load, ...]:
+def benchmark_loads(*, is_quick: bool) -> tuple[Load, ...]:
     """The loads of a run."""
     short_rounds, event_count = (15, 60) if is_quick else (60, 200)
     short = [Load(f"{kib} KB request", kib * 1024, 6, 4, short_rounds) for kib in (1, 30, 200)]
@@ -83,7 +83,7 @@ def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
                 server_processes.run_llm_proxy(folder, "record", "--upstream", f"default={url}")
             ),
         }
-        for load in loads(is_quick=is_quick):
+        for load in benchmark_loads(is_quick=is_quick):
             yield from _rows(load, measure_delays(load, ports))
 
 

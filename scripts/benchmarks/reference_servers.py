@@ -24,7 +24,7 @@ from typing import Final
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
-from llm_proxy.cassette import Cassette, read_cassette
+from llm_proxy.cassette import Cassette, parse_cassette
 
 Plan = list[tuple[float, str]]
 """The due time of the head in ms, with an empty string; then the due time of each chunk, and its
@@ -45,7 +45,7 @@ _LAST_EVENT: Final = b"data: [DONE]\n\n"
 _MAX_BODY_SIZE: Final = 64 * 1024 * 1024
 
 
-class Provider(asyncio.Protocol):
+class FakeProvider(asyncio.Protocol):
     """A minimal upstream.
 
     The request's header `x-bench: EVENTS GAP SEED` has the number of events, and the average time
@@ -92,7 +92,9 @@ class Provider(asyncio.Protocol):
 
 async def start_provider() -> int:
     """Start an upstream; returns its port."""
-    server = await asyncio.get_running_loop().create_server(Provider, "127.0.0.1", 0, backlog=1024)
+    server = await asyncio.get_running_loop().create_server(
+        FakeProvider, "127.0.0.1", 0, backlog=1024
+    )
     return int(server.sockets[0].getsockname()[1])
 
 
@@ -123,7 +125,7 @@ async def start_pass_through(url: str) -> int:
             await response.write_eof()
             return response
 
-    return await _serve(forward)
+    return await _start_http_server(forward)
 
 
 async def start_deadline_replay(cassette: Cassette, speed: float) -> int:
@@ -135,15 +137,15 @@ async def start_deadline_replay(cassette: Cassette, speed: float) -> int:
         start = loop.time()
         response = web.StreamResponse()
         response.enable_chunked_encoding()
-        await asyncio.sleep(start + cassette.head_at_ms / speed / 1000 - loop.time())
+        await asyncio.sleep(start + cassette.response_head_at_ms / speed / 1000 - loop.time())
         await response.prepare(request)
         for read in cassette.reads:
             await asyncio.sleep(start + read.at_ms / speed / 1000 - loop.time())
-            await response.write(read.data)
+            await response.write(read.received_bytes)
         await response.write_eof()
         return response
 
-    return await _serve(play)
+    return await _start_http_server(play)
 
 
 async def start_planned_replay(plans_by_path: Mapping[str, Plan]) -> int:
@@ -165,7 +167,7 @@ async def start_planned_replay(plans_by_path: Mapping[str, Plan]) -> int:
         await response.write_eof()
         return response
 
-    return await _serve(play)
+    return await _start_http_server(play)
 
 
 async def start_body_server(body: bytes) -> int:
@@ -175,10 +177,10 @@ async def start_body_server(body: bytes) -> int:
         await request.read()
         return web.Response(body=body, content_type="text/event-stream")
 
-    return await _serve(respond)
+    return await _start_http_server(respond)
 
 
-async def _serve(handler: Handler) -> int:
+async def _start_http_server(handler: Handler) -> int:
     app = web.Application(client_max_size=_MAX_BODY_SIZE)
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, access_log=None)
@@ -201,7 +203,7 @@ async def main(kind: str, *arguments: str) -> None:
                 json.loads(await asyncio.to_thread(Path(path).read_bytes))
             )
         case ["prepared", path]:
-            port = await start_body_server(_load_cassette(path).body)
+            port = await start_body_server(_load_cassette(path).response_body)
         case ["body", path]:
             port = await start_body_server(await asyncio.to_thread(Path(path).read_bytes))
         case _:
@@ -211,7 +213,7 @@ async def main(kind: str, *arguments: str) -> None:
 
 
 def _load_cassette(path: str) -> Cassette:
-    return read_cassette(path, Path(path).read_bytes())
+    return parse_cassette(path, Path(path).read_bytes())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import socket_client
 from record_latency import chat_body
 from result_table import Row, median_p95
 
-from llm_proxy.cassette import Cassette, read_cassette
+from llm_proxy.cassette import Cassette, parse_cassette
 
 TARGET_MS: Final = 3.0
 """The accepted median of the offset errors of a replay."""
@@ -24,10 +24,10 @@ _EVENT_COUNT: Final = 200
 def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
     """Record a cassette, measure its replay, and yield the rows."""
     path = _record(folder)
-    cassette = read_cassette(str(path), path.read_bytes())
+    cassette = parse_cassette(str(path), path.read_bytes())
     for speed, pace in ((1.0, "recorded"), (4.0, "4x")):
-        yield _accuracy(folder, cassette, speed, pace, 1 if is_quick else 5)
-    yield _throughput(folder, cassette, 400 if is_quick else 4000)
+        yield _accuracy_row(folder, cassette, speed, pace, 1 if is_quick else 5)
+    yield _throughput_row(folder, cassette, 400 if is_quick else 4000)
 
 
 def _chat_request(port: int) -> bytes:
@@ -49,7 +49,7 @@ def _record(folder: Path) -> Path:
     return path
 
 
-def _accuracy(folder: Path, cassette: Cassette, speed: float, pace: str, rounds: int) -> Row:
+def _accuracy_row(folder: Path, cassette: Cassette, speed: float, pace: str, rounds: int) -> Row:
     due_times_ms = [read.at_ms / speed for read in cassette.reads]
     errors_ms: dict[str, list[float]] = {"replay": [], "bare": []}
     with (
@@ -72,7 +72,7 @@ def _summary(label: str, values: list[float]) -> dict[str, float]:
     return median_p95(values, label) | {f"{label} max": max(values)}
 
 
-def _throughput(folder: Path, cassette: Cassette, request_count: int) -> Row:
+def _throughput_row(folder: Path, cassette: Cassette, request_count: int) -> Row:
     with (
         server_processes.run_llm_proxy(folder, "replay", "--pace", "instant") as replay_port,
         server_processes.run_reference_server("prepared", cassette.file) as bare_port,

@@ -37,7 +37,7 @@ def run_llm_proxy(folder: Path, mode: str, *options: str) -> Iterator[int]:
         *("--cassettes", str(folder / "cassettes"), *options),
     )
     with (folder / f"{mode}.log").open("ab") as log:
-        process = subprocess.Popen(command, stderr=log, env=_clean_environment(folder))
+        process = subprocess.Popen(command, stderr=log, env=_isolated_environment(folder))
     with process:
         try:
             yield _wait_for_port(process, port_file, Path(log.name))
@@ -62,7 +62,7 @@ def _terminate(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None
         process.kill()
 
 
-def _clean_environment(folder: Path) -> dict[str, str]:
+def _isolated_environment(folder: Path) -> dict[str, str]:
     """The environment without variables of llm-proxy, and with a folder for spools."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("LLM_PROXY_")

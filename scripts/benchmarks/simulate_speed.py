@@ -23,7 +23,7 @@ def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
     options = ("--scenarios", str(scenarios_file), "--pace", "instant")
     with server_processes.run_llm_proxy(folder, "simulate", *options) as simulate_port:
         for name in _WORD_COUNTS:
-            yield _throughput(folder, name, simulate_port, 200 if is_quick else 2000)
+            yield _throughput_row(folder, name, simulate_port, 200 if is_quick else 2000)
 
 
 def _scenario(name: str) -> dict[str, object]:
@@ -33,10 +33,10 @@ def _scenario(name: str) -> dict[str, object]:
     return {"id": name, "description": "What is measured.", "turns": [turn]}
 
 
-def _throughput(folder: Path, name: str, simulate_port: int, request_count: int) -> Row:
+def _throughput_row(folder: Path, name: str, simulate_port: int, request_count: int) -> Row:
     body_file = folder / f"{name}.body"
     body_file.write_bytes(
-        socket_client.response_body(simulate_port, _chat_request(simulate_port, name))
+        socket_client.fetch_response_body(simulate_port, _chat_request(simulate_port, name))
     )
     rates: dict[str, list[float]] = {"simulate": [], "bare": []}
     with server_processes.run_reference_server("body", str(body_file)) as bare_port:

@@ -130,7 +130,7 @@ def _read(sock: object, response: TimedResponse) -> bool:
 
 def requests_per_second(port: int, request: bytes, count: int, connections: int) -> float:
     """The rate of responses of equal size, over connections that are kept open."""
-    size = _response_size(port, request)
+    size = _fetch_response_size(port, request)
     socks = [connect(port) for _ in range(connections)]
     remaining = dict.fromkeys(socks, 0)
     started = completed = 0
@@ -156,9 +156,9 @@ def requests_per_second(port: int, request: bytes, count: int, connections: int)
     return count / elapsed_s
 
 
-def response_body(port: int, request: bytes) -> bytes:
+def fetch_response_body(port: int, request: bytes) -> bytes:
     """The body of a response, without its framing."""
-    head, _, rest = _raw_response(port, request).partition(b"\r\n\r\n")
+    head, _, rest = _fetch_raw_response(port, request).partition(b"\r\n\r\n")
     if b"content-length:" in head.lower():
         return rest
     chunks: list[bytes] = []
@@ -169,12 +169,12 @@ def response_body(port: int, request: bytes) -> bytes:
     return b"".join(chunks)
 
 
-def _response_size(port: int, request: bytes) -> int:
+def _fetch_response_size(port: int, request: bytes) -> int:
     """The size of a response, head and framing included."""
-    return len(_raw_response(port, request))
+    return len(_fetch_raw_response(port, request))
 
 
-def _raw_response(port: int, request: bytes) -> bytes:
+def _fetch_raw_response(port: int, request: bytes) -> bytes:
     """The bytes of a response as received."""
     with connect(port) as sock:
         sock.sendall(request)

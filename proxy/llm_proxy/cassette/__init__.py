@@ -12,7 +12,7 @@ errors, `spool` is the crash-safe form that a running recording appends to, and 
 upgrades older formats.
 """
 
-from llm_proxy.cassette.encoder import CassetteWriter
+from llm_proxy.cassette.encoder import CassetteEncoder
 from llm_proxy.cassette.model import (
     FORMAT_VERSION,
     Cassette,
@@ -20,15 +20,15 @@ from llm_proxy.cassette.model import (
     CassetteMeta,
     StoredRequest,
 )
-from llm_proxy.cassette.reader import read_cassette, read_opening
+from llm_proxy.cassette.reader import parse_cassette, parse_cassette_opening
 
 __all__ = [
     "FORMAT_VERSION",
     "Cassette",
+    "CassetteEncoder",
     "CassetteEnd",
     "CassetteMeta",
-    "CassetteWriter",
     "StoredRequest",
-    "read_cassette",
-    "read_opening",
+    "parse_cassette",
+    "parse_cassette_opening",
 ]

@@ -32,7 +32,7 @@ from llm_proxy.cassette.schema import (
 from llm_proxy.exchange import Ending, Read, ResponseHead
 
 
-class CassetteWriter:
+class CassetteEncoder:
     """Encodes one cassette incrementally: opening, head, reads, ending."""
 
     def __init__(self, codec: str) -> None:
@@ -47,20 +47,26 @@ class CassetteWriter:
 
     def encode_opening(self, meta: CassetteMeta, request: StoredRequest) -> bytes:
         """Lines 1 and 2: metadata and request."""
-        return encode_line(MetaLine.from_value(meta)) + encode_line(RequestLine.from_value(request))
+        return encode_line(MetaLine.from_cassette_meta(meta)) + encode_line(
+            RequestLine.from_stored_request(request)
+        )
 
     def encode_head(self, head: ResponseHead, at_ms: float, content_coding: str = "") -> bytes:
         """Line 3: the response head."""
-        return encode_line(HeadLine.from_value(head, at_ms, self._codec_name, content_coding))
+        return encode_line(
+            HeadLine.from_response_head(head, at_ms, self._codec_name, content_coding)
+        )
 
-    def encode_read(self, read: Read) -> bytes:
+    def encode_completed_messages(self, read: Read) -> bytes:
         """The lines of the messages that this read completes."""
-        if not read.data:
+        if not read.received_bytes:
             return b""
         self._read_starts.append((self._received_bytes, read.at_ms))
-        self._received_bytes += len(read.data)
-        self._sha256.update(read.data)
-        return b"".join(map(self._encode_message_line, self._message_splitter.feed(read.data)))
+        self._received_bytes += len(read.received_bytes)
+        self._sha256.update(read.received_bytes)
+        return b"".join(
+            map(self._encode_message_line, self._message_splitter.feed(read.received_bytes))
+        )
 
     def encode_ending(self, ending: Ending, at_ms: float, redacted_count: int = 0) -> bytes:
         """The lines of the remaining messages, and the last line."""
@@ -68,7 +74,7 @@ class CassetteWriter:
         end = CassetteEnd(
             ending, at_ms, self._received_bytes, self._sha256.hexdigest(), redacted_count
         )
-        return remaining_lines + encode_line(EndLine.from_value(end))
+        return remaining_lines + encode_line(EndLine.from_cassette_end(end))
 
     def _encode_message_line(self, message: bytes) -> bytes:
         begin, end = self._written_bytes, self._written_bytes + len(message)

@@ -40,7 +40,7 @@ _JSON_STARTS: Final = (b"{", b"[")
 
 def encode_message(message: bytes) -> dict[str, Any]:
     """The JSON fields for `message`; they may hold `orjson.Fragment`: serialise with orjson."""
-    if (event := _SSE_JSON_EVENT.fullmatch(message)) is not None and _round_trips(event[2]):
+    if (event := _SSE_JSON_EVENT.fullmatch(message)) is not None and _json_round_trips(event[2]):
         data = {"data": orjson.Fragment(event[2])}
         if event[1] is None:
             return data
@@ -48,9 +48,9 @@ def encode_message(message: bytes) -> dict[str, Any]:
             return {"event": name, **data}
     if message.startswith(_JSON_STARTS):
         line = message.removesuffix(b"\n")
-        if _round_trips(line):
+        if _json_round_trips(line):
             return {"json" if line == message else "line": orjson.Fragment(line)}
-    return _encode_frame(message) or _encode_plain(message)
+    return _frame_to_json_fields(message) or _plain_to_json_fields(message)
 
 
 def decode_message(fields: Mapping[str, Any]) -> bytes:
@@ -66,20 +66,20 @@ def decode_message(fields: Mapping[str, Any]) -> bytes:
         case {"line": line, **rest} if not rest:
             return _dump_json(line) + b"\n"
         case {"frame": dict(headers), **payload}:
-            return _decode_frame(headers, payload)
+            return _frame_from_json_fields(headers, payload)
         case other:
-            return _decode_plain_field(other)
+            return _plain_from_json_fields(other)
 
 
-def _encode_frame(message: bytes) -> dict[str, Any] | None:
+def _frame_to_json_fields(message: bytes) -> dict[str, Any] | None:
     """The fields of a frame; None if it is no frame, or cannot be restored from fields."""
     frame = parse_frame(message)
     if frame is None or encode_frame(frame.headers, frame.payload) != message:
         return None
-    return {"frame": dict(frame.headers), **_encode_payload(frame.payload)}
+    return {"frame": dict(frame.headers), **_payload_to_json_fields(frame.payload)}
 
 
-def _encode_payload(payload: bytes) -> dict[str, Any]:
+def _payload_to_json_fields(payload: bytes) -> dict[str, Any]:
     if (chunk := _BASE64_CHUNK_PAYLOAD.fullmatch(payload)) is not None and (
         event := _decode_base64_event(chunk[1])
     ):
@@ -87,9 +87,9 @@ def _encode_payload(payload: bytes) -> dict[str, Any]:
             "chunk": orjson.Fragment(event),
             **({} if chunk[2] is None else {"p": chunk[2].decode("ascii")}),
         }
-    if payload.startswith(_JSON_STARTS) and _round_trips(payload):
+    if payload.startswith(_JSON_STARTS) and _json_round_trips(payload):
         return {"json": orjson.Fragment(payload)}
-    return _encode_plain(payload)
+    return _plain_to_json_fields(payload)
 
 
 def _decode_base64_event(encoded: bytes) -> bytes | None:
@@ -99,19 +99,19 @@ def _decode_base64_event(encoded: bytes) -> bytes | None:
     except ValueError:
         return None
     round_trips = (
-        event.startswith(_JSON_STARTS) and b64encode(event) == encoded and _round_trips(event)
+        event.startswith(_JSON_STARTS) and b64encode(event) == encoded and _json_round_trips(event)
     )
     return event if round_trips else None
 
 
-def _encode_plain(data: bytes) -> dict[str, Any]:
+def _plain_to_json_fields(data: bytes) -> dict[str, Any]:
     if (text := _decode_utf8(data)) is not None:
         return {"text": text}
     return {"base64": b64encode(data).decode("ascii")}
 
 
-def _decode_frame(headers: dict[str, Any], payload: dict[str, Any]) -> bytes:
-    """The frame with these headers and the payload fields of `_encode_payload`."""
+def _frame_from_json_fields(headers: dict[str, Any], payload: dict[str, Any]) -> bytes:
+    """The frame with these headers and the payload fields of `_payload_to_json_fields`."""
     pairs = [(name, value) for name, value in headers.items() if isinstance(value, str)]
     if len(pairs) != len(headers):
         raise ValueError("the headers of a frame must be text")
@@ -123,14 +123,14 @@ def _decode_frame(headers: dict[str, Any], payload: dict[str, Any]) -> bytes:
         case {"chunk": chunk, **rest} if not rest:
             return encode_frame(pairs, orjson.dumps({"bytes": _encode_base64_event(chunk)}))
         case _:
-            return encode_frame(pairs, _decode_plain_field(payload))
+            return encode_frame(pairs, _plain_from_json_fields(payload))
 
 
 def _encode_base64_event(event: Any) -> str:
     return b64encode(_dump_json(event)).decode("ascii")
 
 
-def _decode_plain_field(fields: dict[str, Any]) -> bytes:
+def _plain_from_json_fields(fields: dict[str, Any]) -> bytes:
     match fields:
         case {"json": document, **rest} if not rest:
             return _dump_json(document)
@@ -145,7 +145,7 @@ def _decode_plain_field(fields: dict[str, Any]) -> bytes:
             )
 
 
-def _round_trips(document: bytes) -> bool:
+def _json_round_trips(document: bytes) -> bool:
     """Whether parsing and serialising the JSON gives the same bytes."""
     try:
         return orjson.dumps(orjson.loads(document)) == document

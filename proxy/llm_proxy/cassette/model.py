@@ -19,8 +19,8 @@ DEFAULT_SESSION: Final = "default"
 class CassetteMeta:
     """Line 1: the metadata."""
 
-    tool: str
-    recorded: str
+    recording_tool: str
+    recorded_at: str
     """UTC, ISO 8601 with milliseconds."""
     dialect: str
     provider: str
@@ -29,11 +29,11 @@ class CassetteMeta:
     session: str
     key: str
     """64 hexadecimal digits."""
-    key_rules: int
-    redaction_rules: int
-    rules: tuple[str, ...] = ()
+    key_rules_version: int
+    redaction_rules_version: int
+    match_rules: tuple[str, ...] = ()
     """The operator's match rules for the key, with their versions: `uuids@1`."""
-    format: int = FORMAT_VERSION
+    format_version: int = FORMAT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +71,21 @@ class Cassette:
     """The path of the file, for messages."""
     meta: CassetteMeta
     request: StoredRequest
-    head: ResponseHead
-    head_at_ms: float
+    response_head: ResponseHead
+    response_head_at_ms: float
     """ms since the request was read in full."""
-    codec: str
+    codec_name: str
     """The codec that split the body into messages: a name of `llm_proxy.framing.CODECS`."""
     content_coding: str
     """The `Content-Encoding` that was removed before storing the response; empty if none."""
-    messages: tuple[bytes, ...]
+    framed_messages: tuple[bytes, ...]
     reads: tuple[Read, ...]
-    end: CassetteEnd
+    response_end: CassetteEnd
 
     @property
-    def body(self) -> bytes:
+    def response_body(self) -> bytes:
         """The stored body: all reads joined."""
-        return b"".join(read.data for read in self.reads)
+        return b"".join(read.received_bytes for read in self.reads)
 
 
 def sha256_hex(body: bytes) -> str:

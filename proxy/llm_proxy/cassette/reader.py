@@ -72,7 +72,7 @@ class _CassetteLines:
     parsed_lines: Iterator[dict[str, Any]]
 
 
-def read_cassette(file: str, content: bytes) -> Cassette:
+def parse_cassette(file: str, content: bytes) -> Cassette:
     """Parse a whole cassette; `file` is its path for messages.
 
     Raises `CassetteError` for anything that is not a complete and consistent cassette.
@@ -80,10 +80,10 @@ def read_cassette(file: str, content: bytes) -> Cassette:
     return _parse_with(file, content, _parse_cassette)
 
 
-def read_opening(file: str, content: bytes) -> tuple[CassetteMeta, StoredRequest]:
+def parse_cassette_opening(file: str, content: bytes) -> tuple[CassetteMeta, StoredRequest]:
     """Parse lines 1 and 2 only: enough to compute the key, or to compare requests.
 
-    Raises `CassetteError` as `read_cassette` does.
+    Raises `CassetteError` as `parse_cassette` does.
     """
     first, _, rest = content.partition(b"\n")
     second, newline, _ = rest.partition(b"\n")
@@ -92,10 +92,10 @@ def read_opening(file: str, content: bytes) -> tuple[CassetteMeta, StoredRequest
     return _parse_with(file, first + b"\n" + second + b"\n", _parse_opening)
 
 
-def read_meta(file: str, content: bytes) -> CassetteMeta:
+def parse_cassette_meta(file: str, content: bytes) -> CassetteMeta:
     """Parse line 1 only: the metadata.
 
-    Raises `CassetteError` as `read_cassette` does.
+    Raises `CassetteError` as `parse_cassette` does.
     """
     return _parse_with(file, content, _parse_meta)
 
@@ -119,7 +119,7 @@ def _parse_cassette(file: str, lines: _CassetteLines) -> Cassette:
     head_line = _convert_line(file, 3, HeadLine, next(lines.parsed_lines))
     head = _parse_head(file, head_line, request.method)
     head_at_ms, codec = head_line.response.at, head_line.response.codec
-    end = _convert_line(file, last_number, EndLine, lines.last_line).to_value()
+    end = _convert_line(file, last_number, EndLine, lines.last_line).to_cassette_end()
     messages, starts = _parse_messages(
         file, islice(lines.parsed_lines, last_number - 4), head_at_ms
     )
@@ -137,13 +137,13 @@ def _parse_cassette(file: str, lines: _CassetteLines) -> Cassette:
         file=file,
         meta=meta,
         request=request,
-        head=head,
-        head_at_ms=head_at_ms,
-        codec=codec,
+        response_head=head,
+        response_head_at_ms=head_at_ms,
+        codec_name=codec,
         content_coding=head_line.response.decoded,
-        messages=tuple(messages),
+        framed_messages=tuple(messages),
         reads=tuple(Read(at, body[begin:stop]) for (begin, at), (stop, _) in read_bounds),
-        end=end,
+        response_end=end,
     )
 
 
@@ -193,11 +193,11 @@ def _parse_opening(file: str, lines: _CassetteLines) -> tuple[CassetteMeta, Stor
     if lines.line_count < 2:
         raise CassetteError(file, 2, "the file is torn: it ends before its request")
     line = _convert_line(file, 2, RequestLine, next(lines.parsed_lines))
-    return meta, _with_error_location(file, 2, line.to_value)
+    return meta, _with_error_location(file, 2, line.to_stored_request)
 
 
 def _parse_meta(file: str, lines: _CassetteLines) -> CassetteMeta:
-    return _convert_line(file, 1, MetaLine, next(lines.parsed_lines)).to_value()
+    return _convert_line(file, 1, MetaLine, next(lines.parsed_lines)).to_cassette_meta()
 
 
 def _convert_line(file: str, number: int, line_type: type[T], fields: dict[str, Any]) -> T:
@@ -218,7 +218,7 @@ def _with_error_location(file: str, number: int, convert: Callable[[], T]) -> T:
 
 
 def _parse_head(file: str, line: HeadLine, method: str) -> ResponseHead:
-    head = line.to_value()
+    head = line.to_response_head()
     if line.response.codec not in CODECS:
         known = ", ".join(sorted(CODECS))
         raise CassetteError(file, 3, f"codec is {line.response.codec!r}, not one of {known}")

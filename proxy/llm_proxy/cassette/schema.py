@@ -107,16 +107,16 @@ class MetaLine(_LineStruct, frozen=True):
     rules: Annotated[tuple[TerminalSafeText, ...], Is(max_length=MAX_RULES)] = ()
 
     @classmethod
-    def from_value(cls, meta: CassetteMeta) -> MetaLine:
+    def from_cassette_meta(cls, meta: CassetteMeta) -> MetaLine:
         """The line for this value."""
         return cls(
-            meta.format, meta.tool, meta.recorded, meta.dialect, meta.provider,
+            meta.format_version, meta.recording_tool, meta.recorded_at, meta.dialect, meta.provider,
             printable_excerpt(meta.model, 1000),  # a client may call a model anything
-            meta.session, meta.key, meta.key_rules, meta.redaction_rules,
-            meta.rules,
+            meta.session, meta.key, meta.key_rules_version, meta.redaction_rules_version,
+            meta.match_rules,
         )  # fmt: skip
 
-    def to_value(self) -> CassetteMeta:
+    def to_cassette_meta(self) -> CassetteMeta:
         """The value of this line."""
         return CassetteMeta(
             self.tool, self.recorded, self.dialect, self.provider, self.model, self.session,
@@ -143,7 +143,7 @@ class RequestLine(_LineStruct, frozen=True):
     request: RequestFields
 
     @classmethod
-    def from_value(cls, request: StoredRequest) -> RequestLine:
+    def from_stored_request(cls, request: StoredRequest) -> RequestLine:
         """The line for this value."""
         return cls(
             RequestFields(
@@ -152,11 +152,11 @@ class RequestLine(_LineStruct, frozen=True):
                 query=request.query,
                 headers=request.headers,
                 redacted=request.redacted_count,
-                **_encode_body(request.body),
+                **_request_body_fields(request.body),
             )
         )
 
-    def to_value(self) -> StoredRequest:
+    def to_stored_request(self) -> StoredRequest:
         """The value of this line.  Raises `ValueError` for a body that cannot be decoded."""
         request_fields = self.request
         body_fields = {
@@ -198,7 +198,7 @@ class HeadLine(_LineStruct, frozen=True):
     response: HeadFields
 
     @classmethod
-    def from_value(
+    def from_response_head(
         cls, head: ResponseHead, at_ms: float, codec: str, content_coding: str
     ) -> HeadLine:
         """The line for these values."""
@@ -215,7 +215,7 @@ class HeadLine(_LineStruct, frozen=True):
             )
         )
 
-    def to_value(self) -> ResponseHead:
+    def to_response_head(self) -> ResponseHead:
         """The response head, without `at`, codec and content coding."""
         head_fields = self.response
         return ResponseHead(
@@ -243,7 +243,7 @@ class EndLine(_LineStruct, frozen=True):
     end: EndFields
 
     @classmethod
-    def from_value(cls, end: CassetteEnd) -> EndLine:
+    def from_cassette_end(cls, end: CassetteEnd) -> EndLine:
         """The line for this value."""
         return cls(
             EndFields(
@@ -255,7 +255,7 @@ class EndLine(_LineStruct, frozen=True):
             )
         )
 
-    def to_value(self) -> CassetteEnd:
+    def to_cassette_end(self) -> CassetteEnd:
         """The value of this line."""
         end_fields = self.end
         return CassetteEnd(
@@ -267,7 +267,7 @@ class EndLine(_LineStruct, frozen=True):
         )
 
 
-def prepare_msgspec(*types: Any) -> None:
+def prebuild_msgspec_types(*types: Any) -> None:
     """Build msgspec's type information now: two threads that build it at once crash."""
     for kind in types:
         msgspec.json.Decoder(kind)
@@ -291,7 +291,7 @@ def rounded_offset_ms(at_ms: float) -> float:
     return round(at_ms, 2)
 
 
-def _encode_body(body: bytes) -> dict[str, Any]:
+def _request_body_fields(body: bytes) -> dict[str, Any]:
     if not body:
         return {}
     parsed = parse_exact(body)
@@ -302,4 +302,4 @@ def _encode_body(body: bytes) -> dict[str, Any]:
     return fields if "text" in fields or "base64" in fields else {"text": body.decode()}
 
 
-prepare_msgspec(MetaLine, RequestLine, HeadLine, EndLine, ReadStarts)
+prebuild_msgspec_types(MetaLine, RequestLine, HeadLine, EndLine, ReadStarts)

@@ -24,7 +24,7 @@ import msgspec
 import orjson
 
 from llm_proxy import framing
-from llm_proxy.cassette.encoder import CassetteWriter
+from llm_proxy.cassette.encoder import CassetteEncoder
 from llm_proxy.cassette.model import CassetteMeta, StoredRequest
 from llm_proxy.cassette.schema import (
     Count,
@@ -33,7 +33,7 @@ from llm_proxy.cassette.schema import (
     OffsetMs,
     RequestLine,
     encode_line,
-    prepare_msgspec,
+    prebuild_msgspec_types,
 )
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
@@ -74,7 +74,7 @@ class SpoolEnd:
 
     ending: Ending
     at_ms: float | None
-    """ms since the request was read in full; None stands for the time of the last read."""
+    """ms since the request was read in full; None means the time of the last read."""
     redacted_count: int
     """The number of secrets that were replaced in the response."""
 
@@ -101,8 +101,8 @@ def encode_opening(target: SpoolTargetLine, meta: CassetteMeta, request: StoredR
     target_fields = {"spool": target.spool, "library": target.library, "take": target.take}
     return (
         encode_line(target_fields)
-        + encode_line(MetaLine.from_value(meta))
-        + encode_line(RequestLine.from_value(request))
+        + encode_line(MetaLine.from_cassette_meta(meta))
+        + encode_line(RequestLine.from_stored_request(request))
     )
 
 
@@ -110,12 +110,12 @@ def encode_head(
     response_head: ResponseHead, at_ms: float, codec: str, content_coding: str
 ) -> bytes:
     """Line 4 of a spool."""
-    return encode_line(HeadLine.from_value(response_head, at_ms, codec, content_coding))
+    return encode_line(HeadLine.from_response_head(response_head, at_ms, codec, content_coding))
 
 
 def encode_read(read: Read, *, is_continuation: bool = False) -> bytes:
     """The line of one read, or of a continuation of the previous line's read."""
-    encoded = b64encode(read.data).decode("ascii")
+    encoded = b64encode(read.received_bytes).decode("ascii")
     return encode_line(
         {"read": read.at_ms, "base64": encoded} | ({"rest": True} if is_continuation else {})
     )
@@ -137,13 +137,13 @@ def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
     whole_lines = _parse_whole_lines(file, lines)
     try:
         target = _convert_line(file, next(whole_lines), SpoolTargetLine)
-        meta = _convert_line(file, next(whole_lines), MetaLine).to_value()
+        meta = _convert_line(file, next(whole_lines), MetaLine).to_cassette_meta()
         number, fields = next(whole_lines)
         request_line = _convert_line(file, (number, fields), RequestLine)
     except StopIteration:
         raise CassetteError(file, None, "it is torn before its request ends") from None
     try:
-        request = request_line.to_value()
+        request = request_line.to_stored_request()
     except ValueError as error:
         raise CassetteError(file, number, str(error)) from None
     head_line = next((_convert_line(file, line, HeadLine) for line in whole_lines), None)
@@ -162,7 +162,7 @@ def with_detected_codec(spooled: SpoolContent) -> SpoolContent:
     start = b""
     for read in spooled.reads_and_end:
         buffered.append(read)
-        start += read.data if isinstance(read, Read) else b""
+        start += read.received_bytes if isinstance(read, Read) else b""
         if len(start) >= _CODEC_DETECTION_BYTES:
             break
     codec = framing.codec_name_for_body(line.response.codec, start)
@@ -173,22 +173,22 @@ def with_detected_codec(spooled: SpoolContent) -> SpoolContent:
     )
 
 
-def assemble_cassette(
+def cassette_lines_from_spool(
     spooled: SpoolContent, default_end: SpoolEnd = INTERRUPTED_END
 ) -> Iterator[bytes]:
     """The lines of the cassette; `default_end` is used if the spool has no end."""
     spooled = with_detected_codec(spooled)
     line = spooled.head_line
     assert line is not None  # noqa: S101 # there is no cassette without a head
-    writer = CassetteWriter(line.response.codec)
+    writer = CassetteEncoder(line.response.codec)
     yield writer.encode_opening(spooled.meta, spooled.request)
-    yield writer.encode_head(line.to_value(), line.response.at, line.response.decoded)
+    yield writer.encode_head(line.to_response_head(), line.response.at, line.response.decoded)
     last_at_ms, end = line.response.at, default_end
     for read in spooled.reads_and_end:
         match read:
             case Read():
                 last_at_ms = read.at_ms
-                yield writer.encode_read(read)
+                yield writer.encode_completed_messages(read)
             case SpoolEnd():
                 end = read
     end_at_ms = last_at_ms if end.at_ms is None else max(end.at_ms, last_at_ms)
@@ -240,4 +240,4 @@ def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | S
         yield end
 
 
-prepare_msgspec(SpoolTargetLine, _SpoolReadLine, _SpoolEndLine)
+prebuild_msgspec_types(SpoolTargetLine, _SpoolReadLine, _SpoolEndLine)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.verdict.attempts import JournalDocument
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase
 from llm_proxy.verdict.judging import RunVerdict, judge_run
@@ -31,7 +31,7 @@ class TrialOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultTrial:
-    """One run of the command under one fault."""
+    """One run of the command, under one fault or without any."""
 
     rule_text: str
     """The text of the fault rule, as its author wrote it; `BASELINE_NAME` for none."""
@@ -81,7 +81,7 @@ class FaultTrial:
         return replace(run_verdict, cases=tuple(map(_downgrade_suspicion, run_verdict.cases)))
 
     @property
-    def reason(self) -> str:
+    def outcome_text(self) -> str:
         """The outcome with its reason, as a short phrase."""
         match self.outcome:
             case TrialOutcome.FAILED:
@@ -100,18 +100,18 @@ class FaultTrial:
 
     @property
     def verdict_summary(self) -> str:
-        """The levels and names of the findings, as a short phrase; empty without faults."""
+        """The findings and the number of misses as a short phrase; empty without faults."""
         run_verdict = self.verdict
         if not run_verdict.fault_count:
             return ""
-        findings = run_verdict.findings
+        findings = run_verdict.cases_with_findings
         finding_names = dict.fromkeys(
             f"{judged_case.finding.level} {judged_case.rule.name}"
             for judged_case in findings
             if judged_case.finding
         )
         miss_text = (
-            f"; {format_count(self.miss_count, 'miss', 'misses')}" if self.miss_count else ""
+            f"; {count_with_noun(self.miss_count, 'miss', 'misses')}" if self.miss_count else ""
         )
         return (", ".join(finding_names) or "nothing to find fault with") + miss_text
 
@@ -134,7 +134,7 @@ class ChaosRun:
 
     command: tuple[str, ...]
     trials: tuple[FaultTrial, ...]
-    level: FindingLevel
+    failing_level: FindingLevel
     """Findings of this level or above make a trial fail."""
     must_survive: bool
     """Whether a command that fails under a fault makes its trial fail, too."""
@@ -154,6 +154,8 @@ class ChaosRun:
     def _is_failed(self, trial: FaultTrial) -> bool:
         if trial.rule_text == BASELINE_NAME:
             return False
-        if trial.outcome is TrialOutcome.HUNG or trial.verdict.findings_at_least(self.level):
+        if trial.outcome is TrialOutcome.HUNG or trial.verdict.cases_at_or_above(
+            self.failing_level
+        ):
             return True
         return self.must_survive and trial.outcome is TrialOutcome.FAILED

@@ -12,7 +12,7 @@ import click
 
 from llm_proxy import display
 from llm_proxy.chaos.plan import fault_plan
-from llm_proxy.chaos.result_document import chaos_document
+from llm_proxy.chaos.result_document import chaos_result_document
 from llm_proxy.chaos.trials import BASELINE_NAME, ChaosRun, FaultTrial, TrialOutcome
 from llm_proxy.cli.option_types import ChoiceType, SecondsType
 from llm_proxy.cli.options import build_settings, server_options
@@ -27,7 +27,7 @@ from llm_proxy.cli.output.printing import (
 from llm_proxy.cli.output.progress import ProgressReporter, progress_reporter
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.cli.verdict import finding_lines
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.shell.running.chaos import TrialCommand, run_trials
@@ -123,7 +123,7 @@ def chaos(
         command, tuple(runner.finished_trials), FindingLevel(level), survive, len(rules)
     )
     if as_json:
-        print_json(chaos_document(chaos_run))
+        print_json(chaos_result_document(chaos_run))
     else:
         _print_results(chaos_run)
     if runner.stop_signal:
@@ -162,15 +162,15 @@ class _TrialRunner:
             if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                 continue  # ignored under nohup
             loop.add_signal_handler(number, stop, number)
-        progress.start(BASELINE_NAME)
+        progress.start_step(BASELINE_NAME)
         async with aclosing(run_trials(self._settings, self._command, self._rules)) as trials:
             names = iter([*(rule.text for rule in self._rules), ""])
             async for trial in trials:
                 self.finished_trials.append(trial)
-                progress.finish(trial.rule_text, trial.reason, trial.duration_s)
+                progress.finish_step(trial.rule_text, trial.outcome_text, trial.duration_s)
                 if trial.rule_text == BASELINE_NAME:
                     _check_baseline(trial)
-                progress.start(next(names))
+                progress.start_step(next(names))
 
 
 def _check_baseline(baseline: FaultTrial) -> None:
@@ -181,7 +181,8 @@ def _check_baseline(baseline: FaultTrial) -> None:
         )
         lines = "".join(f"\n  {text}" for text in last_lines)
         raise LlmProxyError(
-            f"without any fault the command {baseline.reason}: mend that first; it printed{lines}"
+            f"without any fault the command {baseline.outcome_text}: mend that first; it "
+            f"printed{lines}"
         )
     if not baseline.request_count:
         raise LlmProxyError(
@@ -210,7 +211,7 @@ def _print_results(chaos_run: ChaosRun) -> None:
 def _findings_by_rule(chaos_run: ChaosRun) -> dict[str, list[tuple[FaultTrial, JudgedCase]]]:
     cases_by_rule: dict[str, list[tuple[FaultTrial, JudgedCase]]] = {}
     for trial in chaos_run.trials:
-        for case in trial.verdict.findings_at_least(chaos_run.level):
+        for case in trial.verdict.cases_at_or_above(chaos_run.failing_level):
             items = cases_by_rule.setdefault(case.rule.name, [])
             if trial not in (fault_trial for fault_trial, _ in items):
                 items.append((trial, case))
@@ -220,7 +221,7 @@ def _findings_by_rule(chaos_run: ChaosRun) -> dict[str, list[tuple[FaultTrial, J
 def _trial_row(fault_trial: FaultTrial) -> Line:
     return (
         StyledText(fault_trial.rule_text),
-        StyledText(fault_trial.reason, _STYLES[fault_trial.outcome]),
+        StyledText(fault_trial.outcome_text, _STYLES[fault_trial.outcome]),
         StyledText(str(fault_trial.request_count)),
         StyledText(f"{fault_trial.duration_s:.1f}"),
         StyledText(fault_trial.verdict_summary),
@@ -234,7 +235,9 @@ def _summary_line(chaos_run: ChaosRun) -> str:
     ]
     ended = ", ".join(f"{number} {kind}" for kind, number in counts if number)
     wrong = len(chaos_run.failed_trials)
-    verdict = f"{format_count(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"
+    verdict = (
+        f"{count_with_noun(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"
+    )
     left = chaos_run.planned_count - len(tried)
     rest = f"; {left} not tried" if left else ""
-    return f"{format_count(len(tried), 'fault')} tried: {ended or 'none'}; {verdict}{rest}"
+    return f"{count_with_noun(len(tried), 'fault')} tried: {ended or 'none'}; {verdict}{rest}"

@@ -86,5 +86,5 @@ class LazyCommandGroup(click.Group):
 
 
 def unescape_no_rewrap_markers(text: str | None) -> str | None:
-    r"""`text` with each literal `\b` line as the character by which click does not rewrap."""
+    r"""`text` with each literal `\b` line replaced by click's mark for text not to rewrap."""
     return text and text.replace("\\b\n", "\b\n")

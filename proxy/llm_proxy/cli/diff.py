@@ -34,8 +34,8 @@ from llm_proxy.diff.exchanges import (
     Strictness,
     compare_exchanges,
 )
-from llm_proxy.diff.word_diff import word_diff
-from llm_proxy.display import format_count
+from llm_proxy.diff.word_diff import format_word_diff
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import UsageError
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import Library
@@ -92,7 +92,7 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     second = (
         library.load_cassette(find_cassette_path(library, other))
         if other
-        else _live_cassette(first, values, rules)
+        else _cassette_of_live_response(first, values, rules)
     )
     strictness: Strictness = "shape" if values["shape"] else "live" if live else "exact"
     comparison = compare_exchanges(first, second, strictness, parse_rules(rules))
@@ -104,7 +104,7 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     raise click.exceptions.Exit(0 if comparison.is_same else 1)
 
 
-def _live_cassette(
+def _cassette_of_live_response(
     cassette: Cassette, option_values: dict[str, Any], rules: tuple[str, ...]
 ) -> Cassette:
     from llm_proxy.shell.reissuing.reissuer import check_api_keys, fetch_live_response  # noqa: PLC0415 # only for --live
@@ -117,8 +117,10 @@ def _live_cassette(
 
 
 def _diff_lines(comparison: ExchangeComparison) -> Iterator[Line]:
-    yield styled_line(StyledText(f"- {display.path_as_utf8(comparison.first_file)}", "bad"))
-    yield styled_line(StyledText(f"+ {display.path_as_utf8(comparison.second_file)}", "good"))
+    yield styled_line(StyledText(f"- {display.path_as_unicode_text(comparison.first_file)}", "bad"))
+    yield styled_line(
+        StyledText(f"+ {display.path_as_unicode_text(comparison.second_file)}", "good")
+    )
     significant = [difference for difference in comparison.differences if difference.is_significant]
     insignificant = [
         difference for difference in comparison.differences if not difference.is_significant
@@ -158,7 +160,7 @@ def _value_change_text(exchange_difference: ExchangeDifference) -> str:
         and max(len(exchange_difference.first_value), len(exchange_difference.second_value))
         > _MAX_INLINE_CHARS
     ):
-        return word_diff(exchange_difference.first_value, exchange_difference.second_value)
+        return format_word_diff(exchange_difference.first_value, exchange_difference.second_value)
     one, other = exchange_difference.first_value, exchange_difference.second_value
     return f"{_displayed_value(one)} → {_displayed_value(other)}"
 
@@ -171,15 +173,15 @@ def _summary_line(comparison: ExchangeComparison) -> str:
     if comparison.is_same:
         more = ", but for what is no matter" if comparison.differences else ""
         return f"the same{more}"
-    return format_count(
+    return count_with_noun(
         sum(difference.is_significant for difference in comparison.differences), "difference"
     )
 
 
 def _diff_document(comparison: ExchangeComparison) -> dict[str, Any]:
     return {
-        "one": display.path_as_utf8(comparison.first_file),
-        "other": display.path_as_utf8(comparison.second_file),
+        "one": display.path_as_unicode_text(comparison.first_file),
+        "other": display.path_as_unicode_text(comparison.second_file),
         "manner": comparison.strictness,
         "same": comparison.is_same,
         "differences": [

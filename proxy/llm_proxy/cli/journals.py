@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from llm_proxy.cli.options import DEFAULT_PORT
-from llm_proxy.display import path_as_utf8
+from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.shell.running.settings import checked_http_url, displayable_url
 from llm_proxy.verdict.attempts import JournalDocument, parse_journal
@@ -50,7 +50,7 @@ def load_run(source: str | None) -> JournalDocument:
     if "://" in location:
         url = _journal_url(location)
         return parse_journal(_fetch_journal(url), url)
-    return parse_journal(_read_journal_file(Path(location)), path_as_utf8(location))
+    return parse_journal(_read_journal_file(Path(location)), path_as_unicode_text(location))
 
 
 def journal_cassette_names(path: Path) -> list[str]:
@@ -64,7 +64,8 @@ def journal_cassette_names(path: Path) -> list[str]:
         ).library
     except msgspec.DecodeError:
         raise UsageError(
-            f"{path_as_utf8(path)} does not tell which cassettes its run used: give a file that "
+            f"{path_as_unicode_text(path)} does not tell which cassettes its run used: give a "
+            "file that "
             "--journal of this version wrote"
         ) from None
     return [*journal_library.played, *journal_library.recorded]
@@ -74,10 +75,13 @@ def _read_journal_file(path: Path) -> bytes:
     """The bytes of a journal file.  Raises `UsageError` where it cannot be read or is too large."""
     try:
         with path.open("rb") as file:
-            return _check_journal_size(file.read(_MAX_JOURNAL_BYTES + 1), path_as_utf8(path))
+            return _check_journal_size(
+                file.read(_MAX_JOURNAL_BYTES + 1), path_as_unicode_text(path)
+            )
     except OSError as error:
         raise UsageError(
-            f"{path_as_utf8(path)} cannot be read ({error.strerror}): give a file that --journal "
+            f"{path_as_unicode_text(path)} cannot be read ({error.strerror}): give a file that "
+            "--journal "
             f"wrote, or the URL of a running proxy, such as http://127.0.0.1:{DEFAULT_PORT}"
         ) from None
 

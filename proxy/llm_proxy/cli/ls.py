@@ -51,8 +51,8 @@ _SORT_KEYS: Final[Mapping[str, Callable[[CassetteRow], Any]]] = MappingProxyType
     {
         "name": lambda row: _name_sort_key(row.relative_path),
         "recorded": lambda row: -(row.age or timedelta.max),
-        "size": lambda row: row.file_bytes,
-        "duration": lambda row: row.end.at_ms,
+        "size": lambda row: row.file_size_bytes,
+        "duration": lambda row: row.response_end.at_ms,
         "model": lambda row: row.meta.model.lower(),
     }
 )
@@ -132,13 +132,15 @@ def _row_cells(row: CassetteRow) -> Line:
         StyledText(meta.dialect),
         StyledText(meta.model or "-"),
         StyledText("" if meta.session == DEFAULT_SESSION else meta.session),
-        StyledText(str(row.status), "" if row.status < HTTPStatus.BAD_REQUEST else "doubtful"),
+        StyledText(
+            str(row.http_status), "" if row.http_status < HTTPStatus.BAD_REQUEST else "doubtful"
+        ),
         styled_outcome(row.outcome),
         StyledText(str(row.message_count)),
-        StyledText(display.format_size(row.file_bytes)),
-        StyledText(display.format_duration(row.end.at_ms)),
-        StyledText("-" if row.age is None else ages.format_days(row.age)),
-        StyledText(meta.recorded[:19].replace("T", " ")),
+        StyledText(display.format_size(row.file_size_bytes)),
+        StyledText(display.format_duration(row.response_end.at_ms)),
+        StyledText("-" if row.age is None else ages.format_age(row.age)),
+        StyledText(meta.recorded_at[:19].replace("T", " ")),
     )
 
 
@@ -152,11 +154,11 @@ def _summary_line(
         )
     partial = sum(not row.outcome.is_complete for row in rows)
     parts = [
-        display.format_count(len(rows), "cassette")
+        display.count_with_noun(len(rows), "cassette")
         + (f" of {readable_count}" if len(rows) != readable_count else ""),
         *([f"{partial} partial"] if partial else []),
         *([f"{unreadable_count} unreadable"] if unreadable_count else []),
-        display.format_size(sum(row.file_bytes for row in rows)),
+        display.format_size(sum(row.file_size_bytes for row in rows)),
     ]
     return ", ".join(parts)
 
@@ -165,7 +167,7 @@ def _ls_document(
     library: Library, rows: list[CassetteRow], errors: list[CassetteError]
 ) -> dict[str, Any]:
     return {
-        "library": display.path_as_utf8(library.root),
+        "library": display.path_as_unicode_text(library.root),
         "cassettes": [row.to_document() for row in rows],
         "unreadable": [cassette_error_document(error) for error in errors],
     }

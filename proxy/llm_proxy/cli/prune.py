@@ -43,9 +43,9 @@ class PruneSelection:
     """How many match the filters too, but are kept because another take does not match."""
 
     @property
-    def file_bytes(self) -> int:
+    def total_file_size_bytes(self) -> int:
         """Total size of the files to delete, in bytes."""
-        return sum(row.file_bytes for row in self.to_delete)
+        return sum(row.file_size_bytes for row in self.to_delete)
 
 
 @click.command
@@ -93,7 +93,9 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
         [
             row
             for row in all_rows
-            if filters.matches(row) and _journal_name(row) not in used_names and is_unplayed(row)
+            if filters.matches(row)
+            and _cassette_name_in_journal(row) not in used_names
+            and is_unplayed(row)
         ],
     )
     is_deleting = (
@@ -101,7 +103,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
         and not dry_run
         and (yes or _confirm_deletion(selection, as_json=as_json))
     )
-    deleted = _delete_unchanged_rows(library, selection.to_delete) if is_deleting else []
+    deleted = _delete_unchanged_cassettes(library, selection.to_delete) if is_deleting else []
     if as_json:
         print_json(_prune_document(library, selection, deleted, is_deleting=is_deleting))
         return
@@ -115,8 +117,8 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     )
 
 
-def _journal_name(row: CassetteRow) -> str:
-    return display.path_as_utf8(row.relative_path)
+def _cassette_name_in_journal(row: CassetteRow) -> str:
+    return display.path_as_unicode_text(row.relative_path)
 
 
 def _names_used_by_journals(
@@ -124,15 +126,17 @@ def _names_used_by_journals(
 ) -> frozenset[str]:
     """The names of the cassettes that the runs of these journals played or recorded.
 
-    Raises `UsageError` for a journal that names none of these cassettes: all would be deleted.
+    Raises `UsageError` for a journal that names only other cassettes, and if no journal names
+    any: all would be deleted.
     """
-    names = {_journal_name(row) for row in all_rows}
+    names = {_cassette_name_in_journal(row) for row in all_rows}
     used: set[str] = set()
     for path in journals:
         cassette_names = journal_cassette_names(path)
         if names and cassette_names and names.isdisjoint(cassette_names):
             raise UsageError(
-                f"{display.path_as_utf8(path)} tells of no cassette of {root}: its run used "
+                f"{display.path_as_unicode_text(path)} tells of no cassette of {root}: its run "
+                "used "
                 "another "
                 "library, or names from before a rekey; nothing was deleted"
             )
@@ -173,7 +177,7 @@ class _UnplayedFilter:
         """Whether a cassette was recorded before the cutoff, and not played since."""
         if self._cutoff is None:
             return True
-        last_played_at = self._last_played.played_at.get(_journal_name(row))
+        last_played_at = self._last_played.played_at_by_path.get(_cassette_name_in_journal(row))
         recorded_at = datetime.now(UTC) - row.age if row.age is not None else None
         return (last_played_at is None or last_played_at < self._cutoff) and (
             recorded_at is not None and recorded_at < self._cutoff
@@ -208,13 +212,13 @@ def _confirm_deletion(selection: PruneSelection, *, as_json: bool) -> bool:
         return False
     print_lines(styled_line(row.relative_path) for row in selection.to_delete)
     label = (
-        f"{display.format_count(len(selection.to_delete), 'cassette')}, "
-        f"{display.format_size(selection.file_bytes)}"
+        f"{display.count_with_noun(len(selection.to_delete), 'cassette')}, "
+        f"{display.format_size(selection.total_file_size_bytes)}"
     )
     return click.confirm(f"Delete {label}?", err=True)
 
 
-def _delete_unchanged_rows(library: Library, rows: Sequence[CassetteRow]) -> list[CassetteRow]:
+def _delete_unchanged_cassettes(library: Library, rows: Sequence[CassetteRow]) -> list[CassetteRow]:
     """Delete these cassettes; return those that were deleted.
 
     A group of takes is kept if one of them changed or was added meanwhile.  Raises `UsageError`
@@ -269,9 +273,9 @@ def _summary_line(
     unreadable_count: int,
 ) -> str:
     rows = deleted if is_deleting else selection.to_delete
-    size = display.format_size(sum(row.file_bytes for row in rows))
+    size = display.format_size(sum(row.file_size_bytes for row in rows))
     verb = "deleted" if is_deleting else "would be deleted"
-    parts = [f"{display.format_count(len(rows), 'cassette')} of {library.root} {verb}, {size}"]
+    parts = [f"{display.count_with_noun(len(rows), 'cassette')} of {library.root} {verb}, {size}"]
     if selection.kept_count:
         parts.append(f"{selection.kept_count} kept with other takes of their requests")
     if unreadable_count:
@@ -290,9 +294,9 @@ def _prune_document(
 ) -> dict[str, Any]:
     rows = deleted if is_deleting else selection.to_delete
     return {
-        "library": display.path_as_utf8(library.root),
+        "library": display.path_as_unicode_text(library.root),
         "deleted": is_deleting,
         "cassettes": [row.to_document() for row in rows],
-        "file_bytes": sum(row.file_bytes for row in rows),
+        "file_bytes": sum(row.file_size_bytes for row in rows),
         "kept_with_other_takes": selection.kept_count,
     }

@@ -78,14 +78,16 @@ def _result_line(result: RecoveredRecording | DeletedFile) -> Line:
     match result:
         case RecoveredRecording(filed_cassette=filed):
             cassette = filed.cassette
-            count = display.format_count(len(cassette.messages), "message")
-            size = f"{cassette.end.size_bytes:,} bytes"
+            count = display.count_with_noun(len(cassette.framed_messages), "message")
+            size = f"{cassette.response_end.size_bytes:,} bytes"
             return styled_line(
-                f"recovered {display.path_as_utf8(filed.path)}: {count}, {size}, ",
+                f"recovered {display.path_as_unicode_text(filed.path)}: {count}, {size}, ",
                 styled_outcome(filed.outcome),
             )
         case DeletedFile(path, why):
-            return styled_line(StyledText(f"deleted {display.path_as_utf8(path)}: {why}", "dim"))
+            return styled_line(
+                StyledText(f"deleted {display.path_as_unicode_text(path)}: {why}", "dim")
+            )
 
 
 def _print_summary(
@@ -94,12 +96,12 @@ def _print_summary(
     if recovered_count:
         advice = "; replay --allow-partial plays them, record replaces them"
         print_note(
-            f"{display.format_count(recovered_count, 'recording')} recovered, {partial_count} "
+            f"{display.count_with_noun(recovered_count, 'recording')} recovered, {partial_count} "
             "of them partial"
             f"{advice if partial_count else ''}"
         )
     for library, count in sorted(other_library_counts.items()):
         print_note(
-            f"{display.format_count(count, 'recording')} of another library: "
+            f"{display.count_with_noun(count, 'recording')} of another library: "
             f"llm-proxy recover --cassettes {display.shell_quoted_path(library)}"
         )

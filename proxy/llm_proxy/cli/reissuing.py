@@ -60,6 +60,6 @@ def build_reissue_settings(option_values: dict[str, Any], rules: Sequence[str]) 
             proxy_url=checked_http_url("--upstream-proxy", proxy) if proxy else None,
         ),
         api_keys=api_keys_from_environ(os.environ),
-        sign=option_values["sign"],
+        signing_method=option_values["sign"],
         rules=parse_rules(rules),
     )

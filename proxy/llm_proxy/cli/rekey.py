@@ -79,7 +79,7 @@ def _apply_key_changes(library: Library, changes: Sequence[KeyChange]) -> list[K
         for change in changes
         if change.path != change.target
     }
-    last_played.copy_to_new_names(state, library.root, names)
+    last_played.copy_times_to_new_names(state, library.root, names)
     try:
         with locked_folder(library.root):
             applied_changes = list(apply_changes(changes))
@@ -97,7 +97,7 @@ def _print_rekeying(
     library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
 ) -> None:
     print_lines(
-        _rename_line(library, key_change)
+        _renamed_file_line(library, key_change)
         for key_change in key_changes
         if key_change.path != key_change.target
     )
@@ -113,7 +113,7 @@ def _print_rekeying(
     print_note(_summary_line(library, plan, key_changes, dry_run=dry_run))
 
 
-def _rename_line(library: Library, key_change: KeyChange) -> Line:
+def _renamed_file_line(library: Library, key_change: KeyChange) -> Line:
     return styled_line(f"{name_in_library(library, key_change.path)} -> {key_change.target.name}")
 
 
@@ -122,7 +122,7 @@ def _summary_line(
 ) -> str:
     if not plan.file_count:
         return f"{library.root} holds no cassettes yet: nothing to rekey"
-    looked = display.format_count(plan.file_count, "cassette")
+    looked = display.count_with_noun(plan.file_count, "cassette")
     if not key_changes:
         return f"{looked}, each of them keyed by these rules" + (
             f" but {len(plan.unkeyable_paths) + len(plan.read_errors)}"
@@ -139,10 +139,10 @@ def _rekey_document(
     library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
 ) -> dict[str, Any]:
     def escaped_name(path: Path) -> str:
-        return display.path_as_utf8(name_in_library(library, path))
+        return display.path_as_unicode_text(name_in_library(library, path))
 
     return {
-        "library": display.path_as_utf8(library.root),
+        "library": display.path_as_unicode_text(library.root),
         "dry_run": dry_run,
         "cassettes": plan.file_count,
         "keyed": [

@@ -10,11 +10,11 @@ import click
 
 from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
 from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, styled_line
-from llm_proxy.display import escape_line, format_count, format_duration
+from llm_proxy.display import count_with_noun, escape_line, format_duration
 from llm_proxy.misses import grouping
 from llm_proxy.run_report import FaultRuleFigures, LatencyFigures, LatenessFigures, RunReport
 from llm_proxy.run_report import run_report as report_of
-from llm_proxy.verdict.attempt_descriptions import format_times
+from llm_proxy.verdict.attempt_descriptions import format_repeat_count
 
 _NAME_COLUMNS: Final = 10
 """Width of the labels."""
@@ -71,7 +71,7 @@ def _report_lines(run_report: RunReport) -> Iterator[Line]:
 
 def _miss_lines(run_report: RunReport) -> Iterator[Line]:
     if run_report.nearest:
-        alike = format_count(run_report.nearest, "answer")
+        alike = count_with_noun(run_report.nearest, "answer")
         yield _labelled_line("nearest", f"{alike} of a cassette that is only alike")
     for text in grouping.miss_log_lines(run_report.misses):
         yield (
@@ -103,11 +103,11 @@ def _latency_text(latency_figures: LatencyFigures) -> str:
 
 
 def _lateness_text(lateness_figures: LatenessFigures) -> str:
-    requests = format_count(lateness_figures.requests, "request")
+    requests = count_with_noun(lateness_figures.requests, "request")
     over = (
         requests
         if lateness_figures.writes is None
-        else f"{format_count(lateness_figures.writes, 'write')} of {requests}"
+        else f"{count_with_noun(lateness_figures.writes, 'write')} of {requests}"
     )
     mean, worst = _format_ms(lateness_figures.mean), _format_ms(lateness_figures.worst)
     return f"mean {mean}, worst {worst}, over {over}"
@@ -116,14 +116,14 @@ def _lateness_text(lateness_figures: LatenessFigures) -> str:
 def _fault_rule_text(fault_rule_figures: FaultRuleFigures) -> str:
     why = "; ".join(fault_rule_figures.why)
     skipped = (
-        f", could not {format_times(fault_rule_figures.skipped)}: {why}"
+        f", could not {format_repeat_count(fault_rule_figures.skipped)}: {why}"
         if fault_rule_figures.skipped
         else ""
     )
     return (
         f"{fault_rule_figures.rule}: "
         + (
-            f"struck {format_times(fault_rule_figures.faults)}"
+            f"struck {format_repeat_count(fault_rule_figures.faults)}"
             if fault_rule_figures.faults
             else "never struck"
         )

@@ -32,7 +32,7 @@ from llm_proxy.cli.output.printing import (
 from llm_proxy.cli.output.progress import progress_reporter
 from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
 from llm_proxy.cli.show.lookup import find_cassette_path
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.option_grammar import parse_rules
@@ -95,8 +95,8 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
     else:
         print_lines(_failure_lines(failed))
         takes = sum(len(rerecorded_group.new_paths) for rerecorded_group in rerecorded_groups)
-        rest = f"; {format_count(len(failed), 'request')} failed" if failed else ""
-        print_note(f"recorded again: {format_count(takes, 'take')}{rest}")
+        rest = f"; {count_with_noun(len(failed), 'request')} failed" if failed else ""
+        print_note(f"recorded again: {count_with_noun(takes, 'take')}{rest}")
     raise click.exceptions.Exit(1 if failed else 0)
 
 
@@ -117,10 +117,10 @@ def _run_rerecording(
                 async for rerecorded_group in rerecorded_groups:
                     done.append(rerecorded_group)
                     group = rerecorded_group.group
-                    progress.finish(
-                        display.path_as_utf8(name_in_library(library, group.paths[0])),
+                    progress.finish_step(
+                        display.path_as_unicode_text(name_in_library(library, group.paths[0])),
                         rerecorded_group.failure
-                        or format_count(len(rerecorded_group.new_paths), "take"),
+                        or count_with_noun(len(rerecorded_group.new_paths), "take"),
                         rerecorded_group.duration_s,
                     )
         return done
@@ -173,13 +173,13 @@ def _row_has_prefix(row: CassetteRow, prefix: str) -> bool:
 
 
 def _current_key(library: Library, row: CassetteRow, rules: RuleSet) -> str:
-    if row.meta.key_rules == KEY_RULES_VERSION and row.meta.rules == rules.rule_texts:
+    if row.meta.key_rules_version == KEY_RULES_VERSION and row.meta.match_rules == rules.rule_texts:
         return row.meta.key
     return matching.request_key(row.meta.provider, library.load_cassette(row.path).request, rules)
 
 
 def _earliest_recorded_at(takes: Sequence[CassetteRow]) -> str:
-    return min(take.meta.recorded for take in takes)
+    return min(take.meta.recorded_at for take in takes)
 
 
 def _take_sort_key(library: Library, row: CassetteRow) -> tuple[int, str]:
@@ -190,10 +190,10 @@ def _take_sort_key(library: Library, row: CassetteRow) -> tuple[int, str]:
 def _print_plan(library: Library, groups: Sequence[TakeGroup], *, as_json: bool) -> None:
     files = [[name_in_library(library, path) for path in group.paths] for group in groups]
     if as_json:
-        print_json({"library": display.path_as_utf8(library.root), "would_ask": files})
+        print_json({"library": display.path_as_unicode_text(library.root), "would_ask": files})
         return
     print_lines(styled_line(name) for file in files for name in file)
-    print_note(f"would be asked again: {format_count(sum(map(len, files)), 'take')}")
+    print_note(f"would be asked again: {count_with_noun(sum(map(len, files)), 'take')}")
 
 
 def _failure_lines(failed: Sequence[RerecordedGroup]) -> Iterator[Line]:
@@ -207,13 +207,15 @@ def _rerecord_document(
     library: Library, rerecorded_groups: Sequence[RerecordedGroup]
 ) -> dict[str, Any]:
     return {
-        "library": display.path_as_utf8(library.root),
+        "library": display.path_as_unicode_text(library.root),
         "requests": [
             {
                 "session": rerecorded_group.group.session,
                 "key": rerecorded_group.group.key,
-                "old": [display.path_as_utf8(path) for path in rerecorded_group.group.paths],
-                "new": [display.path_as_utf8(path) for path in rerecorded_group.new_paths],
+                "old": [
+                    display.path_as_unicode_text(path) for path in rerecorded_group.group.paths
+                ],
+                "new": [display.path_as_unicode_text(path) for path in rerecorded_group.new_paths],
                 "failure": rerecorded_group.failure or None,
                 "seconds": round(rerecorded_group.duration_s, 3),
             }

@@ -50,18 +50,18 @@ class LibraryFigures:
     """For each number of takes: how many pairs of session and key have it."""
     duplicates: Sequence[Sequence[CassetteRow]]
     """Groups of cassettes of one request with the same response."""
-    other_rules_count: int
+    keyed_by_other_rules_count: int
     """How many cassettes were keyed by other rules."""
 
     @property
-    def file_bytes(self) -> int:
+    def total_file_size_bytes(self) -> int:
         """Total size of the files in bytes."""
-        return sum(row.file_bytes for row in self.rows)
+        return sum(row.file_size_bytes for row in self.rows)
 
     @property
-    def duplicate_bytes(self) -> int:
+    def duplicate_size_bytes(self) -> int:
         """Bytes that deleting all but one of each group of duplicates would free."""
-        return sum(row.file_bytes for same in self.duplicates for row in same[1:])
+        return sum(row.file_size_bytes for same in self.duplicates for row in same[1:])
 
     @property
     def known_ages(self) -> list[timedelta]:
@@ -112,9 +112,10 @@ def _print_figures(
             _print_group(name, _totals_by_name(library_figures.rows, name_of_row))
     print_lines(_figure_lines(library_figures))
     print_lines(styled_line(StyledText(f"unreadable: {error}", "bad")) for error in errors)
-    cassette_count = display.format_count(len(library_figures.rows), "cassette")
+    cassette_count = display.count_with_noun(len(library_figures.rows), "cassette")
     print_note(
-        f"{cassette_count} in {library.root}, {display.format_size(library_figures.file_bytes)}"
+        f"{cassette_count} in {library.root}, "
+        f"{display.format_size(library_figures.total_file_size_bytes)}"
     )
 
 
@@ -136,24 +137,24 @@ def _print_group(name: str, totals: Sequence[tuple[str, int, int]]) -> None:
 def _figure_lines(library_figures: LibraryFigures) -> Iterator[Line]:
     if takes := library_figures.key_count_by_take_count:
         text = ", ".join(
-            f"{count:,} with {display.format_count(n, 'take')}" for n, count in takes.items()
+            f"{count:,} with {display.count_with_noun(n, 'take')}" for n, count in takes.items()
         )
         yield styled_line(f"takes by key and session: {text}")
     if known := library_figures.known_ages:
         middle = known[len(known) // 2]
         yield styled_line(
-            f"ages: {ages.format_days(known[0])} to {ages.format_days(known[-1])}, median "
-            f"{ages.format_days(middle)}"
+            f"ages: {ages.format_age(known[0])} to {ages.format_age(known[-1])}, median "
+            f"{ages.format_age(middle)}"
         )
-    if library_figures.other_rules_count:
-        yield styled_line(other_rules_message(library_figures.other_rules_count))
+    if library_figures.keyed_by_other_rules_count:
+        yield styled_line(other_rules_message(library_figures.keyed_by_other_rules_count))
     if library_figures.duplicates:
-        count = display.format_count(
+        count = display.count_with_noun(
             len(library_figures.duplicates), "answer is there", "answers are there"
         )
         yield styled_line(
             f"duplicates: {count} more than once, "
-            f"{display.format_size(library_figures.duplicate_bytes)} to "
+            f"{display.format_size(library_figures.duplicate_size_bytes)} to "
             f"spare"
         )
     for same in library_figures.duplicates[:_MAX_SHOWN]:
@@ -172,7 +173,7 @@ def _totals_by_name(
     sizes: Counter[str] = Counter()
     for row in rows:
         counts[name_of_row(row)] += 1
-        sizes[name_of_row(row)] += row.file_bytes
+        sizes[name_of_row(row)] += row.file_size_bytes
     return [(name, count, sizes[name]) for name, count in counts.most_common()]
 
 
@@ -181,9 +182,9 @@ def _stats_document(
 ) -> dict[str, Any]:
     known = library_figures.known_ages
     return {
-        "library": display.path_as_utf8(library.root),
+        "library": display.path_as_unicode_text(library.root),
         "cassettes": len(library_figures.rows),
-        "file_bytes": library_figures.file_bytes,
+        "file_bytes": library_figures.total_file_size_bytes,
         **{
             f"by_{name}": [
                 {name: value, "cassettes": count, "file_bytes": size}
@@ -202,9 +203,9 @@ def _stats_document(
             "median": _age_days(known[len(known) // 2]),
             "oldest": _age_days(known[-1]),
         },
-        "keyed_by_other_rules": library_figures.other_rules_count,
+        "keyed_by_other_rules": library_figures.keyed_by_other_rules_count,
         "duplicates": [
-            [display.path_as_utf8(row.relative_path) for row in same]
+            [display.path_as_unicode_text(row.relative_path) for row in same]
             for same in library_figures.duplicates
         ],
         "unreadable": [cassette_error_document(error) for error in errors],

@@ -78,11 +78,11 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     if as_json:
         print_json(verdict_document(run_verdict, threshold))
     else:
-        for case in run_verdict.findings:
+        for case in run_verdict.cases_with_findings:
             if case.finding is not None:
                 print_lines(finding_lines(case, case.finding))
         print_note(_summary_line(run_verdict))
-    raise click.exceptions.Exit(1 if run_verdict.findings_at_least(threshold) else 0)
+    raise click.exceptions.Exit(1 if run_verdict.cases_at_or_above(threshold) else 0)
 
 
 def finding_lines(
@@ -108,20 +108,20 @@ def finding_lines(
 
 def _summary_line(run_verdict: RunVerdict) -> str:
     skipped = (
-        f"; {display.format_count(run_verdict.skipped_fault_count, 'fault')} could not strike"
+        f"; {display.count_with_noun(run_verdict.skipped_fault_count, 'fault')} could not strike"
         if run_verdict.skipped_fault_count
         else ""
     )
     if not run_verdict.fault_count:
         return NOTHING_INJECTED + skipped
     watched = (
-        f"{display.format_count(run_verdict.fault_count, 'fault')} met by "
-        f"{display.format_count(run_verdict.request_count, 'request')} "
-        f"of {display.format_count(run_verdict.session_count, 'session')}"
+        f"{display.count_with_noun(run_verdict.fault_count, 'fault')} met by "
+        f"{display.count_with_noun(run_verdict.faulted_request_count, 'request')} "
+        f"of {display.count_with_noun(run_verdict.faulted_session_count, 'session')}"
     )
     counts = {level: run_verdict.count_findings(level) for level in reversed(FindingLevel)}
     found = ", ".join(
-        display.format_count(number, level) for level, number in counts.items() if number
+        display.count_with_noun(number, level) for level, number in counts.items() if number
     )
     return f"{watched}: {found or 'nothing to find fault with'}{skipped}"
 

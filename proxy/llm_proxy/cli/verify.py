@@ -20,7 +20,7 @@ from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_opt
 from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.integrity import LibraryLocation, integrity_problems
+from llm_proxy.integrity import CassetteLocation, integrity_problems
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import (
     Library,
@@ -38,11 +38,11 @@ class FileToVerify:
     library_root: Path | None
     """The library that contains it; None where it is not known."""
 
-    def library_location(self) -> LibraryLocation:
-        """The key prefix and the session that its name and folder stand for."""
+    def library_location(self) -> CassetteLocation:
+        """The key prefix and the session that its name and folder give."""
         path = self.path.resolve()
         take = parse_take_path(path.parent, path)
-        return LibraryLocation(
+        return CassetteLocation(
             key_prefix=None if take is None else take.key_prefix,
             session=None
             if self.library_root is None
@@ -99,7 +99,7 @@ def _files_to_verify(paths: Sequence[Path], cassettes: Path) -> list[FileToVerif
         inside = path.resolve().is_relative_to(cassettes.resolve())
         if not path.exists() and path != cassettes:
             raise UsageError(
-                f"there is no file or folder {display.path_as_utf8(path)}: give paths of "
+                f"there is no file or folder {display.path_as_unicode_text(path)}: give paths of "
                 "cassettes, "
                 "or none to check the whole library"
             )
@@ -153,11 +153,11 @@ def _summary_line(
             f"no cassettes in {', '.join(map(str, paths))}: nothing to verify. "
             "Record some with llm-proxy record."
         )
-    checked = f"{display.format_count(len(files_to_verify), 'cassette')} checked"
+    checked = f"{display.count_with_noun(len(files_to_verify), 'cassette')} checked"
     if not problems:
         return f"{checked}, all of them whole and consistent"
     files = len({problem.file for problem in problems})
-    return f"{checked}, {display.format_count(len(problems), 'problem')} in {files} of them"
+    return f"{checked}, {display.count_with_noun(len(problems), 'problem')} in {files} of them"
 
 
 def _verify_document(

@@ -27,7 +27,7 @@ __all__ = [
     "DialectResponse",
     "chat_dialects",
     "dialect_named",
-    "find_dialect",
+    "dialect_of_request",
 ]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
@@ -48,7 +48,7 @@ OPAQUE: Final[Dialect] = Opaque()
 """The fallback for requests that no dialect matches; they are still recorded and replayed."""
 
 
-def find_dialect(request: Request) -> Dialect:
+def dialect_of_request(request: Request) -> Dialect:
     """The first dialect that matches the request; `OPAQUE` if none does."""
     return next((dialect for dialect in DIALECTS if dialect.matches(request)), OPAQUE)
 

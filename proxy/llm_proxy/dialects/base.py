@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.turns import Failure, TokenCounting, Turn
@@ -32,9 +32,9 @@ class DialectResponse:
     """A response in a dialect: the head, and the body split into messages."""
 
     head: ResponseHead
-    codec: str
+    codec_name: str
     """The name of the codec that split the body: a name of `llm_proxy.framing.CODECS`."""
-    messages: Sequence[bytes]
+    framed_messages: Sequence[bytes]
 
 
 class Dialect(Protocol):
@@ -45,26 +45,27 @@ class Dialect(Protocol):
         """The name in cassettes and paths: `openai-chat`."""
 
     @property
-    def volatile_paths(self) -> tuple[str, ...]:
+    def volatile_json_paths(self) -> tuple[str, ...]:
         """JSONPaths of request body fields that clients change in each run: `$.input[*].id`.
 
-        They are not part of the key, so a change here requires a change of `matching.KEY_RULES`.
+        They are not part of the key, so a change here requires a change of
+        `matching.KEY_RULES_VERSION`.
         """
 
     @property
-    def key_headers(self) -> tuple[str, ...]:
+    def cassette_key_headers(self) -> tuple[str, ...]:
         """The request headers in the key, in lower case: they change the response.
 
-        They must be stored.  A change here requires a change of `matching.KEY_RULES`.
+        They must be stored.  A change here requires a change of `matching.KEY_RULES_VERSION`.
         """
 
     @property
-    def id_paths(self) -> tuple[str, ...]:
+    def id_json_paths(self) -> tuple[str, ...]:
         """JSONPaths of the ids of calls and messages that the request body itself contains.
 
         References to content stored elsewhere, such as a conversation that the provider keeps, are
-        excluded: another id there is another request.  Syntax as in `volatile_paths`.  A change
-        here requires a new version of the normaliser `call-ids`.
+        excluded: another id there is another request.  Syntax as in `volatile_json_paths`.  A
+        change here requires a new version of the normaliser `call-ids`.
         """
 
     @property
@@ -90,13 +91,13 @@ class Dialect(Protocol):
         Never raises; a value of the wrong type counts as absent.
         """
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """The name of the codec for this response body: a name of `llm_proxy.framing.CODECS`."""
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete with its terminator, with every choice finished, or with an in-band error."""
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per choice.  Never raises; what cannot be decoded is left out."""
 
     def output_chars(self, codec: str, message: bytes) -> int:
@@ -118,15 +119,15 @@ class Dialect(Protocol):
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A typical client request to this model."""
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """The turns as a response to this request can represent them, one per choice.
 
         Raises `NotRepresentable` if text, tool calls or media would be lost.
         """
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """The response to this request that holds these turns, after `convert`.

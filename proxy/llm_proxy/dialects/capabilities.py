@@ -29,7 +29,7 @@ from llm_proxy.turns import (
 P = TypeVar("P", Text, Reasoning, Refusal, ToolCall, ToolResult, Media)
 
 
-def not_convertible(_part: Part) -> None:
+def convert_to_none(_part: Part) -> None:
     """The converter for a part that the format cannot represent."""
 
 
@@ -38,7 +38,7 @@ def has_tool_calls(parts: Sequence[Part]) -> bool:
     return any(isinstance(part, ToolCall) for part in parts)
 
 
-def without_metadata(part: P) -> P:
+def without_part_metadata(part: P) -> P:
     """The part without metadata."""
     return replace(part, metadata=())
 
@@ -48,18 +48,18 @@ def without_citations(text: Text) -> Text:
     return Text(text.text)
 
 
-def unsigned_reasoning(reasoning: Reasoning) -> Reasoning | None:
+def without_signature(reasoning: Reasoning) -> Reasoning | None:
     """Readable reasoning without a signature; None if it has no readable text."""
     return Reasoning(reasoning.text) if reasoning.text else None
 
 
-def text_argument_call(call: ToolCall) -> ToolCall:
+def tool_call_with_text_arguments(call: ToolCall) -> ToolCall:
     """The call for a format that sends arguments as text, valid JSON or not."""
     return ToolCall(call.id, call.name, call.arguments)
 
 
-def object_argument_call(call: ToolCall) -> ToolCall | None:
-    """The call for a format that sends arguments as an object; None if they are no object."""
+def tool_call_with_object_arguments(call: ToolCall) -> ToolCall | None:
+    """The call for a format that sends arguments as an object; None if they are not an object."""
     arguments = normalized_object_json(call.arguments)
     return None if arguments is None else ToolCall(call.id, call.name, arguments)
 
@@ -67,7 +67,7 @@ def object_argument_call(call: ToolCall) -> ToolCall | None:
 def normalized_object_json(arguments: str) -> str | None:
     """The JSON object in the text, re-encoded as `compact_json` writes it.
 
-    None if the text is no JSON object, or has numbers that JSON parsers would change.
+    None if the text is not a JSON object, or has numbers that JSON parsers would change.
     """
     try:
         json.loads(
@@ -98,21 +98,21 @@ def _parse_finite_float(literal: str) -> float:
 
 def nonempty_metadata(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
     """The pairs with these names whose values are not empty, in the order of the names."""
-    return lenient_json.named_metadata(dict(metadata), names)
+    return lenient_json.select_metadata(dict(metadata), names)
 
 
-def with_default_message(failure: Failure) -> Failure:
+def with_default_error_message(failure: Failure) -> Failure:
     """The failure with a message, which defaults to its type, its code, or `error`."""
     return replace(failure, message=failure.message or failure.type or failure.code or "error")
 
 
 def unchanged_turn(turn: Turn) -> Turn:
-    """The same turn: the default of `Capabilities.arrange`."""
+    """The same turn: the default of `Capabilities.normalize_turn`."""
     return turn
 
 
 def without_turn_metadata(turn: Turn) -> Turn:
-    """The turn without metadata, of which only the error remains."""
+    """The failed turn without metadata, so that only its error remains."""
     return replace(turn, metadata=())
 
 
@@ -122,7 +122,7 @@ def without_usage(turn: Turn) -> Turn:
 
 
 def is_empty_part(part: Part) -> bool:
-    """Whether a part has no content; tool calls and results always have."""
+    """Whether a part has no content; tool calls and results never count as empty."""
     match part:
         case Text():
             return not part.text and not part.citations
@@ -141,26 +141,26 @@ class Capabilities:
     """What one kind of response can represent: streamed or whole, on one path of a dialect."""
 
     dialect: str
-    streams: bool
-    finish_of_raw: Mapping[str, FinishReason]
-    """The `Finish` of each of the format's finish reasons; any other is `OTHER`."""
-    raw_of_finish: Mapping[FinishReason, str]
-    """The format's finish reason for each `Finish` that it has one for, always with `STOP`."""
+    is_streamed: bool
+    finish_by_raw_reason: Mapping[str, FinishReason]
+    """The `FinishReason` of each of the format's finish reasons; any other is `OTHER`."""
+    raw_reason_by_finish: Mapping[FinishReason, str]
+    """The format's finish reason for each `FinishReason` that it represents; always with `STOP`."""
     stop_means_tool_calls: bool = False
     """Whether the finish reason for `STOP` means `TOOL_CALLS` if `awaits_client` is true."""
     convert_text: Callable[[Text], Text] = without_citations
-    convert_reasoning: Callable[[Reasoning], Reasoning | None] = not_convertible
-    convert_refusal: Callable[[Refusal], Refusal | None] = not_convertible
-    convert_tool_call: Callable[[ToolCall], ToolCall | None] = not_convertible
+    convert_reasoning: Callable[[Reasoning], Reasoning | None] = convert_to_none
+    convert_refusal: Callable[[Refusal], Refusal | None] = convert_to_none
+    convert_tool_call: Callable[[ToolCall], ToolCall | None] = convert_to_none
     convert_provider_tool_call: Callable[[ToolCall], ToolCall | None] | None = None
     """For calls that the provider's own tools answered; None if they are converted as others."""
-    awaits_client: Callable[[Sequence[Part]], bool] = has_tool_calls
+    awaits_client_predicate: Callable[[Sequence[Part]], bool] = has_tool_calls
     """Whether a turn with these converted parts waits for the client to run a tool."""
-    convert_tool_result: Callable[[ToolResult], ToolResult | None] = not_convertible
-    convert_media: Callable[[Media], Media | None] = not_convertible
+    convert_tool_result: Callable[[ToolResult], ToolResult | None] = convert_to_none
+    convert_media: Callable[[Media], Media | None] = convert_to_none
     merged_kinds: frozenset[type[Part]] = frozenset((Text, Reasoning, Refusal))
     """The kinds whose neighbours are merged, since the format has no boundary between them."""
-    kinds_kept_empty: frozenset[type[Part]] = frozenset()
+    part_kinds_kept_if_empty: frozenset[type[Part]] = frozenset()
     """The kinds that are kept even if empty, provided that they have metadata."""
     part_order: tuple[type[Part], ...] = ()
     """The order of kinds, if the format has one field for each; empty if parts keep their order."""
@@ -179,13 +179,13 @@ class Capabilities:
     """The names of the turn metadata that it can represent, in decoding order."""
     response_level_metadata_names: tuple[str, ...] = ()
     """Those that belong to the response, and so are equal in all its choices."""
-    response_allows_several_turns: bool = False
+    response_allows_several_choices: bool = False
     """Whether one response can hold several turns."""
-    response_allows_successive_turns: bool = False
+    response_allows_successive_choices: bool = False
     """Whether several turns can come one after the other, with one finish reason."""
-    arrange: Callable[[Turn], Turn] = unchanged_turn
+    normalize_turn: Callable[[Turn], Turn] = unchanged_turn
     """The format's last changes to a converted turn; must be idempotent."""
-    convert_failure: Callable[[Failure], Failure] = with_default_message
+    convert_failure: Callable[[Failure], Failure] = with_default_error_message
     convert_failed_turn: Callable[[Turn], Turn] = without_usage
     """Reduces a failed turn to what a stream has sent before its error."""
     convert_http_error_turn: Callable[[Turn], Turn] = without_turn_metadata

@@ -54,7 +54,7 @@ _FINISH_FALLBACKS: Final = {
     FinishReason.ERROR: FinishReason.OTHER,
     FinishReason.OTHER: FinishReason.STOP,
 }
-"""The next best `Finish` if a format lacks one; every format has `STOP`."""
+"""The next best `FinishReason` if a format lacks one; every format has `STOP`."""
 
 _PART_LABELS: Final = {
     Text: "text",
@@ -67,7 +67,7 @@ _PART_LABELS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertedTurns:
+class ConvertedResponseTurns:
     """Turns as a format can represent them."""
 
     turns: tuple[Turn, ...]
@@ -77,23 +77,23 @@ class ConvertedTurns:
 
 def convert(
     turns: Sequence[Turn], capabilities: Capabilities, model: str, context: EncodeContext
-) -> ConvertedTurns:
+) -> ConvertedResponseTurns:
     """The turns as the format can represent them; `model` is the requested one.
 
     Raises `NotRepresentable` if text, tool calls or media would be lost, or for several turns where
     the format holds one.
     """
-    if not turns or (len(turns) > 1 and not capabilities.response_allows_several_turns):
+    if not turns or (len(turns) > 1 and not capabilities.response_allows_several_choices):
         raise NotRepresentable(
             f"{capabilities.dialect} answers in one turn, and this is {len(turns)}"
         )
     turns = list(map(replace_lone_surrogates, turns))
     failure = next((turn.failure for turn in turns if turn.failure), None)
-    if failure and not capabilities.streams:
+    if failure and not capabilities.is_streamed:
         metadata = next(turn.metadata for turn in turns if turn.failure)
         error = Turn((), failure=capabilities.convert_failure(failure), metadata=metadata)
         has_parts = any(turn.parts for turn in turns)
-        return ConvertedTurns(
+        return ConvertedResponseTurns(
             (capabilities.convert_http_error_turn(error),),
             ("what was said before it failed",) * has_parts,
         )
@@ -101,14 +101,14 @@ def convert(
     first, *further_turns = (
         converter.convert_turn(replace(turn, failure=failure)) for turn in turns
     )
-    if context.turns_are_successive and capabilities.response_allows_successive_turns:
+    if context.choices_are_successive and capabilities.response_allows_successive_choices:
         turn_pairs = zip(further_turns, turns[1:], strict=True)
         further_turns = [
             converter.without_finish(converted, turn.finish, first)
             for converted, turn in turn_pairs
         ]
     further_choices = (_as_further_choice(first, turn, capabilities) for turn in further_turns)
-    return ConvertedTurns((first, *further_choices), tuple(dict.fromkeys(converter.losses)))
+    return ConvertedResponseTurns((first, *further_choices), tuple(dict.fromkeys(converter.losses)))
 
 
 def _as_further_choice(first: Turn, turn: Turn, capabilities: Capabilities) -> Turn:
@@ -146,12 +146,12 @@ class _TurnConverter:
         capabilities = self._capabilities
         parts = self._convert_parts(turn.parts)
         finish, finish_raw = self._convert_finish(
-            turn, awaits_client=capabilities.awaits_client(parts)
+            turn, awaits_client=capabilities.awaits_client_predicate(parts)
         )
         generated_id = (
             ""
             if capabilities.id_prefix is None
-            else self._context.identifier(capabilities.id_prefix)
+            else self._context.fake_identifier(capabilities.id_prefix)
         )
         converted = Turn(
             parts,
@@ -165,14 +165,14 @@ class _TurnConverter:
             ),
         )
         if turn.failure is None:
-            return self._arrange_turn(converted)
+            return self._normalize_turn(converted)
         failed_turn = replace(
             converted,
             finish=None,
             finish_raw="",
             failure=capabilities.convert_failure(turn.failure),
         )
-        return self._arrange_turn(capabilities.convert_failed_turn(failed_turn))
+        return self._normalize_turn(capabilities.convert_failed_turn(failed_turn))
 
     def without_finish(self, turn: Turn, finish: FinishReason | None, first: Turn) -> Turn:
         """A converted turn of a stream in which the first choice finishes for all.
@@ -188,9 +188,9 @@ class _TurnConverter:
             metadata=self._record_metadata_losses("", turn.metadata, without_raw.metadata),
         )
 
-    def _arrange_turn(self, turn: Turn) -> Turn:
-        """The turn after `Capabilities.arrange`, which may change the order of parts."""
-        arranged = self._capabilities.arrange(turn)
+    def _normalize_turn(self, turn: Turn) -> Turn:
+        """The turn after `Capabilities.normalize_turn`, which may change the order of parts."""
+        arranged = self._capabilities.normalize_turn(turn)
         before, after = ([type(part) for part in item.parts] for item in (turn, arranged))
         self.losses += ["the order of parts"] * (
             before != after and Counter(before) == Counter(after)
@@ -230,7 +230,7 @@ class _TurnConverter:
                 yield converted
 
     def _keeps_empty_part(self, part: Part) -> bool:
-        return type(part) in self._capabilities.kinds_kept_empty and bool(part.metadata)
+        return type(part) in self._capabilities.part_kinds_kept_if_empty and bool(part.metadata)
 
     def _convert_provider_tool_part(self, part: Part) -> Part | None:
         """A call or result of a provider's own tool; a format without results drops both."""
@@ -248,7 +248,7 @@ class _TurnConverter:
 
     def _convert_part(self, part: Part) -> Part | None:
         capabilities = self._capabilities
-        converted = self._call_converter(part)
+        converted = self._apply_part_converter(part)
         if converted is not None:
             self._record_losses(part, converted)
             return converted
@@ -275,7 +275,7 @@ class _TurnConverter:
                     f"{capabilities.dialect} has no word for {_PART_LABELS[type(part)]}"
                 )
 
-    def _call_converter(self, part: Part) -> Part | None:
+    def _apply_part_converter(self, part: Part) -> Part | None:
         capabilities = self._capabilities
         match part:
             case Text():
@@ -300,7 +300,7 @@ class _TurnConverter:
         call_id = call.id
         prefix = self._capabilities.call_id_prefix
         if prefix is not None and (not call_id or call_id in self._call_ids):
-            call_id = self._context.identifier(prefix, ordinal)
+            call_id = self._context.fake_identifier(prefix, ordinal)
         self._call_ids.add(call_id)
         return replace(call, id=call_id, arguments=call.arguments or "{}")
 
@@ -331,9 +331,9 @@ class _TurnConverter:
         ):
             return wanted_finish, turn.finish_raw
         nearest_finish = wanted_finish
-        while nearest_finish not in self._capabilities.raw_of_finish:
+        while nearest_finish not in self._capabilities.raw_reason_by_finish:
             nearest_finish = _FINISH_FALLBACKS[nearest_finish]
-        raw = self._capabilities.raw_of_finish[nearest_finish]
+        raw = self._capabilities.raw_reason_by_finish[nearest_finish]
         decoded_finish = self._finish_of_raw(raw, awaits_client=awaits_client)
         if decoded_finish is not wanted_finish and turn.failure is None:
             self.losses.append(
@@ -342,7 +342,7 @@ class _TurnConverter:
         return decoded_finish, raw
 
     def _finish_of_raw(self, raw: str, *, awaits_client: bool) -> FinishReason:
-        finish = self._capabilities.finish_of_raw.get(raw, FinishReason.OTHER)
+        finish = self._capabilities.finish_by_raw_reason.get(raw, FinishReason.OTHER)
         is_ambiguous_stop = finish is FinishReason.STOP and self._capabilities.stop_means_tool_calls
         return FinishReason.TOOL_CALLS if is_ambiguous_stop and awaits_client else finish
 

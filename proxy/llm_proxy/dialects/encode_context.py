@@ -36,14 +36,14 @@ class RateLimitWindow:
 class AccountLimits:
     """The rate limits of an account, for providers that report them in headers."""
 
-    requests: RateLimitWindow | None = None
+    request_window: RateLimitWindow | None = None
     """None if there is no such limit."""
-    tokens: RateLimitWindow | None = None
+    token_window: RateLimitWindow | None = None
 
     @property
     def named_windows(self) -> tuple[tuple[str, RateLimitWindow], ...]:
         """The existing limits, each after its name: `requests`, `tokens`."""
-        windows = (("requests", self.requests), ("tokens", self.tokens))
+        windows = (("requests", self.request_window), ("tokens", self.token_window))
         return tuple((name, window) for name, window in windows if window is not None)
 
 
@@ -53,7 +53,7 @@ class EncodeContext:
 
     seed: str
     """The seed of identifiers: the same seed gives the same ones."""
-    created: int
+    created_unix_s: int
     """The time of the response, in s since 1970 (UTC)."""
     split_text: Callable[[str], Iterable[str]] = token_pieces
     """Splits a text into the pieces of a stream: none is empty, and joined they are the text."""
@@ -61,22 +61,22 @@ class EncodeContext:
     """The provider within a dialect's family: a name of `llm_proxy.providers`."""
     models: tuple[str, ...] = ()
     """The names in a list of models."""
-    quota: AccountLimits | None = None
+    account_limits: AccountLimits | None = None
     """None if the limits of the account are not reported."""
-    turns_are_successive: bool = False
+    choices_are_successive: bool = False
     """Whether several choices come one after the other and finish once, as choice 0; else they are
     interleaved and each finishes.  Only streams of the OpenAI family have the former."""
     signs_reasoning: bool = True
     """Whether unsigned reasoning gets a fake signature, if clients must send signatures back."""
 
-    def identifier(self, prefix: str, ordinal: int = 0, length: int = 24) -> str:
+    def fake_identifier(self, prefix: str, ordinal: int = 0, length: int = 24) -> str:
         """A fake identifier: `prefix`, and `length` (at most 52) lower-case letters and digits.
 
         The same seed, prefix and ordinal give the same identifier.
         """
         return prefix + b32encode(self._seeded_digest(prefix, ordinal)).decode().lower()[:length]
 
-    def uuid(self, purpose: str, ordinal: int = 0) -> str:
+    def fake_uuid(self, purpose: str, ordinal: int = 0) -> str:
         """A fake UUID; the same seed, purpose and ordinal give the same one."""
         return str(UUID(bytes=self._seeded_digest(purpose, ordinal)[:16], version=4))
 

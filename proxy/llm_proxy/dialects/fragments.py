@@ -35,7 +35,7 @@ class FragmentJoiner:
         self._latest_group_by_identity: dict[Hashable, list[Part]] = {}
         """For each kind and key, its latest group."""
 
-    def add(self, fragment: Part, key: Hashable = "") -> None:
+    def add_fragment(self, fragment: Part, key: Hashable = "") -> None:
         """Add the next fragment; `key` distinguishes parts of one kind, None is never joined.
 
         Readable text extends only the last part, so that text after a tool call is a part of its

@@ -37,7 +37,7 @@ def sse_or_whole_codec(head: ResponseHead, *, streams: bool) -> str:
 
 def joined_body(response: DialectResponse) -> bytes:
     """The whole body."""
-    return b"".join(response.messages)
+    return b"".join(response.framed_messages)
 
 
 def completeness(response: DialectResponse) -> Completeness:
@@ -61,7 +61,7 @@ def completeness_by_framing(response: DialectResponse) -> Completeness:
     return Completeness(is_complete=True, reason="HTTP framing ended")
 
 
-def completeness_by_error(failure: Failure) -> Completeness:
+def completed_by_error(failure: Failure) -> Completeness:
     """Complete: the provider ended the stream with an error."""
     message = " ".join((failure.message or failure.type or failure.code).split())
     if len(message) > _MAX_REASON_CHARS:
@@ -73,12 +73,12 @@ def decode_failure(error: Json) -> Failure:
     """Decodes an error field: an object with a message, or the message alone."""
     fields = lenient_json.object_fields(error)
     if not fields:
-        return Failure(lenient_json.printable_text(error))
+        return Failure(lenient_json.value_as_text(error))
     return Failure(
-        message=lenient_json.printable_text(fields.get("message"))
+        message=lenient_json.value_as_text(fields.get("message"))
         or lenient_json.compact_json(error),
-        type=lenient_json.printable_text(fields.get("type")),
-        code=lenient_json.printable_text(fields.get("code")),
+        type=lenient_json.value_as_text(fields.get("type")),
+        code=lenient_json.value_as_text(fields.get("code")),
     )
 
 
@@ -91,7 +91,7 @@ def decode_http_error(response: DialectResponse) -> Failure:
     if fields.get("message"):
         return decode_failure(dict(fields))
     if fields.get("detail"):
-        return Failure(lenient_json.printable_text(fields.get("detail")))
+        return Failure(lenient_json.value_as_text(fields.get("detail")))
     return Failure(f"HTTP {response.head.status} {response.head.reason}".strip())
 
 
@@ -100,6 +100,6 @@ def _with_sibling_fields(fields: Fields, failure: Failure) -> Failure:
         return failure
     return replace(
         failure,
-        type=lenient_json.printable_text(fields.get("error_type")),
-        code=lenient_json.printable_text(fields.get("code")),
+        type=lenient_json.value_as_text(fields.get("error_type")),
+        code=lenient_json.value_as_text(fields.get("code")),
     )

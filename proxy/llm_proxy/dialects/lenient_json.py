@@ -66,7 +66,7 @@ def str_or_empty(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def printable_text(value: Json) -> str:
+def value_as_text(value: Json) -> str:
     """A string without lone surrogates for any value: null is empty, other types are JSON text."""
     match value:
         case None:
@@ -127,15 +127,15 @@ def is_same_json(left: Json, right: Json) -> bool:
             return isinstance(left, bool) is isinstance(right, bool) and left == right
 
 
-def named_metadata(source: Fields, names: Iterable[str]) -> Metadata:
+def select_metadata(source: Fields, names: Iterable[str]) -> Metadata:
     """The named fields as pairs; empty values and those that JSON cannot preserve are left out."""
     pairs = ((name, source.get(name)) for name in names)
     return tuple(
-        pair for pair in pairs if pair[1] not in _EMPTY_VALUES and _is_lossless_field(pair)
+        pair for pair in pairs if pair[1] not in _EMPTY_VALUES and _survives_json_round_trip(pair)
     )
 
 
-def _is_lossless_field(pair: tuple[str, Json]) -> bool:
+def _survives_json_round_trip(pair: tuple[str, Json]) -> bool:
     """Whether it survives a JSON round trip: NaN, for example, does not."""
     try:
         return bool(orjson.loads(orjson.dumps(pair)) == list(pair))

@@ -19,9 +19,9 @@ class Opaque(RecordOnlyDialect):
     """The fallback dialect `opaque`."""
 
     name = "opaque"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers: tuple[str, ...] = ()
-    id_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers: tuple[str, ...] = ()
+    id_json_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
         """True for any request."""
@@ -35,7 +35,7 @@ class Opaque(RecordOnlyDialect):
         """False: nothing is known of the request."""
         return False
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By content type alone."""
         return framing.codec_name_for_content_type(header_value(head.headers, "content-type"))
 
@@ -43,7 +43,7 @@ class Opaque(RecordOnlyDialect):
         """By HTTP framing, which proves nothing for a body delimited by close."""
         return json_api.completeness_by_framing(response)
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """No turns."""
         return ()
 

@@ -23,5 +23,5 @@ def is_provider_tool_call(part: Part) -> TypeGuard[ToolCall]:
     """Whether the part is a call that the provider runs itself, by the type in its metadata."""
     if not isinstance(part, ToolCall):
         return False
-    call_type = lenient_json.printable_text(dict(part.metadata).get("type"))
+    call_type = lenient_json.value_as_text(dict(part.metadata).get("type"))
     return bool(call_type) and call_type not in _CLIENT_RUN_CALL_TYPES

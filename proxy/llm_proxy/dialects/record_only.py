@@ -7,7 +7,7 @@ from typing import Never
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
@@ -37,13 +37,13 @@ class RecordOnlyDialect:
         """Raises `NotRepresentable`."""
         self._raise_not_representable()
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """Raises `NotRepresentable`."""
         self._raise_not_representable()
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Raises `NotRepresentable`."""

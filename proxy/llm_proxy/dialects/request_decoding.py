@@ -68,9 +68,9 @@ def tool_output_text(content: Json) -> str:
     match content:
         case list():
             texts = [text.text for text in decode_texts(content) if text.text]
-            return "\n".join(texts) or (lenient_json.printable_text(content) if content else "")
+            return "\n".join(texts) or (lenient_json.value_as_text(content) if content else "")
         case _:
-            return lenient_json.printable_text(content)
+            return lenient_json.value_as_text(content)
 
 
 def decode_number(value: Json) -> float | None:
@@ -150,7 +150,7 @@ def merge_adjacent_messages(
     tool_names: dict[str, str] = {}
     for role, group in groupby(messages, key=lambda message: message.role):
         parts = [
-            tuple(_with_result_name(part, tool_names) for part in message.parts)
+            tuple(_fill_tool_result_name(part, tool_names) for part in message.parts)
             for message in group
         ]
         merged_parts = [tuple(part for message_parts in parts for part in message_parts)]
@@ -161,7 +161,7 @@ def merge_adjacent_messages(
     return tuple(merged_messages)
 
 
-def _with_result_name(part: Part, tool_names: dict[str, str]) -> Part:
+def _fill_tool_result_name(part: Part, tool_names: dict[str, str]) -> Part:
     match part:
         case ToolCall(id=call_id, name=name) if call_id:
             tool_names[call_id] = name

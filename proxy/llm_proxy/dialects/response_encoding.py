@@ -24,7 +24,7 @@ _REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} 
 }
 
 
-def json_line(value: Any) -> bytes:
+def single_line_json(value: Any) -> bytes:
     """A JSON value in one line, also for clients that split at Unicode line ends."""
     try:
         data = orjson.dumps(value)
@@ -38,7 +38,7 @@ def json_line(value: Any) -> bytes:
 def json_post_request(path: str, body: Document, headers: Headers = ()) -> Request:
     """A POST request with this JSON document."""
     all_headers = (("Content-Type", "application/json"), *headers)
-    return Request("POST", path, "", all_headers, json_line(body))
+    return Request("POST", path, "", all_headers, single_line_json(body))
 
 
 def stream_response(
@@ -53,7 +53,7 @@ def json_response(
     value: Document | bytes, headers: Headers = (), status: int = 200
 ) -> DialectResponse:
     """A response of one JSON document; bytes are an encoded one."""
-    body = value if isinstance(value, bytes) else json_line(value)
+    body = value if isinstance(value, bytes) else single_line_json(value)
     all_headers = (("Content-Type", "application/json"), *headers)
     reason = _REASON_PHRASES.get(status, "")
     return DialectResponse(

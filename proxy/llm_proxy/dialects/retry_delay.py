@@ -12,7 +12,7 @@ _RETRY_HEADERS: Final = frozenset(("retry-after", "retry-after-ms"))
 
 
 def with_retry_headers(response: DialectResponse, delay_ms: float | None) -> DialectResponse:
-    """The response with retry headers for this delay; without any if `delay_ms` is None."""
+    """The response with its retry headers replaced by this delay; without any if it is None."""
     headers = [
         header for header in response.head.headers if header[0].lower() not in _RETRY_HEADERS
     ]

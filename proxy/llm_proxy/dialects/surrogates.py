@@ -12,7 +12,7 @@ from llm_proxy.turns import Part, Turn
 Told = TypeVar("Told", Turn, Part)
 
 _SKIPPED_FIELD: Final = "metadata"
-"""Provider fields are unchanged: what cannot be encoded of them is left out elsewhere."""
+"""Provider fields are unchanged: those that cannot be encoded are left out elsewhere."""
 
 
 def replace_lone_surrogates(turn_or_part: Told) -> Told:

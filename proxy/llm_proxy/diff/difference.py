@@ -63,7 +63,8 @@ _REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = Mapping
         "shape": frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE)),
     }
 )
-"""An exact comparison omits the shape, which would only repeat the differences of the contents."""
+"""An exact comparison omits the shape, which would only repeat the differences of bytes and
+contents."""
 
 
 def is_significant(kind: DifferenceKind, strictness: Strictness) -> bool:

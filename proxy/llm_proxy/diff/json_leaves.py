@@ -80,7 +80,7 @@ def _hash_base64_in(value: Any) -> Any:
         case list():
             return [_hash_base64_in(item) for item in value]
         case str():
-            return large_base64.hash_large_base64(value)
+            return large_base64.replace_large_base64(value)
         case _:
             return value
 

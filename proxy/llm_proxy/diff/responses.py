@@ -30,20 +30,27 @@ KindPathValues = tuple[DifferenceKind, str, str, str]
 def compare_heads(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares status and headers; the media type counts as part of the shape."""
     before, after = (
-        f"{cassette.head.status} {cassette.head.reason}".rstrip() for cassette in (one, other)
+        f"{cassette.response_head.status} {cassette.response_head.reason}".rstrip()
+        for cassette in (one, other)
     )
     if before != after:
-        status_differs = one.head.status != other.head.status
+        status_differs = one.response_head.status != other.response_head.status
         yield (
             DifferenceKind.STATUS if status_differs else DifferenceKind.HEADER,
             "status",
             before,
             after,
         )
-    if one.head.framing != other.head.framing:
-        yield DifferenceKind.HEADER, "framing", one.head.framing, other.head.framing
+    if one.response_head.framing != other.response_head.framing:
+        yield (
+            DifferenceKind.HEADER,
+            "framing",
+            one.response_head.framing,
+            other.response_head.framing,
+        )
     for name, first, second in differing_values(
-        _values_by_name(one.head.headers), _values_by_name(other.head.headers)
+        _header_values_by_name(one.response_head.headers),
+        _header_values_by_name(other.response_head.headers),
     ):
         if name == "content-type":
             if _media_type(first) != _media_type(second):
@@ -60,7 +67,7 @@ def compare_heads(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
 
 def compare_endings(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares the endings, and whether the exchanges are complete."""
-    before, after = (cassette.end.ending.value for cassette in (one, other))
+    before, after = (cassette.response_end.ending.value for cassette in (one, other))
     if before != after:
         yield DifferenceKind.ENDING, "ending", before, after
     first, second = cassette_outcome(one), cassette_outcome(other)
@@ -70,19 +77,24 @@ def compare_endings(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
 
 def compare_bodies(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares the stored bodies: sizes, hashes, and the first message that differs."""
-    if one.end.sha256 == other.end.sha256:
+    if one.response_end.sha256 == other.response_end.sha256:
         return
-    yield DifferenceKind.BYTES, "size", str(one.end.size_bytes), str(other.end.size_bytes)
-    yield DifferenceKind.BYTES, "sha256", one.end.sha256, other.end.sha256
-    offset = common_prefix_length(one.body, other.body)
+    yield (
+        DifferenceKind.BYTES,
+        "size",
+        str(one.response_end.size_bytes),
+        str(other.response_end.size_bytes),
+    )
+    yield DifferenceKind.BYTES, "sha256", one.response_end.sha256, other.response_end.sha256
+    offset = common_prefix_length(one.response_body, other.response_body)
     yield (
         DifferenceKind.BYTES,
         f"from byte {offset}",
-        _message_at_offset(one, offset),
-        _message_at_offset(other, offset),
+        _describe_stream_message_at(one, offset),
+        _describe_stream_message_at(other, offset),
     )
-    if len(one.messages) != len(other.messages):
-        before, after = (str(len(cassette.messages)) for cassette in (one, other))
+    if len(one.framed_messages) != len(other.framed_messages):
+        before, after = (str(len(cassette.framed_messages)) for cassette in (one, other))
         yield DifferenceKind.BYTES, "messages", before, after
 
 
@@ -93,18 +105,20 @@ def compare_times(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
 
 
 def _time_figures(cassette: Cassette) -> dict[str, str]:
-    gaps = [arrival.gap_ms for arrival in message_arrivals(cassette.messages, cassette.reads)][1:]
+    gaps = [
+        arrival.gap_ms for arrival in message_arrivals(cassette.framed_messages, cassette.reads)
+    ][1:]
     figures = {
-        "head": display.format_duration(cassette.head_at_ms),
+        "head": display.format_duration(cassette.response_head_at_ms),
         "first byte": display.format_duration(cassette.reads[0].at_ms) if cassette.reads else "",
         "longest gap": display.format_duration(max(gaps)) if gaps else "",
-        "end": display.format_duration(cassette.end.at_ms),
+        "end": display.format_duration(cassette.response_end.at_ms),
         "reads": str(len(cassette.reads)),
     }
     return {name: value for name, value in figures.items() if value}
 
 
-def _values_by_name(headers: Headers) -> dict[str, str]:
+def _header_values_by_name(headers: Headers) -> dict[str, str]:
     """The values of each header name, in order, joined by commas."""
     values: dict[str, list[str]] = {}
     for name, value in headers:
@@ -116,10 +130,10 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _message_at_offset(cassette: Cassette, offset: int) -> str:
+def _describe_stream_message_at(cassette: Cassette, offset: int) -> str:
     """The message that contains this byte; empty after the last message."""
     message_end = 0
-    for number, message in enumerate(cassette.messages, 1):
+    for number, message in enumerate(cassette.framed_messages, 1):
         message_end += len(message)
         if message_end > offset:
             return f"message {number}: {message.decode('utf-8', 'backslashreplace').strip()}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import dialect_response
+from llm_proxy.cassette_views import stored_dialect_response
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.difference import DifferenceKind
 from llm_proxy.diff.json_leaves import json_path_step
@@ -36,8 +36,8 @@ ResponseShape = dict[str, dict[str, frozenset[str]]]
 
 def compare_shapes(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares framing, event types, their order of first occurrence, and fields."""
-    if one.codec != other.codec:
-        yield DifferenceKind.SHAPE, "framing", one.codec, other.codec
+    if one.codec_name != other.codec_name:
+        yield DifferenceKind.SHAPE, "framing", one.codec_name, other.codec_name
     before, after = response_shape(one), response_shape(other)
     for event in dict.fromkeys((*before, *after)):
         if event not in before or event not in after:
@@ -59,10 +59,10 @@ def compare_shapes(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
 
 def response_shape(cassette: Cassette) -> ResponseShape:
     """The shape of a response; event types in the order of their first occurrence."""
-    response = dialect_response(cassette)
+    response = stored_dialect_response(cassette)
     shape: dict[str, dict[str, frozenset[str]]] = {}
-    for message in response.messages:
-        for event, value in _parse_event(response.codec, message):
+    for message in response.framed_messages:
+        for event, value in _parse_event(response.codec_name, message):
             fields = shape.setdefault(event, {})
             for path, type_name in _value_types("$", value, _MAX_DEPTH):
                 fields[path] = fields.get(path, frozenset()) | {type_name}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_turns
+from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.difference import DifferenceKind
 from llm_proxy.diff.flatten import flatten_json
@@ -38,7 +38,7 @@ _Leaves = dict[str, tuple[DifferenceKind, str]]
 
 def compare_turns(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares turns part by part; ids, finish and usage have their own kinds of difference."""
-    first, second = cassette_turns(one), cassette_turns(other)
+    first, second = cassette_response_turns(one), cassette_response_turns(other)
     if len(first) != len(second):
         yield DifferenceKind.FINISH, "turns", str(len(first)), str(len(second))
     before, after = _turn_values(first), _turn_values(second)

@@ -81,12 +81,12 @@ def word_changes(old: str, new: str) -> tuple[WordChange, ...]:
     )
 
 
-def word_diff(old: str, new: str, max_chars: int = DEFAULT_MAX_CHARS) -> str:
+def format_word_diff(old: str, new: str, max_chars: int = DEFAULT_MAX_CHARS) -> str:
     """The changes in one line for people: each change with a few words around it.
 
     At most about `max_chars` characters; further changes are counted.  Empty where nothing differs.
     """
-    segments = list(_changed_pairs(iter(word_changes(old, new))))
+    segments = list(_old_new_pairs(iter(word_changes(old, new))))
     change_count = sum(before != after for before, after in segments)
     shown_parts: list[str] = []
     shown_count = 0
@@ -154,7 +154,7 @@ def _diff_words(old: str, new: str) -> Iterator[WordChange]:
         yield from _replacement_changes(old, new)
         return
     remaining_tokens = _MAX_COMPARED_TOKENS
-    for before, after in _changed_pairs(_align_tokens(*clauses, junk=True)):
+    for before, after in _old_new_pairs(_align_tokens(*clauses, junk=True)):
         if before == after:
             yield WordChange("same", before)
             continue
@@ -166,7 +166,7 @@ def _diff_words(old: str, new: str) -> Iterator[WordChange]:
             yield from _replacement_changes(before, after)
 
 
-def _changed_pairs(changes: Iterator[WordChange]) -> Iterator[tuple[str, str]]:
+def _old_new_pairs(changes: Iterator[WordChange]) -> Iterator[tuple[str, str]]:
     for is_same, group in groupby(changes, key=lambda word_change: word_change.kind == "same"):
         members = list(group)
         if is_same:
@@ -261,10 +261,10 @@ def _format_differing_texts(old: str, new: str) -> tuple[str, str]:
     begin = 0
     if old and new:
         begin = max(0, common_prefix_length(old, new) - _LEAD_CHARS)
-    return _truncate_start(old, begin), _truncate_start(new, begin)
+    return _truncated_excerpt(old, begin), _truncated_excerpt(new, begin)
 
 
-def _truncate_start(text: str, begin: int) -> str:
+def _truncated_excerpt(text: str, begin: int) -> str:
     if not text:
         return ""
     shown = text[begin : begin + _MAX_SHOWN_CHARS]

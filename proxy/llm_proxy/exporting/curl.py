@@ -1,4 +1,4 @@
-"""Exports a request as a curl command; the API key is an environment variable in it."""
+"""Exports a request as a curl command that takes the API key from an environment variable."""
 
 from __future__ import annotations
 
@@ -71,4 +71,4 @@ def _body_argument(body: bytes) -> str | None:
     return None if len(body) > _MAX_ARGUMENT_BYTES or _UNPRINTABLE_CHARS.search(text) else text
 
 
-CURL: Final = ExportFormat("curl", _serialize_curl, needs_url=True)
+CURL: Final = ExportFormat("curl", _serialize_curl, needs_real_url=True)

@@ -26,7 +26,7 @@ class ExportFormat:
     """The exchanges as a file.  Raises `NotRepresentable` for one that the format cannot hold."""
     allows_several: bool = False
     """Whether a file can hold several exchanges."""
-    allows_partial: bool = True
-    """Whether a response may be incomplete."""
-    needs_url: bool = False
+    allows_incomplete_response: bool = True
+    """Whether a file can mark a response as incomplete; else incomplete ones are left out."""
+    needs_real_url: bool = False
     """Whether it needs a real URL, and not a placeholder."""

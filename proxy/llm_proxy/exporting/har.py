@@ -31,15 +31,15 @@ def _serialize_har(exchanges: Sequence[ExportedExchange]) -> bytes:
 def _har_entry(cassette: Cassette, url: str) -> dict[str, Any]:
     outcome = cassette_outcome(cassette)
     return {
-        "startedDateTime": cassette.meta.recorded,
-        "time": cassette.end.at_ms,
+        "startedDateTime": cassette.meta.recorded_at,
+        "time": cassette.response_end.at_ms,
         "request": _har_request(cassette, url),
         "response": _har_response(cassette),
         "cache": {},
         "timings": {
             "send": 0,
-            "wait": cassette.head_at_ms,
-            "receive": cassette.end.at_ms - cassette.head_at_ms,
+            "wait": cassette.response_head_at_ms,
+            "receive": cassette.response_end.at_ms - cassette.response_head_at_ms,
         },
         **({} if outcome.is_complete else {"comment": str(outcome)}),
         "_llm_proxy": {
@@ -48,8 +48,10 @@ def _har_entry(cassette: Cassette, url: str) -> dict[str, Any]:
             "dialect": cassette.meta.dialect,
             "model": cassette.meta.model,
             "key": cassette.meta.key,
-            "ending": cassette.end.ending.value,
-            "reads": [{"at": read.at_ms, "bytes": len(read.data)} for read in cassette.reads],
+            "ending": cassette.response_end.ending.value,
+            "reads": [
+                {"at": read.at_ms, "bytes": len(read.received_bytes)} for read in cassette.reads
+            ],
         },
     }
 
@@ -59,7 +61,7 @@ def _har_request(cassette: Cassette, url: str) -> dict[str, Any]:
     post_data_field: dict[str, Any] = {}
     if request.body:
         media_type = header_value(request.headers, "content-type") or "application/octet-stream"
-        text, encoding = _text_and_encoding(request.body)
+        text, encoding = _har_text_and_encoding(request.body)
         # HAR has no encoding for request bodies; mitmproxy and others use this name.
         encoding_field = {"_encoding": encoding} if encoding else {}
         post_data_field = {"postData": {"mimeType": media_type, "text": text, **encoding_field}}
@@ -78,8 +80,8 @@ def _har_request(cassette: Cassette, url: str) -> dict[str, Any]:
 
 
 def _har_response(cassette: Cassette) -> dict[str, Any]:
-    head = cassette.head
-    text, encoding = _text_and_encoding(cassette.body)
+    head = cassette.response_head
+    text, encoding = _har_text_and_encoding(cassette.response_body)
     return {
         "status": head.status,
         "statusText": head.reason,
@@ -87,14 +89,14 @@ def _har_response(cassette: Cassette) -> dict[str, Any]:
         "cookies": [],
         "headers": _name_value_pairs(head.headers),
         "content": {
-            "size": cassette.end.size_bytes,
+            "size": cassette.response_end.size_bytes,
             "mimeType": header_value(head.headers, "content-type") or "",
             "text": text,
             **({"encoding": encoding} if encoding else {}),
         },
         "redirectURL": header_value(head.headers, "location") or "",
         "headersSize": _UNKNOWN_SIZE,
-        "bodySize": cassette.end.size_bytes,
+        "bodySize": cassette.response_end.size_bytes,
     }
 
 
@@ -102,7 +104,7 @@ def _name_value_pairs(headers: Headers) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in headers]
 
 
-def _text_and_encoding(body: bytes) -> tuple[str, str]:
+def _har_text_and_encoding(body: bytes) -> tuple[str, str]:
     try:
         return body.decode(), ""
     except UnicodeDecodeError:

@@ -11,14 +11,14 @@ from llm_proxy.exporting.format import ExportedExchange, ExportFormat
 
 def _serialize_sse(exchanges: Sequence[ExportedExchange]) -> bytes:
     [exported_exchange] = exchanges
-    if exported_exchange.cassette.codec != "sse":
+    if exported_exchange.cassette.codec_name != "sse":
         file = printable_excerpt(exported_exchange.cassette.file, 500)
         raise NotRepresentable(
-            f"{file} is no stream of events but {exported_exchange.cassette.codec}: llm-proxy "
+            f"{file} is no stream of events but {exported_exchange.cassette.codec_name}: llm-proxy "
             f"show {file} --body "
             "gives its bytes, and --as tells it in a dialect that has such streams"
         )
-    return exported_exchange.cassette.body
+    return exported_exchange.cassette.response_body
 
 
 SSE: Final = ExportFormat("sse", _serialize_sse)

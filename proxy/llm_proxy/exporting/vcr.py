@@ -31,23 +31,23 @@ def _serialize_vcr(exchanges: Sequence[ExportedExchange]) -> bytes:
 
 
 def _vcr_interaction(cassette: Cassette, url: str) -> dict[str, Any]:
-    request, head = cassette.request, cassette.head
+    request, head = cassette.request, cassette.response_head
     return {
         "request": {
             "method": request.method,
             "uri": url,
-            "headers": _values_by_name(request.headers),
+            "headers": _header_values_by_name(request.headers),
             "body": _text_or_bytes(request.body) if request.body else None,
         },
         "response": {
             "status": {"code": head.status, "message": head.reason},
-            "headers": _values_by_name(head.headers),
-            "body": {"string": _text_or_bytes(cassette.body)},
+            "headers": _header_values_by_name(head.headers),
+            "body": {"string": _text_or_bytes(cassette.response_body)},
         },
     }
 
 
-def _values_by_name(headers: Headers) -> dict[str, list[str]]:
+def _header_values_by_name(headers: Headers) -> dict[str, list[str]]:
     """The values of each header; names that differ only in case are one, as first spelled."""
     first_spellings: dict[str, str] = {}
     values: dict[str, list[str]] = {}
@@ -70,4 +70,6 @@ def _is_changed_by_yaml(text: str) -> bool:
     return "\r" in text or "\x00" in text or "\ufeff" in text
 
 
-VCR: Final = ExportFormat("vcr", _serialize_vcr, allows_several=True, allows_partial=False)
+VCR: Final = ExportFormat(
+    "vcr", _serialize_vcr, allows_several=True, allows_incomplete_response=False
+)

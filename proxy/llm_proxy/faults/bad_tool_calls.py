@@ -19,7 +19,7 @@ Raises `FaultNotApplicable` where this corruption is not possible.
 """
 
 
-def find_first_client_call(parts: Sequence[Part]) -> tuple[int, ToolCall] | None:
+def find_client_executed_call(parts: Sequence[Part]) -> tuple[int, ToolCall] | None:
     """The index of the first tool call that the client executes, and the call; None without one.
 
     Calls that the provider executes are skipped, and so are calls whose arguments are no JSON

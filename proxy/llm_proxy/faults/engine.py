@@ -61,7 +61,7 @@ class ActiveRule:
         """Reduces `injected_count`, for a counted fault that was not injected after all."""
         self.injected_count -= 1
 
-    def to_document(self) -> dict[str, str | int]:
+    def to_json_fields(self) -> dict[str, str | int]:
         """The rule and its counts as JSON fields."""
         return {"rule": self.rule.text, "seen": self.matched_count, "struck": self.injected_count}
 
@@ -127,7 +127,7 @@ class FaultEngine:
         )
 
     def may_apply(self, routed: RoutedRequest) -> bool:
-        """Whether any rule could apply to this request; false lets a caller skip the selection."""
+        """Whether any rule but those of scenarios could apply; if not, selection may be skipped."""
         return bool(self._startup_rules or self._runtime_rules or routed.requested_faults)
 
     def select_faults(
@@ -148,7 +148,7 @@ class FaultEngine:
         request_faults.add_rules(self._select_rules(rules, routed, request_ordinal, now_ms))
         return request_faults
 
-    def add_scenario_rules(
+    def select_scenario_faults(
         self,
         routed: RoutedRequest,
         request_faults: RequestFaults | None,
@@ -194,7 +194,7 @@ class FaultEngine:
             ):
                 continue  # another rule replaces the response: the meter must not count it
             context = self._fault_context(active_rule.rule, routed, request_ordinal, rule_index)
-            mechanism = _mechanism_for(active_rule, context, routed.session, now_ms)
+            mechanism = _mechanism_for_request(active_rule, context, routed.session, now_ms)
             if mechanism is None:
                 continue
             active_rule.injected_count += not (
@@ -250,7 +250,9 @@ class FaultEngine:
         encode_context = EncodeContext(
             f"{seed}\0{rule_index}", config.get_unix_time(), provider=routed.provider
         )
-        decoded_request = DecodedRequest(routed.dialect, routed.decompressed, encode_context)
+        decoded_request = DecodedRequest(
+            routed.dialect, routed.decompressed_request, encode_context
+        )
         return FaultContext(
             decoded_request,
             lambda purpose: self._seeded_uniform(rule, routed, request_ordinal, purpose),
@@ -270,12 +272,12 @@ def _replaces_response(selected_rule: SelectedRule) -> bool:
     return isinstance(selected_rule.mechanism, ReplaceResponse)
 
 
-def _mechanism_for(
+def _mechanism_for_request(
     active_rule: ActiveRule, context: FaultContext, session: str, now_ms: float
 ) -> RequestMechanism | None:
     """The mechanism of a rule's fault for this request; None where its meter lets it pass."""
     rule = active_rule.rule
-    mechanism = rule.fault.mechanism(rule.location)
+    mechanism = rule.fault.make_mechanism(rule.location)
     if not isinstance(mechanism, MeteredFault):
         return mechanism
     active_rule.meter = active_rule.meter or mechanism.make_meter()
@@ -289,7 +291,7 @@ def _request_attributes(routed: RoutedRequest) -> Selector:
         routed.dialect.name,
         routed.provider,
         routed.model,
-        routed.decompressed.path,
+        routed.decompressed_request.path,
         routed.session,
-        routed.dialect.streams(routed.decompressed),
+        routed.dialect.streams(routed.decompressed_request),
     )

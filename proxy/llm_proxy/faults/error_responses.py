@@ -31,7 +31,7 @@ class ErrorSpec:
 def http_error_response(context: FaultContext, error_spec: ErrorSpec) -> Burst:
     """The error response as actions, in the dialect of the request."""
     decoded_request = context.decoded_request
-    encode_context = replace(decoded_request.context, quota=error_spec.account_limits)
+    encode_context = replace(decoded_request.context, account_limits=error_spec.account_limits)
     failure = Failure(error_spec.message, type=error_spec.type)
     retry_delay_ms = (
         error_spec.provider_retry_delay_ms
@@ -50,4 +50,4 @@ def http_error_response(context: FaultContext, error_spec: ErrorSpec) -> Burst:
     if error_spec.should_retry is not None:
         should_retry_header = ("x-should-retry", str(error_spec.should_retry).lower())
         head = replace(head, headers=(*head.headers, should_retry_header))
-    return (Begin(head), *map(Send, response.messages))
+    return (Begin(head), *map(Send, response.framed_messages))

@@ -40,7 +40,7 @@ def message_json_fields(codec: str, message: bytes) -> Fields:
             return lenient_json.parse_object(message)
 
 
-def message_types(codec: str, message: bytes) -> frozenset[str]:
+def declared_event_types(codec: str, message: bytes) -> frozenset[str]:
     """The event types of a message: by its framing (event name or header), and by its JSON."""
     types = {
         lenient_json.str_or_empty(message_json_fields(codec, message).get(field_name))

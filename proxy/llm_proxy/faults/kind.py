@@ -74,13 +74,13 @@ class StreamPosition:
     """The codec of the body's messages; empty before the head."""
     sent_messages: tuple[bytes, ...] = ()
     """The messages that were sent completely."""
-    partial_message_sent: bytes = b""
+    sent_message_prefix: bytes = b""
     """The part that was sent of the message that is not complete yet."""
     taken_messages: tuple[bytes, ...] = ()
     """The next messages, as many as the fault takes; fewer where the body ends before."""
-    due_times_ms: tuple[float, ...] = ()
+    taken_due_times_ms: tuple[float, ...] = ()
     """When the last byte of each of `taken_messages` was due."""
-    sent_body_bytes: int = 0
+    sent_body_byte_count: int = 0
 
     def require_head(self) -> ResponseHead:
         """The head.  Raises `FaultNotApplicable` before the head."""
@@ -126,7 +126,7 @@ class ReplaceResponse:
 class OneShot:
     """Injects actions once, at its location."""
 
-    inject: Callable[[StreamPosition], InjectedActions]
+    make_injected_actions: Callable[[StreamPosition], InjectedActions]
     taken_message_count: int = 0
     """How many whole messages it takes out of the stream.  A fault that takes `ALL_MESSAGES` begins
     with the first message, unless the rule has a location."""
@@ -190,7 +190,7 @@ Mechanism = RequestMechanism | MeteredFault
 class Fault(Protocol):
     """A fault with its arguments: a frozen value."""
 
-    def mechanism(self, location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, location: StreamLocation | None, /) -> Mechanism:
         """How the fault is applied at the location of its rule; None where the rule has none."""
 
 

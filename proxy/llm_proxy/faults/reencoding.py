@@ -44,17 +44,17 @@ def to_representable_turn(position: StreamPosition, turn: Turn) -> Turn:
     if not json_api.succeeded(position.require_head()):
         raise FaultNotApplicable("the answer is an error already")
     try:
-        return decoded_request.dialect.convert(
+        return decoded_request.dialect.representable_turns(
             decoded_request.request, (turn,), decoded_request.context
         ).turns[0]
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
 
 
-def decode_messages(position: StreamPosition, messages: Sequence[bytes]) -> tuple[Turn, ...]:
+def decode_response_turns(position: StreamPosition, messages: Sequence[bytes]) -> tuple[Turn, ...]:
     """The turns that the dialect decodes from these messages of the response."""
     assert position.head is not None  # noqa: S101 # it is checked before
-    return position.context.decoded_request.dialect.decode(
+    return position.context.decoded_request.dialect.decode_response(
         DialectResponse(position.head, position.codec, messages)
     )
 
@@ -64,7 +64,7 @@ def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
 
     Raises `FaultNotApplicable` where it contains no turn, or a failed one.
     """
-    turns = decode_messages(position, (*position.sent_messages, *position.taken_messages))
+    turns = decode_response_turns(position, (*position.sent_messages, *position.taken_messages))
     if not turns:
         raise FaultNotApplicable("the answer says nothing that can be read")
     if any(turn.failure for turn in turns):
@@ -72,17 +72,17 @@ def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
     return turns
 
 
-def encode_replacement(position: StreamPosition, turns: Sequence[Turn]) -> Burst:
+def encode_replacement_actions(position: StreamPosition, turns: Sequence[Turn]) -> Burst:
     """The actions that send these turns in place of the messages that were taken.
 
     Message k is sent when the k-th taken message was due; further ones when the last was due.
     """
     actions: list[Action] = []
     due_ms = -1.0
-    for index, message in enumerate(_encode_turns(position, turns).messages):
+    for index, message in enumerate(_encode_turns(position, turns).framed_messages):
         next_due_ms = (
-            position.due_times_ms[min(index, len(position.due_times_ms) - 1)]
-            if position.due_times_ms
+            position.taken_due_times_ms[min(index, len(position.taken_due_times_ms) - 1)]
+            if position.taken_due_times_ms
             else due_ms
         )
         if next_due_ms > due_ms:
@@ -92,22 +92,24 @@ def encode_replacement(position: StreamPosition, turns: Sequence[Turn]) -> Burst
     return tuple(actions)
 
 
-def encode_ending(position: StreamPosition, with_ending: Callable[[Turn], Turn]) -> Burst:
+def encode_ending_actions(position: StreamPosition, with_ending: Callable[[Turn], Turn]) -> Burst:
     """The remaining messages of a stream that ends in another way.
 
     `with_ending` adds the ending to each turn, given as far as it was sent.  Raises
     `FaultNotApplicable` where the finish reason was sent already, where a message was sent in
     part, or where the dialect cannot represent that ending.
     """
-    if position.partial_message_sent:
+    if position.sent_message_prefix:
         raise FaultNotApplicable("a message was under way")
-    so_far = decode_messages(position, position.sent_messages) or _empty_stream_turns(position)
+    so_far = decode_response_turns(position, position.sent_messages) or _empty_stream_turns(
+        position
+    )
     if any(turn.finish or turn.failure for turn in so_far):
         raise FaultNotApplicable("the answer had told why it ends")
     turns = tuple(map(with_ending, _with_id_and_model(position, so_far)))
     response = _encode_turns(position, turns)
     if not position.sent_messages:
-        return tuple(map(Send, response.messages))
+        return tuple(map(Send, response.framed_messages))
     ending_messages = _ending_messages(position, response)
     if ending_messages is None:  # the last text and the end share one message
         ending_messages = _ending_messages(
@@ -118,7 +120,7 @@ def encode_ending(position: StreamPosition, with_ending: Callable[[Turn], Turn])
 
 def _with_id_and_model(position: StreamPosition, so_far: Sequence[Turn]) -> list[Turn]:
     """The turns with id and model, from the next messages where those before lack them."""
-    next_turn = next(iter(decode_messages(position, position.taken_messages)), Turn(()))
+    next_turn = next(iter(decode_response_turns(position, position.taken_messages)), Turn(()))
     return [
         replace(turn, id=turn.id or next_turn.id, model=turn.model or next_turn.model)
         for turn in so_far
@@ -132,7 +134,7 @@ def _empty_stream_turns(position: StreamPosition) -> tuple[Turn, ...]:
     return (Turn(()),)
 
 
-def _encode_context(position: StreamPosition) -> EncodeContext:
+def _context_for_encoding(position: StreamPosition) -> EncodeContext:
     """The context to encode the rest with: with the creation time that the response declared."""
     encode_context = position.context.decoded_request.context
     for message in (
@@ -140,19 +142,19 @@ def _encode_context(position: StreamPosition) -> EncodeContext:
         *position.taken_messages[:_MAX_SEARCHED_MESSAGES],
     ):
         if (created_match := _CREATED_PATTERN.search(message)) is not None:
-            return replace(encode_context, created=int(created_match[1]))
+            return replace(encode_context, created_unix_s=int(created_match[1]))
     return encode_context
 
 
 def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectResponse:
     decoded_request = position.context.decoded_request
     try:
-        response = decoded_request.dialect.encode(
-            decoded_request.request, turns, _encode_context(position)
+        response = decoded_request.dialect.encode_response(
+            decoded_request.request, turns, _context_for_encoding(position)
         )
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
-    if response.codec != position.codec:
+    if response.codec_name != position.codec:
         raise FaultNotApplicable("the answer does not come in the form that was asked for")
     return response
 
@@ -166,13 +168,13 @@ def _ending_messages(position: StreamPosition, response: DialectResponse) -> lis
     dialect, codec, messages = (
         position.context.decoded_request.dialect,
         position.codec,
-        response.messages,
+        response.framed_messages,
     )
     indexes_without_output = [
         at for at, content in enumerate(messages) if not dialect.output_chars(codec, content)
     ]
     turns_by_index = {
-        at: dialect.decode(DialectResponse(response.head, codec, (messages[at],)))
+        at: dialect.decode_response(DialectResponse(response.head, codec, (messages[at],)))
         for at in indexes_without_output
     }
     end_index = next(
@@ -185,11 +187,15 @@ def _ending_messages(position: StreamPosition, response: DialectResponse) -> lis
     if output_indexes and not any(turn.failure for turn in turns_by_index[end_index]):
         begin_index = min(end_index, max(output_indexes) + 1)
     closing_keys = {
-        at: _closing_key(codec, messages[at]) for at in indexes_without_output if at >= begin_index
+        at: _message_part_key(codec, messages[at])
+        for at in indexes_without_output
+        if at >= begin_index
     }
     sent_messages = position.sent_messages if any(closing_keys.values()) else ()
     sent_closing_keys = {
-        _closing_key(codec, data) for data in sent_messages if not dialect.output_chars(codec, data)
+        _message_part_key(codec, data)
+        for data in sent_messages
+        if not dialect.output_chars(codec, data)
     }
     return [
         messages[at]
@@ -202,12 +208,15 @@ def _is_ended(turn: Turn) -> bool:
     return turn.finish is not None or turn.failure is not None
 
 
-def _closing_key(codec: str, message: bytes) -> tuple[object, ...]:
+def _message_part_key(codec: str, message: bytes) -> tuple[object, ...]:
     """Identifies a message by its types and the part it belongs to; empty without a part."""
     fields = framed_message_contents.message_json_fields(codec, message).items()
     index_fields = [(name, value) for name, value in fields if name.lower().endswith(_INDEX_SUFFIX)]
     return (
-        (framed_message_contents.message_types(codec, message), *map(str, sorted(index_fields)))
+        (
+            framed_message_contents.declared_event_types(codec, message),
+            *map(str, sorted(index_fields)),
+        )
         if index_fields
         else ()
     )
@@ -239,6 +248,6 @@ def _renumber_event(event: bytes, number: int) -> bytes:
     if _SEQUENCE_NUMBER_FIELD not in fields:
         return event
     return sse.encode_event(
-        response_encoding.json_line({**fields, _SEQUENCE_NUMBER_FIELD: number}),
+        response_encoding.single_line_json({**fields, _SEQUENCE_NUMBER_FIELD: number}),
         sse.parse_event(event).event_type,
     )

@@ -49,7 +49,7 @@ class RequestFaults:
         return bool(self._selected_rules)
 
     def add_rules(self, rules: Iterable[SelectedRule]) -> None:
-        """Adds rules behind those that apply already."""
+        """Adds rules after those that apply already."""
         self._selected_rules += rules
 
     @property
@@ -58,7 +58,7 @@ class RequestFaults:
         working = (
             rule_rewriter.record
             for rule_rewriter, _ in self._rewriters
-            if not rule_rewriter.is_quiet
+            if not rule_rewriter.is_harmless
         )
         return (
             *self._finished_records,
@@ -77,7 +77,7 @@ class RequestFaults:
         for rewriter, selected_rule in self._rewriters:
             rewriter.mark_ended_early()
             is_skipped = rewriter.record is not None and rewriter.record.skipped
-            if is_skipped and not rewriter.is_quiet:  # a harmless one was never counted
+            if is_skipped and not rewriter.is_harmless:  # a harmless one was never counted
                 selected_rule.on_skipped()
         return self.records
 
@@ -124,11 +124,11 @@ class RequestFaults:
         return RewriterChain(rewriters), may_change_length
 
     @property
-    def has_sent_callbacks(self) -> bool:
+    def has_response_sent_callbacks(self) -> bool:
         """Whether any rule has to be called with the response that was sent."""
         return bool(self._sent_callbacks)
 
-    def run_sent_callbacks(self, head: ResponseHead, body: bytes) -> None:
+    def run_response_sent_callbacks(self, head: ResponseHead, body: bytes) -> None:
         """Calls the rules that need the head and the body that were sent."""
         for callback in self._sent_callbacks:
             callback(head, body)

@@ -32,7 +32,7 @@ class Trigger:
     nth: int | None = None
     """Only the request with this number, from 1."""
     first: int | None = None
-    """Only the first so many requests."""
+    """Only this many requests, the first ones."""
     every: int | None = None
     """Only requests whose number is a multiple of this."""
     probability: float | None = None
@@ -97,4 +97,4 @@ class ScenarioRule:
 
     rule: FaultRule
     scenario_location: str
-    """The scenario, or the turn of it, that contains the rule; requests are counted for each."""
+    """The scenario, or its turn, that contains the rule; requests are counted for each."""

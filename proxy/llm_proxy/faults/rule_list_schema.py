@@ -16,7 +16,7 @@ RuleSpecs = tuple[RuleSpec, ...]
 """Rules in order, not yet parsed."""
 
 
-class FaultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FaultRulesFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file with a list of fault rules."""
 
     faults: Annotated[RuleSpecs, Meta(description="The rules.")]

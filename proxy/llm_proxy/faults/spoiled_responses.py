@@ -40,8 +40,8 @@ def is_spoiled_by(fault_records: tuple[FaultRecord, ...]) -> bool:
 
 def response_text(dialect: Dialect, request: Request, head: ResponseHead, body: bytes) -> str:
     """The text of a response that may be incomplete, without surrounding white space."""
-    codec = codec_name_for_body(dialect.codec(request, head), body)
-    turns = dialect.decode(DialectResponse(head, codec, split_messages(codec, body)))
+    codec = codec_name_for_body(dialect.codec_name(request, head), body)
+    turns = dialect.decode_response(DialectResponse(head, codec, split_messages(codec, body)))
     return turns[0].text.strip() if turns else ""
 
 
@@ -55,7 +55,7 @@ class SpoiledResponses:
         """Whether any spoiled response is remembered."""
         return bool(self._request_numbers)
 
-    def has_spoiled(self, session: str) -> bool:
+    def has_spoiled_response(self, session: str) -> bool:
         """Whether a spoiled response of this session is remembered."""
         return any(spoiled_session == session for spoiled_session, _ in self._request_numbers)
 

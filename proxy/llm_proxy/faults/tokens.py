@@ -13,7 +13,10 @@ from llm_proxy.turns import TokenCounting, Usage
 
 
 def estimate_prompt_tokens(context: FaultContext) -> int:
-    """The estimated tokens of a request: a quarter of the characters of its prompt."""
+    """The estimated tokens of a request: a quarter of the characters of its prompt.
+
+    If it is no request for a turn, a quarter of the characters of its body.
+    """
     conversation = context.get_conversation()
     if conversation is None:
         return estimates_and_fakes.estimated_token_count(
@@ -24,8 +27,10 @@ def estimate_prompt_tokens(context: FaultContext) -> int:
 
 def count_response_tokens(decoded_request: DecodedRequest, head: ResponseHead, body: bytes) -> int:
     """The output tokens that a response reports, else a quarter of its output characters."""
-    codec = codec_name_for_body(decoded_request.dialect.codec(decoded_request.request, head), body)
-    turns = decoded_request.dialect.decode(
+    codec = codec_name_for_body(
+        decoded_request.dialect.codec_name(decoded_request.request, head), body
+    )
+    turns = decoded_request.dialect.decode_response(
         DialectResponse(head, codec, split_messages(codec, body))
     )
     for turn in turns:

@@ -32,16 +32,16 @@ def truncation_mechanism(finish: FinishReason) -> OneShot:
         decoded_request = position.context.decoded_request
         if position.codec == "whole":
             turns = [
-                _finish_turn(_with_first_half_of_text(turn), finish, decoded_request)
+                _with_finish_reason(_with_first_half_of_text(turn), finish, decoded_request)
                 for turn in reencoding.decode_whole_response(position)
             ]
             return InjectedActions(
-                reencoding.encode_replacement(position, turns),
+                reencoding.encode_replacement_actions(position, turns),
                 ends_response=True,
                 has_own_timing=True,
             )
-        burst = reencoding.encode_ending(
-            position, lambda so_far: _finish_turn(so_far, finish, decoded_request)
+        burst = reencoding.encode_ending_actions(
+            position, lambda so_far: _with_finish_reason(so_far, finish, decoded_request)
         )
         return InjectedActions(burst, ends_response=True)
 
@@ -50,7 +50,7 @@ def truncation_mechanism(finish: FinishReason) -> OneShot:
     )
 
 
-def _finish_turn(turn: Turn, finish: FinishReason, decoded_request: DecodedRequest) -> Turn:
+def _with_finish_reason(turn: Turn, finish: FinishReason, decoded_request: DecodedRequest) -> Turn:
     """The turn with this finish reason, and with its usage estimated up to there."""
     reported_usage = turn.usage or Usage()
     input_tokens = (

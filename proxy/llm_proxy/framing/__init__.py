@@ -19,17 +19,17 @@ from typing import Final, Protocol
 import orjson
 
 from llm_proxy.framing import eventstream, ndjson, sse
-from llm_proxy.framing.eventstream import EventStreamCodec
-from llm_proxy.framing.json_array import JsonArrayCodec
-from llm_proxy.framing.ndjson import NdjsonCodec
-from llm_proxy.framing.sse import SseCodec
-from llm_proxy.framing.whole import WholeCodec
+from llm_proxy.framing.eventstream import EventStreamSplitter
+from llm_proxy.framing.json_array import JsonArraySplitter
+from llm_proxy.framing.ndjson import NdjsonSplitter
+from llm_proxy.framing.sse import SseSplitter
+from llm_proxy.framing.whole import WholeBodySplitter
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """The longest message.  Real ones stay under 1 MiB (an image in one event)."""
 
 
-class Codec(Protocol):
+class MessageSplitter(Protocol):
     """An incremental splitter of one stream into messages."""
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -39,12 +39,12 @@ class Codec(Protocol):
         """End the stream; return the remaining messages."""
 
 
-CODECS: Final[Mapping[str, Callable[[int], Codec]]] = {
-    "sse": SseCodec,
-    "ndjson": NdjsonCodec,
-    eventstream.CODEC_NAME: EventStreamCodec,
-    "json-array": JsonArrayCodec,
-    "whole": WholeCodec,
+CODECS: Final[Mapping[str, Callable[[int], MessageSplitter]]] = {
+    "sse": SseSplitter,
+    "ndjson": NdjsonSplitter,
+    eventstream.CODEC_NAME: EventStreamSplitter,
+    "json-array": JsonArraySplitter,
+    "whole": WholeBodySplitter,
 }
 """The codec classes by the name that a cassette stores; called with the message limit in bytes."""
 
@@ -61,7 +61,7 @@ _JSON_DOCUMENT_CODECS: Final = ("whole", "json-array")
 """Codecs for a body that is one JSON document."""
 
 
-def new_codec(name: str) -> Codec:
+def new_codec(name: str) -> MessageSplitter:
     """A new codec by its name, with the package's message limit.
 
     Raises `KeyError` for a name that is not in `CODECS`.

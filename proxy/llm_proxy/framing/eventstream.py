@@ -46,7 +46,7 @@ _FIXED_VALUE_BYTES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Sizes of header values with a fixed size, by type: true, false, integers, timestamp, UUID."""
 
 
-class EventStreamCodec:
+class EventStreamSplitter:
     """Splits a stream into frames; one longer than `limit` bytes is split there."""
 
     def __init__(self, limit: int) -> None:
@@ -73,7 +73,10 @@ class EventStreamCodec:
             if has_frame_ended:
                 self._begin_frame()
             elif not self._missing_bytes:
-                self._in_prelude, self._missing_bytes = False, _bytes_after_prelude(self._prelude)
+                self._in_prelude, self._missing_bytes = (
+                    False,
+                    _byte_count_after_prelude(self._prelude),
+                )
             messages += self._take_messages(1 if has_frame_ended else self._limit)
         return messages
 
@@ -87,7 +90,7 @@ class EventStreamCodec:
         self._in_prelude, self._missing_bytes = True, _PRELUDE_STRUCT.size
 
     def _take_messages(self, at_least: int) -> list[bytes]:
-        """Remove messages from the front while at least `min_bytes` are pending."""
+        """Remove messages from the front while `at_least` bytes or more are pending."""
         messages: list[bytes] = []
         while len(self._pending) >= at_least:
             messages.append(bytes(self._pending[: self._limit]))
@@ -114,7 +117,7 @@ def may_begin_frame(data: bytes) -> bool:
     return data[0] <= MAX_FRAME_BYTES >> 24
 
 
-def _bytes_after_prelude(prelude: bytes | bytearray) -> int:
+def _byte_count_after_prelude(prelude: bytes | bytearray) -> int:
     """The number of bytes that follow a prelude in its message."""
     return (frame_size(prelude) or _UNBOUNDED_BYTES) - _PRELUDE_STRUCT.size
 
@@ -154,13 +157,13 @@ class Frame:
 
 
 def parse_frame(message: bytes) -> Frame | None:
-    """Parse one message of `EventStreamCodec`; None if it is no frame that a client accepts.
+    """Parse one message of `EventStreamSplitter`; None if it is no frame that a client accepts.
 
     Both checksums, the lengths, and the headers (UTF-8, unique names) are checked.
     """
     if (
         len(message) < _MIN_FRAME_BYTES
-        or _bytes_after_prelude(message[: _PRELUDE_STRUCT.size])
+        or _byte_count_after_prelude(message[: _PRELUDE_STRUCT.size])
         != len(message) - _PRELUDE_STRUCT.size
     ):
         return None

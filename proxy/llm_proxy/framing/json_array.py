@@ -30,7 +30,7 @@ class _ScannerState(Enum):
     """After the array, or in a body that is no array."""
 
 
-class JsonArrayCodec:
+class JsonArraySplitter:
     """Splits an array into its elements; one longer than `limit` bytes is split there."""
 
     def __init__(self, limit: int) -> None:

@@ -11,7 +11,7 @@ _STREAM_START: Final = re.compile(rb"\s*+(\{[^\n]*+)\n\s*+\{")
 """The first of several lines that begin with `{`."""
 
 
-class NdjsonCodec:
+class NdjsonSplitter:
     """Splits a stream into lines; one longer than `limit` bytes is split there."""
 
     def __init__(self, limit: int) -> None:

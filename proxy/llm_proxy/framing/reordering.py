@@ -23,7 +23,7 @@ def rearrange_messages(codec: str, messages: Sequence[bytes], order: Sequence[in
     return reordered if rearrange is None else rearrange(messages, reordered)
 
 
-def _rearrange_events(_: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
+def _repair_event_ends(_: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
     """All but the last get a blank line at their end, which the last of a body may lack."""
     return [*map(_terminate_event, reordered[:-1]), *reordered[-1:]]
 
@@ -34,13 +34,13 @@ def _terminate_event(event: bytes) -> bytes:
     return event + (b"\n" if _LINE_END.search(event) else b"\n\n")
 
 
-def _rearrange_lines(_: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
+def _repair_line_ends(_: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
     """All but the last get a line end."""
     ended = [data if _LINE_END.search(data) else data + b"\n" for data in reordered[:-1]]
     return [*ended, *reordered[-1:]]
 
 
-def _rearrange_elements(messages: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
+def _repair_element_separators(messages: Sequence[bytes], reordered: list[bytes]) -> list[bytes]:
     """The opening bracket stays in front, and commas stay between elements."""
     elements = [_BEFORE_ELEMENT.sub(b"", data, count=1) for data in reordered]
     if not all(data.endswith((b"}", b"]")) and data != b"]" for data in elements):
@@ -51,8 +51,8 @@ def _rearrange_elements(messages: Sequence[bytes], reordered: list[bytes]) -> li
 
 
 _REARRANGERS: Final[Mapping[str, Callable[[Sequence[bytes], list[bytes]], list[bytes]]]] = {
-    "sse": _rearrange_events,
-    "ndjson": _rearrange_lines,
-    "json-array": _rearrange_elements,
+    "sse": _repair_event_ends,
+    "ndjson": _repair_line_ends,
+    "json-array": _repair_element_separators,
 }
 """The function that repairs the separators, for codecs whose messages need them."""

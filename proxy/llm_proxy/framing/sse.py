@@ -29,7 +29,7 @@ _STREAM_START: Final = re.compile(
 """The lines of a stream up to its first `data`; matches in linear time."""
 
 
-class SseCodec:
+class SseSplitter:
     """Splits a stream of server-sent events into messages of at most `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
@@ -95,7 +95,7 @@ class SseEvent:
 
 
 def parse_event(message: bytes) -> SseEvent:
-    """Parse one message of `SseCodec`; ids, retry times and comments are ignored."""
+    """Parse one message of `SseSplitter`; ids, retry times and comments are ignored."""
     event_type = ""
     data: list[bytes] = []
     for line in _LINE_END.split(message.removeprefix(_BOM)):

@@ -1,9 +1,9 @@
-"""Codec for a body that is one message: a JSON document, a page, an image."""
+"""Splitter for a body that is one message: a JSON document, a page, an image."""
 
 from __future__ import annotations
 
 
-class WholeCodec:
+class WholeBodySplitter:
     """Returns the whole body on `close`; one longer than `limit` bytes in pieces of that size."""
 
     def __init__(self, limit: int) -> None:

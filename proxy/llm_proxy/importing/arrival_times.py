@@ -12,7 +12,7 @@ from llm_proxy.exchange import Read
 from llm_proxy.importing.source import SourceExchange
 from llm_proxy.pacing import Pace
 from llm_proxy.pacing.cassette_player import replay_actions
-from llm_proxy.pacing.timing import seeded_draw
+from llm_proxy.pacing.timing import make_seeded_draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ def evenly_timed_body(source_exchange: SourceExchange, pieces: Iterable[bytes]) 
 
 
 def source_timed_body(source_exchange: SourceExchange) -> TimedBody:
-    """The source's reads, their times made monotonic and limited to `LONGEST_MS`."""
+    """The source's reads, their times made monotonic and limited to `MAX_OFFSET_MS`."""
     at_ms = head_at_ms = min(source_exchange.head_at_ms or 0.0, MAX_OFFSET_MS)
     reads: list[Read] = []
     for read in source_exchange.reads:
         at_ms = min(max(at_ms, read.at_ms), MAX_OFFSET_MS)
-        if read.data:
-            reads.append(Read(at_ms, read.data))
+        if read.received_bytes:
+            reads.append(Read(at_ms, read.received_bytes))
     return TimedBody(
         head_at_ms, tuple(reads), min(max(at_ms, source_exchange.end_at_ms or 0.0), MAX_OFFSET_MS)
     )
@@ -52,7 +52,9 @@ def source_timed_body(source_exchange: SourceExchange) -> TimedBody:
 def paced_timed_body(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
     """The reads of a cassette at the times of a pace: deterministic for a seed."""
     recording = cassette
-    chance = seeded_draw(seed, recording.meta.session, recording.meta.key, recording.end.sha256)
+    chance = make_seeded_draw(
+        seed, recording.meta.session, recording.meta.key, recording.response_end.sha256
+    )
     head_at_ms = at_ms = 0.0
     reads: list[Read] = []
     for action in replay_actions(cassette, pace, chance):

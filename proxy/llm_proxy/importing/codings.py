@@ -22,33 +22,33 @@ the body does not have it."""
 _CONTENT_ENCODING: Final = "content-encoding"
 
 
-def without_content_codings(
+def decode_exchange_bodies(
     source_exchange: SourceExchange, decompress: Decompress
 ) -> SourceExchange:
     """The exchange with decoded bodies, and headers that fit them."""
-    request_headers, request_body, request_coding, message_losses = _decode_message(
+    request_headers, request_body, request_coding, message_losses = _decode_http_message(
         source_exchange.request.headers, source_exchange.request.body, decompress
     )
     if request_coding:  # the length counts the encoded bytes
         request_headers = _without_coding_headers(request_headers, "content-length")
     losses = message_losses
-    headers, body, coding = source_exchange.headers, source_exchange.body, ""
+    headers, body, coding = source_exchange.response_headers, source_exchange.response_body, ""
     if not source_exchange.reads:
-        headers, body, coding, message_losses = _decode_message(
-            source_exchange.headers, source_exchange.body, decompress
+        headers, body, coding, message_losses = _decode_http_message(
+            source_exchange.response_headers, source_exchange.response_body, decompress
         )
         losses += message_losses
     return replace(
         source_exchange,
         request=replace(source_exchange.request, headers=request_headers, body=request_body),
-        headers=headers,
-        body=body,
-        decoded=coding,
+        response_headers=headers,
+        response_body=body,
+        removed_content_coding=coding,
         losses=source_exchange.losses + losses,
     )
 
 
-def _decode_message(
+def _decode_http_message(
     headers: Headers, body: bytes, decompress: Decompress
 ) -> tuple[Headers, bytes, str, tuple[ImportLoss, ...]]:
     """Headers and body without a coding, the removed coding, and the losses."""

@@ -24,7 +24,7 @@ from llm_proxy.importing.arrival_times import (
     paced_timed_body,
     source_timed_body,
 )
-from llm_proxy.importing.hosts import provider_of_host, relative_to_base_url
+from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
 from llm_proxy.importing.source import LENGTH_MISMATCH, ImportLoss, NotImportable, SourceExchange
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.pacing import Pace
@@ -37,7 +37,7 @@ _STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", EVENTSTREAM_CO
 class ImportSettings:
     """The options of an import."""
 
-    routing: RoutingSettings
+    routing_settings: RoutingSettings
     importer: str
     """Name and version of the importing tool: `llm-proxy 1.0`."""
     imported_at: str
@@ -65,7 +65,7 @@ class ImportedCassette:
     @property
     def response_identity(self) -> tuple[int, str, str]:
         """Status, SHA-256 of the body, and ending: what distinguishes its response."""
-        body = b"".join(read.data for read in self.timed_body.reads)
+        body = b"".join(read.received_bytes for read in self.timed_body.reads)
         return self.head.response.status, sha256_hex(body), self.ending.value
 
     def to_spool_content(self, library: str) -> SpoolContent:
@@ -89,7 +89,7 @@ def convert_to_cassette(
     redactor = redaction.Redactor(routed.credentials)
     head, losses = _stored_head(source_exchange, routed, redactor)
     codec = framing.codec_name_for_body(
-        routed.dialect.codec(routed.decompressed, head), source_exchange.body
+        routed.dialect.codec_name(routed.decompressed_request, head), source_exchange.response_body
     )
     head = _with_framing(source_exchange, head, codec)
     empty_cassette = _empty_cassette(
@@ -98,7 +98,7 @@ def convert_to_cassette(
         head,
         codec,
     )
-    if head.framing == "none" and source_exchange.body:
+    if head.framing == "none" and source_exchange.response_body:
         raise NotImportable(
             f"its answer has a body, which no {head.status} to {routed.request.method} has"
         )
@@ -106,7 +106,9 @@ def convert_to_cassette(
     return ImportedCassette(
         meta=empty_cassette.meta,
         request=empty_cassette.request,
-        head=HeadLine.from_value(head, timed_body.head_at_ms, codec, source_exchange.decoded),
+        head=HeadLine.from_response_head(
+            head, timed_body.head_at_ms, codec, source_exchange.removed_content_coding
+        ),
         timed_body=timed_body,
         ending=source_exchange.ending,
         redaction_count=redactor.replaced_count,
@@ -125,15 +127,16 @@ def _check_body_kept(source_exchange: SourceExchange) -> None:
         ),
         (
             "response",
-            source_exchange.body,
+            source_exchange.response_body,
             http_heads.response_head(
-                source_exchange.status, "", source_exchange.headers, request.method
+                source_exchange.status, "", source_exchange.response_headers, request.method
             ),
         ),
     ):
         # a compressed body may be empty when decoded, and a broken-off response may have no body
         is_packed = (
-            source_exchange.decoded or header_value(head.headers, "content-encoding") is not None
+            source_exchange.removed_content_coding
+            or header_value(head.headers, "content-encoding") is not None
         )
         is_lost = head.framing == "length" and head.content_length and not body and not is_packed
         if is_lost and source_exchange.ending is Ending.CLEAN:
@@ -148,14 +151,15 @@ def _routed_request(
     request = source_exchange.request
     provider = import_settings.provider or provider_of_host(request, source_exchange.host)
     if provider:
-        request = relative_to_base_url(request, provider)
+        request = strip_provider_base_path(request, provider)
         request = replace(request, path=f"/~{provider}{request.path}")
     try:
-        routed = route_request(request, 0.0, float, settings=import_settings.routing)
+        routed = route_request(request, 0.0, float, settings=import_settings.routing_settings)
     except RequestRefused as error:
         raise NotImportable(str(error)) from None
-    if import_settings.routing.default_session != DEFAULT_SESSION:  # applies to all exchanges
-        routed = replace(routed, session=import_settings.routing.default_session)
+    # a session that the operator chose applies to all exchanges
+    if import_settings.routing_settings.default_session != DEFAULT_SESSION:
+        routed = replace(routed, session=import_settings.routing_settings.default_session)
     return routed
 
 
@@ -164,19 +168,19 @@ def _stored_head(
 ) -> tuple[ResponseHead, tuple[ImportLoss, ...]]:
     received = http_heads.response_head(
         source_exchange.status,
-        source_exchange.reason,
-        source_exchange.headers,
+        source_exchange.reason_phrase,
+        source_exchange.response_headers,
         routed.request.method,
     )
     headers = tuple(
         (name, redactor.redact_latin1(value))
         for name, value in redaction.storable_response_headers(received.headers)
     )
-    reason = redactor.redact_latin1(fields.clean_header_text(source_exchange.reason))
+    reason = redactor.redact_latin1(fields.clean_header_text(source_exchange.reason_phrase))
     has_wrong_length = (
         received.framing == "length"
-        and not source_exchange.decoded
-        and received.content_length != len(source_exchange.body)
+        and not source_exchange.removed_content_coding
+        and received.content_length != len(source_exchange.response_body)
     )
     head = ResponseHead(
         source_exchange.status, reason, headers, received.framing, received.content_length
@@ -191,12 +195,14 @@ def _with_framing(source_exchange: SourceExchange, head: ResponseHead, codec: st
     match head.framing:
         case "close":
             is_stream = codec in _STREAM_CODECS
-            length = None if is_stream else len(source_exchange.body)
+            length = None if is_stream else len(source_exchange.response_body)
             return replace(
                 head, framing="chunked" if is_stream else "length", content_length=length
             )
-        case "length" if source_exchange.ending is Ending.CLEAN and not source_exchange.decoded:
-            return replace(head, content_length=len(source_exchange.body))
+        case "length" if (
+            source_exchange.ending is Ending.CLEAN and not source_exchange.removed_content_coding
+        ):
+            return replace(head, content_length=len(source_exchange.response_body))
         case _:
             return head
 
@@ -207,11 +213,11 @@ def _timed_redacted_body(
     redactor: redaction.Redactor,
     import_settings: ImportSettings,
 ) -> TimedBody:
-    codec = empty_cassette.codec
+    codec = empty_cassette.codec_name
     if source_exchange.reads:
         source_body = source_timed_body(source_exchange)
         return replace(source_body, reads=tuple(_redact_reads(source_body.reads, codec, redactor)))
-    pieces = framing.split_messages(codec, source_exchange.body)
+    pieces = framing.split_messages(codec, source_exchange.response_body)
     timed_body = evenly_timed_body(source_exchange, pieces)
     timed_body = replace(timed_body, reads=tuple(_redact_reads(timed_body.reads, codec, redactor)))
     return (
@@ -232,12 +238,12 @@ def _redact_reads(
     at_ms, data = 0.0, b""
     for piece in [
         *(redacted_piece for read in reads for redacted_piece in body_redactor.feed(read)),
-        *body_redactor.close(),
+        *body_redactor.flush(),
     ]:
         if data and not piece.is_continuation:
             yield Read(at_ms, data)
             data = b""
-        at_ms, data = piece.read.at_ms, data + piece.read.data
+        at_ms, data = piece.redacted_read.at_ms, data + piece.redacted_read.received_bytes
     if data:
         yield Read(at_ms, data)
 
@@ -250,10 +256,10 @@ def _empty_cassette(
 
 
 def _with_response_body(empty_cassette: Cassette, reads: tuple[Read, ...]) -> Cassette:
-    body = b"".join(read.data for read in reads)
-    messages = tuple(framing.split_messages(empty_cassette.codec, body))
+    body = b"".join(read.received_bytes for read in reads)
+    messages = tuple(framing.split_messages(empty_cassette.codec_name, body))
     end = CassetteEnd(Ending.CLEAN, 0.0, len(body), sha256_hex(body))
-    return replace(empty_cassette, messages=messages, reads=reads, end=end)
+    return replace(empty_cassette, framed_messages=messages, reads=reads, response_end=end)
 
 
 def _make_meta(
@@ -268,17 +274,17 @@ def _make_meta(
         else f", its times made up by {import_settings.pace}"
     )
     meta = CassetteMeta(
-        tool=f"{import_settings.importer}, imported from {source_tool}{pace_note}",
-        recorded=source_exchange.recorded_at or import_settings.imported_at,
+        recording_tool=f"{import_settings.importer}, imported from {source_tool}{pace_note}",
+        recorded_at=source_exchange.recorded_at or import_settings.imported_at,
         dialect=routed.dialect.name,
         provider=routed.provider,
         model=routed.model,
         session=routed.session,
         key=routed.key,
-        key_rules=KEY_RULES_VERSION,
-        redaction_rules=redaction.REDACTION_RULES_VERSION,
-        rules=routed.rules.rule_texts,
+        key_rules_version=KEY_RULES_VERSION,
+        redaction_rules_version=redaction.REDACTION_RULES_VERSION,
+        match_rules=routed.match_rules.rule_texts,
     )
-    return MetaLine.from_value(
+    return MetaLine.from_cassette_meta(
         meta
-    ).to_value()  # as it will be read back: a model may have any name
+    ).to_cassette_meta()  # as it will be read back: a model may have any name

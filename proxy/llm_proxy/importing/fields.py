@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.importing.source import NotImportable, UnsupportedObject
+from llm_proxy.importing.source import NotImportable, UnsupportedYamlObject
 
 _HTTP_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
@@ -25,7 +25,7 @@ _MIN_STATUS, _MAX_STATUS = 200, 999
 
 def require_object(value: Any, label: str) -> dict[str, Any]:
     """The value if it is an object.  Raises `NotImportable` otherwise; `label` names it."""
-    if isinstance(value, UnsupportedObject):
+    if isinstance(value, UnsupportedYamlObject):
         raise NotImportable(value.reason)
     if not isinstance(value, dict):
         raise NotImportable(f"it has no {label}")
@@ -46,7 +46,9 @@ def reject_unknown_fields(message: dict[str, Any], known: Collection[str], label
             )
 
 
-def build_request(method: Any, url: Any, headers: Headers, body: bytes) -> tuple[Request, str]:
+def build_request_and_host(
+    method: Any, url: Any, headers: Headers, body: bytes
+) -> tuple[Request, str]:
     """A request, and its host in lower case, or empty.  Raises `NotImportable`."""
     if not isinstance(method, str) or _HTTP_TOKEN.fullmatch(method) is None:
         raise NotImportable("its request has no method")

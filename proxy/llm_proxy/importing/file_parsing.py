@@ -19,7 +19,7 @@ MAX_VALUES: Final = 8_000_000
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _MAX_GZIP_MEMBERS: Final = 100
-"""Concatenated gzip members in one file."""
+"""Limit of concatenated gzip members in one file."""
 _JSON_STARTS: Final = (b"{", b"[")
 _YAML_LINE_STARTS: Final = (
     b"interactions:",
@@ -34,7 +34,7 @@ _YAML_START: Final = re.compile(rb"---|[%#]|(?:- +)*[^\r\n:]{1,200}:(?:[ \t\r\n]
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-def parse_file(data: bytes) -> ParsedFile:
+def parse_file_content(data: bytes) -> ParsedFile:
     """Decompresses and parses a file.  Raises `UnreadableFile`."""
     data = gunzip(data)
     text = data.removeprefix(_BOM).lstrip()

@@ -31,7 +31,7 @@ def provider_of_host(request: Request, host: str) -> str | None:
     return _PROVIDER_BY_LEGACY_HOST.get(host) or next(provider_names, None)
 
 
-def relative_to_base_url(request: Request, provider: str) -> Request:
+def strip_provider_base_path(request: Request, provider: str) -> Request:
     """The request as a client sends it to the provider's base URL."""
     url = next((item.base_url for item in PROVIDERS if item.name == provider), "")
     base = urlsplit(url).path.rstrip("/")

@@ -22,7 +22,7 @@ _TRAILERS: Final = re.compile(rb"(?:[^\r\n:]{1,1000}:[^\r\n]{0,10000}\r\n)*(?:\r
 class HttpMessage:
     """A message: the three words of its start line, its headers, its body without chunk framing."""
 
-    start_line: tuple[str, str, str]
+    start_line_parts: tuple[str, str, str]
     headers: Headers
     body: bytes
 

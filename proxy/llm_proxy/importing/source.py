@@ -15,7 +15,7 @@ class ImportLoss:
 
     name: str
     """A few words, for a table."""
-    text: str
+    effect: str
     """The effect on the import, as a sentence."""
 
 
@@ -59,8 +59,8 @@ class NotImportable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class UnsupportedObject:
-    """Replaces an item of a YAML file that holds a language object which is never built."""
+class UnsupportedYamlObject:
+    """Replaces a YAML item that holds an object of a programming language; none is ever built."""
 
     reason: str
     """A sentence."""
@@ -68,7 +68,7 @@ class UnsupportedObject:
 
 @dataclass(frozen=True, slots=True)
 class RefusedItem:
-    """An exchange that no cassette, or a fixture that no scenario can hold; number from 1."""
+    """An exchange that no cassette can hold, or a fixture that no scenario can; counted from 1."""
 
     number: int
     reason: str
@@ -76,8 +76,8 @@ class RefusedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class AlreadyImported:
-    """An exchange or a fixture that was imported before; number from 1."""
+class AlreadyImportedItem:
+    """An exchange or a fixture that was imported before; `number` counts from 1."""
 
     number: int
 
@@ -86,7 +86,7 @@ class AlreadyImported:
 class ParsedFile:
     """The bytes of a file, and the document in them if they are one."""
 
-    data: bytes
+    decompressed_bytes: bytes
     file_type: str
     """`json`, `jsonl`, `yaml`, or `bytes` without a document."""
     document: Any = None
@@ -102,10 +102,10 @@ class SourceExchange:
     host: str
     """The host of the URL, in lower case; empty where it has none."""
     status: int
-    reason: str
-    headers: Headers
+    reason_phrase: str
+    response_headers: Headers
     """The response headers, as far as the file has them."""
-    body: bytes
+    response_body: bytes
     """The response body."""
     reads: tuple[Read, ...] = ()
     """The response body with arrival times, where the file has them; else empty."""
@@ -116,7 +116,7 @@ class SourceExchange:
     ending: Ending = Ending.CLEAN
     recorded_at: str = ""
     """UTC, ISO 8601 with milliseconds; empty where unknown."""
-    decoded: str = ""
+    removed_content_coding: str = ""
     """The content coding that the import removed from the response body; else empty."""
     losses: tuple[ImportLoss, ...] = ()
     """The properties of the exchange that the file does not hold."""

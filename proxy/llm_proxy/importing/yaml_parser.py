@@ -5,7 +5,7 @@ text.  Files are untrusted: tags build no language objects, and aliases count in
 size limit.
 
 Of the objects that VCR.py writes, those that hold text, bytes or lists are decoded by the names of
-their tags (`OBJECT_DECODERS`).  An exchange with another object becomes an `UnsupportedObject`.
+their tags (`OBJECT_DECODERS`).  An exchange with another object becomes an `UnsupportedYamlObject`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from yaml.events import (
 )
 
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.importing.source import UnreadableFile, UnsupportedObject
+from llm_proxy.importing.source import UnreadableFile, UnsupportedYamlObject
 
 MAX_DEPTH: Final = 100
 MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
@@ -114,7 +114,7 @@ OBJECT_DECODERS: Final = MappingProxyType[str, Callable[[Any, Any], Any]](
     }
 )
 """Functions from an object's arguments and state to its text, bytes or list, by class name.  Each
-raises `ValueError` for arguments that it does not know."""
+raises `ValueError` for other arguments."""
 
 
 def parse_yaml(data: bytes) -> Any:
@@ -140,7 +140,7 @@ class _OpenYamlCollection:
     ) -> None:
         self.value = value
         self.event = event
-        self.unsupported: UnsupportedObject | None = None
+        self.unsupported: UnsupportedYamlObject | None = None
         """The first unsupported object in it."""
         self.pending_name: Any = _NO_PENDING_NAME
         """The member name whose value comes next."""
@@ -160,7 +160,7 @@ class _YamlComposer:
         match event:
             case ScalarEvent():
                 size_bytes = _NODE_OVERHEAD_BYTES + len(event.value)
-                self._count_bytes(event, size_bytes)
+                self._enforce_byte_limit(event, size_bytes)
                 self._add_value(event, _scalar_value(event), size_bytes, event.anchor)
             case CollectionEndEvent():
                 open_yaml_collection = self._open_collections.pop()
@@ -181,7 +181,7 @@ class _YamlComposer:
                         event, f"*{printable_excerpt(name, 80)} repeats nothing that ends before it"
                     )
                 value, size_bytes = self._values_by_anchor[name]
-                self._count_bytes(event, size_bytes)
+                self._enforce_byte_limit(event, size_bytes)
                 self._add_value(event, value, size_bytes, None)
             case _:
                 return
@@ -191,10 +191,10 @@ class _YamlComposer:
     ) -> None:
         if len(self._open_collections) >= MAX_DEPTH:
             _raise_unreadable(event, f"values stand within each other more than {MAX_DEPTH} deep")
-        self._count_bytes(event, _NODE_OVERHEAD_BYTES)
+        self._enforce_byte_limit(event, _NODE_OVERHEAD_BYTES)
         self._open_collections.append(_OpenYamlCollection(value, event))
 
-    def _count_bytes(self, event: Event, size_bytes: int) -> None:
+    def _enforce_byte_limit(self, event: Event, size_bytes: int) -> None:
         self._total_bytes += size_bytes
         if self._total_bytes > MAX_VALUE_BYTES:
             _raise_unreadable(
@@ -204,7 +204,7 @@ class _YamlComposer:
     def _add_value(self, event: Event, value: Any, size_bytes: int, anchor: str | None) -> None:
         if anchor:
             self._values_by_anchor[anchor] = (value, size_bytes)
-        if isinstance(value, UnsupportedObject) and not any(
+        if isinstance(value, UnsupportedYamlObject) and not any(
             isinstance(open_yaml_collection.value, list)
             for open_yaml_collection in self._open_collections[:2]
         ):
@@ -214,7 +214,7 @@ class _YamlComposer:
             return
         parent = self._open_collections[-1]
         parent.size_bytes += size_bytes
-        if isinstance(value, UnsupportedObject) and not self._is_exchange_list(parent):
+        if isinstance(value, UnsupportedYamlObject) and not self._is_exchange_list(parent):
             parent.unsupported = parent.unsupported or value
             value = ""
         if isinstance(parent.value, list):
@@ -274,17 +274,17 @@ def _scalar_value(event: ScalarEvent) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def _unsupported_object(event: Event, tag: str) -> UnsupportedObject:
+def _unsupported_object(event: Event, tag: str) -> UnsupportedYamlObject:
     name = printable_excerpt(tag.replace("tag:yaml.org,2002:", "!!"), 80)
     reason = f"the tag {name} stands for an object of a program, which is not made"
-    return UnsupportedObject(f"{_event_line_text(event)}: {reason}")
+    return UnsupportedYamlObject(f"{_event_line_label(event)}: {reason}")
 
 
 def _raise_unreadable(event: Event, reason: str) -> Any:
-    raise UnreadableFile(f"{_event_line_text(event)}: {reason}")
+    raise UnreadableFile(f"{_event_line_label(event)}: {reason}")
 
 
-def _event_line_text(event: Event) -> str:
+def _event_line_label(event: Event) -> str:
     mark = event.start_mark
     return f"line {1 if mark is None else mark.line + 1}"
 

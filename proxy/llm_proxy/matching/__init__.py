@@ -15,14 +15,20 @@ from llm_proxy.matching.keys import (
     normalized_document,
     request_key,
 )
-from llm_proxy.matching.rules import EXACT_MATCH, NO_RULES, MatchRule, NormalizedDocument, RuleSet
+from llm_proxy.matching.rules import (
+    EXACT_MATCH,
+    NO_RULES,
+    NormaliserRule,
+    NormalizedDocument,
+    RuleSet,
+)
 
 __all__ = [
     "EXACT_MATCH",
     "KEY_RULES_VERSION",
     "NO_RULES",
     "KeyDocument",
-    "MatchRule",
+    "NormaliserRule",
     "NormalizedDocument",
     "RuleSet",
     "document_key",

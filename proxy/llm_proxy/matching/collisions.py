@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching.keys import request_key
-from llm_proxy.matching.rules import MatchRule, RuleSet
+from llm_proxy.matching.rules import NormaliserRule, RuleSet
 
 
 def colliding_rules(
     requests: Sequence[tuple[str, StoredRequest]], rules: RuleSet
-) -> tuple[MatchRule, ...]:
+) -> tuple[NormaliserRule, ...]:
     """The rules that make the keys of these (provider, request) pairs equal.
 
     A rule counts if the keys differ without it.  All rules if no single one is the cause; none if

@@ -34,7 +34,10 @@ def parse_form(content_type: str, body: bytes) -> list[Json] | None:
 
 
 def _header_parameters(value: str) -> tuple[dict[str, str], bool]:
-    """The parameters of a header value, and whether they are all of it, with unique names."""
+    """The parameters of a header value by name, and whether that is the whole value.
+
+    It is not if a name is repeated, or if a part could not be parsed.
+    """
     fields: dict[str, str] = {}
     offset = value.find(";")
     is_fully_parsed = True

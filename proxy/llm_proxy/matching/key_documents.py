@@ -64,7 +64,7 @@ class KeyDocument:
 def key_document(provider: str, request: StoredRequest) -> KeyDocument:
     """The document of a redacted request to a provider."""
     stored_request = request
-    dialect = dialects.find_dialect(
+    dialect = dialects.dialect_of_request(
         Request(
             stored_request.method,
             stored_request.path,
@@ -75,7 +75,7 @@ def key_document(provider: str, request: StoredRequest) -> KeyDocument:
     )
     kind, body = _key_body(request)
     if kind == "json":
-        for path in dialect.volatile_paths:
+        for path in dialect.volatile_json_paths:
             _remove_at_path(body, path.removeprefix("$.").split("."))
     return KeyDocument(
         method=request.method.upper(),
@@ -119,7 +119,7 @@ def normalize_query(query: str) -> str:
 def _key_headers(dialect: Dialect, headers: Headers) -> Headers:
     """The headers of the key, each once; comma-separated lists are sorted."""
     kept: list[tuple[str, str]] = []
-    for name in sorted(dialect.key_headers):
+    for name in sorted(dialect.cassette_key_headers):
         values = [value for key, value in headers if key.lower() == name]
         list_items = {word.strip() for value in values for word in value.split(",")} - {""}
         if list_items:

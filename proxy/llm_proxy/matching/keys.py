@@ -18,7 +18,7 @@ def normalized_document(
     provider: str, request: StoredRequest, rules: RuleSet = NO_RULES
 ) -> NormalizedDocument:
     """The document of a redacted request after the operator's rules."""
-    return rules.apply(key_document(provider, request))
+    return rules.normalize_document(key_document(provider, request))
 
 
 def request_key(provider: str, request: StoredRequest, rules: RuleSet = NO_RULES) -> str:

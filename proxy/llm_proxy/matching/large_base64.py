@@ -22,13 +22,13 @@ def is_large_base64(text: str) -> bool:
     return match is not None and _has_all_character_kinds(match[1])
 
 
-def hash_large_base64(text: str) -> str:
+def replace_large_base64(text: str) -> str:
     """The text with large base64 replaced by its size and hash."""
     return _LARGE_BASE64.sub(_replace_with_hash, text)
 
 
 def contains_base64_hash(text: str) -> bool:
-    """Whether `hash_large_base64` has replaced a part of a text."""
+    """Whether `replace_large_base64` has replaced a part of a text."""
     return _HASH_TEXT.search(text) is not None
 
 

@@ -12,7 +12,7 @@ from llm_proxy.cassette.schema import MAX_RULES, MAX_TEXT_CHARS, is_valid_meta_t
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS
-from llm_proxy.matching.rules import MatchRule, RuleSet
+from llm_proxy.matching.rules import NormaliserRule, RuleSet
 
 _RULE_PATTERN: Final = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:@([0-9]+)\s*)?(?:=(.*))?", re.DOTALL)
 _SIMILARITY: Final = re.compile(r"0?\.[5-9][0-9]{0,3}|1(?:\.0{1,4})?")
@@ -60,7 +60,7 @@ def parse_rules(texts: Iterable[str]) -> RuleSet:
     return RuleSet(rules)
 
 
-def parse_rule(text: str) -> MatchRule:
+def parse_rule(text: str) -> NormaliserRule:
     """Parse a rule: `NAME` or `NAME=ARGUMENT`, with an optional `@VERSION` after the name.
 
     Raises `UsageError` with the problem.
@@ -88,7 +88,7 @@ def parse_rule(text: str) -> MatchRule:
     return rule
 
 
-def _build_rule(name: str, argument: str | None) -> MatchRule:
+def _build_rule(name: str, argument: str | None) -> NormaliserRule:
     """The normaliser or preset with that name.  Raises `UsageError` if there is none."""
     if (preset := PRESETS.get(name)) is not None:
         if argument is not None:

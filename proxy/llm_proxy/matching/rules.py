@@ -25,15 +25,15 @@ differ only in them.  Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
-class MatchRule:
+class NormaliserRule:
     """A normaliser with its argument, or a preset."""
 
     name: str
     version: int
     """Changes whenever the same document would be normalised differently."""
-    apply: ApplyRule
+    normalize_document: ApplyRule
     argument: str = ""
-    preset_rules: tuple[MatchRule, ...] = ()
+    preset_rules: tuple[NormaliserRule, ...] = ()
     """The rules that a preset combines; empty for a normaliser."""
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class MatchRule:
 class RuleSet:
     """The match rules of a run, in the order in which they are applied."""
 
-    rules: tuple[MatchRule, ...] = ()
+    rules: tuple[NormaliserRule, ...] = ()
     is_exact: bool = False
     """Whether `--match exact` disables rules: then no other setting adds any."""
 
@@ -60,11 +60,11 @@ class RuleSet:
         """The rules as stored in line 1 of a cassette."""
         return tuple(map(str, self.rules))
 
-    def apply(self, document: KeyDocument) -> NormalizedDocument:
+    def normalize_document(self, document: KeyDocument) -> NormalizedDocument:
         """The document after all rules."""
         value_by_alias: dict[str, str] = {}
         for rule in self.rules:
-            normalized = rule.apply(document)
+            normalized = rule.normalize_document(document)
             document = normalized.document
             value_by_alias |= normalized.value_by_alias
         return NormalizedDocument(document, value_by_alias)

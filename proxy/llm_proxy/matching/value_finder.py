@@ -60,9 +60,9 @@ class ValueFinder:
 
     _words: frozenset[str]
     """The values that begin with a word character."""
-    _sizes: tuple[int, ...]
+    _word_lengths: tuple[int, ...]
     """The distinct lengths of `_words` in characters, longest first."""
-    _others: tuple[str, ...]
+    _other_values: tuple[str, ...]
     """The other values."""
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -73,8 +73,8 @@ class ValueFinder:
             (words if _WORD_BEGINS.match(value) else others).append(value)
         sizes = sorted({len(word) for word in words}, reverse=True)[:_MAX_VALUES]
         object.__setattr__(self, "_words", frozenset(words))
-        object.__setattr__(self, "_sizes", tuple(sizes))
-        object.__setattr__(self, "_others", tuple(others[:_MAX_VALUES]))
+        object.__setattr__(self, "_word_lengths", tuple(sizes))
+        object.__setattr__(self, "_other_values", tuple(others[:_MAX_VALUES]))
 
     def find_spans(self, text: str) -> list[tuple[int, int]]:
         """The start and end offsets of the values in a text, from left to right.
@@ -83,7 +83,7 @@ class ValueFinder:
         """
         spans: list[tuple[int, int]] = []
         offset = 0
-        for begin, size in sorted([*self._find_words(text), *self._find_others(text)]):
+        for begin, size in sorted([*self._find_words(text), *self._find_other_values(text)]):
             if begin >= offset:
                 offset = begin - size
                 spans.append((begin, offset))
@@ -101,14 +101,14 @@ class ValueFinder:
     def _find_words(self, text: str) -> Iterator[tuple[int, int]]:
         for found in _WORD_BEGINS.finditer(text) if self._words else ():
             begin = found.start()
-            for size in self._sizes:
+            for size in self._word_lengths:
                 value = text[begin : begin + size]
                 if value in self._words and _ends_at_boundary(value, text, begin + len(value)):
                     yield begin, -size
                     break
 
-    def _find_others(self, text: str) -> Iterator[tuple[int, int]]:
-        for value in self._others:
+    def _find_other_values(self, text: str) -> Iterator[tuple[int, int]]:
+        for value in self._other_values:
             begins = _begin_pattern(value)
             offset = text.find(value)
             while offset >= 0:

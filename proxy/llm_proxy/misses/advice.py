@@ -8,9 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from llm_proxy.diff.json_leaves import RequestDifference
-from llm_proxy.matching import KeyDocument, MatchRule, NormalizedDocument, RuleSet, document_key
+from llm_proxy.matching import (
+    KeyDocument,
+    NormaliserRule,
+    NormalizedDocument,
+    RuleSet,
+    document_key,
+)
 from llm_proxy.matching.normalisers import NORMALISERS
-from llm_proxy.matching.normalisers.ignore import RemovalTree, mark_ignored, without_ignored
+from llm_proxy.matching.normalisers.ignore import RemovalTree, add_ignored_path, without_ignored
 from llm_proxy.matching.rules import ApplyRule
 from llm_proxy.misses.document_diff import list_differences
 from llm_proxy.misses.prompt_fields import PROMPT_FIELDS
@@ -19,7 +25,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTABLE_NAME: Final = re.compile(r"""[^"'\\]+""")
 """Member names that a quoted JSONPath step can hold without escapes."""
 _MAX_PATH_CHARS: Final = 200
-"""Of a JSONPath in a suggested rule."""
+"""Maximum length of a JSONPath in a suggested rule."""
 MAX_ADVISED_DIFFERENCES: Final = 8
 """With more differences it is a different request, whatever rules could ignore."""
 _MAX_TRIED_DIFFERENCES: Final = 200
@@ -67,7 +73,7 @@ def miss_advice(
     """Remedies for the differences of two documents to which `rules` are already applied."""
     if rules.is_exact:
         return MissAdvice((DifferenceRemedy(),) * len(differences), ())
-    rule_by_path = _remedies_by_normaliser(requested, stored, differences, rules)
+    rule_by_path = _normaliser_by_path(requested, stored, differences, rules)
     remedies = tuple(
         DifferenceRemedy(rule_by_path[difference.path])
         if difference.path in rule_by_path
@@ -80,19 +86,22 @@ def miss_advice(
         return MissAdvice(remedies, ())
     suggested = tuple(dict.fromkeys(remedy.rule for remedy in remedies))
     normaliser_steps = {
-        normaliser.name: normaliser.apply for normaliser in _argumentless_normalisers(rules)
+        normaliser.name: normaliser.normalize_document
+        for normaliser in _argumentless_normalisers(rules)
     }
     ignore_steps = {
-        f"ignore={_jsonpath_of(difference.path_steps)}": _ignore_step(difference.path_steps)
+        f"ignore={_jsonpath_of(difference.path_steps)}": _make_ignore_function(
+            difference.path_steps
+        )
         for difference in differences
     }
     steps = [normaliser_steps.get(rule) or ignore_steps[rule] for rule in suggested]
-    keys_match = _key_after_steps(requested, steps) == _key_after_steps(stored, steps)
+    keys_match = _key_after_rules(requested, steps) == _key_after_rules(stored, steps)
     run_rules = tuple(rule.option_text for rule in rules.rules)
     return MissAdvice(remedies, (*run_rules, *suggested) if keys_match else ())
 
 
-def _remedies_by_normaliser(
+def _normaliser_by_path(
     requested: KeyDocument,
     stored: KeyDocument,
     differences: Sequence[RequestDifference],
@@ -107,7 +116,9 @@ def _remedies_by_normaliser(
     ):
         return rule_by_path
     for rule in _argumentless_normalisers(rules):
-        remaining = list_differences(rule.apply(requested).document, rule.apply(stored).document)
+        remaining = list_differences(
+            rule.normalize_document(requested).document, rule.normalize_document(stored).document
+        )
         remaining_paths = tuple(difference.path for difference in remaining)
         for difference in differences:
             if not any(_paths_overlap(difference.path, path) for path in remaining_paths):
@@ -115,7 +126,7 @@ def _remedies_by_normaliser(
     return rule_by_path
 
 
-def _argumentless_normalisers(rules: RuleSet) -> Iterator[MatchRule]:
+def _argumentless_normalisers(rules: RuleSet) -> Iterator[NormaliserRule]:
     names_in_use = {step.name for rule in rules.rules for step in (rule, *rule.preset_rules)}
     return (
         normaliser.make_rule()
@@ -160,10 +171,10 @@ def _jsonpath_of(parts: Sequence[str | int]) -> str:
     return path if parts and len(path) <= _MAX_PATH_CHARS else ""
 
 
-def _ignore_step(parts: tuple[str | int, ...]) -> ApplyRule:
+def _make_ignore_function(parts: tuple[str | int, ...]) -> ApplyRule:
     """The document transformation of an `ignore` rule with this path."""
     ignored_paths: RemovalTree = {}
-    mark_ignored(ignored_paths, parts)
+    add_ignored_path(ignored_paths, parts)
 
     def apply(document: KeyDocument) -> NormalizedDocument:
         return NormalizedDocument(
@@ -173,7 +184,7 @@ def _ignore_step(parts: tuple[str | int, ...]) -> ApplyRule:
     return apply
 
 
-def _key_after_steps(document: KeyDocument, steps: Sequence[ApplyRule]) -> str:
+def _key_after_rules(document: KeyDocument, steps: Sequence[ApplyRule]) -> str:
     """The key of a document after these rules, applied in order."""
     for apply in steps:
         document = apply(document).document

@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.miss_report import MissDifference
 from llm_proxy.misses.grouping import MissGroup
-from llm_proxy.misses.messages import difference_line, nearest_summary, normalise_options
+from llm_proxy.misses.messages import difference_line, format_normalise_options, nearest_summary
 
 _MAX_ROWS: Final = 50
-"""Of a table; also the maximum number of `<details>` blocks."""
+"""Maximum number of rows of a table, and of `<details>` blocks."""
 _MAX_CELL_CHARS: Final = 200
-"""Of a table cell."""
+"""Maximum length of a table cell."""
 _MAX_VALUE_CHARS: Final = 300
-"""Of a value in the details."""
+"""Maximum length of a value in the details."""
 _MAX_LINE_CHARS: Final = 1000
-"""Of a line in the details."""
+"""Maximum length of a line in the details."""
 _MAX_SUMMARY_CHARS: Final = 200_000
-"""Of a summary; GitHub accepts one megabyte per step."""
+"""Maximum length of a summary; GitHub accepts one megabyte per step."""
 _MARKDOWN_SPECIALS: Final = re.compile(r"[\\`*_{}\[\]()#+.!|~:@/$-]")
 """Characters that Markdown interprets, or that start a link or a formula."""
 
@@ -69,7 +69,7 @@ def _render_misses(groups: Sequence[MissGroup]) -> Iterator[str]:
     rows = [_miss_row(group) for group in groups]
     yield from _render_section(
         SummarySection(
-            f"{format_count(times, 'request')} without a cassette",
+            f"{count_with_noun(times, 'request')} without a cassette",
             ("request", "times", "nearest cassette", "differs at"),
             rows,
         )
@@ -101,7 +101,7 @@ def _render_details(group: MissGroup) -> Iterator[str]:
         else list(_render_differences(report.nearest.differences))
     )
     if report.rules:
-        lines += ["", f"answers with: {normalise_options(report.rules)}"]
+        lines += ["", f"answers with: {format_normalise_options(report.rules)}"]
     yield f"<details><summary>{_escape_markdown(str(report.asked), _MAX_CELL_CHARS)}</summary>"
     yield ""
     # In Markdown an empty line ends an HTML block, so the block must not contain one.
@@ -119,7 +119,7 @@ def _render_differences(differences: Sequence[MissDifference]) -> Iterator[str]:
         yield difference_line(difference, _MAX_VALUE_CHARS, 800)
         if difference.rule:
             caution = f" ({difference.caution})" if difference.caution else ""
-            yield f"  would not count with {normalise_options([difference.rule])}{caution}"
+            yield f"  would not count with {format_normalise_options([difference.rule])}{caution}"
 
 
 def _render_section(section: SummarySection) -> Iterator[str]:

@@ -25,13 +25,13 @@ _MASKED_JSON: Final = f'"{PLACEHOLDER}"'
 _MAX_DEPTH: Final = 100
 """Levels of nesting that are shown; deeper values are masked."""
 _MAX_ALIGNED_ITEMS: Final = 500
-"""Longer lists, without their common prefix and suffix, are compared index by index."""
+"""Lists with more items between common prefix and suffix are compared index by index."""
 _ALIGNMENT_STEPS: Final = 5_000_000
-"""Budget for aligning all the lists of a document: a fraction of a second."""
+"""Step budget for aligning all the lists of a document: a fraction of a second."""
 _MIN_STEPS_PER_LIST: Final = 200
-"""Minimum cost of aligning a list."""
+"""Minimum cost of aligning a list, in steps."""
 _MAX_DIFFERENCES: Final = 10_000
-"""Further differences are only counted."""
+"""Maximum number of reported differences; further ones are only counted."""
 
 
 @dataclass(slots=True)

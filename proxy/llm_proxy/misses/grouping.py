@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.miss_report import MissReport
-from llm_proxy.misses.messages import difference_line, nearest_summary, normalise_options
+from llm_proxy.misses.messages import difference_line, format_normalise_options, nearest_summary
 
 _MAX_SHOWN_GROUPS = 10
-"""Requests that the log lists."""
+"""Maximum number of requests that the log lists."""
 _MAX_SHOWN_DIFFERENCES = 3
-"""Of each request."""
+"""Maximum number of differences that the log lists for each request."""
 _MAX_LINE_CHARS = 400
-"""Of a log line; the differences and the report are cut to it."""
+"""Maximum length of a log line; the differences and the report are cut to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ def miss_log_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
         if more := len(nearest.differences[_MAX_SHOWN_DIFFERENCES:]) + nearest.more:
             yield f"    and {more} more"
         if group.missed.rules:
-            yield f"  it answers with: {normalise_options(group.missed.rules)}"
+            yield f"  it answers with: {format_normalise_options(group.missed.rules)}"
     if len(groups) > _MAX_SHOWN_GROUPS:
-        more_requests = format_count(len(groups) - _MAX_SHOWN_GROUPS, "request")
+        more_requests = count_with_noun(len(groups) - _MAX_SHOWN_GROUPS, "request")
         yield f"and {more_requests} more: see --journal FILE and llm-proxy report FILE"
 
 

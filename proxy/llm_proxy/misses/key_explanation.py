@@ -19,7 +19,7 @@ class AppliedRule:
     """With its version: `uuids@1`; a step of a preset: `claude-code@2: uuids@1`."""
     changes: tuple[RequestDifference, ...]
     """In each, `stored` is the value before the rule and `requested` the value after it."""
-    aliases: Mapping[str, str]
+    value_by_alias: Mapping[str, str]
     """The values that the rule replaced, by their replacement, such as `<uuid-1>`."""
     further_count: int = 0
     """Number of changes that `changes` leaves out."""
@@ -30,7 +30,7 @@ class KeyExplanation:
     """A request's key document before and after each rule; the key is the hash of the last."""
 
     initial_document: KeyDocument
-    """Before any rule."""
+    """The key document before any rule."""
     applied_rules: tuple[AppliedRule, ...]
     final_document: KeyDocument
 
@@ -39,9 +39,9 @@ def explain_key(routed: RoutedRequest) -> KeyExplanation:
     """Applies the rules of a request to its key document, one by one."""
     document = before = key_document(routed.provider, routed.stored_request)
     applied: list[AppliedRule] = []
-    for rule in routed.rules.rules:
+    for rule in routed.match_rules.rules:
         for step in rule.preset_rules or (rule,):
-            normalized = step.apply(document)
+            normalized = step.normalize_document(document)
             rule_name = f"{rule}: {step}" if rule.preset_rules else str(rule)
             document_differences = find_differences(normalized.document, document)
             applied.append(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.display import format_count, format_percent
+from llm_proxy.display import count_with_noun, format_percent
 from llm_proxy.errors import CassetteError, Miss, printable_excerpt
 from llm_proxy.miss_report import MissDifference, MissReport, NearestCassette
 from llm_proxy.misses.advice import MAX_ADVISED_DIFFERENCES
@@ -22,22 +22,22 @@ from llm_proxy.misses.report import (
 from llm_proxy.routing import RoutedRequest
 
 _MAX_SHORT_DIFFERENCES: Final = 3
-"""Differences in an exception message, if they fit."""
+"""Maximum number of differences in an exception message, if they fit."""
 _MAX_DIFFERENCES_CHARS: Final = 280
-"""Of these differences together; the first is always included."""
+"""Maximum length of these differences together; the first is always included."""
 _MAX_RULES_CHARS: Final = 130
-"""Of the suggested rules in an exception message; longer suggestions are left out."""
+"""Maximum length of the suggested rules in an exception message; longer ones are left out."""
 _MAX_VALUE_CHARS: Final = 60
-"""Of a value."""
+"""Maximum length of a value."""
 _MAX_SHORT_DIFF_CHARS: Final = 190
-"""Of a word diff in an exception message."""
+"""Maximum length of a word diff in an exception message."""
 _MAX_NAME_CHARS: Final = 100
-"""Of a path, a model name or a session name."""
+"""Maximum length of a path, a model name or a session name."""
 _MAX_FILE_CHARS: Final = 250
-"""Of a file path."""
+"""Maximum length of a file path."""
 _RECORD_ADVICE: Final = "record it with llm-proxy record"
 _MAX_LINE_CHARS: Final = 700
-"""Of a line of the detailed text; approximate."""
+"""Approximate maximum length of a line of the detailed text."""
 
 
 def no_cassette_miss(
@@ -65,7 +65,7 @@ def no_cassette_miss(
     if search_result.nearest is None:
         none_similar = (
             f"nothing like it in {library_path} "
-            f"({format_count(search_result.candidate_count, 'cassette')})"
+            f"({count_with_noun(search_result.candidate_count, 'cassette')})"
         )
         detail = (
             f"no cassette for {summary} (key {routed.key[:16]}, session {routed.session}): "
@@ -76,7 +76,7 @@ def no_cassette_miss(
             detail,
             MissReport(missed, "unlike", detail, looked_at=search_result.candidate_count),
         )
-    nearest, rules = nearest_report(search_result.nearest, routed.rules, limits)
+    nearest, rules = nearest_report(search_result.nearest, routed.match_rules, limits)
     if not nearest.differences:
         return _unplayable_cassette_miss(
             routed, nearest, unplayable_reason, search_result.candidate_count
@@ -110,7 +110,7 @@ def _unplayable_cassette_miss(
 
 def used_up_takes_miss(routed: RoutedRequest, take_count: int, request_number: int) -> Miss:
     """The miss of a request whose takes have all been played."""
-    recorded_takes = format_count(take_count, "take is", "takes are")
+    recorded_takes = count_with_noun(take_count, "take is", "takes are")
     label = (
         f"request {request_number} for {request_summary(routed)}, of which {recorded_takes} "
         "recorded"
@@ -133,7 +133,7 @@ def request_summary(routed: RoutedRequest) -> str:
     return f"{routed.request.method} {path}" + (f" ({model})" if model else "")
 
 
-def normalise_options(rules: Sequence[str]) -> str:
+def format_normalise_options(rules: Sequence[str]) -> str:
     """Rules as `--normalise` options, quoted for a shell."""
     return " ".join(f"--normalise {shlex.quote(rule)}" for rule in rules)
 
@@ -157,7 +157,7 @@ def nearest_detail_lines(nearest_cassette: NearestCassette, rules: Sequence[str]
         lines += [f"  {printable_excerpt(line, _MAX_LINE_CHARS)}" for line in difference_lines]
     if nearest_cassette.more:
         lines.append(f"  and {nearest_cassette.more} more")
-    lines.append(f"it answers with: {normalise_options(rules)}" if rules else _RECORD_ADVICE)
+    lines.append(f"it answers with: {format_normalise_options(rules)}" if rules else _RECORD_ADVICE)
     return lines
 
 
@@ -165,7 +165,9 @@ def _difference_lines(miss_difference: MissDifference) -> list[str]:
     lines = [difference_line(miss_difference)]
     if miss_difference.rule:
         caution = f" ({miss_difference.caution})" if miss_difference.caution else ""
-        lines.append(f"  would not count with {normalise_options([miss_difference.rule])}{caution}")
+        lines.append(
+            f"  would not count with {format_normalise_options([miss_difference.rule])}{caution}"
+        )
     return lines
 
 
@@ -197,7 +199,7 @@ def difference_line(
 def _exception_message(summary: str, nearest: NearestCassette, rules: Sequence[str]) -> str:
     """One line, which SDKs show as the message of their exception."""
     file = printable_excerpt(nearest.file, _MAX_FILE_CHARS)
-    options = normalise_options(rules)
+    options = format_normalise_options(rules)
     if not options or len(options) > _MAX_RULES_CHARS:
         options = ""
     alternative = f"or let that not count: {options}" if options else "or make the request the same"

@@ -13,7 +13,7 @@ from llm_proxy.diff.json_leaves import RequestDifference
 from llm_proxy.exchange import Request
 from llm_proxy.matching import KeyDocument
 from llm_proxy.misses.document_diff import DocumentDifferences, find_differences
-from llm_proxy.misses.similarity import RequestSimilarity, min_prompt_similarity
+from llm_proxy.misses.similarity import RequestSimilarityScorer, lowest_prompt_similarity
 from llm_proxy.routing import RoutedRequest
 
 _REQUEST_LINE_PATHS: Final = frozenset(("method", "provider", "path", "query"))
@@ -37,16 +37,16 @@ class RankedCandidate:
 
     cassette: CassetteCandidate
     similarity: float
-    """From 0 to 1."""
-    requested_document: KeyDocument
-    """The request's, normalised by the rules of the run."""
-    stored_document: KeyDocument
-    """The cassette's, normalised by the same rules."""
+    """Similarity of the two requests, from 0 to 1."""
+    requested_key_document: KeyDocument
+    """The request's key document, normalised by the rules of the run."""
+    stored_key_document: KeyDocument
+    """The cassette's key document, normalised by the same rules."""
 
     @property
     def document_differences(self) -> DocumentDifferences:
         """Where the documents differ; computed at each access."""
-        return find_differences(self.requested_document, self.stored_document)
+        return find_differences(self.requested_key_document, self.stored_key_document)
 
     @property
     def differences(self) -> tuple[RequestDifference, ...]:
@@ -89,13 +89,13 @@ def rank_candidates(
     """The comparable candidates, nearest first, and the number of all candidates."""
     requested_document = routed.normalized_document.document
     leaves = json_leaves.json_leaves(requested_document)
-    request_similarity = RequestSimilarity(leaves)
+    request_similarity = RequestSimilarityScorer(leaves)
     ranked: list[RankedCandidate] = []
     candidate_count = 0
     for candidate in candidates:
         candidate_count += 1
         normalized = matching.normalized_document(
-            candidate.meta.provider, candidate.request, routed.rules
+            candidate.meta.provider, candidate.request, routed.match_rules
         )
         stored_leaves = json_leaves.json_leaves(normalized.document)
         if _is_comparable(leaves, stored_leaves):
@@ -119,21 +119,23 @@ def is_similar_enough(
     `min_similarity` (from 0 to 1).
     """
     same_model_and_dialect = (
-        _model_in_body(candidate.requested_document) == _model_in_body(candidate.stored_document)
-        and candidate.requested_document.dialect == candidate.stored_document.dialect
+        _model_in_body(candidate.requested_key_document)
+        == _model_in_body(candidate.stored_key_document)
+        and candidate.requested_key_document.dialect == candidate.stored_key_document.dialect
     )
     targets = [
         (key_document.method, key_document.provider, key_document.path)
-        for key_document in (candidate.requested_document, candidate.stored_document)
+        for key_document in (candidate.requested_key_document, candidate.stored_key_document)
     ]
     if (
         not same_model_and_dialect
         or targets[0] != targets[1]
-        or routed.dialect.streams(routed.decompressed) != _stored_request_streams(candidate)
+        or routed.dialect.streams(routed.decompressed_request)
+        != _is_stored_request_streaming(candidate)
     ):
         return False
     return (
-        min_prompt_similarity(candidate.requested_document, candidate.stored_document)
+        lowest_prompt_similarity(candidate.requested_key_document, candidate.stored_key_document)
         >= min_similarity
     )
 
@@ -151,10 +153,10 @@ def _model_in_body(document: KeyDocument) -> object:
             return None
 
 
-def _stored_request_streams(candidate: RankedCandidate) -> bool:
+def _is_stored_request_streaming(candidate: RankedCandidate) -> bool:
     stored = candidate.cassette.request
     request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
-    return candidate.stored_document.dialect.streams(request)
+    return candidate.stored_key_document.dialect.streams(request)
 
 
 def _is_comparable(leaves: Mapping[str, str], stored_leaves: Mapping[str, str]) -> bool:

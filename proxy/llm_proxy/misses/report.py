@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 
 from llm_proxy.diff.json_leaves import RequestDifference
-from llm_proxy.diff.word_diff import word_diff
+from llm_proxy.diff.word_diff import format_word_diff
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.miss_report import MissDifference, MissedRequest, NearestCassette
@@ -30,15 +30,15 @@ class ReportLimits:
 
     max_differences: int = 20
     max_value_chars: int = 300
-    """Of one value."""
+    """Maximum length of one value."""
     max_diff_chars: int = 600
-    """Of one word diff; approximate."""
+    """Approximate maximum length of one word diff."""
 
 
 STORED_LIMITS: Final = ReportLimits()
-"""For error pages and journals, which keep a thousand misses."""
+"""Limits for error pages and journals; a journal keeps a thousand misses."""
 FULL_LIMITS: Final = ReportLimits(10_000, 100_000, 100_000)
-"""For a single miss, shown in full on demand."""
+"""Limits for a single miss that is shown in full on demand."""
 
 
 def missed_request(routed: RoutedRequest) -> MissedRequest:
@@ -60,8 +60,8 @@ def nearest_report(
     """The nearest cassette with its differences, and the rules that would make it match."""
     document_differences = candidate.document_differences
     advice = miss_advice(
-        candidate.requested_document,
-        candidate.stored_document,
+        candidate.requested_key_document,
+        candidate.stored_key_document,
         document_differences.differences,
         rules,
     )
@@ -134,7 +134,7 @@ def _diff_long_texts(request_difference: RequestDifference, max_chars: int) -> s
         _decode_json_string(request_difference.stored),
         _decode_json_string(request_difference.requested),
     )
-    return word_diff(*texts, max_chars)
+    return format_word_diff(*texts, max_chars)
 
 
 def _decode_json_string(value: str) -> str:

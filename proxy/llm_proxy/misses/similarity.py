@@ -1,7 +1,8 @@
 """Measures how similar two requests are.
 
 The similarity of two texts is the Dice coefficient of their pieces, counted with multiplicity:
-three consecutive characters, or whole words in long texts.  It takes linear time.
+three consecutive characters, or whole words in long texts.  The time is linear in their
+length, whatever they contain.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _EMPTY_VALUES: Final = frozenset(('""', "{}", "[]", "null"))
 _PieceCounts = Counter[str]
 
 
-class RequestSimilarity:
+class RequestSimilarityScorer:
     """Compares one request with many others; caches the pieces of its own texts."""
 
     def __init__(self, leaves: Mapping[str, str]) -> None:
@@ -46,7 +47,7 @@ class RequestSimilarity:
                 shared_weight += self._value_similarity(path, value, stored[path])
         return shared_weight / (len(leaves) + len(stored) - shared_weight)
 
-    def min_similarity_to(self, stored: Mapping[str, str]) -> float:
+    def lowest_value_similarity(self, stored: Mapping[str, str]) -> float:
         """From 0 to 1: the lowest similarity of two values with the same path.
 
         A value that only one of them has counts as 0, unless it is empty.
@@ -73,16 +74,18 @@ class RequestSimilarity:
         is_long = max(len(one), len(other)) > _LONG_TEXT_MIN_CHARS
         pieces = self._pieces.get((one, is_long))
         if pieces is None:
-            pieces = self._pieces[one, is_long] = _count_pieces(one, is_long=is_long)
+            pieces = self._pieces[one, is_long] = _piece_counts(one, is_long=is_long)
         return min(
-            _dice_coefficient(pieces, _count_pieces(other, is_long=is_long)),
+            _dice_coefficient(pieces, _piece_counts(other, is_long=is_long)),
             _MAX_UNEQUAL_SIMILARITY,
         )
 
 
-def min_prompt_similarity(requested: KeyDocument, stored: KeyDocument) -> float:
+def lowest_prompt_similarity(requested: KeyDocument, stored: KeyDocument) -> float:
     """From 0 to 1: the lowest similarity of two prompt values with the same path."""
-    return RequestSimilarity(prompt_leaves(requested)).min_similarity_to(prompt_leaves(stored))
+    return RequestSimilarityScorer(prompt_leaves(requested)).lowest_value_similarity(
+        prompt_leaves(stored)
+    )
 
 
 def _is_text_value(path: str, value: str) -> bool:
@@ -90,7 +93,7 @@ def _is_text_value(path: str, value: str) -> bool:
     return path == "body" or (path[:1] == "$" and value[:1] == '"')
 
 
-def _count_pieces(text: str, *, is_long: bool) -> _PieceCounts:
+def _piece_counts(text: str, *, is_long: bool) -> _PieceCounts:
     """The pieces of a text with their counts; its quotes mark the first and the last piece."""
     if is_long:
         return Counter(split_words(text))

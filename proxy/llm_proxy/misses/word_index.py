@@ -1,6 +1,6 @@
 """An index of word hashes that preselects the nearest of very many cassettes.
 
-A word is what stands between two quotation marks of a request line (line 2 of a cassette): names
+A word is the text between two quotation marks of a request line (line 2 of a cassette): names
 and texts alike.  The index holds the 64-bit hashes of the words and of their counts.  Requests that
 share most words share (nearly) most values: these few are read again and compared value by value.
 Ties, which are frequent in chats of one message, are broken by the words of the last message.
@@ -23,18 +23,18 @@ from llm_proxy.diff.word_diff import split_words
 from llm_proxy.last_message import last_message_in_fields
 
 _MAX_SAME_TARGET: Final = 16
-"""Preselected cassettes with the method and path of the request."""
+"""Maximum number of preselected cassettes with the method and path of the request."""
 _MAX_OTHER_TARGET: Final = 4
-"""Preselected cassettes per other target: these are near only with an equal body."""
+"""The same for each other method and path, where only an equal body counts as near."""
 _REQUEST_TARGET: Final = re.compile(rb'\{"request":\{"method":"([^"\\]+)","path":"([^"\\]+)"')
 _MAX_WORDS: Final = 2_000
-"""Of a request; further words are left out."""
+"""Maximum number of indexed words of a request: the first ones."""
 _MAX_END_WORDS: Final = 16
-"""Words indexed at each end of the last message."""
+"""Maximum number of words indexed at each end of the last message."""
 _MAX_END_CHARS: Final = 100
 """Characters at each end of the last message that are split into words."""
 _MAX_LINE_BYTES: Final = 1024 * 1024
-"""Of larger lines the last message is not indexed."""
+"""Maximum size of a request line whose last message is indexed."""
 
 WordHashes = frozenset[int]
 
@@ -67,22 +67,22 @@ def last_message_word_hashes(line: bytes) -> array[int]:
     return array("q", set(map(hash, message_words)))
 
 
-def encode_request_line(request: StoredRequest) -> bytes:
+def encode_cassette_request_line(request: StoredRequest) -> bytes:
     """Line 2 of a cassette with this request."""
-    return encode_line(RequestLine.from_value(request))
+    return encode_line(RequestLine.from_stored_request(request))
 
 
-def request_target(line: bytes) -> bytes:
+def method_and_path(line: bytes) -> bytes:
     """`METHOD path` of line 2; empty if the line is not formatted as the recorder writes it."""
     match = _REQUEST_TARGET.match(line)
     return b"" if match is None else match[1] + b" " + match[2]
 
 
 @dataclass(slots=True)
-class _TargetEntries:
+class _IndexedCassettes:
     """The cassettes of one method and path; the three sequences are parallel."""
 
-    numbers: array[int] = field(default_factory=lambda: array("l"))
+    cassette_numbers: array[int] = field(default_factory=lambda: array("l"))
     word_hashes: list[array[int]] = field(default_factory=list)
     last_message_hashes: list[array[int]] = field(default_factory=list)
 
@@ -92,36 +92,39 @@ class CassetteWordIndex:
     """Word hashes of many cassettes, each with a number that the caller assigns."""
 
     cassette_count: int = 0
-    _by_target: dict[bytes, _TargetEntries] = field(default_factory=dict)
+    _cassettes_by_target: dict[bytes, _IndexedCassettes] = field(default_factory=dict)
 
-    def add(self, number: int, line: bytes) -> None:
+    def add_cassette(self, number: int, line: bytes) -> None:
         """Add the cassette with this number; `line` is its line 2."""
-        entries = self._by_target.setdefault(request_target(line), _TargetEntries())
-        entries.numbers.append(number)
+        entries = self._cassettes_by_target.setdefault(method_and_path(line), _IndexedCassettes())
+        entries.cassette_numbers.append(number)
         entries.word_hashes.append(word_hashes(line))
         entries.last_message_hashes.append(last_message_word_hashes(line))
         self.cassette_count += 1
 
-    def nearest_numbers(self, request: StoredRequest) -> list[int]:
+    def nearest_cassette_numbers(self, request: StoredRequest) -> list[int]:
         """The numbers of the cassettes that are probably nearest, ascending."""
-        line = encode_request_line(request)
+        line = encode_cassette_request_line(request)
         words, last_message = (
             frozenset(word_hashes(line)),
             frozenset(last_message_word_hashes(line)),
         )
-        target = request_target(line)
+        target = method_and_path(line)
         numbers: list[int] = []
-        for indexed_target, entries in self._by_target.items():
+        for indexed_target, entries in self._cassettes_by_target.items():
             limit = _MAX_SAME_TARGET if indexed_target == target else _MAX_OTHER_TARGET
             numbers += [
-                entries.numbers[position]
+                entries.cassette_numbers[position]
                 for position in _most_similar_positions(words, last_message, entries, limit)
             ]
         return sorted(numbers)
 
 
 def _most_similar_positions(
-    request_hashes: WordHashes, last_message_hashes: WordHashes, entries: _TargetEntries, limit: int
+    request_hashes: WordHashes,
+    last_message_hashes: WordHashes,
+    entries: _IndexedCassettes,
+    limit: int,
 ) -> list[int]:
     """The positions in `entries` with the highest Jaccard similarity, at most `limit`.
 
@@ -150,7 +153,10 @@ def _most_similar_positions(
 
 
 def _break_ties_by_last_message(
-    last_message_hashes: WordHashes, tied_positions: list[int], entries: _TargetEntries, limit: int
+    last_message_hashes: WordHashes,
+    tied_positions: list[int],
+    entries: _IndexedCassettes,
+    limit: int,
 ) -> list[int]:
     """The tied positions whose last messages share most words with this one."""
     if len(tied_positions) <= limit:

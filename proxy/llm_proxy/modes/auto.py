@@ -52,7 +52,7 @@ class AutoMode:
         match self._on_miss:
             case "record":
                 source = self._upstream.stream(
-                    routed, lambda: self._recorder.start(routed, request_ordinal)
+                    routed, lambda: self._recorder.start_recording(routed, request_ordinal)
                 )
                 return ModeResponse(source, LIVE)
             case "passthrough":
@@ -63,7 +63,7 @@ class AutoMode:
                 )
                 response = nearest_response or probe_response(routed)
                 if response is None:
-                    raise await self._takes.miss(routed, request_ordinal)
+                    raise await self._takes.miss_for_request(routed, request_ordinal)
                 return response
             case other:
                 if (
@@ -74,7 +74,7 @@ class AutoMode:
                     return nearest_response
                 with suppress(NotSimulated):
                     return await other.respond(routed)
-                raise await self._takes.miss(routed, request_ordinal)
+                raise await self._takes.miss_for_request(routed, request_ordinal)
 
     async def _respond_nearest(
         self, routed: RoutedRequest, request_ordinal: int
@@ -82,8 +82,8 @@ class AutoMode:
         """Replays the most similar cassette; called only where no request goes to the provider."""
         return await respond_nearest(self._takes, self._player, routed, request_ordinal, "repeat")
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Starts again with the session's first takes."""
         self._request_counter.reset_session(session)
         if not isinstance(self._on_miss, str):
-            self._on_miss.reset(session)
+            self._on_miss.reset_session(session)

@@ -20,7 +20,7 @@ PROBE: Final = "answer to a probe"
 class ModeResponse:
     """The response to one request, and where it came from."""
 
-    source: ActionSource
+    action_source: ActionSource
     origin: str
     """`LIVE`, `UNRECORDED`, `PROBE`, the file of the replayed cassette, or the origin of the
     scripted response (scenario, mock or synthesis)."""
@@ -29,7 +29,7 @@ class ModeResponse:
     is_simulated: bool = False
     similarity: float | None = None
     """The similarity, from 0 to 1, of the cassette's request, where it is not equal; else None."""
-    renamed_count: int = 0
+    replaced_value_count: int = 0
     """How many values of the recording were replaced by those of the requesting client."""
     recorded_at: str = ""
     """When the cassette was recorded, from its line 1; empty where none is replayed."""
@@ -44,7 +44,7 @@ class ModeResponse:
 
 def probe_response(routed: RoutedRequest) -> ModeResponse | None:
     """An empty 200 for a client that only checks that the server is up; None for other requests."""
-    if not is_probe_request(routed.decompressed):
+    if not is_probe_request(routed.decompressed_request):
         return None
     return ModeResponse((Begin(ResponseHead(200, "OK", (), "none")),), PROBE, is_simulated=True)
 
@@ -63,5 +63,5 @@ class Mode(Protocol):
         from the source.
         """
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Resets this session: its next request of any key counts as the first."""

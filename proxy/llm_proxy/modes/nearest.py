@@ -45,14 +45,14 @@ async def respond_nearest(
 
 def mark_nearest_response(response: ModeResponse, similarity: float) -> ModeResponse:
     """The response, with its similarity, and with a header that declares it."""
-    if not isinstance(response.source, tuple):
+    if not isinstance(response.action_source, tuple):
         raise TypeError("a cassette is played in one burst")
     header_value = (
         f"{int(similarity * 100) / 100:.2f} "
         f"{quote(response.origin, safe=_UNQUOTED_CHARS, errors='replace')}"
     )
-    source = tuple(_add_nearest_header(action, header_value) for action in response.source)
-    return replace(response, source=source, similarity=similarity)
+    source = tuple(_add_nearest_header(action, header_value) for action in response.action_source)
+    return replace(response, action_source=source, similarity=similarity)
 
 
 def _add_nearest_header(action: Action, header_value: str) -> Action:

@@ -19,9 +19,9 @@ class RecordMode:
     async def respond(self, routed: RoutedRequest) -> ModeResponse:
         """Streams the provider's response as it arrives."""
         return ModeResponse(
-            self._upstream.stream(routed, lambda: self._recorder.start(routed)), LIVE
+            self._upstream.stream(routed, lambda: self._recorder.start_recording(routed)), LIVE
         )
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Numbers the session's takes from 1 again."""
-        self._recorder.reset(session)
+        self._recorder.reset_session(session)

@@ -55,10 +55,10 @@ class ReplayMode:
         if self._fallback is not None:
             with suppress(NotSimulated):
                 return await self._fallback.respond(routed)
-        raise await self._takes.miss(routed, request_ordinal)
+        raise await self._takes.miss_for_request(routed, request_ordinal)
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Starts again with the session's first takes."""
         self._request_counter.reset_session(session)
         if self._fallback is not None:
-            self._fallback.reset(session)
+            self._fallback.reset_session(session)

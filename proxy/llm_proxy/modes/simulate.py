@@ -69,8 +69,8 @@ class SimulationSettings:
     """Returns the creation time that responses declare, in s since 1970."""
     get_cpu_time_s: Callable[[], float]
     """Returns the CPU time of the calling thread, in s."""
-    paces: PaceSource
-    limits: FailureLimits
+    pace_source: PaceSource
+    failure_limits: FailureLimits
     offload: Offload
     """Runs a slow function without blocking other requests."""
     synthesizes_unmatched: bool = False
@@ -85,12 +85,12 @@ _ResponseChoice = CheckedRequest | ScriptedResponse | MockSpec | NoScenario | No
 
 
 @dataclass(frozen=True, slots=True)
-class _PreparedTurn:
+class _PreparedResponse:
     """A request for a turn, and what responds to it."""
 
     match_context: MatchContext
     encode_context: EncodeContext
-    choice: _ResponseChoice
+    response_choice: _ResponseChoice
 
 
 async def _run_inline(function: Callable[[], T]) -> T:
@@ -119,23 +119,30 @@ class SimulateMode:
         turn that the dialect cannot represent, `ScriptExhausted` and `RespondFunctionFailed`.
         """
         requested_pace(routed)  # refuses an invalid pace before anything is counted
-        scenario_set = await self._scenarios.current()
-        is_slow = len(routed.decompressed.body) > _SLOW_BODY_BYTES or scenario_set.may_match_slowly
+        scenario_set = await self._scenarios.current_scenarios()
+        is_slow = (
+            len(routed.decompressed_request.body) > _SLOW_BODY_BYTES
+            or scenario_set.may_match_slowly
+        )
         run_function = self._settings.offload if is_slow else _run_inline
         await run_function(lambda: routed.key)
         encode_context = self._encode_context(routed)
         prepared = await run_function(
-            partial(self._prepare_turn, routed, scenario_set, encode_context)
+            partial(self._prepare_response, routed, scenario_set, encode_context)
         )
         if isinstance(prepared, ModeResponse):
             return prepared
         mock_or_failure: MockInvocation | int | None = None
-        if isinstance(prepared.choice, MockSpec):
-            mock_or_failure = await self._call_mock(prepared.choice, prepared.match_context)
+        if isinstance(prepared.response_choice, MockSpec):
+            mock_or_failure = await self._call_mock(
+                prepared.response_choice, prepared.match_context
+            )
         elif isinstance(
-            prepared.choice, CheckedRequest
+            prepared.response_choice, CheckedRequest
         ):  # counts and stored responses are changed only in this thread
-            mock_or_failure = scripting.next_failure_number(prepared.choice, self._failure_counter)
+            mock_or_failure = scripting.next_failure_number(
+                prepared.response_choice, self._failure_counter
+            )
         response, stored_response = await run_function(
             partial(self._encode_response, routed, scenario_set, prepared, mock_or_failure)
         )
@@ -143,9 +150,9 @@ class SimulateMode:
             self._response_store.store(routed.session, stored_response)
         return response
 
-    def _prepare_turn(
+    def _prepare_response(
         self, routed: RoutedRequest, scenario_set: ScenarioSet, encode_context: EncodeContext
-    ) -> _PreparedTurn | ModeResponse:
+    ) -> _PreparedResponse | ModeResponse:
         """Chooses what responds to a request for a turn; responds to other requests directly."""
         conversation = routed.conversation
         if conversation is None:
@@ -160,7 +167,7 @@ class SimulateMode:
             if is_previous_missing
             else None
         )
-        return _PreparedTurn(
+        return _PreparedResponse(
             match_context,
             encode_context,
             self._choose_response(scenario_set, match_context, error_response),
@@ -198,11 +205,11 @@ class SimulateMode:
         self,
         routed: RoutedRequest,
         scenario_set: ScenarioSet,
-        prepared: _PreparedTurn,
+        prepared: _PreparedResponse,
         mock_or_failure: MockInvocation | int | None,
     ) -> tuple[ModeResponse, StoredResponse | None]:
         scripted_response = self._scripted_response(routed, scenario_set, prepared, mock_or_failure)
-        encode_context, action = prepared.encode_context, scripted_response.action
+        encode_context, action = prepared.encode_context, scripted_response.scripted_action
         if scripted_response.is_synthesized and routed.provider not in VARIANT_BY_PROVIDER:
             encode_context = replace(encode_context, provider=_TEST_PROVIDER)
         stored_response: StoredResponse | None = None
@@ -211,18 +218,28 @@ class SimulateMode:
             and prepared.match_context.conversation.is_stored_by_provider
         ):
             turn_context = actions.encode_context_for(action, encode_context)
-            turns = routed.dialect.convert(routed.decompressed, action.turns, turn_context).turns
-            body, dialect = routed.decompressed.body, routed.dialect.name
+            turns = routed.dialect.representable_turns(
+                routed.decompressed_request, action.response_turns, turn_context
+            ).turns
+            body, dialect = routed.decompressed_request.body, routed.dialect.name
             stored_response = StoredResponse(
                 prepared.match_context.conversation, turns, turn_context, body, dialect
             )
-        decoded_request = DecodedRequest(routed.dialect, routed.decompressed, encode_context)
+        decoded_request = DecodedRequest(
+            routed.dialect, routed.decompressed_request, encode_context
+        )
         scenario_pace = action.pace if isinstance(action, SendTurns) else None
         pace = (
-            requested_pace(routed) or scenario_pace or self._settings.paces.pace_of(routed.session)
+            requested_pace(routed)
+            or scenario_pace
+            or self._settings.pace_source.pace_of(routed.session)
         )
         burst = actions.response_actions(
-            action, decoded_request, routed.dialect.output_chars, pace, self._settings.limits
+            action,
+            decoded_request,
+            routed.dialect.output_chars,
+            pace,
+            self._settings.failure_limits,
         )
         pace_text = str(pace) if isinstance(action, SendTurns) else ""
         return ModeResponse(
@@ -233,12 +250,12 @@ class SimulateMode:
         self,
         routed: RoutedRequest,
         scenario_set: ScenarioSet,
-        prepared: _PreparedTurn,
+        prepared: _PreparedResponse,
         mock_or_failure: MockInvocation | int | None,
     ) -> ScriptedResponse:
         """The scripted response.  Raises `NotSimulated` to leave the error to the other mode."""
         match_context = prepared.match_context
-        match prepared.choice:
+        match prepared.response_choice:
             case ScriptedResponse() as scripted_response:
                 return scripted_response
             case CheckedRequest() as checked_request:
@@ -252,7 +269,7 @@ class SimulateMode:
                 return scripting.error_turn_response(reason, match_context)
             case None:
                 message_layout = message_layout_of(
-                    routed.dialect, routed.decompressed, prepared.encode_context
+                    routed.dialect, routed.decompressed_request, prepared.encode_context
                 )
                 synthesized = synthesize_response(
                     match_context.conversation,
@@ -260,7 +277,7 @@ class SimulateMode:
                     message_layout,
                     match_context.model,
                 )
-                origin = f"synthesis: {synthesized.mode}"
+                origin = f"synthesis: {synthesized.content_kind}"
                 return ScriptedResponse(
                     synthesized.send_turns,
                     origin,
@@ -275,7 +292,7 @@ class SimulateMode:
                 )
                 return mock.mock_response(mock_request, match_context)
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Resets the counts, stored responses and chosen scenario of this session."""
         for per_session_state in (
             self._failure_counter,
@@ -286,7 +303,7 @@ class SimulateMode:
             per_session_state.reset_session(session)
         self._scenario_by_session.pop(session, None)
 
-    async def choose_scenario(self, session: str, scenario: str) -> bool:
+    async def set_session_scenario(self, session: str, scenario: str) -> bool:
         """Makes that scenario respond to all requests of this session, whatever their contents.
 
         An empty id undoes that.  Returns whether such a scenario exists now.
@@ -295,7 +312,7 @@ class SimulateMode:
             self._scenario_by_session.pop(session, None)
             return True
         self._scenario_by_session[session] = scenario
-        return scenario in (await self._scenarios.current()).scenarios_by_id
+        return scenario in (await self._scenarios.current_scenarios()).scenarios_by_id
 
     def _encode_context(self, routed: RoutedRequest) -> EncodeContext:
         """The context whose seed depends on the request and on how often it was sent."""
@@ -321,7 +338,7 @@ class SimulateMode:
                 returned = await self._settings.offload(partial(respond_function, match_context))
             if inspect.isawaitable(returned):
                 returned = await returned
-            return MockInvocation(mock_spec, reply_number, _parse_reply(returned))
+            return MockInvocation(mock_spec, reply_number, _parse_mock_reply(returned))
         except (Exception, SystemExit) as error:  # whatever the operator's own code raises
             raise RespondFunctionFailed(
                 f"respond failed: {type(error).__name__}: {error}"
@@ -330,7 +347,7 @@ class SimulateMode:
     def _auxiliary_response(
         self, routed: RoutedRequest, scenario_set: ScenarioSet, encode_context: EncodeContext
     ) -> ModeResponse:
-        request = routed.decompressed
+        request = routed.decompressed_request
         response_id = unquote(request.path.rpartition("/")[2])
         stored_response = (
             self._response_store.find(routed.session, response_id)
@@ -343,11 +360,11 @@ class SimulateMode:
         if (
             stored_response is not None
             and is_same_dialect
-            and stored_response.turns[0].id == response_id
+            and stored_response.response_turns[0].id == response_id
         ):
             original_request = replace(request, body=stored_response.request_body)
-            response = routed.dialect.encode(
-                original_request, stored_response.turns, stored_response.encode_context
+            response = routed.dialect.encode_response(
+                original_request, stored_response.response_turns, stored_response.encode_context
             )
         else:
             encode_context = replace(encode_context, models=scenario_set.named_models)
@@ -362,7 +379,7 @@ class SimulateMode:
         )
 
 
-def _parse_reply(value: object) -> MockReply:
+def _parse_mock_reply(value: object) -> MockReply:
     """Converts the result of the operator's function.  Raises `UsageError` and `TypeError`."""
     if isinstance(value, str):
         return MockReply(content=value)
@@ -379,10 +396,13 @@ def _raise_not_simulated(routed: RoutedRequest) -> NoReturn:
         for chat_dialect in dialects.chat_dialects().values()
     )
     request_line = (
-        f"{routed.decompressed.method} "
+        f"{routed.decompressed_request.method} "
         f"{printable_excerpt(routed.stored_request.path, _MAX_SHOWN_CHARS)}"
     )
-    if routed.decompressed.method == "POST" and routed.decompressed.path in known_paths:
+    if (
+        routed.decompressed_request.method == "POST"
+        and routed.decompressed_request.path in known_paths
+    ):
         raise NotSimulated(
             f"{request_line} asks for no turn: its body is no JSON that says what", 400
         )

@@ -14,7 +14,7 @@ from llm_proxy.pacing import ModelledPace, Pace, TokenRatePace
 from llm_proxy.pacing.cassette_player import is_slow_to_plan, replay_actions
 from llm_proxy.pacing.pace_input import read_pace_input
 from llm_proxy.pacing.requested_pace import requested_pace
-from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, seeded_draw
+from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, make_seeded_draw
 from llm_proxy.ports import Offload, PaceSource, Take
 from llm_proxy.routing import RoutedRequest
 
@@ -58,43 +58,51 @@ class TakePlayer:
         """
         recorded = await take.cassette()
         cassette, renamed_count = await self._renamer.replace_values_for_request(recorded, routed)
-        draw_uniform = seeded_draw(self._paces.seed, routed.session, routed.key, request_ordinal)
-        pace_input = self._cached_input(cassette, pace)
+        draw_uniform = make_seeded_draw(
+            self._paces.seed, routed.session, routed.key, request_ordinal
+        )
+        pace_input = self._cached_pace_input(cassette, pace)
         plan_actions = partial(_plan_actions, cassette, pace, draw_uniform, pace_input)
         burst, pace_input = (
             await self._offload(plan_actions)
             if is_slow_to_plan(cassette, pace, pace_input)
             else plan_actions()
         )
-        if cassette is recorded:  # a renamed cassette is specific to one client
-            self._cache_input(cassette, pace, pace_input)
-        recorded_at = cassette.meta.recorded
+        if cassette is recorded:  # replaced values are specific to one client
+            self._cache_pace_input(cassette, pace, pace_input)
+        recorded_at = cassette.meta.recorded_at
         return ModeResponse(
-            burst, take.file, recorded_at=recorded_at, renamed_count=renamed_count, pace=str(pace)
+            burst,
+            take.file,
+            recorded_at=recorded_at,
+            replaced_value_count=renamed_count,
+            pace=str(pace),
         )
 
-    def _cached_input(self, cassette: Cassette, pace: Pace) -> PaceInput | None:
+    def _cached_pace_input(self, cassette: Cassette, pace: Pace) -> PaceInput | None:
         cached_cassette, pace_input = self._cached_inputs.get(
             _cache_key(cassette, pace), (None, None)
         )
         return pace_input if cached_cassette is cassette else None
 
-    def _cache_input(self, cassette: Cassette, pace: Pace, pace_input: PaceInput | None) -> None:
+    def _cache_pace_input(
+        self, cassette: Cassette, pace: Pace, pace_input: PaceInput | None
+    ) -> None:
         if pace_input is None:
             return
         key = _cache_key(cassette, pace)
         replaced, _ = self._cached_inputs.pop(key, (None, None))
-        self._cached_bytes += _cassette_bytes(cassette) - (
-            _cassette_bytes(replaced) if replaced is not None else 0
+        self._cached_bytes += _cassette_size_bytes(cassette) - (
+            _cassette_size_bytes(replaced) if replaced is not None else 0
         )
         self._cached_inputs[key] = cassette, pace_input
         while self._cached_bytes > _CACHE_BYTES:
             _, (oldest_cassette, _) = self._cached_inputs.popitem(last=False)
-            self._cached_bytes -= _cassette_bytes(oldest_cassette)
+            self._cached_bytes -= _cassette_size_bytes(oldest_cassette)
 
 
-def _cassette_bytes(cassette: Cassette) -> int:
-    return cassette.end.size_bytes + len(cassette.request.body)
+def _cassette_size_bytes(cassette: Cassette) -> int:
+    return cassette.response_end.size_bytes + len(cassette.request.body)
 
 
 def _cache_key(cassette: Cassette, pace: Pace) -> tuple[str, bool]:

@@ -22,7 +22,7 @@ _SLOW_ALIAS_COUNT: Final = 50
 
 
 class CassetteValueReplacer:
-    """Replaces the values that the operator's rules name by those of the requesting client."""
+    """Replaces recorded values that have an alias by those of the requesting client."""
 
     def __init__(self, offload: Offload) -> None:
         """`offload` runs a slow function without blocking other requests."""
@@ -39,17 +39,19 @@ class CassetteValueReplacer:
     ) -> tuple[Cassette, int]:
         """The recording with the values of this client, and how many values were replaced.
 
-        The recording is unchanged where the rules name nothing or no value differs; and where the
-        requests differ by more than named values, since then a name may stand for different things
-        in the two requests.
+        The recording is unchanged where the rules set no aliases or no value differs; and where the
+        requests differ by more than such values, since then an alias may mean different things in
+        the two requests.
         """
-        if not routed.rules.rules or cassette.request.body == routed.stored_request.body:
+        if not routed.match_rules.rules or cassette.request.body == routed.stored_request.body:
             return cassette, 0
         aliases = routed.normalized_document.value_by_alias
         if not aliases:
             return cassette, 0
-        cassette_document = await self._document_of(cassette, routed.rules)
-        is_large = max(cassette.end.size_bytes, len(cassette.request.body)) > _SLOW_BODY_BYTES
+        cassette_document = await self._normalized_document_of(cassette, routed.match_rules)
+        is_large = (
+            max(cassette.response_end.size_bytes, len(cassette.request.body)) > _SLOW_BODY_BYTES
+        )
         rename = partial(_replace_values, cassette, cassette_document, routed)
         return (
             await self._offload(rename)
@@ -57,7 +59,9 @@ class CassetteValueReplacer:
             else rename()
         )
 
-    async def _document_of(self, cassette: Cassette, rules: RuleSet) -> NormalizedDocument:
+    async def _normalized_document_of(
+        self, cassette: Cassette, rules: RuleSet
+    ) -> NormalizedDocument:
         cached = self._cached_documents.get(cassette.file)
         if cached is not None and cached[0] is cassette and cached[1] is rules:
             self._cached_documents.move_to_end(cassette.file)
@@ -74,13 +78,13 @@ class CassetteValueReplacer:
         self, cassette: Cassette, rules: RuleSet, document: NormalizedDocument
     ) -> None:
         replaced = self._cached_documents.pop(cassette.file, None)
-        self._cached_bytes += _cassette_bytes(cassette) - (
-            _cassette_bytes(replaced[0]) if replaced is not None else 0
+        self._cached_bytes += _cassette_size_bytes(cassette) - (
+            _cassette_size_bytes(replaced[0]) if replaced is not None else 0
         )
         self._cached_documents[cassette.file] = cassette, rules, document
         while self._cached_bytes > _CACHE_BYTES:
             _, (oldest_cassette, *_) = self._cached_documents.popitem(last=False)
-            self._cached_bytes -= _cassette_bytes(oldest_cassette)
+            self._cached_bytes -= _cassette_size_bytes(oldest_cassette)
 
 
 def _replace_values(
@@ -95,5 +99,5 @@ def _replace_values(
     return replace_recorded_values(cassette, replacements) if replacements else (cassette, 0)
 
 
-def _cassette_bytes(cassette: Cassette) -> int:
-    return cassette.end.size_bytes + 2 * len(cassette.request.body)
+def _cassette_size_bytes(cassette: Cassette) -> int:
+    return cassette.response_end.size_bytes + 2 * len(cassette.request.body)

@@ -35,14 +35,18 @@ def replay_actions(
 ) -> Burst:
     """The actions that replay a recording at this pace.
 
-    A `Retry-After` header is scaled with the speed, never beyond the recorded delay.
+    `Retry-After` and `Retry-After-Ms` are scaled with the speed, never beyond the recorded delay.
     `cached_input` is the result of `read_pace_input`, where the caller has it.
     """
     head = _replayed_head(cassette, pace)
-    abort = abort_of_ending(cassette.end.ending)
+    abort = abort_of_ending(cassette.response_end.ending)
     ending_actions: Burst = () if abort is None else (abort,)
     if isinstance(pace, InstantPace) and pace.chunks in _RECORDED_CHUNKS:  # thousands per second
-        return (Begin(head), *[Send(read.data) for read in cassette.reads], *ending_actions)
+        return (
+            Begin(head),
+            *[Send(read.received_bytes) for read in cassette.reads],
+            *ending_actions,
+        )
     if isinstance(pace, TokenRatePace | ModelledPace):
         pace_input = cached_input or read_pace_input(cassette, pace.chunks)
         pieces, times = pace_input.pieces, timing.response_times(pace, pace_input, draw_uniform)
@@ -58,7 +62,7 @@ def is_slow_to_plan(cassette: Cassette, pace: Pace, cached_input: PaceInput | No
     must_decode = isinstance(pace, TokenRatePace | ModelledPace) and cached_input is None
     if (
         must_decode or pace.chunks not in _RECORDED_CHUNKS
-    ) and cassette.end.size_bytes > _FAST_BODY_BYTES:
+    ) and cassette.response_end.size_bytes > _FAST_BODY_BYTES:
         return True
     return len(cassette.reads if cached_input is None else cached_input.pieces) > _FAST_PIECE_COUNT
 
@@ -76,25 +80,25 @@ def _recorded_pieces(
     cassette: Cassette, pace: RecordedPace | InstantPace
 ) -> tuple[tuple[bytes, ...], ResponseTimes]:
     if pace.chunks in ("event", "token"):
-        arrivals = message_arrivals(cassette.messages, cassette.reads)
-        timed_pieces = [(arrival.at_ms, arrival.message) for arrival in arrivals]
+        arrivals = message_arrivals(cassette.framed_messages, cassette.reads)
+        timed_pieces = [(arrival.at_ms, arrival.message_bytes) for arrival in arrivals]
     else:
-        timed_pieces = [(read.at_ms, read.data) for read in cassette.reads]
+        timed_pieces = [(read.at_ms, read.received_bytes) for read in cassette.reads]
     due_times_ms = tuple(replay_due_ms(pace, at) for at, _ in timed_pieces)
     times = ResponseTimes(
-        replay_due_ms(pace, cassette.head_at_ms),
+        replay_due_ms(pace, cassette.response_head_at_ms),
         due_times_ms,
-        replay_due_ms(pace, cassette.end.at_ms),
+        replay_due_ms(pace, cassette.response_end.at_ms),
     )
     return tuple(data for _, data in timed_pieces), times
 
 
 def _replayed_head(cassette: Cassette, pace: Pace) -> ResponseHead:
-    head, size = cassette.head, cassette.end.size_bytes
+    head, size = cassette.response_head, cassette.response_end.size_bytes
     length = head.content_length
     if head.framing == "length":
         # A body that was cut must stay shorter than the declared length.
-        is_cut = cassette.end.ending is not Ending.CLEAN
+        is_cut = cassette.response_end.ending is not Ending.CLEAN
         length = max(head.content_length or 0, size + 1) if is_cut else size
     headers = head.headers
     if isinstance(pace, RecordedPace | InstantPace):

@@ -86,7 +86,7 @@ def parse_pace(text: str) -> Pace:
         return _build_pace(terms)
     except _UnknownTerm as unknown:
         term = str(unknown)
-        reason = f"{_shown(term)} is none of its terms; " if "," in text else ""
+        reason = f"{_displayable_excerpt(term)} is none of its terms; " if "," in text else ""
         reason += f"use {_TIMING_TERM_EXAMPLES}, or {_OTHER_TERM_EXAMPLES}"
     except _InvalidPace as invalid:
         reason = str(invalid)
@@ -101,7 +101,9 @@ def _parse_term(term: str, terms: _PaceTerms) -> None:
         terms.timing_pace, terms.timing_text = _parse_timing_term(term), term
         return
     if name not in _TERM_NAMES:
-        _raise_invalid(f"there is no {_shown(name)}{_nearest_name(name, _TERM_NAMES)}")
+        _raise_invalid(
+            f"there is no {_displayable_excerpt(name)}{_name_suggestion(name, _TERM_NAMES)}"
+        )
     parsed_terms = terms.latency_terms if name in _LATENCY_TERM_NAMES else terms.other_terms
     key = name.replace("-", "_")
     if key in parsed_terms:
@@ -109,7 +111,7 @@ def _parse_term(term: str, terms: _PaceTerms) -> None:
     try:
         parsed_terms[key] = _parse_value(name, value)
     except durations.InvalidDuration as invalid:
-        _raise_invalid(f"{name}={_shown(value)}: {invalid}")
+        _raise_invalid(f"{name}={_displayable_excerpt(value)}: {invalid}")
 
 
 def _parse_timing_term(term: str) -> RecordedPace | InstantPace | TokenRatePace | ModelledPace:
@@ -122,7 +124,9 @@ def _parse_timing_term(term: str) -> RecordedPace | InstantPace | TokenRatePace 
     prefix, colon, name = term.partition(":")
     if colon and prefix == "profile":
         if name not in PROFILES:
-            _raise_invalid(f"there is no profile {_shown(name)}; there are {', '.join(PROFILES)}")
+            _raise_invalid(
+                f"there is no profile {_displayable_excerpt(name)}; there are {', '.join(PROFILES)}"
+            )
         return ModelledPace(profile=PROFILES[name])
     raise _UnknownTerm(term)
 
@@ -130,7 +134,7 @@ def _parse_timing_term(term: str) -> RecordedPace | InstantPace | TokenRatePace 
 def _parse_value(name: str, value: str) -> Any:
     match name:
         case "chunks":
-            return _parse_chunks(value)
+            return _parse_chunk_setting(value)
         case "max-gap":
             max_gap_ms = durations.parse_time_ms(value)
             if max_gap_ms == 0:
@@ -142,7 +146,7 @@ def _parse_value(name: str, value: str) -> Any:
             return durations.parse_distribution(value)
 
 
-def _parse_chunks(value: str) -> Chunks:
+def _parse_chunk_setting(value: str) -> Chunks:
     for mode in _CHUNK_MODES:
         if value == mode:
             chunks: Chunks = mode
@@ -203,7 +207,7 @@ def _parse_positive(digits: str, term: str, kind: str) -> float:
     return value
 
 
-def _nearest_name(name: str, names: Iterable[str]) -> str:
+def _name_suggestion(name: str, names: Iterable[str]) -> str:
     close_matches = difflib.get_close_matches(name, list(names), 1)
     return (
         f"; did you mean {close_matches[0]}?"
@@ -212,7 +216,7 @@ def _nearest_name(name: str, names: Iterable[str]) -> str:
     )
 
 
-def _shown(text: str) -> str:
+def _displayable_excerpt(text: str) -> str:
     return printable_excerpt(text, _MAX_SHOWN_CHARS) or "''"
 
 

@@ -107,7 +107,7 @@ class ModelledPace(_PaceBase):
     @property
     def resolved_latency(self) -> LatencyModel:
         """The latency model, with the defaults of the profile."""
-        base = LatencyModel() if self.profile is None else self.profile.latency
+        base = LatencyModel() if self.profile is None else self.profile.latency_model
         ttft = base.ttft if self.ttft is None else self.ttft
         prefill = base.prefill if self.prefill is None else self.prefill
         return LatencyModel(ttft, prefill, base.gap if self.gap is None else self.gap)

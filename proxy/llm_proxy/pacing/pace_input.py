@@ -8,7 +8,7 @@ from functools import cache
 from itertools import accumulate
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, dialect_response, stored_http_request
+from llm_proxy.cassette_views import cassette_dialect, stored_dialect_response, stored_http_request
 from llm_proxy.dialects import OPAQUE, Dialect
 from llm_proxy.pacing import tokens
 from llm_proxy.pacing.pace import Chunks
@@ -19,16 +19,16 @@ def read_pace_input(cassette: Cassette, chunks: Chunks | None) -> PaceInput:
     """The response of a recording: one piece per message, or per read for recorded chunks."""
     dialect = cassette_dialect(cassette)
     return (
-        _opaque_input(cassette, chunks)
+        _opaque_pace_input(cassette, chunks)
         if dialect.name == OPAQUE.name
-        else _decoded_input(cassette, dialect, chunks)
+        else _decoded_pace_input(cassette, dialect, chunks)
     )
 
 
-def _opaque_input(cassette: Cassette, chunks: Chunks | None) -> PaceInput:
+def _opaque_pace_input(cassette: Cassette, chunks: Chunks | None) -> PaceInput:
     """Counts each message, or each read of a whole body, as output: its contents are unknown."""
-    reads = tuple(read.data for read in cassette.reads)
-    pieces = reads if cassette.codec == "whole" else cassette.messages
+    reads = tuple(read.received_bytes for read in cassette.reads)
+    pieces = reads if cassette.codec_name == "whole" else cassette.framed_messages
     output_chars: Sequence[int] = (1,) * len(pieces)
     token_count = len(pieces)
     if chunks == "recorded":
@@ -36,27 +36,27 @@ def _opaque_input(cassette: Cassette, chunks: Chunks | None) -> PaceInput:
     return PaceInput(pieces, tuple(output_chars), lambda: token_count, lambda: 0)
 
 
-def _decoded_input(cassette: Cassette, dialect: Dialect, chunks: Chunks | None) -> PaceInput:
-    response = dialect_response(cassette)
-    pieces = tuple(response.messages)
-    output_chars = tuple(dialect.output_chars(response.codec, piece) for piece in pieces)
-    is_document = response.codec == "whole"
+def _decoded_pace_input(cassette: Cassette, dialect: Dialect, chunks: Chunks | None) -> PaceInput:
+    response = stored_dialect_response(cassette)
+    pieces = tuple(response.framed_messages)
+    output_chars = tuple(dialect.output_chars(response.codec_name, piece) for piece in pieces)
+    is_document = response.codec_name == "whole"
     streamed_chars = None if is_document else sum(output_chars)
 
     @cache
     def count_output_tokens() -> int:
-        turns = dialect.decode(response)
+        turns = dialect.decode_response(response)
         characters = tokens.count_output_chars(turns) if streamed_chars is None else streamed_chars
         return tokens.count_output_tokens(turns, dialect.token_counting, characters)
 
     @cache
     def count_prompt_tokens() -> int:
         return tokens.count_prompt_tokens(
-            dialect.decode(response), dialect.decode_request(stored_http_request(cassette))
+            dialect.decode_response(response), dialect.decode_request(stored_http_request(cassette))
         )
 
     if chunks == "recorded":
-        reads = tuple(read.data for read in cassette.reads)
+        reads = tuple(read.received_bytes for read in cassette.reads)
         pieces, output_chars = reads, tuple(_output_chars_by_read(reads, pieces, output_chars))
     return PaceInput(pieces, output_chars, count_output_tokens, count_prompt_tokens, is_document)
 

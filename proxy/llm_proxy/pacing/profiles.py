@@ -41,7 +41,7 @@ class LatencyProfile:
     """The measured latency of a model."""
 
     name: str
-    latency: LatencyModel
+    latency_model: LatencyModel
     source: str
     """What was measured, for lists of profiles."""
 

@@ -1,4 +1,4 @@
-"""Parses the pace that a request asks for."""
+"""Parses the pace that a request sets in its header."""
 
 from __future__ import annotations
 

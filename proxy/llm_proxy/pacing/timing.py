@@ -27,7 +27,7 @@ class PaceInput:
     """What timing needs of a response: its pieces and token counts."""
 
     pieces: tuple[bytes, ...]
-    output_chars: tuple[int, ...]
+    output_char_counts: tuple[int, ...]
     """The output characters of each piece: 0 for a piece without output."""
     count_output_tokens: Callable[[], int]
     """Returns the output tokens of the response; called only where needed, since it may decode."""
@@ -42,13 +42,13 @@ class ResponseTimes:
     """When the parts of a response are due, in ms since the request was read in full."""
 
     head_ms: float
-    pieces_ms: tuple[float, ...]
+    piece_times_ms: tuple[float, ...]
     """The due time of each piece, in order."""
     end_ms: float
     """The due time of the body's end, or of its abort."""
 
 
-def seeded_draw(*values: object) -> IndexedUniformDraw:
+def make_seeded_draw(*values: object) -> IndexedUniformDraw:
     """The draws of one response, identified by `values`: seed, session, key, ordinal."""
     return partial(seeded_uniform, "pace", *values)
 
@@ -99,10 +99,10 @@ def _times_at_rate(ms_per_token: float, pace_input: PaceInput) -> Iterator[float
         return
     sent_chars, tokens_per_char = (
         0,
-        pace_input.count_output_tokens() / max(sum(pace_input.output_chars), 1),
+        pace_input.count_output_tokens() / max(sum(pace_input.output_char_counts), 1),
     )
     offset_ms = 0.0
-    for piece_chars in pace_input.output_chars:
+    for piece_chars in pace_input.output_char_counts:
         sent_chars += piece_chars
         if piece_chars:
             offset_ms = ms_per_token * max(0.0, sent_chars * tokens_per_char - 1)
@@ -118,7 +118,7 @@ def _times_with_gaps(
         )
         return
     offset_ms, gap_index = 0.0, 0
-    for piece_chars in pace_input.output_chars:
+    for piece_chars in pace_input.output_char_counts:
         if piece_chars:
             offset_ms += draw_ms(gap, draw_uniform("gap", gap_index)) if gap_index else 0.0
             gap_index += 1
@@ -135,7 +135,9 @@ def _total_gap_ms(
 
 def cap_gaps(times: ResponseTimes, max_gap_ms: float) -> ResponseTimes:
     """The times with no gap longer than `max_gap_ms`: everything after a longer gap moves up."""
-    head, *pieces, end = _cap_times((times.head_ms, *times.pieces_ms, times.end_ms), max_gap_ms)
+    head, *pieces, end = _cap_times(
+        (times.head_ms, *times.piece_times_ms, times.end_ms), max_gap_ms
+    )
     return ResponseTimes(head, tuple(pieces), end)
 
 

@@ -24,18 +24,18 @@ DEFAULT_FAILURE_MESSAGE: Final = "Simulated failure"
 """The message of a failure without one."""
 
 
-def unsplit(text: str) -> tuple[str, ...]:
+def as_single_piece(text: str) -> tuple[str, ...]:
     """A text as one piece; no piece if it is empty."""
     return (text,) if text else ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseTiming:
-    """When a response is sent at its own pace, from the moment the request is read in full."""
+    """The delays in ms of a response at its own pace, after the request was read in full."""
 
     thinking_ms: float = 0.0
     """Delay before the status line."""
-    gap_ms: Callable[[int], float] | None = None
+    compute_gap_ms: Callable[[int], float] | None = None
     """From k to the gap in ms before piece k, for k >= 1; None for no gaps."""
 
 
@@ -43,8 +43,8 @@ class ResponseTiming:
 class SendTurns:
     """Respond with these turns."""
 
-    turns: tuple[Turn, ...]
-    split_text: TextSplitter = unsplit
+    response_turns: tuple[Turn, ...]
+    split_text: TextSplitter = as_single_piece
     timing: ResponseTiming = ResponseTiming()
     pace: Pace | None = None
     """The pace that the scenario sets; None for the pace of the run."""
@@ -59,17 +59,17 @@ class SendTurns:
 class FailResponse:
     """Fail as a provider does."""
 
-    status: FailureStatus
+    failure_status: FailureStatus
     message: str = DEFAULT_FAILURE_MESSAGE
     retryable: bool = True
     retry_after_ms: float | None = None
-    error: Mapping[str, Json] | None = None
-    """Fields for the error object; `message` wins over the message, a numeric `status` or
-    `statusCode` is the HTTP status."""
+    error_fields: Mapping[str, Json] | None = None
+    """Fields for the error object; a `message` in it replaces the field `message`, and a numeric
+    `status` or `statusCode` sets the HTTP status."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReportExhausted:
+class ReportScriptExhausted:
     """Fail with an error because a script has no more responses (document 004)."""
 
     message: str
@@ -77,20 +77,20 @@ class ReportExhausted:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedResponse:
-    """The action for a request, and where it comes from."""
+    """The action for a request, and its origin."""
 
-    action: SendTurns | FailResponse | ReportExhausted
+    scripted_action: SendTurns | FailResponse | ReportScriptExhausted
     origin: str
     """For the journal: `test-llm: refund, turn 2`, `mock helper`, `synthesis`."""
-    session_failure: str = ""
+    session_failure_reason: str = ""
     """Why the session has failed its scenario; empty if it has not."""
     warnings: tuple[str, ...] = ()
-    """For the log."""
-    notes: tuple[str, ...] = ()
-    """For the journal."""
+    """Sentences for the log."""
+    journal_notes: tuple[str, ...] = ()
+    """Sentences for the journal."""
     reported_metadata: Mapping[str, Mapping[str, Json]] | None = None
     """Provider metadata, by provider, that is reported with the turn."""
     is_synthesized: bool = False
     """Whether it comes from synthesis, not from a scenario or a mock."""
-    faults: tuple[ScenarioRule, ...] = ()
+    fault_rules: tuple[ScenarioRule, ...] = ()
     """Fault rules of the scenario for this response."""

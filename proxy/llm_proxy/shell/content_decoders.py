@@ -30,13 +30,13 @@ class ContentDecoder(Protocol):
     """Incremental decoder of one content coding."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded bytes that `data` makes available, in pieces of about a MiB at most.
+        """Yield the decoded bytes that `data` makes available, in pieces of a MiB or little more.
 
         Each piece is decoded when it is requested: exhaust the iterator before the next call, or
         give up on the body.  Raises `InvalidContentCoding`.
         """
 
-    def close(self) -> None:
+    def raise_if_truncated(self) -> None:
         """End the body.  Raises `InvalidContentCoding` if it is truncated."""
 
 
@@ -46,7 +46,7 @@ class _DecodedSizeLimit:
     def __init__(self) -> None:
         self._decoded_bytes = 0
 
-    def add(self, piece: bytes) -> None:
+    def count_decoded_piece(self, piece: bytes) -> None:
         self._decoded_bytes += len(piece)
         if self._decoded_bytes > MAX_DECODED_BYTES:
             raise InvalidContentCoding(f"it decodes to more than {MAX_DECODED_BYTES} bytes")
@@ -69,12 +69,12 @@ class _ZlibDecoder:
                 piece = self._inflater.decompress(data, _MAX_PIECE_BYTES)
             except zlib.error as error:
                 raise InvalidContentCoding(str(error)) from None
-            self._size_limit.add(piece)
+            self._size_limit.count_decoded_piece(piece)
             data = self._inflater.unconsumed_tail or self._inflater.unused_data
             has_more = len(piece) == _MAX_PIECE_BYTES and not self._inflater.eof
             yield piece
 
-    def close(self) -> None:
+    def raise_if_truncated(self) -> None:
         if self._is_started and not self._inflater.eof:
             raise InvalidContentCoding(_TRUNCATED_ERROR)
 
@@ -95,9 +95,9 @@ class _DeflateDecoder:
             self._zlib_decoder = _ZlibDecoder(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
         yield from self._zlib_decoder.decode(data)
 
-    def close(self) -> None:
+    def raise_if_truncated(self) -> None:
         if self._zlib_decoder is not None:
-            self._zlib_decoder.close()
+            self._zlib_decoder.raise_if_truncated()
         elif self._header_bytes:
             raise InvalidContentCoding(_TRUNCATED_ERROR)
 
@@ -107,11 +107,11 @@ class _Decompressor:
     """A decompressor of an optional package, adapted for `_OptionalPackageDecoder`."""
 
     decompress_step: Callable[[bytes], bytes]
-    """Decompresses to about `_MAX_PIECE_BYTES` at most, and buffers the unused input."""
-    has_more: Callable[[bytes], bool]
+    """Decompresses to `_MAX_PIECE_BYTES` or little more, and buffers the unused input."""
+    has_more_after: Callable[[bytes], bool]
     """Whether more output may follow this piece without more input."""
     is_finished: Callable[[], bool]
-    errors: type[Exception]
+    error_type: type[Exception]
 
 
 class _OptionalPackageDecoder:
@@ -126,13 +126,13 @@ class _OptionalPackageDecoder:
             self._is_started = True
             try:
                 piece = self._decompressor.decompress_step(data)
-            except (self._decompressor.errors, EOFError) as error:
+            except (self._decompressor.error_type, EOFError) as error:
                 raise InvalidContentCoding(str(error)) from None
-            self._size_limit.add(piece)
-            data, has_more = b"", self._decompressor.has_more(piece)
+            self._size_limit.count_decoded_piece(piece)
+            data, has_more = b"", self._decompressor.has_more_after(piece)
             yield piece
 
-    def close(self) -> None:
+    def raise_if_truncated(self) -> None:
         if self._is_started and not self._decompressor.is_finished():
             raise InvalidContentCoding(_TRUNCATED_ERROR)
 
@@ -161,9 +161,9 @@ def _brotli_decompressor(package: Any) -> _Decompressor:
             data, output_buffer_limit=_MAX_PIECE_BYTES
         ),
         # `can_accept_more_data` may be true although there is more output.
-        has_more=lambda piece: bool(piece) or not decompressor.can_accept_more_data(),
+        has_more_after=lambda piece: bool(piece) or not decompressor.can_accept_more_data(),
         is_finished=decompressor.is_finished,
-        errors=package.error,
+        error_type=package.error,
     )
 
 
@@ -171,9 +171,9 @@ def _zstd_decompressor(package: Any) -> _Decompressor:
     decompressor = package.ZstdDecompressor()
     return _Decompressor(
         decompress_step=lambda data: decompressor.decompress(data, max_length=_MAX_PIECE_BYTES),
-        has_more=lambda _: not (decompressor.eof or decompressor.needs_input),
+        has_more_after=lambda _: not (decompressor.eof or decompressor.needs_input),
         is_finished=lambda: decompressor.eof,
-        errors=package.ZstdError,
+        error_type=package.ZstdError,
     )
 
 
@@ -184,7 +184,7 @@ def _import_optional(module: str) -> Any:
         return None
 
 
-def decode_head(head: ResponseHead) -> tuple[ResponseHead, str, ContentDecoder | None]:
+def strip_content_coding(head: ResponseHead) -> tuple[ResponseHead, str, ContentDecoder | None]:
     """The head to store, the coding removed from it ("" for none), and the body's decoder."""
     coding = (header_value(head.headers, "content-encoding") or "").strip().lower()
     decoder = new_decoder(coding) if coding and head.framing != "none" else None

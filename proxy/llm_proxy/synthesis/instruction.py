@@ -13,12 +13,12 @@ INSTRUCTION_START: Final = "<|instruction_start|>"
 INSTRUCTION_END: Final = "<|instruction_end|>"
 
 _MAX_WORDS: Final = 200_000
-"""Of lorem in a response: a short request must not exhaust memory."""
+"""The most words of lorem in a response: a short request must not exhaust memory."""
 _MAX_BLOCK_CHARS: Final = 1024 * 1024
-"""Of an instruction block."""
+"""The most characters of an instruction block."""
 _MAX_MESSAGES: Final = 1_000
 _MAX_ID_CHARS: Final = 1_000
-"""The id is repeated up to four times per message."""
+"""The most characters of `id_message`, which a response has up to four times per message."""
 
 
 class WordCount(Struct, frozen=True, kw_only=True):
@@ -87,10 +87,10 @@ def parse_instruction(message: str) -> ParsedInstruction | InvalidInstruction | 
     except RecursionError:
         return InvalidInstruction("it is nested too deeply")
     ignored_names = (name for name in names if name not in Instruction.__struct_fields__)
-    return _check_semantics(instruction) or ParsedInstruction(instruction, tuple(ignored_names))
+    return _find_semantic_error(instruction) or ParsedInstruction(instruction, tuple(ignored_names))
 
 
-def _check_semantics(instruction: Instruction) -> InvalidInstruction | None:
+def _find_semantic_error(instruction: Instruction) -> InvalidInstruction | None:
     for index, message in enumerate(instruction.messages):
         if (message.text_message is UNSET) == (message.tool_call is UNSET):
             return InvalidInstruction(

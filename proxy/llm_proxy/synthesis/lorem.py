@@ -20,7 +20,7 @@ _DISTINCT_COUNTS: Final = 496
 """Number of possible word counts: 5 to 500."""
 
 
-def response_word_count(message: str) -> int:
+def hash_based_word_count(message: str) -> int:
     """The number of words in the response to a message: 5 plus the message's hash modulo 496.
 
     The hash is the same on every platform: the first 8 bytes of the SHA-256 of the message in

@@ -22,5 +22,5 @@ def message_layout_of(
     """How this dialect represents several messages in a response to this request."""
     if dialect.name in _CHOICES_DIALECTS:
         return "choices"
-    [turn] = dialect.convert(request, (_TWO_PART_TURN,), encode_context).turns
+    [turn] = dialect.representable_turns(request, (_TWO_PART_TURN,), encode_context).turns
     return "parts" if len(turn.parts) > 1 else "text"

@@ -35,7 +35,7 @@ _REASONING_MARKER: Final = "\nReason:"
 _WORDS_PER_PIECE: Final = 5
 """Words per piece of a stream."""
 _PIECE_GAP_MS: Final = 100.0
-"""About 50 words per second."""
+"""The time from one piece to the next: about 50 words per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class SynthesizedResponse:
     """A synthesized response, and what determined it."""
 
     send_turns: SendTurns
-    mode: Literal["text", "reasoning", "instruction"]
+    content_kind: Literal["text", "reasoning", "instruction"]
     """What determined its content."""
     warnings: tuple[str, ...] = ()
-    """About unknown or invalid parts of an instruction."""
+    """Sentences about unknown or invalid parts of an instruction."""
 
 
 def synthesize_response(
@@ -58,11 +58,11 @@ def synthesize_response(
     """Synthesize the response to a conversation; `encode_context` generates its ids."""
     message = conversation.last_user_text
     parsed_instruction = instruction.parse_instruction(message)
-    writer = _ResponseWriter(encode_context, needs_space=message_layout == "text")
+    writer = _PartComposer(encode_context, needs_space=message_layout == "text")
     if isinstance(parsed_instruction, ParsedInstruction):
-        messages = [*writer.write_instructed(parsed_instruction.instruction)]
+        messages = [*writer.compose_instructed_parts(parsed_instruction.instruction)]
     else:
-        messages = [writer.write_plain(message)]
+        messages = [writer.compose_plain_parts(message)]
     if message_layout != "choices":
         messages = [tuple(part for parts in messages for part in parts)]
     usage = _estimate_usage(conversation, [part for parts in messages for part in parts])
@@ -73,7 +73,7 @@ def synthesize_response(
     send_turns = SendTurns(
         turns,
         _PieceSplitter(writer.pieces_by_text),
-        ResponseTiming(gap_ms=_piece_gap_ms),
+        ResponseTiming(compute_gap_ms=_piece_gap_ms),
         turns_are_successive=len(turns) > 1,
     )
     match parsed_instruction:
@@ -83,7 +83,9 @@ def synthesize_response(
             )
         case _:
             warnings = (
-                (_unreadable_warning(parsed_instruction.reason),) if parsed_instruction else ()
+                (_invalid_instruction_warning(parsed_instruction.reason),)
+                if parsed_instruction
+                else ()
             )
             return SynthesizedResponse(
                 send_turns, "reasoning" if _REASONING_MARKER in message else "text", warnings
@@ -97,7 +99,7 @@ def _ignored_name_warning(name: str) -> str:
     )
 
 
-def _unreadable_warning(reason: str) -> str:
+def _invalid_instruction_warning(reason: str) -> str:
     return (
         "The instruction in the user's message cannot be followed, so the message is answered "
         f"like one without: {reason}. Mend the JSON between {INSTRUCTION_START} and "
@@ -119,7 +121,7 @@ def _piece_gap_ms(_piece: int) -> float:
     return _PIECE_GAP_MS
 
 
-class _ResponseWriter:
+class _PartComposer:
     """Writes the parts of a response, and records the pieces of each text."""
 
     def __init__(self, encode_context: EncodeContext, *, needs_space: bool) -> None:
@@ -130,15 +132,15 @@ class _ResponseWriter:
         self._call_count = 0
         self.pieces_by_text: dict[str, tuple[str, ...]] = {}
 
-    def write_plain(self, message: str) -> tuple[Part, ...]:
+    def compose_plain_parts(self, message: str) -> tuple[Part, ...]:
         """Lorem and the echo of the message: as reasoning, if requested, and as text."""
-        segments = (lorem.lorem_words(lorem.response_word_count(message)), message)
+        segments = (lorem.lorem_words(lorem.hash_based_word_count(message)), message)
         reasoning = (
-            [self._write_segments(Reasoning, segments)] if _REASONING_MARKER in message else []
+            [self._compose_part(Reasoning, segments)] if _REASONING_MARKER in message else []
         )
-        return (*reasoning, self._write_segments(Text, segments))
+        return (*reasoning, self._compose_part(Text, segments))
 
-    def write_instructed(self, instructed: Instruction) -> Iterable[tuple[Part, ...]]:
+    def compose_instructed_parts(self, instructed: Instruction) -> Iterable[tuple[Part, ...]]:
         """The parts of each message of an instruction."""
         id_message = instructed.id_message
         for message in instructed.messages:
@@ -150,13 +152,13 @@ class _ResponseWriter:
                     if word_count
                 )
                 yield tuple(
-                    self._write_segments(kind, (id_message, text, id_message))
+                    self._compose_part(kind, (id_message, text, id_message))
                     for kind, text in streams
                 )
             else:
                 yield tuple(map(self._make_tool_call, message.tool_call or ()))
 
-    def _write_segments(self, kind: type[Text | Reasoning], segments: Iterable[str]) -> Part:
+    def _compose_part(self, kind: type[Text | Reasoning], segments: Iterable[str]) -> Part:
         space = " " if self._needs_space and kind in self._is_started else ""
         pieces: list[str] = []
         for segment in filter(None, segments):
@@ -168,7 +170,7 @@ class _ResponseWriter:
         return kind(text)
 
     def _make_tool_call(self, call: InstructedToolCall) -> ToolCall:
-        call_id = self._delivery.identifier("call_", self._call_count)
+        call_id = self._delivery.fake_identifier("call_", self._call_count)
         self._call_count += 1
         arguments = lenient_json.compact_json(dict(call.args))
         self.pieces_by_text[arguments] = tuple(token_pieces(arguments))
@@ -185,7 +187,7 @@ def _make_turn(
     """One message; as a choice it has the id of document 001 and stops even after calls."""
     if message_layout != "choices":
         return Turn(parts, usage=usage, model=model)
-    response_id = encode_context.identifier(f"gen-{encode_context.created}-", length=16)
+    response_id = encode_context.fake_identifier(f"gen-{encode_context.created_unix_s}-", length=16)
     return Turn(parts, FinishReason.STOP, usage=usage, id=response_id, model=model)
 
 

@@ -25,26 +25,32 @@ def replace_recorded_values(
     """The cassette with its values replaced, and their number; the same object if 0."""
     if not replacements:
         return cassette, 0
-    texts = [editable_text(cassette.codec, message) for message in cassette.messages]
+    texts = [editable_text(cassette.codec_name, message) for message in cassette.framed_messages]
     changes, count = _changes_by_message(texts, replacements)
-    edits = list(_body_edits(cassette.messages, texts, changes))
+    edits = list(_body_edits(cassette.framed_messages, texts, changes))
     if not edits:
         return cassette, 0
-    body = cassette.body
+    body = cassette.response_body
     new_body = frame_edits.apply_edits(body, edits)
-    read_data = _split_edited_body(new_body, [len(read.data) for read in cassette.reads], edits)
-    content_length = cassette.head.content_length
+    read_data = _split_edited_body(
+        new_body, [len(read.received_bytes) for read in cassette.reads], edits
+    )
+    content_length = cassette.response_head.content_length
     replaced = replace(
         cassette,
-        head=replace(
-            cassette.head,
+        response_head=replace(
+            cassette.response_head,
             content_length=content_length and content_length + len(new_body) - len(body),
         ),
-        messages=tuple(_split_edited_body(new_body, list(map(len, cassette.messages)), edits)),
+        framed_messages=tuple(
+            _split_edited_body(new_body, list(map(len, cassette.framed_messages)), edits)
+        ),
         reads=tuple(
             Read(read.at_ms, data) for read, data in zip(cassette.reads, read_data, strict=True)
         ),
-        end=replace(cassette.end, size_bytes=len(new_body), sha256=sha256_hex(new_body)),
+        response_end=replace(
+            cassette.response_end, size_bytes=len(new_body), sha256=sha256_hex(new_body)
+        ),
     )
     return replaced, count
 
@@ -79,7 +85,7 @@ def _changes_by_message(
             continue
         text = editable.text
         try:
-            body = json_text.parse_document(text)
+            body = json_text.parse_json_document(text)
         except ValueError:
             plain = [
                 change
@@ -89,12 +95,12 @@ def _changes_by_message(
             changes_by_message[number] += plain
             count += len(plain)
             continue
-        for place, (key, piece_text) in enumerate(streamed_fields.field_pieces(body)):
+        for place, (key, piece_text) in enumerate(streamed_fields.keyed_field_texts(body)):
             pieces[key].append(FieldPiece(number, place, piece_text))
     within: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(lambda: defaultdict(list))
     for key, items in pieces.items():
         for piece, change in streamed_fields.piece_changes(key, items, replacements):
-            within[piece.message_number][piece].append(change)
+            within[piece.message_index][piece].append(change)
     for number, by_piece in within.items():
         source_changes = _source_changes(texts[number], by_piece)
         changes_by_message[number] += source_changes
@@ -120,14 +126,13 @@ def _source_changes(
         if not json_string.is_member_name
     ]
     if any(
-        tokens[field_piece.text_number].value != field_piece.text
-        for field_piece in changes_by_piece
+        tokens[field_piece.text_index].value != field_piece.text for field_piece in changes_by_piece
     ):
         return []
     return [
         change
-        for piece in sorted(changes_by_piece, key=lambda field_piece: field_piece.text_number)
-        for change in tokens[piece.text_number].to_source_changes(changes_by_piece[piece])
+        for piece in sorted(changes_by_piece, key=lambda field_piece: field_piece.text_index)
+        for change in tokens[piece.text_index].to_source_changes(changes_by_piece[piece])
     ]
 
 

@@ -107,14 +107,14 @@ def editable_text(codec: str, message: bytes) -> EditableText | None:
     return _EDITABLE_BY_CODEC[codec](message)
 
 
-def _editable_event(message: bytes) -> EditableText | None:
+def _editable_sse_event(message: bytes) -> EditableText | None:
     lines = tuple(
         (match.start(1), _decode_utf8(match[1])) for match in _SSE_DATA_LINE.finditer(message)
     )
     return LineText(lines) if lines else None
 
 
-def _editable_document(message: bytes) -> EditableText | None:
+def _editable_whole_body(message: bytes) -> EditableText | None:
     try:
         return LineText(((0, message.decode()),))
     except UnicodeDecodeError:
@@ -156,10 +156,10 @@ def _editable_frame(frame: bytes) -> EditableText | None:
 
 _EDITABLE_BY_CODEC: Final[Mapping[str, Callable[[bytes], EditableText | None]]] = MappingProxyType(
     {
-        "sse": _editable_event,
+        "sse": _editable_sse_event,
         "ndjson": _editable_line,
         "json-array": _editable_element,
-        "whole": _editable_document,
+        "whole": _editable_whole_body,
         eventstream.CODEC_NAME: _editable_frame,
     }
 )

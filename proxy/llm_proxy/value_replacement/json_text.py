@@ -27,7 +27,7 @@ class JsonString:
 
     begin: int
     """Its offset in the document, after the opening quote."""
-    source: str
+    source_text: str
     """The string as written in the document, without quotes."""
     value: str
     """The decoded string."""
@@ -40,9 +40,9 @@ class JsonString:
         """Translate changes of the value to changes of the document's text."""
         if not (changes := list(changes)):
             return []
-        starts: list[int] | range = range(len(self.source) + 1)
-        if "\\" in self.source:
-            starts = [0, *accumulate(map(len, _SPELLED_CHARACTER.findall(self.source)))]
+        starts: list[int] | range = range(len(self.source_text) + 1)
+        if "\\" in self.source_text:
+            starts = [0, *accumulate(map(len, _SPELLED_CHARACTER.findall(self.source_text)))]
         return [
             TextChange(
                 self.begin + starts[change.begin],
@@ -70,13 +70,13 @@ def is_json_container(text: str) -> bool:
     if not text.lstrip(" \t\r\n").startswith(("{", "[")):
         return False
     try:
-        parse_document(text)
+        parse_json_document(text)
     except ValueError:
         return False
     return True
 
 
-def parse_document(text: str) -> object:
+def parse_json_document(text: str) -> object:
     """Parse a JSON document, with lone surrogates allowed.  Raises `ValueError` if invalid."""
     try:
         return orjson.loads(text.encode("utf-8", "surrogatepass"))

@@ -26,20 +26,20 @@ FieldKey = tuple[str | int | tuple[str, int | str], ...]
 class FieldPiece:
     """The piece of a streamed field in one message."""
 
-    message_number: int
+    message_index: int
     """The index of the message, from 0."""
-    text_number: int
+    text_index: int
     """The index of the text within the message, from 0."""
     text: str
 
 
-def field_pieces(body: object) -> Iterator[tuple[FieldKey, str]]:
+def keyed_field_texts(body: object) -> Iterator[tuple[FieldKey, str]]:
     """Every text of a message in order, with the key of the field that it is a piece of."""
     kind = body.get("type") if isinstance(body, dict) else ""
-    yield from _collect_pieces(body, (kind if isinstance(kind, str) else "",))
+    yield from _walk_keyed_texts(body, (kind if isinstance(kind, str) else "",))
 
 
-def _collect_pieces(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, str]]:
+def _walk_keyed_texts(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, str]]:
     match value:
         case str() if key[-1] == "text":
             yield (
@@ -59,10 +59,10 @@ def _collect_pieces(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, st
                 if isinstance(item, int | str) and _STREAM_ID_MEMBER.fullmatch(name)
             ]
             for name, item in value.items():
-                yield from _collect_pieces(item, (*key, *stream_ids, name))
+                yield from _walk_keyed_texts(item, (*key, *stream_ids, name))
         case list():
             for number, item in enumerate(value):
-                yield from _collect_pieces(item, (*key, number))
+                yield from _walk_keyed_texts(item, (*key, number))
         case _:
             pass
 

@@ -23,7 +23,7 @@ class ValueReplacements:
     """Maps recorded values to the new values that replace them."""
 
     new_by_recorded: Mapping[str, str]
-    _long: Mapping[str, str] = field(init=False, repr=False)
+    _distinctive_replacements: Mapping[str, str] = field(init=False, repr=False)
     """The distinctive values, which are replaced within texts, raw and JSON-escaped."""
     _value_finder: standing.ValueFinder = field(init=False, repr=False)
 
@@ -35,8 +35,10 @@ class ValueReplacements:
             json_text.escape_json_text(old): json_text.escape_json_text(new)
             for old, new in long.items()
         }
-        object.__setattr__(self, "_long", within | long)
-        object.__setattr__(self, "_value_finder", standing.ValueFinder(self._long))
+        object.__setattr__(self, "_distinctive_replacements", within | long)
+        object.__setattr__(
+            self, "_value_finder", standing.ValueFinder(self._distinctive_replacements)
+        )
 
     def __bool__(self) -> bool:
         return bool(self.new_by_recorded)
@@ -61,7 +63,10 @@ class ValueReplacements:
 
     def _find_within_text(self, text: str) -> list[TextChange]:
         spans = self._value_finder.find_spans(text)
-        return [TextChange(begin, end, self._long[text[begin:end]]) for begin, end in spans]
+        return [
+            TextChange(begin, end, self._distinctive_replacements[text[begin:end]])
+            for begin, end in spans
+        ]
 
 
 def value_replacements(

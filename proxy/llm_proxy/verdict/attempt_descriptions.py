@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from llm_proxy.display import format_count, format_duration
+from llm_proxy.display import count_with_noun, format_duration
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.attempts import ENDING_CLIENT_GONE, ENDING_CUT, InjectedFault, JournalAttempt
 from llm_proxy.verdict.finding import FindingEvidence
@@ -78,9 +78,9 @@ def format_evidence(finding_evidence: FindingEvidence) -> str:
     return f"#{finding_evidence.entry} at {time_text}: {events_text}"
 
 
-def format_times(number: int) -> str:
+def format_repeat_count(number: int) -> str:
     """`once`, `twice`, `3 times`."""
-    return {1: "once", 2: "twice"}.get(number) or format_count(number, "time")
+    return {1: "once", 2: "twice"}.get(number) or count_with_noun(number, "time")
 
 
 def _fault_text(attempt: JournalAttempt, fault: InjectedFault) -> str:
@@ -90,13 +90,13 @@ def _fault_text(attempt: JournalAttempt, fault: InjectedFault) -> str:
         (text for effect, text in _EFFECT_DESCRIPTIONS.items() if effect == fault.effect),
         fault.fault,
     )
-    return template.format(where=_fault_position(fault)) if template else "a fault"
+    return template.format(where=_fault_position_text(fault)) if template else "a fault"
 
 
-def _fault_position(fault: InjectedFault) -> str:
+def _fault_position_text(fault: InjectedFault) -> str:
     if fault.event is not None:
-        return f" after {format_count(fault.event, 'event')}"
-    return "" if fault.byte is None else f" after {format_count(fault.byte, 'byte')}"
+        return f" after {count_with_noun(fault.event, 'event')}"
+    return "" if fault.byte is None else f" after {count_with_noun(fault.byte, 'byte')}"
 
 
 def _response_text(attempt: JournalAttempt) -> str:

@@ -109,7 +109,7 @@ class JournalAttempt(msgspec.Struct, frozen=True):
     def injected_faults(self) -> tuple[InjectedFault, ...]:
         """The faults that the client received, scripted failures included.
 
-        Without skipped faults, and without those after which the client had disconnected.
+        Without skipped faults, and without those before which the client had disconnected.
         """
         return tuple(
             fault

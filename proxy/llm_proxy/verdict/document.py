@@ -20,14 +20,16 @@ def verdict_document(
     """The JSON document; `ok` is whether there is no finding of this level or above."""
     return {
         "verdict": DOCUMENT_VERSION,
-        "ok": not run_verdict.findings_at_least(level),
+        "ok": not run_verdict.cases_at_or_above(level),
         "level": level.value,
         "faults": run_verdict.fault_count,
         "skipped": run_verdict.skipped_fault_count,
-        "requests": run_verdict.request_count,
-        "sessions": run_verdict.session_count,
+        "requests": run_verdict.faulted_request_count,
+        "sessions": run_verdict.faulted_session_count,
         "findings": [
-            _finding_document(case, case.finding) for case in run_verdict.findings if case.finding
+            _finding_document(case, case.finding)
+            for case in run_verdict.cases_with_findings
+            if case.finding
         ],
     }
 

@@ -62,9 +62,9 @@ class VerdictRule:
     """The wrong behaviour, in a sentence without a full stop."""
     advice: str
     """How to fix it, in the same form."""
-    applies_to: Callable[[RetryChain], bool]
+    applies_to_chain: Callable[[RetryChain], bool]
     """Whether a chain could violate the rule: a chain that could, and does not, has passed."""
-    judge: Callable[[RetryChain], VerdictFinding | None]
+    judge_chain: Callable[[RetryChain], VerdictFinding | None]
     """The finding for a chain that the rule applies to; None where the chain passes."""
 
 

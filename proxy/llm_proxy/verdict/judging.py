@@ -21,13 +21,13 @@ class RunVerdict:
     """How many faults clients received."""
     skipped_fault_count: int
     """How many faults were skipped, since they were not applicable."""
-    request_count: int
+    faulted_request_count: int
     """How many requests received a fault; all attempts of a request count once."""
-    session_count: int
+    faulted_session_count: int
     """How many sessions these requests belong to."""
 
     @property
-    def findings(self) -> tuple[JudgedCase, ...]:
+    def cases_with_findings(self) -> tuple[JudgedCase, ...]:
         """The cases with a finding, most severe first."""
         cases_with_finding = [
             judged_case for judged_case in self.cases if judged_case.finding is not None
@@ -38,13 +38,15 @@ class RunVerdict:
             )
         )
 
-    def findings_at_least(self, level: FindingLevel) -> tuple[JudgedCase, ...]:
+    def cases_at_or_above(self, level: FindingLevel) -> tuple[JudgedCase, ...]:
         """The cases with a finding of this level or above, most severe first."""
-        return tuple(case for case in self.findings if _finding_level(case).is_at_least(level))
+        return tuple(
+            case for case in self.cases_with_findings if _finding_level(case).is_at_least(level)
+        )
 
     def count_findings(self, level: FindingLevel) -> int:
         """The number of findings of exactly this level."""
-        return sum(_finding_level(case) is level for case in self.findings)
+        return sum(_finding_level(case) is level for case in self.cases_with_findings)
 
 
 def judge_run(attempts: Iterable[JournalAttempt]) -> RunVerdict:
@@ -52,17 +54,19 @@ def judge_run(attempts: Iterable[JournalAttempt]) -> RunVerdict:
     attempts = list(attempts)
     faulty_chains = [chain for chain in retry_chains(attempts) if chain.faults]
     cases = [
-        JudgedCase(rule, chain, rule.judge(chain))
+        JudgedCase(rule, chain, rule.judge_chain(chain))
         for rule in RULES
         for chain in faulty_chains
-        if rule.applies_to(chain)
+        if rule.applies_to_chain(chain)
     ]
     return RunVerdict(
         cases=tuple(cases),
         fault_count=sum(len(retry_chain.faults) for retry_chain in faulty_chains),
         skipped_fault_count=sum(len(attempt.skipped_faults) for attempt in attempts),
-        request_count=len(faulty_chains),
-        session_count=len({retry_chain.first_attempt.session for retry_chain in faulty_chains}),
+        faulted_request_count=len(faulty_chains),
+        faulted_session_count=len(
+            {retry_chain.first_attempt.session for retry_chain in faulty_chains}
+        ),
     )
 
 

@@ -11,7 +11,7 @@ import re
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from llm_proxy.display import escape_block, format_count
+from llm_proxy.display import count_with_noun, escape_block
 from llm_proxy.errors import escape_character
 from llm_proxy.verdict.attempt_descriptions import format_evidence
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
@@ -28,7 +28,7 @@ def junit_xml(run_verdict: RunVerdict, level: FindingLevel) -> bytes:
     """The verdict as JUnit XML, in UTF-8."""
     counts = {
         "tests": str(len(run_verdict.cases) or 1),
-        "failures": str(len(run_verdict.findings_at_least(level))),
+        "failures": str(len(run_verdict.cases_at_or_above(level))),
         "errors": "0",
         "skipped": str(int(not run_verdict.cases)),
     }
@@ -69,7 +69,7 @@ def _test_case_attributes(rule: str, name: str) -> dict[str, str]:
 
 
 def _case_details(case: JudgedCase, finding: VerdictFinding) -> str:
-    attempt_count = format_count(len(case.chain.attempts), "attempt")
+    attempt_count = count_with_noun(len(case.chain.attempts), "attempt")
     lines = [
         f"{attempt_count}:",
         *map(format_evidence, finding.evidence),

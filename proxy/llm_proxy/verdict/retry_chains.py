@@ -1,7 +1,7 @@
 """Groups requests that are attempts of the same request.
 
 Attempts have the same session, path and key.  A request that may follow an attempt that needs a
-retry is taken for its retry; where an SDK sends its retry count, by that count.  Of several
+retry counts as its retry; where an SDK sends its retry count, by that count.  Of several
 candidates, the one that ended first is followed, so that no pause is underestimated.
 """
 
@@ -28,8 +28,8 @@ class RetryChain:
     """The attempts of one request, in the order of their arrival; never empty."""
 
     attempts: tuple[JournalAttempt, ...]
-    continuing_attempts: Mapping[int, JournalAttempt] = field(default_factory=dict)
-    """The later request whose history contains a spoiled response, by the number of its attempt."""
+    follow_up_by_attempt_number: Mapping[int, JournalAttempt] = field(default_factory=dict)
+    """By the number of a spoiled attempt: the later request with its response in the history."""
 
     @property
     def first_attempt(self) -> JournalAttempt:
@@ -51,14 +51,14 @@ class RetryChain:
         return pairwise(self.attempts)
 
     @property
-    def is_uncertain(self) -> bool:
+    def may_be_separate_requests(self) -> bool:
         """Whether an SDK counts one of its later attempts as a new request.
 
         Then the application retried by itself, or sent a separate request that is equal.
         """
         return any(after.retry_count == 0 for _, after in self.retried_pairs())
 
-    def has_effect(self, *effects: FaultEffect) -> bool:
+    def has_fault_with_effect(self, *effects: FaultEffect) -> bool:
         """Whether the client received a fault with one of these effects."""
         return any(attempt.first_fault_with_effect(*effects) for attempt in self.attempts)
 
@@ -75,7 +75,7 @@ def retry_chains(attempts: Iterable[JournalAttempt]) -> list[RetryChain]:
     """
     groups: defaultdict[tuple[str, str, str], list[JournalAttempt]] = defaultdict(list)
     continuing_attempts: dict[int, JournalAttempt] = {}
-    for attempt in sorted(attempts, key=_arrival_order):
+    for attempt in sorted(attempts, key=_arrival_sort_key):
         if attempt.continues is not None:
             continuing_attempts.setdefault(attempt.continues, attempt)
         if attempt.key:
@@ -88,7 +88,7 @@ def retry_chains(attempts: Iterable[JournalAttempt]) -> list[RetryChain]:
     return [
         _make_chain(attempt_list, continuing_attempts)
         for attempt_list in sorted(
-            attempt_lists, key=lambda attempt_list: _arrival_order(attempt_list[0])
+            attempt_lists, key=lambda attempt_list: _arrival_sort_key(attempt_list[0])
         )
     ]
 
@@ -104,17 +104,19 @@ def _make_chain(
     return RetryChain(tuple(attempt_list), own_continuing_attempts)
 
 
-def _arrival_order(attempt: JournalAttempt) -> tuple[float, int]:
+def _arrival_sort_key(attempt: JournalAttempt) -> tuple[float, int]:
     return attempt.at_ms, attempt.number
 
 
 def _chains_by_retry_count(group: Sequence[JournalAttempt]) -> list[list[JournalAttempt]]:
-    """The attempts grouped by the retry counts that SDKs send: 0, 1, 2 and so on."""
+    """The attempts in chains of consecutive SDK retry counts: 0, then 1, then 2 and so on."""
     chains: list[list[JournalAttempt]] = []
     ended_chains: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for attempt in group:
         count = attempt.retry_count
-        chain_index = _pop_ended_chain(ended_chains[count - 1], chains, attempt) if count else None
+        chain_index = (
+            _pop_ended_chain_index(ended_chains[count - 1], chains, attempt) if count else None
+        )
         if chain_index is None:
             chain_index = len(chains)
             chains.append([])
@@ -129,7 +131,7 @@ def _join_chains(chains: Sequence[list[JournalAttempt]]) -> list[list[JournalAtt
     joined: list[list[JournalAttempt]] = []
     ended_chains: list[tuple[float, int]] = []
     for chain in chains:
-        chain_index = _pop_ended_chain(ended_chains, joined, chain[0])
+        chain_index = _pop_ended_chain_index(ended_chains, joined, chain[0])
         if chain_index is None:
             chain_index = len(joined)
             joined.append([])
@@ -139,7 +141,7 @@ def _join_chains(chains: Sequence[list[JournalAttempt]]) -> list[list[JournalAtt
     return joined
 
 
-def _pop_ended_chain(
+def _pop_ended_chain_index(
     ended_chains: list[tuple[float, int]],
     chains: Sequence[Sequence[JournalAttempt]],
     attempt: JournalAttempt,

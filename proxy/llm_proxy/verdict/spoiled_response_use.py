@@ -17,7 +17,7 @@ def used_spoiled_attempts(
     return [
         attempt
         for attempt in chain.attempts
-        if attempt.number in chain.continuing_attempts and is_spoiled(attempt)
+        if attempt.number in chain.follow_up_by_attempt_number and is_spoiled(attempt)
     ]
 
 
@@ -30,7 +30,8 @@ def evidence_of_use(
             journal_attempt.number,
             journal_attempt.at_ms,
             describe_received(journal_attempt),
-            f"sent as history with #{chain.continuing_attempts[journal_attempt.number].number}",
+            "sent as history with "
+            f"#{chain.follow_up_by_attempt_number[journal_attempt.number].number}",
         )
         for journal_attempt in spoiled
     )

@@ -66,7 +66,9 @@ def demo(keep: Path | None) -> None:
 def _play_in_temporary_folder(screen: DemoScreen, keep: Path | None) -> DemoResult:
     from llm_proxy.shell.demo import run as stage  # noqa: PLC0415 # it imports the server, which is slow
 
-    observer = stage.DemoObserver(screen.start_step, lambda read: screen.show_received(read.data))
+    observer = stage.DemoObserver(
+        screen.start_step, lambda read: screen.show_received(read.received_bytes)
+    )
     stop_signals: list[int] = []
 
     async def play_until_signal() -> DemoResult:
@@ -104,14 +106,14 @@ class DemoScreen:
     def show_received(self, data: bytes) -> None:
         """Print the chat text in bytes that the client received, wrapped at word boundaries."""
         for word in self._reader.feed(data):
-            if self._column + display.terminal_width(word) > self.text_columns:
+            if self._column + display.display_width(word) > self.text_columns:
                 self._finish_text_line()
             if self._column == 0 and word:
                 self._write_text(" " * report.INDENT + _QUOTE_PREFIX)
                 self._column = len(_QUOTE_PREFIX)
             shown = word if self._column > len(_QUOTE_PREFIX) else word.lstrip()
             self._write_text(shown)
-            self._column += display.terminal_width(shown)
+            self._column += display.display_width(shown)
 
     def show_lines(self, rows: Sequence[LabelledText]) -> None:
         """Print an empty line, then these rows."""

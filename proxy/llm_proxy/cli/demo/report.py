@@ -51,7 +51,7 @@ class ChatTextReader:
 
 def comparison_lines(demo: DemoResult, width: int, *, ascii_only: bool) -> list[LabelledText]:
     """The timelines of the recording and the replay, and a table of their figures."""
-    recorded, replayed = demo.cassette.reads, demo.replayed.reads
+    recorded, replayed = demo.cassette.reads, demo.replayed_response.reads
     end_ms = max(read.at_ms for read in (*recorded, *replayed))
     header = ("first", "last", "median gap", "reads", "bytes", "sha256")
     return [
@@ -68,13 +68,13 @@ def comparison_lines(demo: DemoResult, width: int, *, ascii_only: bool) -> list[
 
 def cassette_lines(demo: DemoResult, width: int, keep: Path | None) -> list[LabelledText]:
     """The path of the cassette, and some of its lines; `keep` None means it was temporary."""
-    lines = demo.content.decode("utf-8", "replace").splitlines()
-    size = f"{len(lines)} lines, {len(demo.content) / 1024:.0f} KB"
+    lines = demo.cassette_file_content.decode("utf-8", "replace").splitlines()
+    size = f"{len(lines)} lines, {len(demo.cassette_file_content) / 1024:.0f} KB"
     if keep is None:
         text = f"{size}; gone with its temporary folder (--keep DIR keeps it)"
     else:
         text = f"{size}; kept"
-    place = str((keep or Path("cassettes")) / demo.file)
+    place = str((keep or Path("cassettes")) / demo.cassette_relative_path)
     shown = ["…", *lines[_SHOWN_LINES], "…", lines[-1]]
     return [
         ("cassette", place),
@@ -88,12 +88,17 @@ def find_differences(demo: DemoResult) -> list[str]:
     kept = demo.cassette
     checks = {
         f"the cassette is {cassette_outcome(kept)}": cassette_outcome(kept).is_complete,
-        "the recording passed other bytes on than the provider sent": demo.live.body == demo.sent,
-        "the cassette holds other bytes than the provider sent": kept.body == demo.sent,
-        "the replay has another status": demo.replayed.status == demo.live.status == 200,
-        "the replay has other bytes than were recorded": demo.replayed.body == kept.body,
-        "the replay is cut into other reads": _read_sizes(demo.replayed.reads)
-        == _read_sizes(kept.reads),
+        "the recording passed other bytes on than the provider sent": demo.live_response.body
+        == demo.provider_response_body,
+        "the cassette holds other bytes than the provider sent": kept.response_body
+        == demo.provider_response_body,
+        "the replay has another status": demo.replayed_response.status
+        == demo.live_response.status
+        == 200,
+        "the replay has other bytes than were recorded": demo.replayed_response.body
+        == kept.response_body,
+        "the replay is cut into other reads": _sizes_of_reads(demo.replayed_response.reads)
+        == _sizes_of_reads(kept.reads),
     }
     return [label for label, fine in checks.items() if not fine]
 
@@ -102,8 +107,8 @@ def result_lines(demo: DemoResult, differences: Sequence[str]) -> list[LabelledT
     """One row if the replay is equal, else a row for each difference."""
     if differences:
         return [("DIFFERENT", difference) for difference in differences]
-    size, reads = len(demo.sent), len(demo.cassette.reads)
-    checksum = _short_sha256(demo.sent)
+    size, reads = len(demo.provider_response_body), len(demo.cassette.reads)
+    checksum = _short_sha256(demo.provider_response_body)
     return [("equal", f"all {size:,} bytes (sha256 {checksum}), in the same {reads} reads")]
 
 
@@ -116,7 +121,7 @@ def next_step_lines(demo: DemoResult, keep: Path | None) -> list[LabelledText]:
     ]
     if keep is not None:
         steps[1] = (
-            f"llm-proxy show {display.shell_quoted_path(keep / demo.file)}",
+            f"llm-proxy show {display.shell_quoted_path(keep / demo.cassette_relative_path)}",
             "see what was kept",
         )
     width = max(len(command) for command, _ in steps) + 2
@@ -133,7 +138,7 @@ def _axis_line(end_ms: float, width: int) -> str:
 
 def _timing_row(reads: Sequence[Read]) -> str:
     gaps = [after.at_ms - before.at_ms for before, after in pairwise(reads)]
-    body = b"".join(read.data for read in reads)
+    body = b"".join(read.received_bytes for read in reads)
     return _align_columns(
         (
             f"{reads[0].at_ms:.1f} ms",
@@ -160,8 +165,8 @@ def _timing_error_text(recorded: Sequence[Read], replayed: Sequence[Read]) -> st
     )
 
 
-def _read_sizes(reads: Sequence[Read]) -> list[int]:
-    return [len(read.data) for read in reads]
+def _sizes_of_reads(reads: Sequence[Read]) -> list[int]:
+    return [len(read.received_bytes) for read in reads]
 
 
 def _short_sha256(body: bytes) -> str:

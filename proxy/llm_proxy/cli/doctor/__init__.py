@@ -59,8 +59,8 @@ def doctor(
       llm-proxy doctor --json | jq '.checks[] | select(.level != "ok")'
     """
     results = [
-        *machine.machine_checks(os.environ, DEFAULT_PORT),
-        *library.library_checks(
+        *machine.run_machine_checks(os.environ, DEFAULT_PORT),
+        *library.run_library_checks(
             cassettes, spool or default_spool_folder(os.environ), parse_rules(normalise)
         ),
     ]
@@ -87,9 +87,10 @@ def _count_level(results: Sequence[CheckResult], level: CheckLevel) -> int:
 
 
 def _summary_line(results: Sequence[CheckResult]) -> str:
-    problems = display.format_count(_count_level(results, CheckLevel.PROBLEM), "problem")
+    problems = display.count_with_noun(_count_level(results, CheckLevel.PROBLEM), "problem")
     return (
-        f"{problems}, {display.format_count(_count_level(results, CheckLevel.WARNING), 'warning')}"
+        f"{problems}, "
+        f"{display.count_with_noun(_count_level(results, CheckLevel.WARNING), 'warning')}"
     )
 
 
@@ -100,7 +101,7 @@ def _doctor_document(results: Sequence[CheckResult]) -> dict[str, Any]:
             {
                 "name": verdict.name,
                 "level": verdict.level.value,
-                "text": display.path_as_utf8(verdict.text),
+                "text": display.path_as_unicode_text(verdict.text),
             }
             for verdict in results
         ],

@@ -29,7 +29,7 @@ _MAX_SHOWN_FILES: Final = 5
 _GROUP_AND_OTHER_BITS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def library_checks(
+def run_library_checks(
     cassettes: Path, spool: Path, rules: RuleSet = NO_RULES
 ) -> Iterator[CheckResult]:
     """Run all checks of the library and the spool folder."""
@@ -54,10 +54,10 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
         return
     complete_count, partial_names, errors = _classify_cassettes(library)
     if complete_count or partial_names:
-        count = display.format_count(complete_count + len(partial_names), "cassette")
+        count = display.count_with_noun(complete_count + len(partial_names), "cassette")
         yield CheckResult(_LIBRARY_CHECK, CheckLevel.OK, f"{count} in {root}, each of them whole")
     if partial_names:
-        names = _abbreviated_names(partial_names)
+        names = _abbreviated_name_list(partial_names)
         text = f"{len(partial_names)} partial, which only replay --allow-partial plays: {names}"
         yield CheckResult(_LIBRARY_CHECK, CheckLevel.WARNING, text)
     if other_rules_count := count_keyed_by_other_rules(library.cassette_paths(), rules):
@@ -76,7 +76,7 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
 
 
 def _classify_cassettes(library: Library) -> tuple[int, list[str], list[CassetteError]]:
-    """The number of complete cassettes, the names of partial ones, and the errors of unreadable."""
+    """The number of complete cassettes, the names of partial ones, and the errors of reading."""
     complete_count = 0
     partial_names: list[str] = []
     errors: list[CassetteError] = []
@@ -90,7 +90,7 @@ def _classify_cassettes(library: Library) -> tuple[int, list[str], list[Cassette
     return complete_count, partial_names, errors
 
 
-def _abbreviated_names(names: list[str]) -> str:
+def _abbreviated_name_list(names: list[str]) -> str:
     more = f", and {len(names) - _MAX_SHOWN_FILES} more" if len(names) > _MAX_SHOWN_FILES else ""
     return ", ".join(names[:_MAX_SHOWN_FILES]) + more
 
@@ -155,7 +155,7 @@ def _abandoned_spools_result(
         (unreadable_count, "that cannot be read: llm-proxy recover names them"),
     ]
     items = [
-        f"{display.format_count(count, 'recording')} {label}" for count, label in parts if count
+        f"{display.count_with_noun(count, 'recording')} {label}" for count, label in parts if count
     ]
     if not items:
         return CheckResult(_SPOOL_CHECK, CheckLevel.OK, "no recording was broken off")

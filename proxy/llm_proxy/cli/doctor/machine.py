@@ -18,7 +18,7 @@ from llm_proxy.shell.content_decoders import new_decoder
 from llm_proxy.shell.running.environment import (
     BASE_URL_PATHS,
     UPSTREAM_VARIABLES,
-    base_url_variables,
+    configured_base_url_variables,
     normalized_base_url,
 )
 from llm_proxy.shell.running.settings import checked_http_url
@@ -33,7 +33,7 @@ _PROXY_VARIABLES: Final = ("http_proxy", "all_proxy")
 """Variables, in lower case, from which clients take the proxy for http:// URLs."""
 
 
-def machine_checks(environ: Mapping[str, str], port: int) -> Iterator[CheckResult]:
+def run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[CheckResult]:
     """Run all checks of the machine and the environment; `port` is the proxy's default port."""
     yield from _check_versions()
     yield _check_http_parser()
@@ -161,7 +161,7 @@ def check_base_urls(
     environ: Mapping[str, str], port: int, listener: PortListener | None
 ) -> Iterator[CheckResult]:
     """Check the base URLs that clients take from the environment."""
-    adopted_variables = base_url_variables(environ)
+    adopted_variables = configured_base_url_variables(environ)
     base_urls = {
         name: url for name in BASE_URL_PATHS if (url := normalized_base_url(name, environ))
     }

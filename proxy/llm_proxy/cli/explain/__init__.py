@@ -87,7 +87,8 @@ def explain(
         print_lines(explanation_lines(request_explanation))
     raise click.exceptions.Exit(
         0
-        if request_explanation.miss is None or request_explanation.similar_takes is not None
+        if request_explanation.miss_report is None
+        or request_explanation.similarity_and_takes is not None
         else 1
     )
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from llm_proxy import matching
 from llm_proxy.cli.output.printing import Line, StyledText, styled_line
 from llm_proxy.diff import json_leaves
-from llm_proxy.display import escape_line, format_count, format_percent
+from llm_proxy.display import count_with_noun, escape_line, format_percent
 from llm_proxy.miss_report import MissDifference, MissReport
 from llm_proxy.misses.document_diff import displayable_leaves
 from llm_proxy.misses.key_explanation import AppliedRule, KeyExplanation
-from llm_proxy.misses.messages import difference_line, nearest_summary, normalise_options
+from llm_proxy.misses.messages import difference_line, format_normalise_options, nearest_summary
 from llm_proxy.routing import RoutedRequest
 
 _DOCUMENT_VERSION: Final = 1
@@ -30,13 +30,13 @@ _MAX_SHOWN_NAMES: Final = 20
 class RequestExplanation:
     """Everything that `explain` shows for a request."""
 
-    routed: RoutedRequest
+    routed_request: RoutedRequest
     key_explanation: KeyExplanation
     take_files_by_session: Mapping[str, Sequence[str]]
     """The files of the takes for the request, by session; its own session comes first."""
-    miss: MissReport | None
+    miss_report: MissReport | None
     """Why no take answers in its session; None where one does."""
-    similar_takes: tuple[float, Sequence[str]] | None
+    similarity_and_takes: tuple[float, Sequence[str]] | None
     """Similarity (0 to 1) and takes of the nearest cassette, where `--match nearest` allows it."""
 
 
@@ -45,21 +45,22 @@ def explanation_lines(request_explanation: RequestExplanation) -> Iterator[Line]
     yield from _key_input_lines(request_explanation)
     for applied_rule in request_explanation.key_explanation.applied_rules:
         yield from _applied_rule_lines(applied_rule)
-    yield _labelled_line("key", request_explanation.routed.key)
+    yield _labelled_line("key", request_explanation.routed_request.key)
     for session, files in request_explanation.take_files_by_session.items():
-        takes = format_count(len(files), "take")
+        takes = count_with_noun(len(files), "take")
         yield _labelled_line("answers", f"session {session}: {takes}", "good")
         yield from (styled_line(f"  {escape_line(file)}") for file in files)
-    if request_explanation.miss is not None:
-        yield from _miss_lines(request_explanation.miss)
-    if request_explanation.similar_takes is not None:
+    if request_explanation.miss_report is not None:
+        yield from _miss_lines(request_explanation.miss_report)
+    if request_explanation.similarity_and_takes is not None:
         yield _labelled_line(
             "nearest",
-            f"answers, {format_percent(request_explanation.similar_takes[0])} alike",
+            f"answers, {format_percent(request_explanation.similarity_and_takes[0])} alike",
             "doubtful",
         )
         yield from (
-            styled_line(f"  {escape_line(file)}") for file in request_explanation.similar_takes[1]
+            styled_line(f"  {escape_line(file)}")
+            for file in request_explanation.similarity_and_takes[1]
         )
 
 
@@ -67,9 +68,9 @@ def explanation_document(request_explanation: RequestExplanation) -> dict[str, A
     """The explanation as a JSON document."""
     key_document = request_explanation.key_explanation.initial_document
     fields = {
-        "model": request_explanation.routed.model,
-        "session": request_explanation.routed.session,
-        "dialect": request_explanation.routed.dialect.name,
+        "model": request_explanation.routed_request.model,
+        "session": request_explanation.routed_request.session,
+        "dialect": request_explanation.routed_request.dialect.name,
     }
     return {
         "explain": _DOCUMENT_VERSION,
@@ -88,31 +89,38 @@ def explanation_document(request_explanation: RequestExplanation) -> dict[str, A
             for applied_rule in request_explanation.key_explanation.applied_rules
         ],
         "key_rules": matching.KEY_RULES_VERSION,
-        "key": request_explanation.routed.key,
+        "key": request_explanation.routed_request.key,
         "answers": [
             {"session": name, "files": files}
             for name, files in request_explanation.take_files_by_session.items()
         ],
-        "miss": None if request_explanation.miss is None else asdict(request_explanation.miss),
+        "miss": None
+        if request_explanation.miss_report is None
+        else asdict(request_explanation.miss_report),
         "nearest": None
-        if request_explanation.similar_takes is None
+        if request_explanation.similarity_and_takes is None
         else {
-            "likeness": request_explanation.similar_takes[0],
-            "files": list(request_explanation.similar_takes[1]),
+            "likeness": request_explanation.similarity_and_takes[0],
+            "files": list(request_explanation.similarity_and_takes[1]),
         },
     }
 
 
 def _key_input_lines(request_explanation: RequestExplanation) -> Iterator[Line]:
     key_document = request_explanation.key_explanation.initial_document
-    model = f" ({request_explanation.routed.model})" if request_explanation.routed.model else ""
+    model = (
+        f" ({request_explanation.routed_request.model})"
+        if request_explanation.routed_request.model
+        else ""
+    )
     yield _labelled_line(
         "request",
         f"{key_document.method} {key_document.path}{model}, session "
-        f"{request_explanation.routed.session}",
+        f"{request_explanation.routed_request.session}",
     )
     yield _labelled_line(
-        "dialect", f"{request_explanation.routed.dialect.name}, provider {key_document.provider}"
+        "dialect",
+        f"{request_explanation.routed_request.dialect.name}, provider {key_document.provider}",
     )
     if key_document.query:
         yield _labelled_line("query", key_document.query)
@@ -121,7 +129,7 @@ def _key_input_lines(request_explanation: RequestExplanation) -> Iterator[Line]:
     values = len(json_leaves.json_leaves(key_document)) - len(key_document.headers) - 4
     yield _labelled_line(
         "body",
-        f"{key_document.body_kind}, {format_count(values, 'value')}; key rules "
+        f"{key_document.body_kind}, {count_with_noun(values, 'value')}; key rules "
         f"{matching.KEY_RULES_VERSION}",
     )
     if not request_explanation.key_explanation.applied_rules:
@@ -130,7 +138,7 @@ def _key_input_lines(request_explanation: RequestExplanation) -> Iterator[Line]:
 
 def _applied_rule_lines(applied_rule: AppliedRule) -> Iterator[Line]:
     changed = (
-        format_count(len(applied_rule.changes) + applied_rule.further_count, "value")
+        count_with_noun(len(applied_rule.changes) + applied_rule.further_count, "value")
         if applied_rule.changes
         else "nothing"
     )
@@ -144,10 +152,10 @@ def _applied_rule_lines(applied_rule: AppliedRule) -> Iterator[Line]:
             f"  {escape_line(request_difference.path)}: {before} → {after or 'does not count'}"
         )
     yield from _more_line(applied_rule.further_count)
-    for name, value in list(applied_rule.aliases.items())[:_MAX_SHOWN_NAMES]:
+    for name, value in list(applied_rule.value_by_alias.items())[:_MAX_SHOWN_NAMES]:
         yield styled_line(f"  {name} is {escape_line(value)[:_MAX_RULE_VALUE_CHARS]}")
-    if (more := len(applied_rule.aliases) - _MAX_SHOWN_NAMES) > 0:
-        yield styled_line(f"  and {format_count(more, 'name')} more")
+    if (more := len(applied_rule.value_by_alias) - _MAX_SHOWN_NAMES) > 0:
+        yield styled_line(f"  and {count_with_noun(more, 'name')} more")
 
 
 def _applied_rule_document(applied_rule: AppliedRule) -> dict[str, Any]:
@@ -163,7 +171,7 @@ def _applied_rule_document(applied_rule: AppliedRule) -> dict[str, Any]:
         "rule": applied_rule.rule,
         "changed": changed,
         "more": applied_rule.further_count,
-        "names": dict(applied_rule.aliases),
+        "names": dict(applied_rule.value_by_alias),
     }
 
 
@@ -180,7 +188,7 @@ def _miss_lines(miss_report: MissReport) -> Iterator[Line]:
     yield from _more_line(miss_report.nearest.more)
     advice = "record it with llm-proxy record"
     if miss_report.rules:
-        advice = f"{advice}, or it answers with: {normalise_options(miss_report.rules)}"
+        advice = f"{advice}, or it answers with: {format_normalise_options(miss_report.rules)}"
     yield _labelled_line("advice", advice)
 
 
@@ -194,7 +202,8 @@ def _remedy_line(miss_difference: MissDifference) -> Iterator[Line]:
         caution = f" ({miss_difference.caution})" if miss_difference.caution else ""
         yield styled_line(
             StyledText(
-                f"    would not count with {normalise_options([miss_difference.rule])}{caution}",
+                "    would not count with "
+                f"{format_normalise_options([miss_difference.rule])}{caution}",
                 "dim",
             )
         )

@@ -134,7 +134,7 @@ def _request_from_document(name: str, document: dict[str, Any]) -> Request:
     body = document.get("body")
     content = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else b""
     if body is not None and not isinstance(body, str):
-        content = response_encoding.json_line(body)
+        content = response_encoding.single_line_json(body)
     headers = _headers_from_json(name, document.get("headers", {}))
     if content and header_value(headers, "content-type") is None:
         headers = (*headers, ("content-type", "application/json"))
@@ -158,12 +158,12 @@ def _is_name_value_pair(value: Any) -> bool:
 
 
 def _guess_chat_requests(document: dict[str, Any]) -> Iterator[Request]:
-    """A request with this body for each dialect and streaming mode in which it asks for a turn."""
+    """A request with this body for each dialect and streaming mode in which it is a chat."""
     model = lenient_json.str_or_empty(document.get("model")) or "model"
     for dialect in dialects.chat_dialects().values():
         for stream in (document.get("stream") is True, document.get("stream") is not True):
             typical = dialect.sample_request(model, stream=stream)
-            request = replace(typical, body=response_encoding.json_line(document))
+            request = replace(typical, body=response_encoding.single_line_json(document))
             conversation = dialect.decode_request(request)
             if conversation is not None and any(message.parts for message in conversation.messages):
                 yield request

@@ -9,7 +9,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cli.library.cassettes import read_cassettes
 from llm_proxy.cli.output.printing import print_note
 from llm_proxy.cli.show.lookup import find_cassette_path
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, NotRepresentable, UsageError
 from llm_proxy.exporting import (
     ExportedExchange,
@@ -49,7 +49,7 @@ def export_bytes(library: Library, format_: ExportFormat, selection: ExportSelec
     kept = [
         cassette
         for cassette in cassettes
-        if format_.allows_partial or cassette_outcome(cassette).is_complete
+        if format_.allows_incomplete_response or cassette_outcome(cassette).is_complete
     ]
     left_out = [cassette for cassette in cassettes if cassette not in kept]
     if not kept:
@@ -70,7 +70,8 @@ def export_bytes(library: Library, format_: ExportFormat, selection: ExportSelec
         ]
     )
     print_note(
-        f"{format_count(len(kept), 'exchange')} as {format_.name}{_redaction_note(kept, format_)}"
+        f"{count_with_noun(len(kept), 'exchange')} as "
+        f"{format_.name}{_redaction_note(kept, format_)}"
     )
     return data
 
@@ -95,14 +96,16 @@ def _select_cassettes(library: Library, selection: ExportSelection) -> Iterator[
                 every.append(cassette)
             case CassetteError():
                 print_note(f"left out: {cassette}")
-    yield from sorted(every, key=lambda cassette: (cassette.meta.session, cassette.meta.recorded))
+    yield from sorted(
+        every, key=lambda cassette: (cassette.meta.session, cassette.meta.recorded_at)
+    )
 
 
 def _exported_url(cassette: Cassette, format_: ExportFormat, selection: ExportSelection) -> str:
     if selection.proxy_url:
         return url_through_proxy(cassette, checked_http_url("--through", selection.proxy_url))
     url = exchange_url(cassette, parse_upstreams(selection.upstream_pairs))
-    if url is None and format_.needs_url:
+    if url is None and format_.needs_real_url:
         name = cassette.meta.provider
         raise UsageError(
             f"no address is known for {name}: give --upstream {name}=URL, or --through URL"
@@ -112,5 +115,5 @@ def _exported_url(cassette: Cassette, format_: ExportFormat, selection: ExportSe
 
 def _redaction_note(kept: Sequence[Cassette], format_: ExportFormat) -> str:
     replaced = any(cassette.request.redacted_count for cassette in kept)
-    needs_secrets = format_.needs_url and replaced
+    needs_secrets = format_.needs_real_url and replaced
     return "; secrets were taken out of its request: put them back" if needs_secrets else ""

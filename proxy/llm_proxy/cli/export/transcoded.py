@@ -15,7 +15,7 @@ _MAX_SHOWN_LOSSES: Final = 8
 
 
 def check_transcode_options(transcode_options: TranscodeOptions) -> None:
-    """Raise `UsageError` for options that the dialect cannot fulfil."""
+    """Raise `UsageError` for a provider that the dialect has not, or an unprintable model."""
     if transcode_options.provider and transcode_options.dialect_name not in DIALECTS_WITH_VARIANTS:
         dialect_names = ", ".join(DIALECTS_WITH_VARIANTS)
         raise UsageError(
@@ -28,7 +28,7 @@ def check_transcode_options(transcode_options: TranscodeOptions) -> None:
 
 def response_bytes(response: DialectResponse, *, with_head: bool) -> bytes:
     """The body, or head and body, without HTTP's framing (chunks)."""
-    body = b"".join(response.messages)
+    body = b"".join(response.framed_messages)
     lines = "\r\n".join((*http_heads.head_lines(response.head), "", "")).encode("latin-1")
     return lines + body if with_head else body
 

@@ -21,7 +21,7 @@ from llm_proxy.importing import ImportSettings
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import Pace, RecordedPace, parse_pace
 from llm_proxy.routing import RoutingSettings, is_valid_name
-from llm_proxy.shell.importing.files import find_files, session_names
+from llm_proxy.shell.importing.files import assign_session_names, find_files
 from llm_proxy.shell.importing.importer import Importer, timestamp_now
 from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
 from llm_proxy.shell.library.library import Library
@@ -110,10 +110,10 @@ def import_(
         raise UsageError("--session-per-file and --session NAME: give one of them")
     library = Library(cassettes)
     library.refresh()
-    names = session_names(files)
+    names = assign_session_names(files)
     own = names if session_per_file else {}
     scripts = ScenarioFolder(fields.pop("scenarios"), names)
-    importer = Importer(library, _import_settings(**fields), own, dry_run, scripts)
+    importer = Importer(library, _build_import_settings(**fields), own, dry_run, scripts)
     rows = [
         ImportRow.from_report(file_report)
         for file_report in importer.import_files(paths_with_progress(files))
@@ -125,11 +125,11 @@ def import_(
     raise click.exceptions.Exit(1 if any(row.has_refusals for row in rows) else 0)
 
 
-def _import_settings(
+def _build_import_settings(
     session: str, provider: str | None, times: str | None, seed: int, normalise: Sequence[str]
 ) -> ImportSettings:
     return ImportSettings(
-        routing=RoutingSettings(session, parse_rules(normalise)),
+        routing_settings=RoutingSettings(session, parse_rules(normalise)),
         importer=f"llm-proxy {__version__}",
         imported_at=timestamp_now(),
         pace=_parse_import_pace(times) if times else None,

@@ -12,7 +12,7 @@ from llm_proxy.cli.output.printing import Line, StyledText, print_lines, print_n
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.source import AlreadyImported, ImportLoss
+from llm_proxy.importing.source import AlreadyImportedItem, ImportLoss
 from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, ImportStatus
 from llm_proxy.shell.library.library import Library
 
@@ -52,7 +52,7 @@ class ImportRow:
     losses: Counter[ImportLoss]
     cassette_paths: tuple[str, ...]
     scenario_file: str
-    """The scenario file that was made of it; empty for none."""
+    """The scenario file that it was converted to; empty for none."""
     is_scripted: bool
     """Whether it holds fixtures, which become scenarios, and no exchanges."""
 
@@ -63,24 +63,24 @@ class ImportRow:
             result for result in file_report.results if isinstance(result, ImportedExchange)
         ]
         return cls(
-            file=display.path_as_utf8(file_report.path),
+            file=display.path_as_unicode_text(file_report.path),
             format_name=file_report.format,
             status=file_report.status,
             session=file_report.session,
-            imported_count=len(imported_exchanges) + file_report.count(ConvertedFixture),
-            already_imported_count=file_report.count(AlreadyImported),
+            imported_count=len(imported_exchanges) + file_report.count_results(ConvertedFixture),
+            already_imported_count=file_report.count_results(AlreadyImportedItem),
             refused_items=tuple(
                 result for result in file_report.results if isinstance(result, RefusedItem)
             ),
             file_error=file_report.why,
-            losses=file_report.losses,
+            losses=file_report.loss_counts,
             cassette_paths=tuple(
-                display.path_as_utf8(imported_exchange.path)
+                display.path_as_unicode_text(imported_exchange.path)
                 for imported_exchange in imported_exchanges
                 if imported_exchange.path
             ),
-            scenario_file=display.path_as_utf8(file_report.scenarios)
-            if file_report.scenarios
+            scenario_file=display.path_as_unicode_text(file_report.scenario_path)
+            if file_report.scenario_path
             else "",
             is_scripted=file_report.format == aimock.TITLE,
         )
@@ -106,7 +106,7 @@ def print_report(library: Library, rows: Sequence[ImportRow], *, is_dry_run: boo
         print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more refusals: see --json")
     for unit, some in _rows_by_unit(rows).items():
         for loss, count in _count_losses(some).most_common():
-            print_note(f"{loss.name}, of {display.format_count(count, unit)}: {loss.text}")
+            print_note(f"{loss.name}, of {display.count_with_noun(count, unit)}: {loss.effect}")
     for line in _summary_lines(library, rows, is_dry_run=is_dry_run):
         print_note(line)
 
@@ -154,7 +154,9 @@ def _summary_lines(
         yield "there is no file to import"
     for unit, some in _rows_by_unit(rows).items():
         written = dict.fromkeys(row.scenario_file for row in some if row.scenario_file)
-        places = list(written) if unit == "fixture" else [display.path_as_utf8(library.root)]
+        places = (
+            list(written) if unit == "fixture" else [display.path_as_unicode_text(library.root)]
+        )
         yield _unit_summary_line(unit, some, places, is_dry_run=is_dry_run)
 
 
@@ -169,14 +171,16 @@ def _unit_summary_line(
     files = Counter(row.status for row in rows)
     made = "made scenarios in" if unit == "fixture" else "imported into"
     done = f"would be {made}" if is_dry_run else made
-    label = f"{display.format_count(imported, unit)} of {display.format_count(len(rows), 'file')}"
-    where = places[0] if len(places) == 1 else display.format_count(len(places), "file")
+    label = (
+        f"{display.count_with_noun(imported, unit)} of {display.count_with_noun(len(rows), 'file')}"
+    )
+    where = places[0] if len(places) == 1 else display.count_with_noun(len(places), "file")
     parts = [
         f"{label} {done} {where}",
         *([f"{present} there before"] if present else []),
-        *([f"{display.format_count(refused, unit)} refused"] if refused else []),
+        *([f"{display.count_with_noun(refused, unit)} refused"] if refused else []),
         *(
-            f"{display.format_count(files[status], 'file')} {status}"
+            f"{display.count_with_noun(files[status], 'file')} {status}"
             for status in _STATUS_STYLES
             if files[status] and status != "imported"
         ),
@@ -190,7 +194,7 @@ def import_document(
     """The report as a JSON document."""
     files = Counter(import_row.status for import_row in rows)
     return {
-        "library": display.path_as_utf8(library.root),
+        "library": display.path_as_unicode_text(library.root),
         "dry_run": is_dry_run,
         "files": [_row_document(row) for row in rows],
         "sum": {
@@ -200,7 +204,7 @@ def import_document(
             ),
             "fixtures": _count_results(import_row for import_row in rows if import_row.is_scripted),
             "lost": {
-                loss.name: {f"{unit}s": count, "text": loss.text}
+                loss.name: {f"{unit}s": count, "text": loss.effect}
                 for unit, some in _rows_by_unit(rows).items()
                 for loss, count in _count_losses(some).most_common()
             },

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import Library
@@ -32,7 +32,8 @@ def checked_library_folder(cassettes: Path) -> Path:
     parameter_source = click.get_current_context().get_parameter_source("cassettes")
     if parameter_source is not ParameterSource.DEFAULT and not cassettes.exists():
         raise UsageError(
-            f"there is no folder {display.path_as_utf8(cassettes)}: give --cassettes the folder "
+            f"there is no folder {display.path_as_unicode_text(cassettes)}: give --cassettes "
+            "the folder "
             f"that "
             "has the cassettes, or record some with llm-proxy record"
         )
@@ -63,14 +64,14 @@ def other_rules_message(count: int) -> str:
     """The message about cassettes that were keyed by other rules."""
     verb = "was" if count == 1 else "were"
     return (
-        f"{format_count(count, 'cassette')} {verb} keyed by other rules than those given, and "
+        f"{count_with_noun(count, 'cassette')} {verb} keyed by other rules than those given, and "
         f"found by "
         "reading: llm-proxy rekey names them anew"
     )
 
 
 def name_in_library(library: Library, path: Path) -> str:
-    """The path of a file relative to the library; its path as it is where it lies elsewhere."""
+    """The path of a file relative to the library; its path as it is if it is elsewhere."""
     return str(path.relative_to(library.root)) if path.is_relative_to(library.root) else str(path)
 
 

@@ -50,7 +50,7 @@ class CassetteFilters:
             and self.model.lower() in meta.model.lower()
             and self.dialect in {"", meta.dialect}
             and self.provider in {"", meta.provider}
-            and str(row.status).startswith((self.status or "").rstrip("x"))
+            and str(row.http_status).startswith((self.status or "").rstrip("x"))
             and (self.older_than is None or _is_older(row, self.older_than))
             and (self.newer_than is None or _is_newer(row, self.newer_than))
         )

@@ -12,7 +12,12 @@ def duplicate_groups(rows: Iterable[CassetteRow]) -> list[list[CassetteRow]]:
     """Groups of cassettes of one request, in any session, with byte for byte the same response."""
     rows_by_response: dict[tuple[str, int, str, str], list[CassetteRow]] = {}
     for row in rows:
-        response_key = (row.meta.key, row.status, row.end.ending.value, row.end.sha256)
+        response_key = (
+            row.meta.key,
+            row.http_status,
+            row.response_end.ending.value,
+            row.response_end.sha256,
+        )
         rows_by_response.setdefault(response_key, []).append(row)
     return [same for same in rows_by_response.values() if len(same) > 1]
 

@@ -26,12 +26,12 @@ class CassetteRow:
     """The path within the library."""
     path: Path
     meta: CassetteMeta
-    status: int
+    http_status: int
     outcome: Outcome
     message_count: int
     read_count: int
-    end: CassetteEnd
-    file_bytes: int
+    response_end: CassetteEnd
+    file_size_bytes: int
     """Size of the file on disk."""
     age: timedelta | None
     """Time since it was recorded; None where line 1 has no time."""
@@ -41,30 +41,30 @@ class CassetteRow:
         cls, relative_path: str, path: Path, cassette: Cassette, file_bytes: int, now: datetime
     ) -> CassetteRow:
         """The row of a cassette, from what was loaded and the size of its file."""
-        age = ages.cassette_age(cassette.meta.recorded, now)
+        age = ages.cassette_age(cassette.meta.recorded_at, now)
         return cls(
-            relative_path, path, cassette.meta, cassette.head.status,
-            cassette_outcome(cassette), len(cassette.messages), len(cassette.reads),
-            cassette.end, file_bytes, age,
+            relative_path, path, cassette.meta, cassette.response_head.status,
+            cassette_outcome(cassette), len(cassette.framed_messages), len(cassette.reads),
+            cassette.response_end, file_bytes, age,
         )  # fmt: skip
 
     def to_document(self) -> dict[str, Any]:
         """The row as `--json` prints it."""
         age = self.age
         return {
-            "file": display.path_as_utf8(self.path),
-            "name": display.path_as_utf8(self.relative_path),
+            "file": display.path_as_unicode_text(self.path),
+            "name": display.path_as_unicode_text(self.relative_path),
             **meta_document(self.meta),
-            "status": self.status,
+            "status": self.http_status,
             "outcome": outcome_document(self.outcome),
-            "ending": self.end.ending.value,
+            "ending": self.response_end.ending.value,
             "messages": self.message_count,
             "reads": self.read_count,
-            "bytes": self.end.size_bytes,
-            "file_bytes": self.file_bytes,
-            "duration_ms": self.end.at_ms,
+            "bytes": self.response_end.size_bytes,
+            "file_bytes": self.file_size_bytes,
+            "duration_ms": self.response_end.at_ms,
             "age_days": None if age is None else round(age / timedelta(days=1), 3),
-            "sha256": self.end.sha256,
+            "sha256": self.response_end.sha256,
         }
 
 

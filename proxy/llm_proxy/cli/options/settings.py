@@ -33,8 +33,9 @@ def build_settings(
 ) -> Settings:
     """The frozen settings for option values.
 
-    `contacts_provider` is whether requests may be sent to a provider: only then are upstreams
-    taken from the environment of a command.  Raises `UsageError` for invalid values.
+    `contacts_provider` is whether requests may be sent to a provider.  Only then, and only with
+    a `command`, base URLs in the environment become upstreams.  Raises `UsageError` for invalid
+    values.
     """
     environ = os.environ
     port = option_values["port"]
@@ -49,7 +50,7 @@ def build_settings(
         port_file=option_values["port_file"],
         upstreams=adopted | explicit_upstreams,
         client_chosen_upstreams=_client_chosen_upstreams(adopted),
-        upstream_proxy=_proxy_url(option_values.get("upstream_proxy") or ""),
+        upstream_proxy=_checked_upstream_proxy_url(option_values.get("upstream_proxy") or ""),
         idle_timeout=option_values.get("idle_timeout", 300.0),
         finish_on_disconnect=option_values.get("finish_on_disconnect", False),
         max_body=option_values["max_body"],
@@ -68,8 +69,8 @@ def build_settings(
         fault_header=option_values["fault_header"],
         journal=_journal_path(option_values["journal"]),
         state=state_folder(environ),
-        matching=_matching_settings(option_values),
-        care=LibraryChecks(
+        matching=_build_matching_options(option_values),
+        library_checks=LibraryChecks(
             fail_on_unused=option_values["fail_on_unused"],
             max_age=parse_max_age(option_values["max_age"]) if option_values["max_age"] else None,
         ),
@@ -84,7 +85,7 @@ def build_settings(
     )
 
 
-def _matching_settings(option_values: dict[str, Any]) -> MatchingOptions:
+def _build_matching_options(option_values: dict[str, Any]) -> MatchingOptions:
     match_settings = parse_match_settings(option_values["match"])
     return MatchingOptions(
         session=option_values["session"],
@@ -128,5 +129,5 @@ def _client_chosen_upstreams(adopted: Mapping[str, str]) -> frozenset[str]:
     return providers_with_v1(adopted)
 
 
-def _proxy_url(url: str) -> str | None:
+def _checked_upstream_proxy_url(url: str) -> str | None:
     return checked_http_url("--upstream-proxy", url.strip()) if url.strip() else None

@@ -12,8 +12,8 @@ import orjson
 from llm_proxy.cassette import Cassette, CassetteMeta
 from llm_proxy.cassette.framed_message_json import encode_message
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine
-from llm_proxy.cassette_views import cassette_turns
-from llm_proxy.display import path_as_utf8
+from llm_proxy.cassette_views import cassette_response_turns
+from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcome import cassette_outcome
@@ -26,7 +26,7 @@ _CAMEL_CASE_BOUNDARY: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 def meta_document(meta: CassetteMeta) -> dict[str, Any]:
     """The metadata of a cassette: its line 1."""
-    document: dict[str, Any] = _line_document(MetaLine.from_value(meta))
+    document: dict[str, Any] = _cassette_line_document(MetaLine.from_cassette_meta(meta))
     return document
 
 
@@ -42,7 +42,7 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
 
 def cassette_error_document(error: CassetteError) -> dict[str, Any]:
     """A file that is not a valid cassette: its path, the line and the reason."""
-    return {"file": path_as_utf8(error.file), "line": error.line, "why": error.reason}
+    return {"file": path_as_unicode_text(error.file), "line": error.line, "why": error.reason}
 
 
 def mistake_document(document_mistake: DocumentMistake) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def mistake_document(document_mistake: DocumentMistake) -> dict[str, Any]:
         "file": document_mistake.file,
         "line": document_mistake.line or None,
         "column": document_mistake.column or None,
-        "path": document_mistake.path,
+        "path": document_mistake.json_path,
         "message": document_mistake.message,
         "severity": "mistake" if document_mistake.fails_lint else "warning",
     }
@@ -60,27 +60,30 @@ def mistake_document(document_mistake: DocumentMistake) -> dict[str, Any]:
 def cassette_document(cassette: Cassette) -> dict[str, Any]:
     """Everything that a cassette holds, with its outcome and its decoded turns."""
     return {
-        "file": path_as_utf8(cassette.file),
+        "file": path_as_unicode_text(cassette.file),
         **meta_document(cassette.meta),
         "outcome": outcome_document(cassette_outcome(cassette)),
-        **_line_document(RequestLine.from_value(cassette.request)),
-        **_line_document(
-            HeadLine.from_value(
-                cassette.head, cassette.head_at_ms, cassette.codec, cassette.content_coding
+        **_cassette_line_document(RequestLine.from_stored_request(cassette.request)),
+        **_cassette_line_document(
+            HeadLine.from_response_head(
+                cassette.response_head,
+                cassette.response_head_at_ms,
+                cassette.codec_name,
+                cassette.content_coding,
             )
         ),
-        "turns": [turn_document(turn) for turn in cassette_turns(cassette)],
+        "turns": [turn_document(turn) for turn in cassette_response_turns(cassette)],
         "messages": [
             {
                 "at": message_arrival.at_ms,
                 "gap": round(message_arrival.gap_ms, 2),
                 "reads": message_arrival.read_count,
-                **encode_message(message_arrival.message),
+                **encode_message(message_arrival.message_bytes),
             }
-            for message_arrival in message_arrivals(cassette.messages, cassette.reads)
+            for message_arrival in message_arrivals(cassette.framed_messages, cassette.reads)
         ],
-        "reads": [{"at": read.at_ms, "bytes": len(read.data)} for read in cassette.reads],
-        **_line_document(EndLine.from_value(cassette.end)),
+        "reads": [{"at": read.at_ms, "bytes": len(read.received_bytes)} for read in cassette.reads],
+        **_cassette_line_document(EndLine.from_cassette_end(cassette.response_end)),
     }
 
 
@@ -112,5 +115,5 @@ def _nonempty_fields(value: Any) -> dict[str, Any]:
     return document
 
 
-def _line_document(line: Any) -> Any:
+def _cassette_line_document(line: Any) -> Any:
     return msgspec.to_builtins(line, builtin_types=(orjson.Fragment,))

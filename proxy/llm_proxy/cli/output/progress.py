@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class ProgressReporter(Protocol):
     """Shows which step runs and how many are finished."""
 
-    def start(self, label: str) -> None:
+    def start_step(self, label: str) -> None:
         """Show the label of the step that starts; empty for none."""
 
-    def finish(self, label: str, result: str, duration_s: float) -> None:
+    def finish_step(self, label: str, result: str, duration_s: float) -> None:
         """Count a finished step: its label, its result in a few words, its duration in seconds."""
 
 
@@ -43,10 +43,10 @@ class _LineProgress:
         self._step_count = step_count
         self._finished_count = 0
 
-    def start(self, label: str) -> None:
+    def start_step(self, label: str) -> None:
         """Print nothing: lines report finished steps only."""
 
-    def finish(self, label: str, result: str, duration_s: float) -> None:
+    def finish_step(self, label: str, result: str, duration_s: float) -> None:
         self._finished_count += 1
         line = display.escape_line(f"{label}: {result}, {duration_s:.1f} s")
         click.echo(f"llm-proxy: {self._finished_count}/{self._step_count} {line}", err=True)
@@ -57,10 +57,10 @@ class _BarProgress:
         self._bar = bar
         self._task_id = bar.add_task("", total=step_count)
 
-    def start(self, label: str) -> None:
+    def start_step(self, label: str) -> None:
         from rich.markup import escape  # noqa: PLC0415 # only for a terminal
 
         self._bar.update(self._task_id, description=escape(display.escape_line(label)))
 
-    def finish(self, label: str, result: str, duration_s: float) -> None:
+    def finish_step(self, label: str, result: str, duration_s: float) -> None:
         self._bar.advance(self._task_id)

@@ -79,7 +79,7 @@ def _align_row(columns: Sequence[TableColumn], widths: Sequence[int], row: Line)
 def _column_widths(columns: Sequence[TableColumn], rows: Sequence[Line]) -> list[int]:
     widths = [len(head.title) for head in columns]
     for row in rows:
-        cell_widths = [display.terminal_width(display.escape_line(span.text)) for span in row]
+        cell_widths = [display.display_width(display.escape_line(span.text)) for span in row]
         widths = [max(pair) for pair in zip(widths, cell_widths, strict=True)]
     return widths
 

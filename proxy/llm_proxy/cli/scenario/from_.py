@@ -51,5 +51,5 @@ def from_(
         [library.load_cassette(file) for file in files], ScenarioOptions(name, exact)
     )
     write_new_file_or_stdout(generated_scenario.yaml_text.encode(), output, "the scenario")
-    for note in generated_scenario.notes:
+    for note in generated_scenario.omission_notes:
         print_note(note)

@@ -72,12 +72,12 @@ def _mistake_line(document_mistake: DocumentMistake) -> Line:
 
 
 def _summary_line(loaded: LoadedScenarios, mistake_count: int, warning_count: int) -> str:
-    fine = display.format_count(len(loaded.scenarios), "scenario")
+    fine = display.count_with_noun(len(loaded.scenarios), "scenario")
     parts = []
     if mistake_count:
-        parts.append(display.format_count(mistake_count, "mistake"))
+        parts.append(display.count_with_noun(mistake_count, "mistake"))
     if warning_count:
-        parts.append(display.format_count(warning_count, "warning"))
+        parts.append(display.count_with_noun(warning_count, "warning"))
     if not parts:
         return f"{fine} checked, nothing is wrong"
     return f"{' and '.join(parts)}; {fine} can be played"

@@ -64,11 +64,11 @@ def _scenario_row(located: Located[Scenario]) -> Line:
 
 
 def _summary_line(loaded: LoadedScenarios) -> str:
-    parts = [display.format_count(len(loaded.scenarios), "scenario")]
+    parts = [display.count_with_noun(len(loaded.scenarios), "scenario")]
     if loaded.mock is not None:
         parts.append(f"the mock {loaded.mock.name}")
     if loaded.mistakes:
-        parts.append(display.format_count(len(loaded.mistakes), "mistake"))
+        parts.append(display.count_with_noun(len(loaded.mistakes), "mistake"))
     return ", ".join(parts)
 
 

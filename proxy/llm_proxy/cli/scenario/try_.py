@@ -26,10 +26,10 @@ from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
 from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
-from llm_proxy.scenario.engine.trials import ScenarioTrial, try_scenarios
+from llm_proxy.scenario.engine.trials import ScenarioTrial, try_each_scenario
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
-    ReportExhausted,
+    ReportScriptExhausted,
     ScriptedResponse,
     SendTurns,
 )
@@ -77,7 +77,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
     )
     scenario_set = ScenarioSet(tuple(scripted), loaded.mock)
     routed = _route_request(_load_request(request, dialect, path), **named)
-    conversation = routed.dialect.decode_request(routed.decompressed)
+    conversation = routed.dialect.decode_request(routed.decompressed_request)
     if conversation is None:
         raise UsageError(
             f"{request} asks for no turn in {routed.dialect.name}; see --as and --path"
@@ -93,10 +93,12 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
         )
     print_lines(
         _trial_row(try_scenario)
-        for try_scenario in try_scenarios(scenario_set, context, chosen, time.thread_time)
+        for try_scenario in try_each_scenario(scenario_set, context, chosen, time.thread_time)
     )
     print_lines(_response_lines(response, routed))
-    failed = response.session_failure or isinstance(response.action, ReportExhausted)
+    failed = response.session_failure_reason or isinstance(
+        response.scripted_action, ReportScriptExhausted
+    )
     raise click.exceptions.Exit(1 if failed else 0)
 
 
@@ -144,9 +146,9 @@ def _scripted_response(
 def _trial_row(scenario_trial: ScenarioTrial) -> Line:
     style = "good" if scenario_trial.is_chosen else "dim"
     verb = "answers: " if scenario_trial.is_chosen else "does not: "
-    place = f"{scenario_trial.located.file}:{scenario_trial.located.line}"
+    place = f"{scenario_trial.located_scenario.file}:{scenario_trial.located_scenario.line}"
     return (
-        StyledText(scenario_trial.located.scenario.id, style),
+        StyledText(scenario_trial.located_scenario.scenario.id, style),
         StyledText(f"  ({place})  {verb}{scenario_trial.reason}"),
     )
 
@@ -155,19 +157,19 @@ def _response_lines(response: ScriptedResponse, routed: RoutedRequest) -> Iterat
     """The response as lines: its origin, notes, and its turns as `show` prints them."""
     yield (StyledText(""),)
     yield (StyledText(response.origin),)
-    if response.session_failure:
-        yield (StyledText(f"unsuccessful: {response.session_failure}", "bad"),)
-    for note in (*response.notes, *response.warnings):
-        if note != response.session_failure:
+    if response.session_failure_reason:
+        yield (StyledText(f"unsuccessful: {response.session_failure_reason}", "bad"),)
+    for note in (*response.journal_notes, *response.warnings):
+        if note != response.session_failure_reason:
             yield (StyledText(f"note: {note}"),)
-    match response.action:
-        case FailResponse(status=status, message=message):
+    match response.scripted_action:
+        case FailResponse(failure_status=status, message=message):
             yield (StyledText(f"fails: {status}: {message}"),)
-        case ReportExhausted(message):
+        case ReportScriptExhausted(message):
             yield (StyledText(message),)
-        case SendTurns(turns=turns):
-            for turn in routed.dialect.convert(
-                routed.decompressed, turns, EncodeContext("try", 0)
+        case SendTurns(response_turns=turns):
+            for turn in routed.dialect.representable_turns(
+                routed.decompressed_request, turns, EncodeContext("try", 0)
             ).turns:
                 yield from (
                     (StyledText(f"{name}: {line}" if name else f"  {line}"),)

@@ -62,7 +62,7 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     if forms["as_json"]:
         print_json(cassette_document(loaded))
     elif forms["body"]:
-        write_terminal_safe_bytes(loaded.body, "--body")
+        write_terminal_safe_bytes(loaded.response_body, "--body")
     elif forms["only_messages"]:
         print_lines(raw_message_lines(loaded))
     else:

@@ -22,7 +22,7 @@ _MAX_SHOWN_CANDIDATES: Final = 8
 
 
 def find_cassette_path(library: Library, name: str) -> Path:
-    """The file of the cassette that `name` stands for.
+    """The file of the cassette that `name` identifies.
 
     In order: a path, a file of exactly this name in the library, the only file whose name, path
     within the library, or key begins with it.  Raises `UsageError` that lists the candidates or
@@ -76,7 +76,7 @@ def _key_of_file(library: Library, path: Path) -> str:
 
 
 def _ambiguous_name_message(library: Library, name: str, found: list[Path]) -> str:
-    names = [display.path_as_utf8(name_in_library(library, path)) for path in found]
+    names = [display.path_as_unicode_text(name_in_library(library, path)) for path in found]
     more = (
         f", and {len(names) - _MAX_SHOWN_CANDIDATES} more"
         if len(names) > _MAX_SHOWN_CANDIDATES
@@ -95,7 +95,7 @@ def _unknown_name_message(library: Library, files: list[Path], name: str) -> str
         full = name_in_library(library, path)
         names |= {path.stem: full, path.name: full, full: full}
     near = difflib.get_close_matches(name, names, 1, cutoff=0.3)
-    hint = f"nearest is {display.path_as_utf8(names[near[0]])}; " if near else ""
+    hint = f"nearest is {display.path_as_unicode_text(names[near[0]])}; " if near else ""
     return (
         f"no cassette {name!r} in {library.root}: {hint}llm-proxy ls lists what there is, and a "
         "path works too"

@@ -14,7 +14,7 @@ from typing import Final
 from llm_proxy import display, timeline
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.output.printing import Line, StyledText, styled_line
-from llm_proxy.cli.show.turn_text import message_contribution
+from llm_proxy.cli.show.turn_text import stream_message_contribution
 from llm_proxy.framing.eventstream import parse_frame
 from llm_proxy.timeline import MessageArrival
 
@@ -36,7 +36,7 @@ _FRAME_TYPE_HEADERS: Final = (":event-type", ":exception-type", ":error-code", "
 class CassetteLayout:
     """How `show` lays out a cassette: width, truncation and character set."""
 
-    columns: int
+    width_columns: int
     """Width of the output."""
     show_all: bool = False
     """Whether nothing is truncated or left out."""
@@ -45,22 +45,22 @@ class CassetteLayout:
 
 def message_table_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]:
     """The table as lines; none where there are no messages."""
-    arrivals = timeline.message_arrivals(cassette.messages, cassette.reads)
+    arrivals = timeline.message_arrivals(cassette.framed_messages, cassette.reads)
     if not arrivals:
         return
     shown = _shown_arrivals(arrivals, layout)
-    contributions = _message_contributions(cassette, shown)
-    columns = _MessageColumns(
+    contributions = _stream_message_contributions(cassette, shown)
+    columns = _MessageRowFormatter(
         max(arrival.gap_ms for arrival in arrivals), any(contributions), layout
     )
-    render_message = _MESSAGE_RENDERERS.get(cassette.codec, _message_text)
+    render_message = _MESSAGE_RENDERERS.get(cassette.codec_name, _raw_message_text)
     yield columns.title_line()
     before = 0
     for arrival, contribution in zip(shown, contributions, strict=True):
         if missing := arrival.number - before - 1:
-            more = display.format_count(missing, "more message")
+            more = display.count_with_noun(missing, "more message")
             yield styled_line(StyledText(f"{'…':>6} {more}: --full shows all", "dim"))
-        yield columns.message_line(arrival, contribution, render_message(arrival.message))
+        yield columns.message_line(arrival, contribution, render_message(arrival.message_bytes))
         before = arrival.number
 
 
@@ -72,16 +72,17 @@ def _shown_arrivals(
     return [*arrivals[:_SHOWN_AT_START], *arrivals[-_SHOWN_AT_END:]]
 
 
-def _message_contributions(cassette: Cassette, shown: Sequence[MessageArrival]) -> list[str]:
-    """What each message adds to the response; empty for a single message, which is all of it."""
-    if len(cassette.messages) == 1:
+def _stream_message_contributions(cassette: Cassette, shown: Sequence[MessageArrival]) -> list[str]:
+    """What each message adds to the response; empty for a single message."""
+    if len(cassette.framed_messages) == 1:
         return [""]
     return [
-        display.escape_line(message_contribution(cassette, arrival.message)) for arrival in shown
+        display.escape_line(stream_message_contribution(cassette, arrival.message_bytes))
+        for arrival in shown
     ]
 
 
-def _message_text(message: bytes) -> str:
+def _raw_message_text(message: bytes) -> str:
     return message.decode("utf-8", "backslashreplace")
 
 
@@ -89,9 +90,9 @@ def _frame_text(message: bytes) -> str:
     """Type and payload of an AWS event-stream frame; the text of a message that is no frame."""
     frame = parse_frame(message)
     if frame is None:
-        return _message_text(message)
+        return _raw_message_text(message)
     return " ".join(
-        filter(None, (*map(frame.header, _FRAME_TYPE_HEADERS), _message_text(frame.payload)))
+        filter(None, (*map(frame.header, _FRAME_TYPE_HEADERS), _raw_message_text(frame.payload)))
     )
 
 
@@ -100,7 +101,7 @@ _MESSAGE_RENDERERS: Final[Mapping[str, Callable[[bytes], str]]] = {"eventstream"
 
 
 @dataclass(frozen=True, slots=True)
-class _MessageColumns:
+class _MessageRowFormatter:
     """Formats messages as rows of the table."""
 
     longest_gap_ms: float
@@ -139,7 +140,7 @@ class _MessageColumns:
         message = display.escape_line(text)
         if not self.layout.show_all:
             message = display.truncate_to_width(
-                message, max(_MIN_MESSAGE_COLUMNS, self.layout.columns - taken)
+                message, max(_MIN_MESSAGE_COLUMNS, self.layout.width_columns - taken)
             )
         return styled_line(
             figures, StyledText(f"{bar:{_BAR_COLUMNS}} ", "bar"), adds, StyledText(message, "dim")

@@ -13,7 +13,7 @@ import orjson
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_turns
+from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.cli.output.printing import Line, styled_line
 from llm_proxy.cli.show.message_table import CassetteLayout
 from llm_proxy.cli.show.summary import (
@@ -26,7 +26,7 @@ from llm_proxy.cli.show.summary import (
 from llm_proxy.errors import CassetteError
 from llm_proxy.outcome import cassette_outcome
 
-_UNCUT: Final = CassetteLayout(columns=0, show_all=True)
+_UNCUT: Final = CassetteLayout(width_columns=0, show_all=True)
 
 
 def review_lines(cassette: Cassette) -> Iterator[Line]:
@@ -39,7 +39,7 @@ def review_lines(cassette: Cassette) -> Iterator[Line]:
     ):
         yield from align_labels(rows)
         yield styled_line()
-    if not cassette_turns(cassette):
+    if not cassette_response_turns(cassette):
         yield from raw_message_lines(cassette)
         yield styled_line()
     yield from align_labels(_ending_lines(cassette))
@@ -59,17 +59,20 @@ def _request_lines(cassette: Cassette) -> Iterator[LabelledLine]:
     yield "request", styled_line(f"{request.method} {target}")
     yield from _header_lines(request.headers)
     if request.redacted_count:
-        yield "", styled_line(f"{display.format_count(request.redacted_count, 'secret')} replaced")
+        yield (
+            "",
+            styled_line(f"{display.count_with_noun(request.redacted_count, 'secret')} replaced"),
+        )
     for line in _pretty_body(request.body).splitlines():
         yield "", styled_line(line)
 
 
 def _response_lines(cassette: Cassette) -> Iterator[LabelledLine]:
-    head = cassette.head
+    head = cassette.response_head
     coding = f", came as {cassette.content_coding}" if cassette.content_coding else ""
     yield (
         "response",
-        styled_line(f"{head.status} {head.reason}".rstrip(), f"  ({cassette.codec}{coding})"),
+        styled_line(f"{head.status} {head.reason}".rstrip(), f"  ({cassette.codec_name}{coding})"),
     )
     yield from _header_lines(head.headers)
 
@@ -87,13 +90,13 @@ def _pretty_body(body: bytes) -> str:
 
 
 def _ending_lines(cassette: Cassette) -> Iterator[LabelledLine]:
-    end = cassette.end
+    end = cassette.response_end
     secrets = (
-        f", {display.format_count(end.redacted_count, 'secret')} replaced"
+        f", {display.count_with_noun(end.redacted_count, 'secret')} replaced"
         if end.redacted_count
         else ""
     )
-    messages = display.format_count(len(cassette.messages), "message")
+    messages = display.count_with_noun(len(cassette.framed_messages), "message")
     yield (
         "ending",
         styled_line(f"{end.ending.value}, {end.size_bytes:,} bytes in {messages}{secrets}"),

@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy import display, last_message, timeline
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_turns
+from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.cli.output.printing import Line, StyledText, styled_line, styled_outcome
 from llm_proxy.cli.show.message_table import CassetteLayout, message_table_lines
 from llm_proxy.cli.show.turn_text import labelled_texts
@@ -30,7 +30,7 @@ LabelledLine = tuple[str, Line]
 def cassette_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]:
     """The whole cassette as lines."""
     outcome = cassette_outcome(cassette)
-    yield styled_line(StyledText(display.path_as_utf8(cassette.file), "bold"))
+    yield styled_line(StyledText(display.path_as_unicode_text(cassette.file), "bold"))
     for rows in (
         meta_lines(cassette, outcome),
         _request_lines(cassette, layout),
@@ -40,7 +40,7 @@ def cassette_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]
     ):
         yield from align_labels(rows)
         yield styled_line()
-    if cassette.messages:
+    if cassette.framed_messages:
         yield from message_table_lines(cassette, layout)
         yield styled_line()
     yield from align_labels(_ending_lines(cassette))
@@ -48,7 +48,7 @@ def cassette_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]
 
 def raw_message_lines(cassette: Cassette) -> Iterator[Line]:
     """The raw messages as lines, each without its last LF; printing escapes control characters."""
-    for message in cassette.messages:
+    for message in cassette.framed_messages:
         yield styled_line(message.decode("utf-8", "backslashreplace").removesuffix("\n"))
 
 
@@ -64,10 +64,10 @@ def meta_lines(cassette: Cassette, outcome: Outcome) -> Iterator[LabelledLine]:
     model = f", model {meta.model}" if meta.model else ""
     proof = f"  ({outcome.reason})" if outcome.is_complete and outcome.is_proven else ""
     yield "outcome", styled_line(styled_outcome(outcome), StyledText(proof, "dim"))
-    yield "recorded", styled_line(f"{meta.recorded} by {meta.tool}")
+    yield "recorded", styled_line(f"{meta.recorded_at} by {meta.recording_tool}")
     yield "dialect", styled_line(f"{meta.dialect}, provider {meta.provider}{model}")
     yield "session", styled_line(meta.session)
-    yield "key", styled_line(meta.key, StyledText(f"  (rules {meta.key_rules})", "dim"))
+    yield "key", styled_line(meta.key, StyledText(f"  (rules {meta.key_rules_version})", "dim"))
 
 
 def _request_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
@@ -75,7 +75,7 @@ def _request_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Label
     target = f"{request.path}?{request.query}" if request.query else request.path
     notes = [f"{len(request.body):,} bytes"] if request.body else ["no body"]
     if request.redacted_count:
-        notes.append(f"{display.format_count(request.redacted_count, 'secret')} replaced")
+        notes.append(f"{display.count_with_noun(request.redacted_count, 'secret')} replaced")
     yield (
         "request",
         styled_line(f"{request.method} {target}", StyledText(f"  ({', '.join(notes)})", "dim")),
@@ -90,17 +90,17 @@ def _request_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Label
             styled_line(
                 shown
                 if layout.show_all
-                else display.truncate_to_width(shown, layout.columns - _LABEL_COLUMNS)
+                else display.truncate_to_width(shown, layout.width_columns - _LABEL_COLUMNS)
             ),
         )
 
 
 def _response_lines(cassette: Cassette) -> Iterator[LabelledLine]:
-    head = cassette.head
+    head = cassette.response_head
     bad = "" if head.status < HTTPStatus.BAD_REQUEST else "doubtful"
     coding = f", came as {cassette.content_coding}" if cassette.content_coding else ""
-    delay = display.format_duration(cassette.head_at_ms)
-    notes = f"  (after {delay}; {head.framing}, {cassette.codec}{coding})"
+    delay = display.format_duration(cassette.response_head_at_ms)
+    notes = f"  (after {delay}; {head.framing}, {cassette.codec_name}{coding})"
     yield (
         "response",
         styled_line(
@@ -113,7 +113,7 @@ def _response_lines(cassette: Cassette) -> Iterator[LabelledLine]:
 
 def turn_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
     """The decoded turns, or a note where the dialect decodes none."""
-    turns = cassette_turns(cassette)
+    turns = cassette_response_turns(cassette)
     if not turns:
         yield (
             "said",
@@ -136,20 +136,20 @@ def _text_block_lines(name: str, text: str, layout: CassetteLayout) -> Iterator[
     for index, content in enumerate(shown.split("\n")):
         yield name if index == 0 else "", styled_line(content)
     if missing := len(text) - len(shown):
-        more = display.format_count(missing, "more character")
+        more = display.count_with_noun(missing, "more character")
         yield "", styled_line(StyledText(f"… {more}: --full shows all", "dim"))
 
 
 def _timeline_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
-    reads = display.format_count(len(cassette.reads), "read")
-    count = display.format_count(len(cassette.messages), "message")
-    yield "timeline", styled_line(f"{count} in {reads}, {cassette.end.size_bytes:,} bytes")
+    reads = display.count_with_noun(len(cassette.reads), "read")
+    count = display.count_with_noun(len(cassette.framed_messages), "message")
+    yield "timeline", styled_line(f"{count} in {reads}, {cassette.response_end.size_bytes:,} bytes")
     if not cassette.reads:
         return
-    width = min(layout.columns - _LABEL_COLUMNS, _MAX_SPARKLINE_COLUMNS)
-    end = display.format_duration(cassette.end.at_ms)
+    width = min(layout.width_columns - _LABEL_COLUMNS, _MAX_SPARKLINE_COLUMNS)
+    end = display.format_duration(cassette.response_end.at_ms)
     spark = timeline.render_sparkline(
-        cassette.reads, cassette.end.at_ms, width, ascii_only=layout.ascii_only
+        cassette.reads, cassette.response_end.at_ms, width, ascii_only=layout.ascii_only
     )
     yield "", styled_line(StyledText(spark, "bar"))
     yield "", styled_line(StyledText(f"0{end:>{width - 1}}", "dim"))
@@ -157,10 +157,10 @@ def _timeline_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Labe
 
 def _ending_lines(cassette: Cassette) -> Iterator[LabelledLine]:
     """How the response ended, and the checksum of its body."""
-    end = cassette.end
+    end = cassette.response_end
     style = "good" if end.ending is Ending.CLEAN else "bad"
     secrets = (
-        f", {display.format_count(end.redacted_count, 'secret')} replaced"
+        f", {display.count_with_noun(end.redacted_count, 'secret')} replaced"
         if end.redacted_count
         else ""
     )

@@ -43,10 +43,10 @@ def labelled_texts(turn: Turn) -> Iterator[LabelledText]:
         yield "answered by", turn.model
 
 
-def message_contribution(cassette: Cassette, message: bytes) -> str:
+def stream_message_contribution(cassette: Cassette, message: bytes) -> str:
     """What one message of a stream adds to the response, as a short text; often empty."""
-    response = DialectResponse(cassette.head, cassette.codec, (message,))
-    turns = cassette_dialect(cassette).decode(response)
+    response = DialectResponse(cassette.response_head, cassette.codec_name, (message,))
+    turns = cassette_dialect(cassette).decode_response(response)
     return " ".join(filter(None, map(_contribution_text, turns)))
 
 
@@ -75,12 +75,12 @@ def _citation_text(citation: Citation) -> str:
 
 def _reasoning_text(reasoning: Reasoning) -> str:
     sealed = reasoning.redacted or reasoning.signature
-    seal = f"(sealed: {display.format_count(len(sealed), 'character')})" if sealed else ""
+    seal = f"(sealed: {display.count_with_noun(len(sealed), 'character')})" if sealed else ""
     return "\n".join(filter(None, (reasoning.text, seal)))
 
 
 def _media_text(media: Media) -> str:
-    where = media.url or display.format_count(len(media.base64), "character") + " of base64"
+    where = media.url or display.count_with_noun(len(media.base64), "character") + " of base64"
     return "\n".join(filter(None, (f"{media.media_type} {where}".strip(), media.transcript)))
 
 

@@ -39,7 +39,7 @@ def count_tokens_response(body: Fields, context: EncodeContext) -> DialectRespon
     )
 
 
-def model_response(name: str, context: EncodeContext) -> DialectResponse:
+def model_info_response(name: str, context: EncodeContext) -> DialectResponse:
     """One model, or HTTP 404; every model exists if `context.models` is empty."""
     if context.models and name not in context.models:
         return errors.error_response(404, Failure(f"model: {name}"), context)
@@ -81,7 +81,7 @@ def _model_object(name: str, context: EncodeContext) -> Document:
         "type": "model",
         "id": name,
         "display_name": name,
-        "created_at": errors.rfc3339_timestamp(context.created),
+        "created_at": errors.rfc3339_timestamp(context.created_unix_s),
         "lifecycle": "active",
     }
 

@@ -66,12 +66,12 @@ _REFUSAL_METADATA: Final = (
 _DEFAULT_MCP_SERVER: Final = "server"
 
 
-def convert_text(text: Text) -> Text:
+def representable_text(text: Text) -> Text:
     """The text with its citations."""
-    return Text(text.text, tuple(map(_convert_citation, text.citations)))
+    return Text(text.text, tuple(map(_representable_citation, text.citations)))
 
 
-def _convert_citation(citation: Citation) -> Citation:
+def _representable_citation(citation: Citation) -> Citation:
     """A page or a document; citations apply to the whole block, so there is no span."""
     kind = _original_type(citation.metadata)
     if not kind.endswith("_location"):
@@ -82,9 +82,9 @@ def _convert_citation(citation: Citation) -> Citation:
     kept_fields = dict(kept_metadata)
     required_fields = _REQUIRED_LOCATION_FIELDS.get(kind, {}).items()
     return Citation(
-        url=lenient_json.printable_text(citation.url) if kind in URL_FIELDS else "",
-        title=lenient_json.printable_text(citation.title),
-        quoted=lenient_json.printable_text(citation.quoted),
+        url=lenient_json.value_as_text(citation.url) if kind in URL_FIELDS else "",
+        title=lenient_json.value_as_text(citation.title),
+        quoted=lenient_json.value_as_text(citation.quoted),
         metadata=(
             *(kept_metadata or (("type", kind),)),
             *((name, value) for name, value in required_fields if name not in kept_fields),
@@ -92,7 +92,7 @@ def _convert_citation(citation: Citation) -> Citation:
     )
 
 
-def convert_reasoning(reasoning: Reasoning) -> Reasoning:
+def representable_reasoning(reasoning: Reasoning) -> Reasoning:
     """Readable reasoning, redacted reasoning, or a compaction (summary of the conversation)."""
     if _original_type(reasoning.metadata) == COMPACTION:
         return replace(
@@ -104,12 +104,12 @@ def convert_reasoning(reasoning: Reasoning) -> Reasoning:
     return Reasoning(reasoning.text, reasoning.signature)
 
 
-def convert_refusal(refusal: Refusal) -> Refusal:
+def representable_refusal(refusal: Refusal) -> Refusal:
     """The explanation, with its category and related metadata."""
     return Refusal(refusal.text, nonempty_metadata(refusal.metadata, _REFUSAL_METADATA))
 
 
-def convert_tool_call(tool_call: ToolCall) -> ToolCall:
+def representable_tool_call(tool_call: ToolCall) -> ToolCall:
     """The call for a stream, which sends arguments as the model wrote them."""
     kind = _original_type(tool_call.metadata)
     if kind != TOOL_USE and kind.endswith(TOOL_USE):
@@ -119,10 +119,14 @@ def convert_tool_call(tool_call: ToolCall) -> ToolCall:
     return replace(tool_call, metadata=nonempty_metadata(tool_call.metadata, _CLIENT_CALL_METADATA))
 
 
-def convert_object_tool_call(tool_call: ToolCall) -> ToolCall | None:
-    """The call for a document, which has arguments as an object; None if they are no object."""
+def representable_object_argument_call(tool_call: ToolCall) -> ToolCall | None:
+    """The call for a document, which has arguments as an object; None if they are not an object."""
     arguments = normalized_object_json(tool_call.arguments)
-    return None if arguments is None else convert_tool_call(replace(tool_call, arguments=arguments))
+    return (
+        None
+        if arguments is None
+        else representable_tool_call(replace(tool_call, arguments=arguments))
+    )
 
 
 def awaits_client(tool_call: ToolCall) -> bool:
@@ -130,7 +134,7 @@ def awaits_client(tool_call: ToolCall) -> bool:
     return not _original_type(tool_call.metadata)
 
 
-def convert_provider_tool_call(tool_call: ToolCall) -> ToolCall:
+def representable_provider_tool_call(tool_call: ToolCall) -> ToolCall:
     """A call that the provider ran; one from another format becomes an MCP server's."""
     if not awaits_client(tool_call):
         return tool_call
@@ -138,17 +142,17 @@ def convert_provider_tool_call(tool_call: ToolCall) -> ToolCall:
     return replace(tool_call, metadata=(*values, *tool_call.metadata))
 
 
-def convert_tool_result(tool_result: ToolResult) -> ToolResult:
+def representable_tool_result(tool_result: ToolResult) -> ToolResult:
     """The result of a provider's tool; its type defaults to an MCP server's."""
     kind = _original_type(tool_result.metadata)
     kept_metadata = _type_and_extra_fields(kind, tool_result.metadata, RESULT_FIELDS)
     metadata = kept_metadata if kind.endswith(TOOL_RESULT_SUFFIX) else (("type", MCP_TOOL_RESULT),)
     converted = replace(
-        tool_result, call_id=lenient_json.printable_text(tool_result.call_id), metadata=metadata
+        tool_result, call_id=lenient_json.value_as_text(tool_result.call_id), metadata=metadata
     )
     value = structured_result_content(converted)
     if value is None:
-        return replace(converted, content=lenient_json.printable_text(tool_result.content))
+        return replace(converted, content=lenient_json.value_as_text(tool_result.content))
     has_failed = tool_result.failed or block_decoder.is_failed_result({"content": value})
     return replace(converted, content=lenient_json.compact_json(value), failed=has_failed)
 
@@ -180,7 +184,7 @@ def _is_list_of_text_blocks(value: Json) -> bool:
     )
 
 
-def convert_media(media: Media) -> Media | None:
+def representable_media(media: Media) -> Media | None:
     """A file that a tool created (`container_upload`), the only media; None for any other."""
     if _original_type(media.metadata) != CONTAINER_UPLOAD:
         return None
@@ -196,4 +200,4 @@ def _original_type(metadata: Metadata) -> str:
 def _type_and_extra_fields(kind: str, metadata: Metadata, known: Iterable[str]) -> Metadata:
     """The type, and the metadata without the `known` names."""
     fields = {"type": kind, **{name: value for name, value in metadata if name not in known}}
-    return lenient_json.named_metadata(fields, fields)
+    return lenient_json.select_metadata(fields, fields)

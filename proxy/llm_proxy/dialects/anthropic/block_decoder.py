@@ -57,7 +57,7 @@ def delta_output_chars(delta: Fields) -> int:
 
     Signatures and citations add none.
     """
-    kind = lenient_json.printable_text(delta.get("type"))
+    kind = lenient_json.value_as_text(delta.get("type"))
     if kind in _APPENDING_DELTAS:
         block_type, name = _APPENDING_DELTAS[kind]
         return max(len(lenient_json.str_or_empty(delta.get(name))), int(block_type == TOOL_USE))
@@ -80,7 +80,7 @@ class ContentBlockDecoder:
 
     def feed(self, delta: Fields) -> None:
         """Add one delta; those of unknown types are ignored."""
-        kind = lenient_json.printable_text(delta.get("type"))
+        kind = lenient_json.value_as_text(delta.get("type"))
         if kind in _APPENDING_DELTAS:
             block_type, name = _APPENDING_DELTAS[kind]
             self._pieces_by_field.setdefault(name, []).append(
@@ -125,7 +125,7 @@ class ContentBlockDecoder:
 
 def is_tool_call_block(block: Fields) -> bool:
     """Whether it is a tool call: `tool_use`, `server_tool_use`, `mcp_tool_use`."""
-    return lenient_json.printable_text(block.get("type")).endswith(TOOL_USE)
+    return lenient_json.value_as_text(block.get("type")).endswith(TOOL_USE)
 
 
 def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
@@ -138,15 +138,15 @@ def decode_block(block: Fields, tool_names: Mapping[str, str]) -> Part | None:
             return _decode_text(block)
         case "thinking":
             return Reasoning(
-                lenient_json.printable_text(block.get("thinking")),
-                lenient_json.printable_text(block.get("signature")) or None,
+                lenient_json.value_as_text(block.get("thinking")),
+                lenient_json.value_as_text(block.get("signature")) or None,
             )
         case "redacted_thinking":
-            return Reasoning(redacted=lenient_json.printable_text(block.get("data")) or None)
+            return Reasoning(redacted=lenient_json.value_as_text(block.get("data")) or None)
         case block_type if block_type == COMPACTION:
             return _decode_compaction(block)
         case block_type if block_type == CONTAINER_UPLOAD:
-            return Media("*/*", metadata=lenient_json.named_metadata(block, block))
+            return Media("*/*", metadata=lenient_json.select_metadata(block, block))
         case str(kind) if kind.endswith(TOOL_USE):
             return _decode_tool_call(block)
         case str(kind) if kind.endswith(TOOL_RESULT_SUFFIX):
@@ -160,15 +160,15 @@ def _decode_text(block: Fields) -> Text:
         _decode_citation(citation)
         for citation in lenient_json.array_objects(block.get("citations"))
     )
-    return Text(lenient_json.printable_text(block.get("text")), citations)
+    return Text(lenient_json.value_as_text(block.get("text")), citations)
 
 
 def _decode_citation(citation: Fields) -> Citation:
     """A page or a document; locations are in the source, not in the text: there is no span."""
     return Citation(
-        url=lenient_json.printable_text(citation.get("url") or citation.get("source")),
-        title=lenient_json.printable_text(citation.get("title") or citation.get("document_title")),
-        quoted=lenient_json.printable_text(citation.get("cited_text")),
+        url=lenient_json.value_as_text(citation.get("url") or citation.get("source")),
+        title=lenient_json.value_as_text(citation.get("title") or citation.get("document_title")),
+        quoted=lenient_json.value_as_text(citation.get("cited_text")),
         metadata=_extra_fields(citation, CITATION_FIELDS),
     )
 
@@ -176,9 +176,9 @@ def _decode_citation(citation: Fields) -> Citation:
 def _decode_compaction(block: Fields) -> Reasoning:
     """A summary of the conversation so far, which the client sends back like reasoning."""
     return Reasoning(
-        lenient_json.printable_text(block.get("content")),
-        signature=lenient_json.printable_text(block.get("signature")) or None,
-        redacted=lenient_json.printable_text(block.get("encrypted_content")) or None,
+        lenient_json.value_as_text(block.get("content")),
+        signature=lenient_json.value_as_text(block.get("signature")) or None,
+        redacted=lenient_json.value_as_text(block.get("encrypted_content")) or None,
         metadata=_extra_fields(block, COMPACTION_FIELDS),
     )
 
@@ -187,21 +187,21 @@ def _decode_tool_call(block: Fields) -> ToolCall:
     """A tool call; for the provider's own tools, metadata holds the type."""
     is_client_call = block.get("type") == TOOL_USE
     return ToolCall(
-        id=lenient_json.printable_text(block.get("id")),
-        name=lenient_json.printable_text(block.get("name")),
-        arguments=lenient_json.printable_text(block.get("partial_json")),
+        id=lenient_json.value_as_text(block.get("id")),
+        name=lenient_json.value_as_text(block.get("name")),
+        arguments=lenient_json.value_as_text(block.get("partial_json")),
         metadata=_extra_fields(block, (*CALL_FIELDS, "type") if is_client_call else CALL_FIELDS),
     )
 
 
 def _decode_tool_result(block: Fields, tool_names: Mapping[str, str]) -> ToolResult:
     """The result of a tool that the provider ran; anything but one text is JSON."""
-    call_id = lenient_json.printable_text(block.get("tool_use_id"))
+    call_id = lenient_json.value_as_text(block.get("tool_use_id"))
     return ToolResult(
         call_id,
         content=result_content_text(block.get("content")),
         name=tool_names.get(
-            call_id, tool_name_of_result_type(lenient_json.printable_text(block.get("type")))
+            call_id, tool_name_of_result_type(lenient_json.value_as_text(block.get("type")))
         ),
         failed=is_failed_result(block),
         metadata=_extra_fields(block, RESULT_FIELDS),
@@ -215,9 +215,7 @@ def tool_name_of_result_type(result_type: str) -> str:
 
 def is_failed_result(result: Fields) -> bool:
     """Whether the tool failed, by `is_error` or by the type of the content."""
-    kind = lenient_json.printable_text(
-        lenient_json.object_fields(result.get("content")).get("type")
-    )
+    kind = lenient_json.value_as_text(lenient_json.object_fields(result.get("content")).get("type"))
     return result.get("is_error") is True or kind.endswith("_error")
 
 
@@ -227,8 +225,8 @@ def result_content_text(content: Json) -> str:
         case [{"type": "text", "text": str(text)}]:
             return lenient_json.join_pieces([text])
         case _:
-            return lenient_json.printable_text(content)
+            return lenient_json.value_as_text(content)
 
 
 def _extra_fields(source: Fields, known: tuple[str, ...]) -> Metadata:
-    return lenient_json.named_metadata(source, (name for name in source if name not in known))
+    return lenient_json.select_metadata(source, (name for name in source if name not in known))

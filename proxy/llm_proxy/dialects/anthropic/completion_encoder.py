@@ -32,16 +32,16 @@ def capabilities(*, streams: bool, context: EncodeContext) -> Capabilities:
     """The capabilities of a legacy completion, streamed or whole."""
     return Capabilities(
         dialect="anthropic's completions",
-        streams=streams,
-        finish_of_raw=message_decoder.FINISH_BY_STOP_REASON,
-        raw_of_finish=_STOP_REASONS,
+        is_streamed=streams,
+        finish_by_raw_reason=message_decoder.FINISH_BY_STOP_REASON,
+        raw_reason_by_finish=_STOP_REASONS,
         id_prefix="compl_",
         usage_fields=(),
         metadata_names=(_STOP_FIELD, REQUEST_ID),
-        arrange=_without_request_id_unless_failed,
+        normalize_turn=_without_request_id_unless_failed,
         convert_failure=errors.with_type_defaults,
-        convert_failed_turn=partial(errors.with_request_id_only, context=context),
-        convert_http_error_turn=partial(errors.with_request_id_only, context=context),
+        convert_failed_turn=partial(errors.with_only_request_id_metadata, context=context),
+        convert_http_error_turn=partial(errors.with_only_request_id_metadata, context=context),
     )
 
 
@@ -53,7 +53,7 @@ def encode_events(turn: Turn, split_text: TextSplitter) -> Iterator[tuple[str, D
         yield COMPLETION, _encode_completion(turn, piece, is_last=is_last)
 
 
-def encode_document(turn: Turn) -> Document:
+def encode_whole_response(turn: Turn) -> Document:
     """The whole completion of a converted turn."""
     return _encode_completion(turn, turn.text, is_last=True)
 

@@ -3,7 +3,7 @@
 A stream is SSE with event names; `message_stop` is its last event, without a `[DONE]` after it.
 Servers that omit it have sent the stop reason in `message_delta`, after which a message has no more
 content; a legacy completion ends with the event that has a `stop_reason`.  An event named `error`
-ends both.
+ends either.
 
 Batches and files are left to the opaque dialect, whose errors have Anthropic's format, too.
 """
@@ -24,15 +24,15 @@ from llm_proxy.dialects.anthropic import auxiliary_responses, errors, request_de
 from llm_proxy.dialects.anthropic import response_encoder as anthropic_encoder
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
 from llm_proxy.dialects.anthropic.message_decoder import (
-    MessagesDecoder,
+    MessagesResponseDecoder,
     decode_failure,
-    document_kind,
     event_output_chars,
+    response_payload_kind,
     stop_reason,
 )
 from llm_proxy.dialects.anthropic.response_encoder import AnthropicResponseOptions
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
@@ -40,7 +40,7 @@ from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _VERSION_HEADER: Final = "anthropic-version"
-"""The header that only clients of Anthropic's API send, and all of them."""
+"""The header that all clients of Anthropic's API send, and no other client."""
 
 _SAMPLE_MAX_TOKENS: Final = 4096
 
@@ -76,9 +76,9 @@ class Anthropic:
     """The dialect `anthropic`."""
 
     name = "anthropic"
-    volatile_paths = ("$.metadata.user_id",)
-    key_headers = ("anthropic-beta",)
-    id_paths = (
+    volatile_json_paths = ("$.metadata.user_id",)
+    cassette_key_headers = ("anthropic-beta",)
+    id_json_paths = (
         "$.messages[*].id",
         "$.messages[*].content[*].id",
         "$.messages[*].content[*].tool_use_id",
@@ -104,7 +104,7 @@ class Anthropic:
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the one in the path (Vertex AI, the models endpoint)."""
-        if model := lenient_json.printable_text(
+        if model := lenient_json.value_as_text(
             lenient_json.parse_object(request.body).get("model")
         ):
             return model
@@ -128,28 +128,28 @@ class Anthropic:
             else request_decoder.decode_messages_request(body)
         )
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """SSE or whole, by content type; without one, by the request."""
         return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete with `message_stop`, with a stop reason, or with an error in the stream."""
-        if response.codec != "sse" or not json_api.succeeded(response.head):
+        if response.codec_name != "sse" or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         return _stream_completeness(response)
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn; none for responses without a message (token counts, models)."""
         if not json_api.succeeded(response.head):
             return (_decode_http_error(response),)
-        decoder = MessagesDecoder()
-        for document in _parse_documents(response):
+        decoder = MessagesResponseDecoder()
+        for document in _parse_response_payloads(response):
             decoder.feed(document)
         return decoder.turns()
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta."""
-        return event_output_chars(_parse_event_document(message)) if codec == "sse" else 0
+        return event_output_chars(_parse_event_payload(message)) if codec == "sse" else 0
 
     def keep_alive_message(self, codec: str) -> bytes:
         """The event `ping`, which may occur anywhere in a stream."""
@@ -166,18 +166,18 @@ class Anthropic:
             "/v1/messages", body, ((_VERSION_HEADER, "2023-06-01"),)
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """Converts to a message, or on the legacy path to text."""
         capabilities = anthropic_encoder.capabilities(self._response_options(request), context)
         return conversion.convert(turns, capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to `message_stop`, or one document."""
-        (turn,) = self.convert(request, turns, context).turns
+        (turn,) = self.representable_turns(request, turns, context).turns
         return anthropic_encoder.encode_response(turn, self._response_options(request), context)
 
     def error_response(
@@ -201,7 +201,7 @@ class Anthropic:
         if request.method == "GET":
             name = self.model(request)
             if name:
-                return auxiliary_responses.model_response(name, context)
+                return auxiliary_responses.model_info_response(name, context)
             return auxiliary_responses.models_page_response(request.query, context)
         if _COUNT_TOKENS_PATH.search(request.path):
             return auxiliary_responses.count_tokens_response(
@@ -223,10 +223,10 @@ def _has_version_header(request: Request) -> bool:
 
 def _stream_completeness(response: DialectResponse) -> Completeness:
     """Decided by the last relevant event: a new message after `message_stop` needs its own."""
-    for fields in map(_parse_event_document, reversed(response.messages)):
-        kind = document_kind(fields)
+    for fields in map(_parse_event_payload, reversed(response.framed_messages)):
+        kind = response_payload_kind(fields)
         if kind == "error":
-            return json_api.completeness_by_error(decode_failure(fields))
+            return json_api.completed_by_error(decode_failure(fields))
         if kind == "message_stop":
             return Completeness(is_complete=True, reason="message_stop")
         if kind in _ENDING_KINDS and (reason := stop_reason(fields)):
@@ -239,13 +239,13 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
     return Completeness(is_complete=False, reason="empty stream" if is_empty else "no message_stop")
 
 
-def _parse_documents(response: DialectResponse) -> Iterable[Fields]:
-    if response.codec == "sse":
-        return map(_parse_event_document, response.messages)
+def _parse_response_payloads(response: DialectResponse) -> Iterable[Fields]:
+    if response.codec_name == "sse":
+        return map(_parse_event_payload, response.framed_messages)
     return [lenient_json.parse_object(json_api.joined_body(response))]
 
 
-def _parse_event_document(message: bytes) -> Fields:
+def _parse_event_payload(message: bytes) -> Fields:
     """The document of one event; its type defaults to the event's name."""
     event = parse_event(message)
     if event.data is None:
@@ -271,5 +271,5 @@ def _decode_http_error(response: DialectResponse) -> Turn:
     return Turn(
         (),
         failure=replace(failure, code=failure.code or decode_failure(fields).code),
-        metadata=lenient_json.named_metadata(fields, (REQUEST_ID,)),
+        metadata=lenient_json.select_metadata(fields, (REQUEST_ID,)),
     )

@@ -58,7 +58,7 @@ def error_response(
     )
 
 
-def http_error_of_turn(turn: Turn, context: EncodeContext) -> DialectResponse:
+def error_response_of_turn(turn: Turn, context: EncodeContext) -> DialectResponse:
     """The HTTP error in place of a response, from a failed turn; the status is by its type."""
     failure = turn.failure or Failure("")
     return error_response(
@@ -103,14 +103,14 @@ def turn_request_id(turn: Turn, context: EncodeContext) -> str:
     return str(value) if is_id else fake_request_id(context)
 
 
-def with_request_id_only(turn: Turn, context: EncodeContext) -> Turn:
+def with_only_request_id_metadata(turn: Turn, context: EncodeContext) -> Turn:
     """The failed turn, with the request id as its only metadata."""
     return replace(turn, metadata=((REQUEST_ID, turn_request_id(turn, context)),))
 
 
 def fake_request_id(context: EncodeContext) -> str:
     """The request id of this context: `req_...`."""
-    return context.identifier("req_")
+    return context.fake_identifier("req_")
 
 
 def common_response_headers(context: EncodeContext, request_id: str) -> Headers:
@@ -120,14 +120,14 @@ def common_response_headers(context: EncodeContext, request_id: str) -> Headers:
 
 def rate_limit_headers(context: EncodeContext) -> Headers:
     """The `anthropic-ratelimit-*` headers; none without a quota."""
-    quota = context.quota or AccountLimits()
+    quota = context.account_limits or AccountLimits()
     return tuple(
         (f"anthropic-ratelimit-{label}-{name}", value)
         for label, window in quota.named_windows
         for name, value in (
             ("limit", str(window.limit)),
             ("remaining", str(window.remaining)),
-            ("reset", rfc3339_timestamp(context.created + window.reset_s)),
+            ("reset", rfc3339_timestamp(context.created_unix_s + window.reset_s)),
         )
     )
 

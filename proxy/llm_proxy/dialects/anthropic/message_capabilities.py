@@ -71,29 +71,29 @@ def capabilities(*, streams: bool, context: EncodeContext, id_prefix: str = "msg
     """The capabilities of a message, streamed or whole."""
     return Capabilities(
         dialect="anthropic",
-        streams=streams,
-        finish_of_raw=message_decoder.FINISH_BY_STOP_REASON,
-        raw_of_finish=_STOP_REASONS,
-        convert_text=block_capabilities.convert_text,
-        convert_reasoning=block_capabilities.convert_reasoning,
-        convert_refusal=block_capabilities.convert_refusal,
-        convert_tool_call=block_capabilities.convert_tool_call
+        is_streamed=streams,
+        finish_by_raw_reason=message_decoder.FINISH_BY_STOP_REASON,
+        raw_reason_by_finish=_STOP_REASONS,
+        convert_text=block_capabilities.representable_text,
+        convert_reasoning=block_capabilities.representable_reasoning,
+        convert_refusal=block_capabilities.representable_refusal,
+        convert_tool_call=block_capabilities.representable_tool_call
         if streams
-        else block_capabilities.convert_object_tool_call,
-        convert_tool_result=block_capabilities.convert_tool_result,
-        convert_media=block_capabilities.convert_media,
+        else block_capabilities.representable_object_argument_call,
+        convert_tool_result=block_capabilities.representable_tool_result,
+        convert_media=block_capabilities.representable_media,
         merged_kinds=frozenset(),
-        kinds_kept_empty=frozenset((Media, Reasoning)),
+        part_kinds_kept_if_empty=frozenset((Media, Reasoning)),
         id_prefix=id_prefix,
         call_id_prefix="toolu_",
         usage_fields=usage.USAGE_FIELDS,
         required_usage_fields=("input", "output"),
         always_has_usage=True,
         metadata_names=_KEPT_METADATA,
-        arrange=partial(_arrange_turn, context=context),
+        normalize_turn=partial(_normalize_turn, context=context),
         convert_failure=errors.with_type_defaults,
         convert_failed_turn=partial(_as_failed_stream, context=context),
-        convert_http_error_turn=partial(errors.with_request_id_only, context=context),
+        convert_http_error_turn=partial(errors.with_only_request_id_metadata, context=context),
     )
 
 
@@ -119,9 +119,9 @@ def _undecoded_blocks(turn: Turn) -> Iterator[tuple[int, Fields]]:
             yield lenient_json.first_integer(entry.get("index")) or 0, block
 
 
-def _arrange_turn(turn: Turn, context: EncodeContext) -> Turn:
+def _normalize_turn(turn: Turn, context: EncodeContext) -> Turn:
     turn = _with_refusal_finish(turn)
-    parts = _with_tool_names(_as_provider_tool_calls(turn.parts))
+    parts = _with_tool_names(_mark_provider_tool_calls(turn.parts))
     undecoded_blocks: list[Json] = [
         {"index": index, "content_block": dict(block)}
         for index, block in enumerate(content_blocks(turn))
@@ -137,8 +137,8 @@ def _arrange_turn(turn: Turn, context: EncodeContext) -> Turn:
     return replace(
         _with_corrected_finish(turn, parts),
         parts=tuple(_sign_reasoning(parts, context)),
-        model=message_decoder.fallback_model(undecoded_blocks) or turn.model,
-        metadata=lenient_json.named_metadata(fields, _KEPT_METADATA),
+        model=message_decoder.responding_fallback_model(undecoded_blocks) or turn.model,
+        metadata=lenient_json.select_metadata(fields, _KEPT_METADATA),
     )
 
 
@@ -146,11 +146,13 @@ def _with_refusal_finish(turn: Turn) -> Turn:
     refusals = [part for part in turn.parts if isinstance(part, Refusal)]
     if not refusals and turn.finish_raw == message_decoder.REFUSAL:
         refusals_in_details = message_decoder.decode_refusal(dict(turn.metadata).get(STOP_DETAILS))
-        refusals = [block_capabilities.convert_refusal(refusal) for refusal in refusals_in_details]
+        refusals = [
+            block_capabilities.representable_refusal(refusal) for refusal in refusals_in_details
+        ]
     if not refusals:
         return turn
     metadata: Metadata = tuple(pair for refusal in refusals for pair in refusal.metadata)
-    merged = block_capabilities.convert_refusal(
+    merged = block_capabilities.representable_refusal(
         Refusal("".join(refusal.text for refusal in refusals), metadata)
     )
     return replace(
@@ -162,10 +164,10 @@ def _with_refusal_finish(turn: Turn) -> Turn:
     )
 
 
-def _as_provider_tool_calls(parts: tuple[Part, ...]) -> list[Part]:
+def _mark_provider_tool_calls(parts: tuple[Part, ...]) -> list[Part]:
     answered_call_ids = {part.call_id for part in parts if isinstance(part, ToolResult)}
     return [
-        block_capabilities.convert_provider_tool_call(part)
+        block_capabilities.representable_provider_tool_call(part)
         if isinstance(part, ToolCall) and part.id in answered_call_ids
         else part
         for part in parts
@@ -196,12 +198,12 @@ def _with_tool_names(parts: list[Part]) -> list[Part]:
 
 
 def _sign_reasoning(parts: Iterable[Part], context: EncodeContext) -> Iterator[Part]:
-    """Adds fake signatures to unsigned reasoning if `context.signs_reasoning`."""
+    """Adds fake signatures to unsigned readable reasoning if `context.signs_reasoning`."""
     for ordinal, part in enumerate(parts):
         match part:
             case Reasoning(signature=None, redacted=None, metadata=()) if context.signs_reasoning:
                 yield replace(
-                    part, signature=context.identifier("sign", ordinal, _FAKE_SIGNATURE_CHARS)
+                    part, signature=context.fake_identifier("sign", ordinal, _FAKE_SIGNATURE_CHARS)
                 )
             case _:
                 yield part
@@ -219,5 +221,5 @@ def _as_failed_stream(turn: Turn, context: EncodeContext) -> Turn:
         turn,
         parts=tuple(part for part in turn.parts if not isinstance(part, Refusal)),
         usage=usage.initial_usage(turn.usage or Usage()),
-        metadata=lenient_json.named_metadata(fields, _FAILED_STREAM_METADATA),
+        metadata=lenient_json.select_metadata(fields, _FAILED_STREAM_METADATA),
     )

@@ -45,7 +45,7 @@ FINISH_BY_STOP_REASON: Final = {
     "refusal": FinishReason.REFUSAL,
     "model_context_window_exceeded": FinishReason.CONTEXT_FULL,
 }
-"""The `Finish` of each stop reason."""
+"""The `FinishReason` of each stop reason."""
 
 REFUSAL: Final = "refusal"
 """The stop reason of a refusal, and the type of its `stop_details`."""
@@ -60,33 +60,33 @@ _DECODED_FIELDS: Final = (
     "type", "id", "role", "model", "content", "stop_reason", "usage",
     "delta", "completion", "log_id",
 )  # fmt: skip
-"""Fields that are no metadata, since the turn holds them; `log_id` repeats the id."""
+"""Fields that do not become metadata, since the turn holds them; `log_id` repeats the id."""
 
 _EMPTY_PARTS: Final = (Text(""), Reasoning())
 
 
-def document_kind(document: Fields) -> str:
+def response_payload_kind(document: Fields) -> str:
     """The kind of a document: the type of its event, `message`, `completion`, or `error`.
 
     Empty if it is no message (token counts, lists of models).
     """
     if document.get("error"):
         return "error"
-    if named := lenient_json.printable_text(document.get("type")):
+    if named := lenient_json.value_as_text(document.get("type")):
         return named
     return "message" if isinstance(document.get("content"), list) else ""
 
 
 def stop_reason(document: Fields) -> str:
     """The stop reason in this event or document; empty if it has none."""
-    is_delta = document_kind(document) == "message_delta"
+    is_delta = response_payload_kind(document) == "message_delta"
     fields = lenient_json.object_fields(document.get("delta")) if is_delta else document
-    return lenient_json.printable_text(fields.get("stop_reason"))
+    return lenient_json.value_as_text(fields.get("stop_reason"))
 
 
 def event_output_chars(document: Fields) -> int:
     """How many output characters an event adds; signatures and citations count nothing."""
-    match document_kind(document):
+    match response_payload_kind(document):
         case "content_block_delta":
             return block_decoder.delta_output_chars(
                 lenient_json.object_fields(document.get("delta"))
@@ -103,11 +103,11 @@ def decode_failure(document: Fields) -> Failure:
     failure = json_api.decode_failure(error)
     details = lenient_json.object_fields(lenient_json.object_fields(error).get("details"))
     return replace(
-        failure, code=failure.code or lenient_json.printable_text(details.get("error_code"))
+        failure, code=failure.code or lenient_json.value_as_text(details.get("error_code"))
     )
 
 
-class MessagesDecoder:
+class MessagesResponseDecoder:
     """Decodes the documents of a response to turns: one, except for spliced streams."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class MessagesDecoder:
 
     def feed(self, document: Fields) -> None:
         """Decode one event, or the one document of a response that does not stream."""
-        match document_kind(document):
+        match response_payload_kind(document):
             case "message_start":
                 self._message_decoders.append(_MessageDecoder())
                 self._message_decoders[-1].start_message(
@@ -129,7 +129,7 @@ class MessagesDecoder:
             case "message_delta":
                 self._current_message().feed_message_delta(document)
             case "completion":
-                self._current_message().feed_completion(document)
+                self._current_message().feed_legacy_completion(document)
             case "error":
                 self._current_message().feed_error(document)
             case _:
@@ -181,7 +181,7 @@ class _MessageDecoder:
         self._store_message_fields(lenient_json.object_fields(event.get("delta")))
         self._store_message_fields(event)
 
-    def feed_completion(self, completion: Fields) -> None:
+    def feed_legacy_completion(self, completion: Fields) -> None:
         """Decode a legacy completion, or its next piece."""
         self._store_message_fields(completion)
         delta = {"type": "text_delta", "text": completion.get("completion")}
@@ -194,7 +194,7 @@ class _MessageDecoder:
 
     def turn(self) -> Turn:
         """The turn so far."""
-        raw = lenient_json.printable_text(self._message_fields.get("stop_reason"))
+        raw = lenient_json.value_as_text(self._message_fields.get("stop_reason"))
         parts, undecoded_blocks = self._decoded_parts()
         refusals = decode_refusal(self._message_fields.get(STOP_DETAILS)) if raw == REFUSAL else ()
         return Turn(
@@ -203,9 +203,9 @@ class _MessageDecoder:
             finish_raw=raw,
             usage=usage.decode_usage(self._usage),
             failure=self._failure,
-            id=lenient_json.printable_text(self._message_fields.get("id")),
-            model=fallback_model(undecoded_blocks)
-            or lenient_json.printable_text(self._message_fields.get("model")),
+            id=lenient_json.value_as_text(self._message_fields.get("id")),
+            model=responding_fallback_model(undecoded_blocks)
+            or lenient_json.value_as_text(self._message_fields.get("model")),
             metadata=self._turn_metadata(
                 undecoded_blocks, decoded_names=(STOP_DETAILS,) if refusals else ()
             ),
@@ -232,7 +232,7 @@ class _MessageDecoder:
     def _decoded_parts(self) -> tuple[list[Part], list[Json]]:
         blocks = [(index, block.block_fields()) for index, block in self._blocks]
         tool_names = {
-            lenient_json.printable_text(fields.get("id")): lenient_json.printable_text(
+            lenient_json.value_as_text(fields.get("id")): lenient_json.value_as_text(
                 fields.get("name")
             )
             for _, fields in blocks
@@ -255,10 +255,10 @@ class _MessageDecoder:
         fields = {name: value for name, value in self._message_fields.items() if name not in known}
         fields[USAGE] = usage.extra_usage_fields(self._usage)
         fields[OTHER_BLOCKS] = undecoded_blocks
-        return lenient_json.named_metadata(fields, fields)
+        return lenient_json.select_metadata(fields, fields)
 
 
-def fallback_model(undecoded_blocks: list[Json]) -> str:
+def responding_fallback_model(undecoded_blocks: list[Json]) -> str:
     """The model that responded after another declined: that of the last `fallback` block."""
     blocks = [
         lenient_json.object_fields(lenient_json.object_fields(other).get("content_block"))
@@ -269,17 +269,17 @@ def fallback_model(undecoded_blocks: list[Json]) -> str:
         for block in blocks
         if block.get("type") == "fallback"
     ]
-    models = [lenient_json.printable_text(fields.get("model")) for fields in targets]
+    models = [lenient_json.value_as_text(fields.get("model")) for fields in targets]
     return next(filter(None, reversed(models)), "")
 
 
 def decode_refusal(value: Json) -> tuple[Refusal, ...]:
     """The refusal in `stop_details`, its other fields as metadata; none without explanation."""
     details = lenient_json.object_fields(value)
-    explanation = lenient_json.printable_text(details.get("explanation"))
+    explanation = lenient_json.value_as_text(details.get("explanation"))
     extra_names = (name for name in details if name not in ("type", "explanation"))
     return (
-        (Refusal(explanation, lenient_json.named_metadata(details, extra_names)),)
+        (Refusal(explanation, lenient_json.select_metadata(details, extra_names)),)
         if explanation
         else ()
     )

@@ -28,11 +28,11 @@ def encode_events(turn: Turn, split_text: TextSplitter) -> Iterator[tuple[str, D
 
     A failed turn has no end: the caller adds the error in the format of the transport.
     """
-    for event in _event_documents(turn, split_text):
+    for event in _event_payloads(turn, split_text):
         yield event["type"], event
 
 
-def encode_document(turn: Turn) -> Document:
+def encode_whole_response(turn: Turn) -> Document:
     """The whole message of a converted turn."""
     return {
         **_encode_message_base(turn),
@@ -45,7 +45,7 @@ def encode_document(turn: Turn) -> Document:
     }
 
 
-def _event_documents(turn: Turn, split_text: TextSplitter) -> Iterator[Document]:
+def _event_payloads(turn: Turn, split_text: TextSplitter) -> Iterator[Document]:
     yield {"type": "message_start", "message": _encode_message_start(turn)}
     for index, block in enumerate(content_blocks(turn)):
         yield from _encode_block_events(index, block, split_text)

@@ -53,20 +53,21 @@ def encode_response(
 ) -> DialectResponse:
     """The response of a converted turn."""
     if turn.failure and not options.stream:
-        return errors.http_error_of_turn(turn, context)
+        return errors.error_response_of_turn(turn, context)
     headers = errors.common_response_headers(context, errors.turn_request_id(turn, context))
     if options.stream:
         events = _events_with_ping(turn, options, context)
         messages = (
-            sse.encode_event(response_encoding.json_line(event), name) for name, event in events
+            sse.encode_event(response_encoding.single_line_json(event), name)
+            for name, event in events
         )
         return response_encoding.stream_response(
             "sse", _EVENT_STREAM_TYPE, messages, (_NO_CACHE, *headers)
         )
     document = (
-        completion_encoder.encode_document(turn)
+        completion_encoder.encode_whole_response(turn)
         if options.is_legacy_completion
-        else message_encoder.encode_document(turn)
+        else message_encoder.encode_whole_response(turn)
     )
     return response_encoding.json_response(document, headers)
 

@@ -49,16 +49,16 @@ class ChatModelFormat:
         return replace(
             chat_capabilities,
             dialect="bedrock",
-            finish_of_raw=FINISH_BY_REASON,
-            raw_of_finish=_FINISH_REASONS,
+            finish_by_raw_reason=FINISH_BY_REASON,
+            raw_reason_by_finish=_FINISH_REASONS,
             usage_fields=_USAGE_FIELDS,
             required_usage_fields=_USAGE_FIELDS,
             always_has_usage=not streams,
             metadata_names=(),
-            response_allows_several_turns=False,
+            response_allows_several_choices=False,
         )
 
-    def encode_document(self, turn: Turn, context: EncodeContext) -> Document:
+    def encode_whole_response(self, turn: Turn, context: EncodeContext) -> Document:
         """The whole chat completion."""
         message = ChatMessageEncoder(OPENAI_VARIANT, context.split_text).encode_message(turn)
         choice: Document = {
@@ -87,4 +87,4 @@ class ChatModelFormat:
 
 
 def _response_envelope(turn: Turn, kind: str, context: EncodeContext) -> Document:
-    return {"id": turn.id, "object": kind, "created": context.created, "model": turn.model}
+    return {"id": turn.id, "object": kind, "created": context.created_unix_s, "model": turn.model}

@@ -36,11 +36,11 @@ class ClaudeFormat:
         capabilities = message_capabilities.capabilities(
             streams=streams, context=context, id_prefix="msg_bdrk_"
         )
-        return _bedrock_capabilities(replace(capabilities, call_id_prefix="toolu_bdrk_"))
+        return _with_bedrock_errors(replace(capabilities, call_id_prefix="toolu_bdrk_"))
 
-    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
+    def encode_whole_response(self, turn: Turn, _context: EncodeContext) -> Document:
         """The whole message."""
-        return message_encoder.encode_document(turn)
+        return message_encoder.encode_whole_response(turn)
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The events up to `message_stop`."""
@@ -57,27 +57,27 @@ class ClaudeCompletionFormat:
     def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """As in Anthropic's API, with Bedrock's ids and errors."""
         capabilities = completion_encoder.capabilities(streams=streams, context=context)
-        return _bedrock_capabilities(capabilities)
+        return _with_bedrock_errors(capabilities)
 
-    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
+    def encode_whole_response(self, turn: Turn, _context: EncodeContext) -> Document:
         """The whole completion."""
-        return completion_encoder.encode_document(turn)
+        return completion_encoder.encode_whole_response(turn)
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The events up to the one with the stop reason."""
         return (event for _, event in completion_encoder.encode_events(turn, context.split_text))
 
 
-def _bedrock_capabilities(capabilities: Capabilities) -> Capabilities:
+def _with_bedrock_errors(capabilities: Capabilities) -> Capabilities:
     """The capabilities with errors in the service's format, which has no metadata."""
     return replace(
         capabilities,
-        convert_failed_turn=partial(_as_service_failure, words=capabilities),
+        convert_failed_turn=partial(_failed_turn_without_request_id, words=capabilities),
         convert_http_error_turn=without_turn_metadata,
     )
 
 
-def _as_service_failure(turn: Turn, words: Capabilities) -> Turn:
+def _failed_turn_without_request_id(turn: Turn, words: Capabilities) -> Turn:
     failed_turn = words.convert_failed_turn(turn)
     metadata = tuple(pair for pair in failed_turn.metadata if pair[0] != REQUEST_ID)
     return replace(failed_turn, metadata=metadata)

@@ -45,7 +45,7 @@ _CHOICE_FIELDS: Final = (*_TEXT_FIELDS, *_FINISH_FIELDS)
 FINISH_BY_REASON: Final = _FINISH_BY_LOWERCASE_REASON | {
     word.upper(): meaning for word, meaning in _FINISH_BY_LOWERCASE_REASON.items()
 }
-"""The `Finish` of each finish reason, in lower and in upper case."""
+"""The `FinishReason` of each finish reason, in lower and in upper case."""
 
 
 class CompletionsDecoder:
@@ -68,7 +68,7 @@ class CompletionsDecoder:
         choices = _choice_objects(document)
         if choices is None:
             return
-        self._response_fields.update(lenient_json.named_metadata(document, ("id", "model")))
+        self._response_fields.update(lenient_json.select_metadata(document, ("id", "model")))
         self._usage.update(_decode_usage_fields(document))
         for position, choice in enumerate(choices):
             index = lenient_json.first_integer(choice.get("index"))
@@ -89,8 +89,8 @@ class CompletionsDecoder:
                 else None,
                 finish_raw=choice_decoder.finish_raw,
                 usage=usage,
-                id=lenient_json.printable_text(self._response_fields.get("id")),
-                model=lenient_json.printable_text(self._response_fields.get("model")),
+                id=lenient_json.value_as_text(self._response_fields.get("id")),
+                model=lenient_json.value_as_text(self._response_fields.get("model")),
             )
             for _, choice_decoder in sorted(self._choice_decoders.items())
         )
@@ -132,7 +132,7 @@ class _CompletionChoiceDecoder:
 
     def feed(self, choice: Fields, *, streamed: bool) -> None:
         self.message.feed(_message_of_choice(choice), streamed=streamed)
-        finish_reasons = (lenient_json.printable_text(choice.get(name)) for name in _FINISH_FIELDS)
+        finish_reasons = (lenient_json.value_as_text(choice.get(name)) for name in _FINISH_FIELDS)
         self.finish_raw = next(filter(None, finish_reasons), self.finish_raw)
 
 

@@ -26,8 +26,8 @@ def _decode_prompt_request(body: Fields) -> Conversation:
 class CompletionFormat:
     """A maker's format whose responses hold text only."""
 
-    raw_of_finish: Mapping[FinishReason, str]
-    encode_whole: Callable[[str, Turn], Document]
+    raw_reason_by_finish: Mapping[FinishReason, str]
+    encode_full_text: Callable[[str, Turn], Document]
     """The document of a text, with the finish reason and usage of the turn."""
     encode_piece: Callable[[str], Document]
     """The stream event of a piece of text."""
@@ -49,9 +49,9 @@ class CompletionFormat:
         usage_fields = ("input", "output") if self.has_usage else ()
         return Capabilities(
             dialect="bedrock",
-            streams=streams,
-            finish_of_raw=FINISH_BY_REASON,
-            raw_of_finish=self.raw_of_finish,
+            is_streamed=streams,
+            finish_by_raw_reason=FINISH_BY_REASON,
+            raw_reason_by_finish=self.raw_reason_by_finish,
             id_prefix="" if self.has_response_id and not streams else None,
             includes_model=False,
             usage_fields=usage_fields,
@@ -59,9 +59,9 @@ class CompletionFormat:
             always_has_usage=self.has_usage,
         )
 
-    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
+    def encode_whole_response(self, turn: Turn, _context: EncodeContext) -> Document:
         """The whole response."""
-        return self.encode_whole(turn.text, turn)
+        return self.encode_full_text(turn.text, turn)
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The text in pieces, and an end event unless the turn failed."""
@@ -70,11 +70,11 @@ class CompletionFormat:
             yield self.encode_end(turn)
 
 
-def _input_count(turn: Turn | None) -> int | None:
+def _input_token_count(turn: Turn | None) -> int | None:
     return None if turn is None or turn.usage is None else turn.usage.input
 
 
-def _output_count(turn: Turn | None) -> int | None:
+def _output_token_count(turn: Turn | None) -> int | None:
     return None if turn is None or turn.usage is None else turn.usage.output
 
 
@@ -109,19 +109,19 @@ def _encode_titan_piece(text: str, turn: Turn | None = None) -> Document:
     return {
         "outputText": text,
         "index": 0,
-        "totalOutputTextTokenCount": _output_count(turn),
+        "totalOutputTextTokenCount": _output_token_count(turn),
         "completionReason": _raw_finish(turn),
-        "inputTextTokenCount": _input_count(turn),
+        "inputTextTokenCount": _input_token_count(turn),
     }
 
 
 TITAN: Final = CompletionFormat(
-    raw_of_finish=_TITAN_FINISH_REASONS,
-    encode_whole=lambda text, turn: {
-        "inputTextTokenCount": _input_count(turn),
+    raw_reason_by_finish=_TITAN_FINISH_REASONS,
+    encode_full_text=lambda text, turn: {
+        "inputTextTokenCount": _input_token_count(turn),
         "results": [
             {
-                "tokenCount": _output_count(turn),
+                "tokenCount": _output_token_count(turn),
                 "outputText": text,
                 "completionReason": turn.finish_raw,
             }
@@ -137,38 +137,38 @@ TITAN: Final = CompletionFormat(
 def _encode_llama_piece(text: str, turn: Turn | None = None) -> Document:
     return {
         "generation": text,
-        "prompt_token_count": _input_count(turn),
-        "generation_token_count": _output_count(turn),
+        "prompt_token_count": _input_token_count(turn),
+        "generation_token_count": _output_token_count(turn),
         "stop_reason": _raw_finish(turn),
     }
 
 
 LLAMA: Final = CompletionFormat(
-    raw_of_finish=_LOWERCASE_FINISH_REASONS,
-    encode_whole=_encode_llama_piece,
+    raw_reason_by_finish=_LOWERCASE_FINISH_REASONS,
+    encode_full_text=_encode_llama_piece,
     encode_piece=_encode_llama_piece,
     encode_end=lambda turn: _encode_llama_piece("", turn),
     has_usage=True,
 )
 
 
-def list_completion_format(list_field: str) -> CompletionFormat:
+def completion_format_with_text_list(list_field: str) -> CompletionFormat:
     """The format with text in a list of this name, as Mistral's and DeepSeek's."""
 
     def encode_text(text: str, turn: Turn | None = None) -> Document:
         return {list_field: [{"text": text, "stop_reason": _raw_finish(turn)}]}
 
     return CompletionFormat(
-        raw_of_finish=_LOWERCASE_FINISH_REASONS,
-        encode_whole=encode_text,
+        raw_reason_by_finish=_LOWERCASE_FINISH_REASONS,
+        encode_full_text=encode_text,
         encode_piece=encode_text,
         encode_end=lambda turn: encode_text("", turn),
     )
 
 
 COHERE: Final = CompletionFormat(
-    raw_of_finish=_COHERE_FINISH_REASONS,
-    encode_whole=lambda text, turn: {
+    raw_reason_by_finish=_COHERE_FINISH_REASONS,
+    encode_full_text=lambda text, turn: {
         "id": turn.id,
         "generations": [{"id": turn.id, "text": text, "finish_reason": turn.finish_raw}],
         "prompt": "",
@@ -179,8 +179,8 @@ COHERE: Final = CompletionFormat(
 )
 
 COMMAND_R: Final = CompletionFormat(
-    raw_of_finish=_COHERE_FINISH_REASONS,
-    encode_whole=lambda text, turn: {
+    raw_reason_by_finish=_COHERE_FINISH_REASONS,
+    encode_full_text=lambda text, turn: {
         "text": text, "finish_reason": turn.finish_raw, "chat_history": [],
     },
     encode_piece=lambda text: {"is_finished": False, "event_type": "text-generation", "text": text},

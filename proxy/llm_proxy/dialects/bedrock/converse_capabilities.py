@@ -21,8 +21,8 @@ from llm_proxy.dialects.bedrock.converse_decoder import (
 from llm_proxy.dialects.capabilities import (
     Capabilities,
     nonempty_metadata,
-    object_argument_call,
-    text_argument_call,
+    tool_call_with_object_arguments,
+    tool_call_with_text_arguments,
 )
 from llm_proxy.dialects.lenient_json import join_pieces
 from llm_proxy.turns import (
@@ -72,9 +72,9 @@ def capabilities(*, streams: bool) -> Capabilities:
     """The capabilities of Converse, streamed or whole."""
     return Capabilities(
         dialect="bedrock",
-        streams=streams,
-        finish_of_raw=converse_decoder.FINISH_BY_STOP_REASON,
-        raw_of_finish=_STOP_REASONS,
+        is_streamed=streams,
+        finish_by_raw_reason=converse_decoder.FINISH_BY_STOP_REASON,
+        raw_reason_by_finish=_STOP_REASONS,
         convert_text=_convert_text,
         convert_reasoning=_convert_reasoning,
         convert_tool_call=_convert_tool_call if streams else _convert_whole_tool_call,
@@ -87,10 +87,10 @@ def capabilities(*, streams: bool) -> Capabilities:
         required_usage_fields=("input", "output", "total"),
         always_has_usage=True,
         metadata_names=KEPT_METADATA,
-        arrange=_arrange_turn,
+        normalize_turn=_normalize_turn,
         convert_failure=partial(errors.with_stream_error_type, known=errors.CONVERSE_EXCEPTIONS)
         if streams
-        else errors.with_known_type,
+        else errors.with_known_error_type,
         convert_failed_turn=_as_failed_stream,
     )
 
@@ -135,15 +135,20 @@ def _is_base64(text: str) -> bool:
 
 
 def _convert_tool_call(call: ToolCall) -> ToolCall:
-    return replace(text_argument_call(call), metadata=_type_metadata(call.metadata, TOOL_USE))
+    return replace(
+        tool_call_with_text_arguments(call),
+        metadata=_nondefault_type_metadata(call.metadata, TOOL_USE),
+    )
 
 
 def _convert_whole_tool_call(call: ToolCall) -> ToolCall | None:
-    converted = object_argument_call(call)
-    return converted and replace(converted, metadata=_type_metadata(call.metadata, TOOL_USE))
+    converted = tool_call_with_object_arguments(call)
+    return converted and replace(
+        converted, metadata=_nondefault_type_metadata(call.metadata, TOOL_USE)
+    )
 
 
-def _type_metadata(metadata: Metadata, default_type: str) -> Metadata:
+def _nondefault_type_metadata(metadata: Metadata, default_type: str) -> Metadata:
     """The type of a call or a result, if this format has it and it is not the default."""
     kind = dict(metadata).get("type")
     if not isinstance(kind, str) or kind == default_type:
@@ -158,7 +163,7 @@ def _convert_tool_result(tool_result: ToolResult) -> ToolResult:
         join_pieces([tool_result.content]),
         tool_result.name,
         tool_result.failed,
-        _type_metadata(tool_result.metadata, TOOL_RESULT),
+        _nondefault_type_metadata(tool_result.metadata, TOOL_RESULT),
     )
 
 
@@ -172,22 +177,22 @@ def _convert_media(media: Media, *, streams: bool) -> Media | None:
     return Media(media.media_type, url=media.url) if media.url.startswith(_S3_PREFIX) else None
 
 
-def arrange_provider_tool_parts(turn: Turn) -> Turn:
+def mark_provider_tool_parts(turn: Turn) -> Turn:
     """The turn with provider tool calls marked as such, and tool results named."""
-    return replace(turn, parts=tuple(_with_tool_names(_as_provider_tool_calls(turn.parts))))
+    return replace(turn, parts=tuple(_with_tool_names(_mark_provider_tool_calls(turn.parts))))
 
 
 def representable_metadata(fields: Mapping[str, Json]) -> Metadata:
-    """The metadata that Converse can represent, with the extra usage fields only."""
+    """The metadata that Converse can represent; of usage, only what `Usage` does not have."""
     usage_field: dict[str, Json] = {
         USAGE: usage.extra_usage_fields(lenient_json.object_fields(fields.get(USAGE)))
     }
-    return lenient_json.named_metadata({**fields, **usage_field}, KEPT_METADATA)
+    return lenient_json.select_metadata({**fields, **usage_field}, KEPT_METADATA)
 
 
-def _arrange_turn(turn: Turn) -> Turn:
+def _normalize_turn(turn: Turn) -> Turn:
     """Adds the metrics, and the model that a router chose."""
-    turn = arrange_provider_tool_parts(turn)
+    turn = mark_provider_tool_parts(turn)
     if turn.failure:
         return turn
     fields = dict(turn.metadata)
@@ -199,7 +204,7 @@ def _arrange_turn(turn: Turn) -> Turn:
     return replace(turn, model=converse_decoder.routed_model(dict(metadata)), metadata=metadata)
 
 
-def _as_provider_tool_calls(parts: tuple[Part, ...]) -> Iterator[Part]:
+def _mark_provider_tool_calls(parts: tuple[Part, ...]) -> Iterator[Part]:
     answered_call_ids = {item.call_id for item in parts if isinstance(item, ToolResult)}
     for part in parts:
         is_unmarked_provider_call = (

@@ -91,7 +91,7 @@ class ConverseDecoder:
     @property
     def stop_reason(self) -> str:
         """The stop reason; empty if there is none yet."""
-        return lenient_json.printable_text(self._response_fields.get("stopReason"))
+        return lenient_json.value_as_text(self._response_fields.get("stopReason"))
 
     def feed(self, event: str, fields: Fields) -> None:
         """Decode one event; those of unknown names are ignored."""
@@ -109,7 +109,7 @@ class ConverseDecoder:
             case _:
                 pass  # starts and stops without content
 
-    def feed_document(self, document: Fields) -> None:
+    def feed_whole_response(self, document: Fields) -> None:
         """Decode the one document of a response that does not stream."""
         self.is_empty = False
         self._response_fields.update(document)
@@ -130,10 +130,10 @@ class ConverseDecoder:
             usage=usage.decode_usage(counts),
             model=routed_model(self._response_fields),
             metadata=(
-                *lenient_json.named_metadata(
+                *lenient_json.select_metadata(
                     self._response_fields, (*STOP_METADATA, *END_METADATA)
                 ),
-                *lenient_json.named_metadata({USAGE: usage.extra_usage_fields(counts)}, (USAGE,)),
+                *lenient_json.select_metadata({USAGE: usage.extra_usage_fields(counts)}, (USAGE,)),
             ),
         )
 
@@ -142,15 +142,15 @@ class ConverseDecoder:
         for part in decode_parts(block):
             match part:
                 case Text() if self._merges_text:
-                    self._fragments.add(part, "text")
+                    self._fragments.add_fragment(part, "text")
                 case ToolResult(call_id=call_id):
                     name = self._tool_names.get(call_id, "")
-                    self._fragments.add(replace(part, name=name), index)
+                    self._fragments.add_fragment(replace(part, name=name), index)
                 case ToolCall(id=call_id, name=name) if name:
                     self._tool_names[call_id] = name
-                    self._fragments.add(part, index)
+                    self._fragments.add_fragment(part, index)
                 case _:
-                    self._fragments.add(part, index)
+                    self._fragments.add_fragment(part, index)
 
 
 def event_output_chars(event: str, fields: Fields) -> int:
@@ -172,7 +172,7 @@ def routed_model(fields: Fields) -> str:
     router = lenient_json.object_fields(
         lenient_json.object_fields(fields.get("trace")).get("promptRouter")
     )
-    return lenient_json.printable_text(router.get("invokedModelId"))
+    return lenient_json.value_as_text(router.get("invokedModelId"))
 
 
 def decode_parts(block: Fields) -> Iterator[Part]:
@@ -203,12 +203,12 @@ def _decode_reasoning(fields: Fields) -> Iterator[Part]:
 def _decode_tool_call(fields: Fields) -> Iterator[Part]:
     input_value = fields.get("input")
     yield ToolCall(
-        id=lenient_json.printable_text(fields.get("toolUseId")),
-        name=lenient_json.printable_text(fields.get("name")),
+        id=lenient_json.value_as_text(fields.get("toolUseId")),
+        name=lenient_json.value_as_text(fields.get("name")),
         arguments=input_value
         if isinstance(input_value, str)
-        else lenient_json.printable_text(input_value),
-        metadata=_type_metadata(fields, TOOL_USE),
+        else lenient_json.value_as_text(input_value),
+        metadata=_nondefault_type_metadata(fields, TOOL_USE),
     )
 
 
@@ -217,21 +217,23 @@ def _decode_tool_result(value: Json) -> ToolResult:
     fields = lenient_json.object_fields(value)
     contents = value if isinstance(value, list) else fields.get("content")
     return ToolResult(
-        call_id=lenient_json.printable_text(fields.get("toolUseId")),
+        call_id=lenient_json.value_as_text(fields.get("toolUseId")),
         content="".join(map(_content_text, lenient_json.array_objects(contents))),
         failed=fields.get("status") == "error",
-        metadata=_type_metadata(fields, TOOL_RESULT),
+        metadata=_nondefault_type_metadata(fields, TOOL_RESULT),
     )
 
 
 def _content_text(content: Fields) -> str:
     """The text or the JSON of a content item; another item whole, as JSON."""
-    return lenient_json.printable_text(content.get("text", content.get("json", dict(content))))
+    return lenient_json.value_as_text(content.get("text", content.get("json", dict(content))))
 
 
-def _type_metadata(fields: Fields, default_type: str) -> Metadata:
+def _nondefault_type_metadata(fields: Fields, default_type: str) -> Metadata:
     return (
-        () if fields.get("type") == default_type else lenient_json.named_metadata(fields, ("type",))
+        ()
+        if fields.get("type") == default_type
+        else lenient_json.select_metadata(fields, ("type",))
     )
 
 
@@ -254,18 +256,18 @@ def _decode_citation(fields: Fields) -> Citation:
     sources = lenient_json.array_objects(fields.get("sourceContent"))
     return Citation(
         url=citation_url(fields.get("location")),
-        title=lenient_json.printable_text(fields.get("title")),
+        title=lenient_json.value_as_text(fields.get("title")),
         quoted=lenient_json.join_pieces(
             lenient_json.str_or_empty(source.get("text")) for source in sources
         ),
-        metadata=lenient_json.named_metadata(fields, CITATION_METADATA),
+        metadata=lenient_json.select_metadata(fields, CITATION_METADATA),
     )
 
 
 def citation_url(location: Json) -> str:
     """The URL of a cited page; empty for documents."""
     web = lenient_json.object_fields(lenient_json.object_fields(location).get("web"))
-    return lenient_json.printable_text(web.get("url"))
+    return lenient_json.value_as_text(web.get("url"))
 
 
 _BLOCK_DECODERS: Final[Mapping[str, Callable[[Fields], Iterator[Part]]]] = {
@@ -279,10 +281,10 @@ _BLOCK_DECODERS: Final[Mapping[str, Callable[[Fields], Iterator[Part]]]] = {
 def _decode_media(kind: str, fields: Fields) -> Media:
     """An image, audio or video: a stream starts with the format, the bytes come in deltas."""
     source = lenient_json.object_fields(fields.get("source"))
-    format_name = lenient_json.printable_text(fields.get("format"))
+    format_name = lenient_json.value_as_text(fields.get("format"))
     return Media(
         f"{kind}/{format_name}" if format_name else "",
-        url=lenient_json.printable_text(
+        url=lenient_json.value_as_text(
             lenient_json.object_fields(source.get("s3Location")).get("uri")
         ),
         base64=lenient_json.str_or_empty(source.get("bytes")),

@@ -43,7 +43,7 @@ Event = tuple[str, Document]
 _ROLE: Final[Document] = {"role": "assistant"}
 
 
-def encode_document(turn: Turn) -> Document:
+def encode_whole_response(turn: Turn) -> Document:
     """The whole response of a converted turn."""
     return {
         **encode_message(turn),
@@ -68,7 +68,7 @@ def encode_response(turn: Turn, context: EncodeContext, *, streams: bool) -> Dia
     """The response of a converted turn: a frame per event, or a document."""
     headers = errors.common_response_headers(context)
     if not streams:
-        return response_encoding.json_response(encode_document(turn), headers)
+        return response_encoding.json_response(encode_whole_response(turn), headers)
     messages = [
         frames.encode_event_frame(name, document)
         for name, document in encode_events(turn, context.split_text)
@@ -141,7 +141,7 @@ def _encode_block(part: Part) -> Document:
                 }
             }
         case Media():
-            kind, format_name = _media_format(part)
+            kind, format_name = _media_kind_and_format(part)
             return {kind: {"format": format_name, "source": _media_source(part)}}
 
 
@@ -164,7 +164,7 @@ def _encode_block_start(part: Part) -> Document:
         case ToolResult():
             return {"toolResult": _encode_tool_result(part)}
         case Media():
-            kind, format_name = _media_format(part)
+            kind, format_name = _media_kind_and_format(part)
             return {kind: {"format": format_name}}
         case _:
             return {}
@@ -185,7 +185,7 @@ def _encode_block_deltas(part: Part, split_text: TextSplitter) -> Iterator[Docum
         case ToolResult():
             yield {"toolResult": _encode_result_contents(part)}
         case Media():
-            yield {_media_format(part)[0]: {"source": _media_source(part)}}
+            yield {_media_kind_and_format(part)[0]: {"source": _media_source(part)}}
         case Refusal():
             yield {"text": part.text}  # conversion leaves no refusal
 
@@ -218,7 +218,7 @@ def _json_fragment(json_text: str) -> orjson.Fragment:
     return orjson.Fragment(json_text)
 
 
-def _media_format(media: Media) -> tuple[str, str]:
+def _media_kind_and_format(media: Media) -> tuple[str, str]:
     kind, _, format_name = media.media_type.partition("/")
     return kind, format_name
 

@@ -3,7 +3,7 @@
 The path names the model and the operation; an ARN in it is percent-encoded, or (from older
 clients) not.  A stream consists of binary frames.  It has no terminator: `messageStop`, or the last
 event of the model's own format, ends the message.  A frame of type `exception` or `error` ends the
-stream.  Clients raise on bytes that are no frame.
+stream.  Clients raise on bytes that are not a frame.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from llm_proxy.dialects.bedrock import (
 from llm_proxy.dialects.bedrock.invoke_decoder import BedrockResponseDecoder
 from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.capabilities import Capabilities
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
-from llm_proxy.framing.eventstream import EventStreamCodec, Frame, parse_frame
+from llm_proxy.framing.eventstream import EventStreamSplitter, Frame, parse_frame
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _DOCUMENT_OPERATIONS: Final = ("converse", "invoke")
@@ -56,9 +56,9 @@ class Bedrock:
     """The dialect `bedrock`."""
 
     name = "bedrock"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers: tuple[str, ...] = ()
-    id_paths = (
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers: tuple[str, ...] = ()
+    id_json_paths = (
         "$.messages[*].content[*].toolUse.toolUseId",
         "$.messages[*].content[*].toolResult.toolUseId",
         "$.messages[*].content[*].id",
@@ -100,7 +100,7 @@ class Bedrock:
         except NotRepresentable:
             return None
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """Frames or whole, by content type; without one, by the operation."""
         if not json_api.succeeded(head):
             return "whole"
@@ -111,7 +111,7 @@ class Bedrock:
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete with the event that ends the message, or with an error in the stream."""
-        if response.codec != frames.CODEC or not json_api.succeeded(response.head):
+        if response.codec_name != frames.CODEC or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         decoder = BedrockResponseDecoder()
         for frame in _decode_frames(response):
@@ -119,7 +119,7 @@ class Bedrock:
                 return Completeness(is_complete=False, reason="bytes that are no frame")
             failure = _decode_exception_frame(frame) or _feed_frame(decoder, frame).failure
             if failure:
-                return json_api.completeness_by_error(failure)
+                return json_api.completed_by_error(failure)
         if decoder.ending_reason:
             return Completeness(is_complete=True, reason=decoder.ending_reason)
         is_empty = not json_api.joined_body(response)
@@ -127,13 +127,13 @@ class Bedrock:
             is_complete=False, reason="empty stream" if is_empty else "no event ends it"
         )
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per choice of the model's own format."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=_decode_http_error(response)),)
         decoder = BedrockResponseDecoder()
-        if response.codec != frames.CODEC:
-            decoder.feed_model_document(
+        if response.codec_name != frames.CODEC:
+            decoder.feed_model_payload(
                 lenient_json.parse_object(json_api.joined_body(response)), streamed=False
             )
             header_usage = usage.decode_header_usage(response.head.headers)
@@ -178,9 +178,9 @@ class Bedrock:
             f"{_MODEL_SEGMENT}{quote(model, safe='')}/{operation}", {"messages": []}
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """Converts to Converse or to the model's own format."""
         has_failed = any(turn.failure for turn in turns)
         capabilities = _response_capabilities(
@@ -188,14 +188,14 @@ class Bedrock:
         )
         return conversion.convert(turns, capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Frames up to the metadata or the service's metrics, or one document."""
-        (turn,) = self.convert(request, turns, context).turns
+        (turn,) = self.representable_turns(request, turns, context).turns
         streams = self.streams(request)
         if turn.failure and not streams:
-            return errors.http_error_of_failure(turn.failure, context)
+            return errors.error_response_of_failure(turn.failure, context)
         if model_format := _model_format_of(request):
             return invoke_encoder.encode_model_response(
                 model_format, turn, context, streams=streams
@@ -240,7 +240,7 @@ def _response_capabilities(
     model_format = None if is_http_error else _model_format_of(request)
     if model_format is None:
         return converse_capabilities.capabilities(streams=streams)
-    return invoke_encoder.model_capabilities(model_format, streams=streams, context=context)
+    return invoke_encoder.model_format_capabilities(model_format, streams=streams, context=context)
 
 
 def _model_format_of(request: Request) -> ModelFormat | None:
@@ -255,9 +255,9 @@ def _model_format_of(request: Request) -> ModelFormat | None:
 
 
 def _decode_frames(response: DialectResponse) -> Iterator[Frame | None]:
-    """The frames; None for bytes that are no frame."""
-    codec = EventStreamCodec(_MAX_FRAME_BYTES)
-    for message in response.messages:
+    """The frames; None for bytes that are not a frame."""
+    codec = EventStreamSplitter(_MAX_FRAME_BYTES)
+    for message in response.framed_messages:
         yield from map(parse_frame, codec.feed(message))
     yield from map(parse_frame, codec.close())
 
@@ -267,7 +267,7 @@ def _feed_frame(decoder: BedrockResponseDecoder, frame: Frame) -> BedrockRespons
     fields = lenient_json.parse_object(frame.payload)
     event = frame.header(frames.EVENT_TYPE)
     if event == frames.CHUNK_EVENT:
-        decoder.feed_model_document(_unwrap_chunk(fields), streamed=True)
+        decoder.feed_model_payload(_unwrap_chunk(fields), streamed=True)
     else:
         decoder.feed_converse_event(event, fields)
     return decoder
@@ -290,7 +290,7 @@ def _decode_exception_frame(frame: Frame) -> Failure | None:
             return Failure(
                 message=_error_message(fields),
                 type=frame.header(frames.EXCEPTION_TYPE),
-                code=lenient_json.printable_text(fields.get(frames.STATUS_FIELD)),
+                code=lenient_json.value_as_text(fields.get(frames.STATUS_FIELD)),
             )
         case "error":
             return Failure(frame.header(":error-message"), type=frame.header(":error-code"))
@@ -299,11 +299,11 @@ def _decode_exception_frame(frame: Frame) -> Failure | None:
 
 
 def _error_message(fields: Fields) -> str:
-    """The message, with the model's own if different; some services send `Message`."""
-    message = lenient_json.printable_text(fields.get("message")) or lenient_json.printable_text(
+    """The message, plus the model's own unless it repeats that; some services send `Message`."""
+    message = lenient_json.value_as_text(fields.get("message")) or lenient_json.value_as_text(
         fields.get("Message")
     )
-    original = lenient_json.printable_text(fields.get("originalMessage"))
+    original = lenient_json.value_as_text(fields.get("originalMessage"))
     return message if original in message else f"{message} ({original})".strip()
 
 
@@ -313,7 +313,7 @@ def _decode_http_error(response: DialectResponse) -> Failure:
     failure = json_api.decode_http_error(response)
     error_type = header_value(
         response.head.headers, errors.ERROR_TYPE_HEADER
-    ) or lenient_json.printable_text(fields.get("__type"))
+    ) or lenient_json.value_as_text(fields.get("__type"))
     return replace(
         failure,
         message=_error_message(fields) or failure.message,

@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.capabilities import with_default_message
+from llm_proxy.dialects.capabilities import with_default_error_message
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
@@ -81,12 +81,12 @@ def error_response(
     )
 
 
-def http_error_of_failure(failure: Failure, context: EncodeContext) -> DialectResponse:
+def error_response_of_failure(failure: Failure, context: EncodeContext) -> DialectResponse:
     """The HTTP error in place of a response; the status is by its type."""
     return error_response(_status_of_type(failure), failure, context)
 
 
-def with_known_type(failure: Failure) -> Failure:
+def with_known_error_type(failure: Failure) -> Failure:
     """The failure for an HTTP error: an unknown type becomes the default of its status."""
     if failure.type in _STATUS_BY_TYPE:
         return _with_status_defaults(_status_of_type(failure), replace(failure, code=""))
@@ -100,12 +100,14 @@ def with_stream_error_type(failure: Failure, known: frozenset[str]) -> Failure:
     camel_case_type = failure.type[:1].lower() + failure.type[1:]
     kind = camel_case_type if camel_case_type in known else _MODEL_STREAM_ERROR
     has_status = kind == _MODEL_STREAM_ERROR and _STATUS_PATTERN.fullmatch(failure.code)
-    return Failure(with_default_message(failure).message, kind, failure.code if has_status else "")
+    return Failure(
+        with_default_error_message(failure).message, kind, failure.code if has_status else ""
+    )
 
 
 def common_response_headers(context: EncodeContext) -> Headers:
     """The headers of every response: the request id."""
-    return (("x-amzn-RequestId", context.uuid("request")),)
+    return (("x-amzn-RequestId", context.fake_uuid("request")),)
 
 
 def _with_status_defaults(status: int, failure: Failure) -> Failure:

@@ -34,13 +34,13 @@ _JSON: Final = (":content-type", "application/json")
 def encode_event_frame(name: str, payload: Document) -> bytes:
     """A frame of one event of this type."""
     headers = ((EVENT_TYPE, name), _JSON, (MESSAGE_TYPE, EVENT))
-    return eventstream.encode_frame(headers, response_encoding.json_line(payload))
+    return eventstream.encode_frame(headers, response_encoding.single_line_json(payload))
 
 
 def encode_chunk_frame(native_event: Document) -> bytes:
     """A `chunk` frame, which wraps an event of a model's own format in base64."""
     return encode_event_frame(
-        CHUNK_EVENT, {"bytes": b64encode(response_encoding.json_line(native_event)).decode()}
+        CHUNK_EVENT, {"bytes": b64encode(response_encoding.single_line_json(native_event)).decode()}
     )
 
 
@@ -50,4 +50,4 @@ def encode_exception_frame(failure: Failure) -> bytes:
     document: Document = {"message": failure.message}
     if failure.code:
         document[STATUS_FIELD] = int(failure.code)
-    return eventstream.encode_frame(headers, response_encoding.json_line(document))
+    return eventstream.encode_frame(headers, response_encoding.single_line_json(document))

@@ -14,9 +14,9 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.anthropic import message_decoder
 from llm_proxy.dialects.anthropic.message_decoder import (
-    MessagesDecoder,
+    MessagesResponseDecoder,
     decode_failure,
-    document_kind,
+    response_payload_kind,
     stop_reason,
 )
 from llm_proxy.dialects.bedrock import completion_decoder, converse_decoder, usage
@@ -51,7 +51,7 @@ class BedrockResponseDecoder:
     """Decodes the documents and events of a response to turns, and detects its end."""
 
     def __init__(self) -> None:
-        self._anthropic = MessagesDecoder()
+        self._anthropic = MessagesResponseDecoder()
         self._converse = ConverseDecoder()
         self._nova = ConverseDecoder(joins_text=True)
         self._completions = CompletionsDecoder()
@@ -73,14 +73,14 @@ class BedrockResponseDecoder:
         if self._converse.stop_reason:
             self._ending_reason = f"messageStop: {self._converse.stop_reason}"
 
-    def feed_model_document(self, fields: Fields, *, streamed: bool) -> None:
+    def feed_model_payload(self, fields: Fields, *, streamed: bool) -> None:
         """Decode one document or one event of a model's own format; unknown ones are ignored."""
         self._record_service_metrics(fields)
         fields = _with_completion_type(fields)
-        if document_kind(fields) in _ANTHROPIC_KINDS:
+        if response_payload_kind(fields) in _ANTHROPIC_KINDS:
             self._feed_anthropic(fields)
         elif isinstance(fields.get("output"), dict):
-            self._converse.feed_document(fields)
+            self._converse.feed_whole_response(fields)
         elif not _CONVERSE_EVENT_NAMES.isdisjoint(fields):
             self._feed_nova(fields)
         else:
@@ -101,7 +101,7 @@ class BedrockResponseDecoder:
 
     def _feed_anthropic(self, fields: Fields) -> None:
         self._anthropic.feed(fields)
-        match document_kind(fields):
+        match response_payload_kind(fields):
             case "error":
                 self.failure = self.failure or decode_failure(fields)
             case "message_stop":
@@ -122,7 +122,7 @@ class BedrockResponseDecoder:
 
     def _with_service_fields(self, turn: Turn) -> Turn:
         """The turn with Bedrock's own fields; the model's own usage takes precedence."""
-        fields = dict(lenient_json.named_metadata(self._service_fields, self._service_fields))
+        fields = dict(lenient_json.select_metadata(self._service_fields, self._service_fields))
         model_metadata = (values for values in turn.metadata if values[0] not in fields)
         service_usage = usage.decode_service_metrics(
             lenient_json.object_fields(self._service_fields.get(METRICS_FIELD))
@@ -135,7 +135,7 @@ class BedrockResponseDecoder:
 def model_event_output_chars(fields: Fields) -> int:
     """How many output characters one event of a model's own format adds."""
     fields = _with_completion_type(fields)
-    if document_kind(fields) in _ANTHROPIC_KINDS:
+    if response_payload_kind(fields) in _ANTHROPIC_KINDS:
         return message_decoder.event_output_chars(fields)
     if DELTA_EVENT in fields:
         return converse_decoder.event_output_chars(

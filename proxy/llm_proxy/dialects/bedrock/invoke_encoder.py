@@ -30,7 +30,7 @@ _SERVICE_METADATA: Final = (METRICS_FIELD, *_GUARDRAIL_METADATA)
 """The metadata that the service itself adds, in encoding order."""
 
 
-def model_capabilities(
+def model_format_capabilities(
     model_format: ModelFormat, *, streams: bool, context: EncodeContext
 ) -> Capabilities:
     """The capabilities of this format, extended by the fields of the service."""
@@ -45,17 +45,19 @@ def model_capabilities(
             always_has_usage=True,
         )
     if not streams:
-        arrange_turn = partial(_arrange_document_turn, words=capabilities)
+        arrange_turn = partial(_normalize_whole_turn, words=capabilities)
         metadata_names = (*capabilities.metadata_names, *_GUARDRAIL_METADATA)
         return replace(
             capabilities,
-            arrange=arrange_turn,
+            normalize_turn=arrange_turn,
             metadata_names=metadata_names,
-            convert_failure=errors.with_known_type,
+            convert_failure=errors.with_known_error_type,
         )
     return replace(
         capabilities,
-        arrange=partial(_arrange_stream_turn, words=capabilities, counts=model_counts_tokens),
+        normalize_turn=partial(
+            _normalize_streamed_turn, words=capabilities, counts=model_counts_tokens
+        ),
         metadata_names=(*capabilities.metadata_names, *_SERVICE_METADATA),
         convert_failure=partial(errors.with_stream_error_type, known=errors.INVOKE_EXCEPTIONS),
     )
@@ -75,7 +77,7 @@ def encode_model_response(
             frames.CODEC, eventstream.CONTENT_TYPE, messages, headers
         )
     fields = {
-        **model_format.encode_document(turn, context),
+        **model_format.encode_whole_response(turn, context),
         **dict(nonempty_metadata(turn.metadata, _GUARDRAIL_METADATA)),
     }
     return response_encoding.json_response(
@@ -98,17 +100,17 @@ def _encode_frames(
     )
 
 
-def _arrange_document_turn(turn: Turn, words: Capabilities) -> Turn:
-    arranged = words.arrange(_without_service_fields(turn))
+def _normalize_whole_turn(turn: Turn, words: Capabilities) -> Turn:
+    arranged = words.normalize_turn(_without_service_fields(turn))
     return replace(
         arranged,
         metadata=(*arranged.metadata, *nonempty_metadata(turn.metadata, _GUARDRAIL_METADATA)),
     )
 
 
-def _arrange_stream_turn(turn: Turn, words: Capabilities, *, counts: bool) -> Turn:
+def _normalize_streamed_turn(turn: Turn, words: Capabilities, *, counts: bool) -> Turn:
     """The turn with the service's metrics; `counts`: whether the format has usage itself."""
-    arranged = words.arrange(_without_service_fields(turn))
+    arranged = words.normalize_turn(_without_service_fields(turn))
     if arranged.failure is not None:
         return arranged if counts else without_usage(arranged)
     fields: dict[str, Json] = dict(turn.metadata)

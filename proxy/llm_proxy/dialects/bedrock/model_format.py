@@ -22,7 +22,7 @@ class ModelFormat(Protocol):
     def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """The capabilities of a response; the service counts tokens if the format has no usage."""
 
-    def encode_document(self, turn: Turn, context: EncodeContext) -> Document:
+    def encode_whole_response(self, turn: Turn, context: EncodeContext) -> Document:
         """The whole response."""
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:

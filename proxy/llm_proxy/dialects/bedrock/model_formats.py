@@ -16,7 +16,7 @@ from llm_proxy.dialects.bedrock.completion_format import (
     COMMAND_R,
     LLAMA,
     TITAN,
-    list_completion_format,
+    completion_format_with_text_list,
 )
 from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.bedrock.nova_format import NovaFormat
@@ -27,7 +27,7 @@ _CLAUDE: Final = ClaudeFormat()
 _CLAUDE_COMPLETION: Final = ClaudeCompletionFormat()
 _NOVA: Final = NovaFormat()
 _CHAT: Final = ChatModelFormat()
-_MISTRAL: Final = list_completion_format("outputs")
+_MISTRAL: Final = completion_format_with_text_list("outputs")
 
 _ANTHROPIC_PATTERN: Final = r"anthropic\."
 
@@ -40,7 +40,7 @@ _FORMAT_BY_MODEL_PATTERN: Final[tuple[tuple[str, ModelFormat], ...]] = (
     (r"mistral\.", ChatModelFormat(finish_reason_field="stop_reason")),
     (r"cohere\.command-(?:r|a)", COMMAND_R),
     (r"cohere\.command", COHERE),
-    (r"deepseek\.r1", list_completion_format("choices")),
+    (r"deepseek\.r1", completion_format_with_text_list("choices")),
     (r"(?:ai21\.jamba|deepseek|google|minimax|moonshotai?|nvidia|openai|qwen|writer|zai)\b", _CHAT),
 )
 """In matching order."""

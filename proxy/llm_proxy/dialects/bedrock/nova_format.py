@@ -33,7 +33,9 @@ class NovaFormat:
     def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """As Converse; a stream has no citations, and its texts have no boundaries."""
         capabilities = converse_capabilities.capabilities(streams=streams)
-        capabilities = replace(capabilities, metadata_names=(USAGE,), arrange=_arrange_turn)
+        capabilities = replace(
+            capabilities, metadata_names=(USAGE,), normalize_turn=_normalize_turn
+        )
         if not streams:
             return capabilities
         return replace(
@@ -44,7 +46,7 @@ class NovaFormat:
             required_usage_fields=("input", "output"),
         )
 
-    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
+    def encode_whole_response(self, turn: Turn, _context: EncodeContext) -> Document:
         """The message and its usage."""
         return {**converse_encoder.encode_message(turn), "usage": _encode_nova_usage(turn)}
 
@@ -63,6 +65,6 @@ def _encode_nova_usage(turn: Turn) -> Document:
     return {**usage.encode_nova_usage(turn.usage), **converse_encoder.extra_usage_fields(turn)}
 
 
-def _arrange_turn(turn: Turn) -> Turn:
+def _normalize_turn(turn: Turn) -> Turn:
     metadata = converse_capabilities.representable_metadata(dict(turn.metadata))
-    return replace(converse_capabilities.arrange_provider_tool_parts(turn), metadata=metadata)
+    return replace(converse_capabilities.mark_provider_tool_parts(turn), metadata=metadata)

@@ -79,7 +79,7 @@ def decode_header_usage(headers: Headers) -> Usage | None:
 def extra_usage_fields(counts: Fields) -> dict[str, Json]:
     """The usage fields that `Usage` does not have."""
     return dict(
-        lenient_json.named_metadata(counts, (name for name in counts if name not in _KNOWN_FIELDS))
+        lenient_json.select_metadata(counts, (name for name in counts if name not in _KNOWN_FIELDS))
     )
 
 

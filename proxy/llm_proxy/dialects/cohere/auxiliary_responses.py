@@ -67,17 +67,17 @@ OperationResult = tuple[Document, Document]
 
 
 def _embed_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
-    document = embeddings.embed_document(fields, version)
+    document = embeddings.embed_response_fields(fields, version)
     input_tokens = sum(map(estimates_and_fakes.estimated_token_count, document["texts"]))
     images = len(lenient_json.array_items(fields.get("images")))
     billed_units = {"input_tokens": input_tokens, **({"images": images} if images else {})}
-    return {"id": context.uuid("embeddings"), **document}, {"billed_units": billed_units}
+    return {"id": context.fake_uuid("embeddings"), **document}, {"billed_units": billed_units}
 
 
 def _rerank_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
     """The documents, ranked by how many words they share with the query."""
     query, documents = (
-        lenient_json.printable_text(fields.get("query")),
+        lenient_json.value_as_text(fields.get("query")),
         lenient_json.array_items(fields.get("documents")),
     )
     texts = [_document_text(document) for document in documents]
@@ -94,12 +94,12 @@ def _rerank_result(fields: Fields, version: str, context: EncodeContext) -> Oper
         for index in ranked[: max(top_n, 0)]
     ]
     billed_fields: Document = {"billed_units": {"search_units": 1}}
-    return {"id": context.uuid("ranks"), "results": results}, billed_fields
+    return {"id": context.fake_uuid("ranks"), "results": results}, billed_fields
 
 
 def _document_text(document: Json) -> str:
     fields = lenient_json.object_fields(document)
-    return lenient_json.printable_text(fields.get("text") or document)
+    return lenient_json.value_as_text(fields.get("text") or document)
 
 
 def _fake_relevance_score(seed: str, query: str, text: str) -> float:
@@ -112,7 +112,7 @@ def _fake_relevance_score(seed: str, query: str, text: str) -> float:
 
 
 def _tokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
-    pieces = tokens.token_strings(lenient_json.printable_text(fields.get("text")))
+    pieces = tokens.token_strings(lenient_json.value_as_text(fields.get("text")))
     return {"tokens": list(map(tokens.token_id, pieces)), "token_strings": pieces}, {}
 
 

@@ -34,7 +34,7 @@ def with_billed_units(turn: Turn) -> Turn:
 
 
 def failed_stream_turn(turn: Turn) -> Turn:
-    """What a stream can hold of a turn that ends in an error: no usage and no metadata."""
+    """A turn that ends in an error, as a stream can hold it: without usage and metadata."""
     return replace(
         turn,
         usage=None,
@@ -118,6 +118,6 @@ def _citation_group_key(citation: Citation) -> tuple[tuple[int, int] | None, byt
 
 def citation_metadata(fields: dict[str, Json]) -> Metadata:
     """The metadata that a citation can hold, out of these fields."""
-    return lenient_json.named_metadata(
+    return lenient_json.select_metadata(
         fields, (*shared_fields.CITATION_METADATA, *shared_fields.SOURCE_METADATA)
     )

@@ -39,7 +39,7 @@ from llm_proxy.dialects.cohere import (
 )
 from llm_proxy.dialects.cohere.v1_encoder import CohereV1Encoder
 from llm_proxy.dialects.cohere.v2_encoder import CohereV2Encoder
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import NotRepresentable
@@ -85,9 +85,9 @@ class Cohere:
     """The dialect `cohere`."""
 
     name = "cohere"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers: tuple[str, ...] = ()
-    id_paths = (
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers: tuple[str, ...] = ()
+    id_json_paths = (
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
@@ -117,7 +117,7 @@ class Cohere:
 
     def model(self, request: Request) -> str:
         """The body's `model`; empty in version 1 where the default is meant."""
-        return lenient_json.printable_text(lenient_json.parse_object(request.body).get("model"))
+        return lenient_json.value_as_text(lenient_json.parse_object(request.body).get("model"))
 
     def streams(self, request: Request) -> bool:
         """Only where the body has `"stream": true`."""
@@ -139,7 +139,7 @@ class Cohere:
             case _:
                 return None
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By content type; where a streamed response has none, by the request's API version."""
         if not json_api.succeeded(head):
             return "whole"
@@ -150,10 +150,10 @@ class Cohere:
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By the last event of a stream, which may hold an error, or by `[DONE]`."""
-        if response.codec not in _STREAM_CODECS or not json_api.succeeded(response.head):
+        if response.codec_name not in _STREAM_CODECS or not json_api.succeeded(response.head):
             return json_api.completeness(response)
         done = False
-        for message in reversed(response.messages):
+        for message in reversed(response.framed_messages):
             done = done or sse.is_done_message(message)
             if event_completeness := _event_completeness(_decode_event(message)):
                 return event_completeness
@@ -164,13 +164,13 @@ class Cohere:
             is_complete=False, reason="empty stream" if is_empty else "no last event"
         )
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or one per generation of a completion; none for auxiliary responses."""
         if not json_api.succeeded(response.head):
             fields = lenient_json.parse_object(json_api.joined_body(response))
             failure = shared_fields.decode_failure(fields) or json_api.decode_http_error(response)
             return (Turn((), failure=failure),)
-        documents = [*_parse_documents(response)]
+        documents = [*_parse_response_payloads(response)]
         if any(not _V1_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
             return v1_decoder.decode_turns(documents)
         if any(not _V2_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
@@ -195,18 +195,18 @@ class Cohere:
             f"/{_V2_CHAT}", {"model": model, "stream": stream, "messages": []}
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """To the capabilities of the request's chat version."""
         response_capabilities = self._response_capabilities(request, context)
         return conversion.convert(turns, response_capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to the last one, or one document."""
-        (turn,) = self.convert(request, turns, context).turns
+        (turn,) = self.representable_turns(request, turns, context).turns
         stream = self.streams(request)
         if turn.failure and not stream:
             failure = next((turn.failure for turn in turns if turn.failure), turn.failure)
@@ -246,7 +246,7 @@ class Cohere:
         if operation == _V2_CHAT:
             return v2_capabilities.capabilities(stream=stream)
         if operation == _V1_CHAT:
-            return v1_capabilities.capabilities(context.uuid("response"), stream=stream)
+            return v1_capabilities.capabilities(context.fake_uuid("response"), stream=stream)
         raise NotRepresentable(f"cohere tells no turn on /{operation}")
 
 
@@ -272,7 +272,7 @@ def _has_cohere_client_header(request: Request) -> bool:
 def _event_completeness(event: Fields) -> Completeness | None:
     fields = lenient_json.object_fields(event.get("delta")) or event
     if failure := shared_fields.decode_failure(fields):
-        return json_api.completeness_by_error(failure)
+        return json_api.completed_by_error(failure)
     if event.get("type") == v2_decoder.END_EVENT:
         return Completeness(is_complete=True, reason=v2_decoder.END_EVENT)
     if event.get("is_finished") is True and event.get("event_type") in _V1_FINAL_EVENT_TYPES:
@@ -284,10 +284,10 @@ def _event_output_chars(event: Fields) -> int:
     return v2_decoder.event_output_chars(event) or v1_decoder.event_output_chars(event)
 
 
-def _parse_documents(response: DialectResponse) -> Iterator[Fields]:
-    if response.codec not in _STREAM_CODECS:
+def _parse_response_payloads(response: DialectResponse) -> Iterator[Fields]:
+    if response.codec_name not in _STREAM_CODECS:
         return iter([lenient_json.parse_object(json_api.joined_body(response))])
-    return map(_decode_event, response.messages)
+    return map(_decode_event, response.framed_messages)
 
 
 def _decode_event(message: bytes) -> Fields:

@@ -18,7 +18,7 @@ _DEFAULT_DIMENSIONS: Final = 1024
 _FLOAT: Final = "float"
 
 
-def embed_document(fields: Fields, api_version: str) -> Document:
+def embed_response_fields(fields: Fields, api_version: str) -> Document:
     """The response document: a fake vector for each input, in order, in each requested type.
 
     Version 1 has plain floats where no type is requested.
@@ -28,7 +28,7 @@ def embed_document(fields: Fields, api_version: str) -> Document:
         for embedding_input in _embedding_inputs(fields)
     ]
     texts = [
-        lenient_json.printable_text(array_item)
+        lenient_json.value_as_text(array_item)
         for array_item in lenient_json.array_items(fields.get("texts"))
     ]
     requested_types = [
@@ -50,13 +50,13 @@ def embed_document(fields: Fields, api_version: str) -> Document:
 
 def _embedding_inputs(fields: Fields) -> Iterator[str]:
     for name in ("texts", "images", "inputs"):
-        yield from map(lenient_json.printable_text, lenient_json.array_items(fields.get(name)))
+        yield from map(lenient_json.value_as_text, lenient_json.array_items(fields.get(name)))
 
 
 def _requested_dimensions(fields: Fields) -> int:
     if requested := lenient_json.first_integer(fields.get("output_dimension")):
         return requested
-    model = lenient_json.printable_text(fields.get("model"))
+    model = lenient_json.value_as_text(fields.get("model"))
     return next((size for name, size in _DIMENSIONS_BY_MODEL if name in model), _DEFAULT_DIMENSIONS)
 
 

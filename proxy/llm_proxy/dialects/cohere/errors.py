@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.capabilities import with_default_message
+from llm_proxy.dialects.capabilities import with_default_error_message
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
@@ -46,7 +46,7 @@ def error_response(
     """An HTTP error, with the headers of every response."""
     error = _with_default_message(failure, status)
     type_fields = {_TYPE_FIELD: error.type} if error.type else {}
-    body: Document = {**type_fields, "id": context.uuid("error"), "message": error.message}
+    body: Document = {**type_fields, "id": context.fake_uuid("error"), "message": error.message}
     return response_encoding.json_response(
         body, (*common_response_headers(context), *_retry_headers(retry_after_s)), status
     )
@@ -69,12 +69,12 @@ def status_of_failure(failure: Failure) -> int:
     return _STATUS_OF_TYPE.get(failure.type, _SERVER_ERROR)
 
 
-def as_stream_error(failure: Failure) -> Failure:
+def as_stream_error_failure(failure: Failure) -> Failure:
     """The failure as a stream holds it: a message and a type, but no code."""
-    return Failure(with_default_message(failure).message, failure.type)
+    return Failure(with_default_error_message(failure).message, failure.type)
 
 
-def as_http_error(failure: Failure) -> Failure:
+def as_http_error_failure(failure: Failure) -> Failure:
     """The failure as an HTTP error holds it: a message and a type."""
     return _with_default_message(failure, status_of_failure(failure))
 
@@ -88,13 +88,15 @@ def _with_default_message(failure: Failure, status: int) -> Failure:
 
 def common_response_headers(context: EncodeContext) -> Headers:
     """The headers of every response: a trace id, and the limit of requests."""
-    trace = ("X-Debug-Trace-Id", context.uuid("trace").replace("-", ""))
+    trace = ("X-Debug-Trace-Id", context.fake_uuid("trace").replace("-", ""))
     return (trace, *rate_limit_headers(context))
 
 
 def rate_limit_headers(context: EncodeContext) -> Headers:
     """The account's limit of requests; empty where there is none."""
-    request_limit = None if context.quota is None else context.quota.requests
+    request_limit = (
+        None if context.account_limits is None else context.account_limits.request_window
+    )
     if request_limit is None:
         return ()
     return (

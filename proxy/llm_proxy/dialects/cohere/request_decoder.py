@@ -60,7 +60,7 @@ def _decode_v2_parts(fields: Fields) -> Iterator[Part]:
     for block in lenient_json.array_objects(fields.get("content")):
         if image := lenient_json.object_fields(block.get("image_url")):
             yield data_urls.decode_media_url(
-                lenient_json.printable_text(image.get("url")), "image/*"
+                lenient_json.value_as_text(image.get("url")), "image/*"
             )
     yield from (item for item in items if isinstance(item, ToolCall))
 
@@ -72,7 +72,7 @@ def _tool_output_text(content: Json) -> str:
         for object_item in lenient_json.array_objects(content)
     ]
     items = [
-        lenient_json.printable_text(document.get("data"))
+        lenient_json.value_as_text(document.get("data"))
         for document in documents
         if document.get("data")
     ]
@@ -120,7 +120,7 @@ def _decode_tool_call(fields: Fields) -> ToolCall:
     return ToolCall(
         "",
         request_decoding.text_or_empty(fields.get("name")),
-        lenient_json.printable_text(fields.get("parameters")),
+        lenient_json.value_as_text(fields.get("parameters")),
     )
 
 

@@ -28,7 +28,7 @@ ERROR_FINISH: Final = "ERROR"
 BILLED_UNITS: Final = "billed_units"
 USAGE_METADATA: Final = (BILLED_UNITS, "warnings")
 TOKENS_METADATA: Final = ("image_tokens",)
-"""The turn's metadata in `usage` or `meta` (`USAGE_METADATA`), and in its `tokens`."""
+"""The turn's metadata in `tokens`; `USAGE_METADATA` is that in `usage` or `meta` itself."""
 
 USAGE_WIRE_NAMES: Final = {
     "input": "input_tokens",
@@ -41,14 +41,14 @@ CACHED_TOKENS: Final = "cached_tokens"
 
 CITATION_METADATA: Final = ("text", "type", "content_index")
 SOURCE_METADATA: Final = ("source", "source_type")
-"""A citation's metadata: its own fields, and the id and type of its source."""
+"""A citation's metadata: id and type of its source; `CITATION_METADATA` are its own fields."""
 
 _QUOTE_FIELDS: Final = ("text", "snippet", "content", "output")
 """The fields in which documents and tool results may keep their text."""
 
 
-def finish_of_raw(raw: str) -> FinishReason | None:
-    """The `Finish` of one of Cohere's finish reasons; None for an empty one."""
+def decode_finish_reason(raw: str) -> FinishReason | None:
+    """The `FinishReason` of one of Cohere's finish reasons; None for an empty one."""
     return FINISH_BY_REASON.get(raw, FinishReason.OTHER) if raw else None
 
 
@@ -74,8 +74,8 @@ def decode_usage_metadata(fields: Fields) -> Metadata:
     """The turn's metadata in `usage` (version 2) or `meta` (version 1)."""
     tokens = lenient_json.object_fields(fields.get("tokens"))
     return (
-        *lenient_json.named_metadata(fields, USAGE_METADATA),
-        *lenient_json.named_metadata(tokens, TOKENS_METADATA),
+        *lenient_json.select_metadata(fields, USAGE_METADATA),
+        *lenient_json.select_metadata(tokens, TOKENS_METADATA),
     )
 
 
@@ -94,7 +94,7 @@ def decode_failure(fields: Fields) -> Failure | None:
         return None
     failure = json_api.decode_failure(error)
     return replace(
-        failure, type=lenient_json.printable_text(fields.get("error_type")) or failure.type
+        failure, type=lenient_json.value_as_text(fields.get("error_type")) or failure.type
     )
 
 
@@ -111,10 +111,10 @@ class CitedSource:
 def decode_source(fields: Fields, metadata: Metadata = ()) -> CitedSource:
     """A source from a document's fields, most of whose names the application chooses."""
     return CitedSource(
-        url=lenient_json.printable_text(fields.get("url")),
-        title=lenient_json.printable_text(fields.get("title")),
+        url=lenient_json.value_as_text(fields.get("url")),
+        title=lenient_json.value_as_text(fields.get("title")),
         quoted=next(
-            filter(None, (lenient_json.printable_text(fields.get(name)) for name in _QUOTE_FIELDS)),
+            filter(None, (lenient_json.value_as_text(fields.get(name)) for name in _QUOTE_FIELDS)),
             "",
         ),
         metadata=metadata,
@@ -134,7 +134,7 @@ def decode_citations(
         lenient_json.first_integer(fields.get("end")),
     )
     span = None if start is None or end is None or start >= end else (start, end)
-    metadata = lenient_json.named_metadata(fields, CITATION_METADATA)
+    metadata = lenient_json.select_metadata(fields, CITATION_METADATA)
     for cited_source in [*_decode_sources(fields, sources_by_id)] or [CitedSource()]:
         yield Citation(
             cited_source.url,
@@ -156,10 +156,10 @@ def _decode_sources(
             SOURCE_METADATA, (object_item.get("id"), object_item.get("type")), strict=True
         )
         yield decode_source(
-            document, lenient_json.named_metadata(dict(source_fields), SOURCE_METADATA)
+            document, lenient_json.select_metadata(dict(source_fields), SOURCE_METADATA)
         )
     for document_id in map(
-        lenient_json.printable_text, lenient_json.array_items(fields.get("document_ids"))
+        lenient_json.value_as_text, lenient_json.array_items(fields.get("document_ids"))
     ):
         source = sources_by_id.get(document_id, CitedSource())
         yield replace(source, metadata=((SOURCE_METADATA[0], document_id),))

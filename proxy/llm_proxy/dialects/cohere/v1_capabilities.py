@@ -8,7 +8,11 @@ from functools import partial
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, object_argument_call
+from llm_proxy.dialects.capabilities import (
+    Capabilities,
+    nonempty_metadata,
+    tool_call_with_object_arguments,
+)
 from llm_proxy.dialects.cohere import citations_and_usage, errors, shared_fields
 from llm_proxy.dialects.cohere.shared_fields import CitedSource
 from llm_proxy.dialects.cohere.v1_decoder import (
@@ -26,7 +30,7 @@ _RAW_OF_FINISH: Final = {
     FinishReason.CONTENT_FILTER: "ERROR_TOXIC",
     FinishReason.ERROR: shared_fields.ERROR_FINISH,
 }
-"""`COMPLETE` stands for `TOOL_CALLS` too."""
+"""`TOOL_CALLS` is sent as `COMPLETE`, too."""
 
 _DOCUMENTS_FIELD: Final = SEARCH_RESULT_METADATA[-1]
 _SOURCE_ID: Final = shared_fields.SOURCE_METADATA[0]
@@ -36,9 +40,9 @@ def capabilities(response_id: str, *, stream: bool) -> Capabilities:
     """What a stream or a document can hold; `response_id` is for a turn that has none."""
     return Capabilities(
         dialect="cohere",
-        streams=stream,
-        finish_of_raw=shared_fields.FINISH_BY_REASON,
-        raw_of_finish=_RAW_OF_FINISH,
+        is_streamed=stream,
+        finish_by_raw_reason=shared_fields.FINISH_BY_REASON,
+        raw_reason_by_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
         convert_text=partial(
             citations_and_usage.convert_cited_text, convert_citation=_convert_citation
@@ -52,15 +56,15 @@ def capabilities(response_id: str, *, stream: bool) -> Capabilities:
         required_usage_fields=citations_and_usage.REQUIRED_USAGE_FIELDS,
         always_has_usage=True,
         metadata_names=METADATA_FIELDS,
-        arrange=partial(_normalize_turn, response_id=response_id),
-        convert_failure=errors.as_stream_error if stream else errors.as_http_error,
+        normalize_turn=partial(_normalize_turn, response_id=response_id),
+        convert_failure=errors.as_stream_error_failure if stream else errors.as_http_error_failure,
         convert_failed_turn=citations_and_usage.failed_stream_turn,
     )
 
 
 def _convert_tool_call(call: ToolCall) -> ToolCall | None:
     """A call whose arguments are an object, without its id; None for other arguments."""
-    tool_call = object_argument_call(call)
+    tool_call = tool_call_with_object_arguments(call)
     return None if tool_call is None else replace(tool_call, id="")
 
 
@@ -90,7 +94,7 @@ def _normalize_turn(turn: Turn, response_id: str) -> Turn:
         cited_documents.assign_document_ids(parts_with_ids)
     )  # a citation may refer to a document that a later one describes
     fields[_DOCUMENTS_FIELD] = cited_documents.documents
-    fields[RESPONSE_ID] = lenient_json.printable_text(fields.get(RESPONSE_ID)) or response_id
+    fields[RESPONSE_ID] = lenient_json.value_as_text(fields.get(RESPONSE_ID)) or response_id
     return replace(
         turn, parts=parts, metadata=nonempty_metadata(tuple(fields.items()), METADATA_FIELDS)
     )
@@ -104,7 +108,7 @@ class _CitedDocuments:
             dict(object_item) for object_item in lenient_json.array_objects(documents)
         ]
         documents_with_ids = (
-            (lenient_json.printable_text(object_item.get("id")), object_item)
+            (lenient_json.value_as_text(object_item.get("id")), object_item)
             for object_item in lenient_json.array_objects(documents)
         )
         self._sources_by_id = {

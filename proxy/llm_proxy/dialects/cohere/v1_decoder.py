@@ -83,7 +83,7 @@ class _V1ResponseDecoder:
         index = lenient_json.first_integer(document.get("index")) or 0
         if "generations" not in document and not response.get("generations"):
             self._generation_at(index).feed(document, self._sources_by_id)
-            self._generation_at(index).feed_complete(response, self._sources_by_id)
+            self._generation_at(index).feed_complete_generation(response, self._sources_by_id)
         for fields in (document, response):
             for position, generation in enumerate(
                 lenient_json.array_objects(fields.get("generations"))
@@ -91,7 +91,7 @@ class _V1ResponseDecoder:
                 generation_index = lenient_json.first_integer(generation.get("index"))
                 self._generation_at(
                     position if generation_index is None else generation_index
-                ).feed_complete(generation, {})
+                ).feed_complete_generation(generation, {})
 
     def turns(self) -> tuple[Turn, ...]:
         """One turn per generation; each has the usage, failure and metadata of the response."""
@@ -104,15 +104,15 @@ class _V1ResponseDecoder:
 
     def _read_response_fields(self, fields: Fields) -> None:
         for object_item in lenient_json.array_objects(fields.get("documents")):
-            self._sources_by_id[lenient_json.printable_text(object_item.get("id"))] = (
+            self._sources_by_id[lenient_json.value_as_text(object_item.get("id"))] = (
                 shared_fields.decode_source(object_item)
             )
         meta = lenient_json.object_fields(fields.get("meta"))
         self._usage = shared_fields.decode_usage(meta) or self._usage
         self._failure = self._failure or shared_fields.decode_failure(fields)
-        self._metadata.update(lenient_json.named_metadata(fields, _RESPONSE_METADATA))
+        self._metadata.update(lenient_json.select_metadata(fields, _RESPONSE_METADATA))
         self._metadata.update(shared_fields.decode_usage_metadata(meta))
-        self._id = self._id or lenient_json.printable_text(
+        self._id = self._id or lenient_json.value_as_text(
             fields.get("generation_id") or fields.get("id")
         )
 
@@ -124,12 +124,12 @@ class _V1ResponseDecoder:
             parts,
             finish=FinishReason.TOOL_CALLS
             if has_calls and raw == "COMPLETE"
-            else shared_fields.finish_of_raw(raw),
+            else shared_fields.decode_finish_reason(raw),
             finish_raw=raw,
             usage=self._usage,
             failure=self._failure,
             id=generation.id or self._id,
-            metadata=lenient_json.named_metadata(self._metadata, METADATA_FIELDS),
+            metadata=lenient_json.select_metadata(self._metadata, METADATA_FIELDS),
         )
 
 
@@ -157,16 +157,16 @@ class _GenerationDecoder:
         for object_item in lenient_json.array_objects(fields.get("citations")):
             self._citations.extend(shared_fields.decode_citations(object_item, sources_by_id))
         if call.get("name") or call.get("parameters"):
-            self._call_fragments.add(
+            self._call_fragments.add_fragment(
                 _decode_tool_call(call), lenient_json.first_integer(call.get("index")) or 0
             )
         calls = tuple(map(_decode_tool_call, lenient_json.array_objects(fields.get("tool_calls"))))
         self._complete_calls = calls or self._complete_calls
-        self.finish_raw = (
-            lenient_json.printable_text(fields.get("finish_reason")) or self.finish_raw
-        )
+        self.finish_raw = lenient_json.value_as_text(fields.get("finish_reason")) or self.finish_raw
 
-    def feed_complete(self, generation: Fields, sources_by_id: dict[str, CitedSource]) -> None:
+    def feed_complete_generation(
+        self, generation: Fields, sources_by_id: dict[str, CitedSource]
+    ) -> None:
         """Add the complete generation, without the text and citations that events have given."""
         fed_fields = (
             *(["text"] if self._text else []),
@@ -176,17 +176,17 @@ class _GenerationDecoder:
             {name: value for name, value in generation.items() if name not in fed_fields},
             sources_by_id,
         )
-        self.id = lenient_json.printable_text(generation.get("id")) or self.id
+        self.id = lenient_json.value_as_text(generation.get("id")) or self.id
 
     def parts(self) -> tuple[Part, ...]:
         """The decoded parts."""
         fragments = FragmentJoiner()
         for text in self._text:
-            fragments.add(Text(text))
+            fragments.add_fragment(Text(text))
         if self._citations:
-            fragments.add(Text("", tuple(self._citations)))
+            fragments.add_fragment(Text("", tuple(self._citations)))
         for call in self._complete_calls:
-            fragments.add(call, key=None)  # a complete call is never joined
+            fragments.add_fragment(call, key=None)  # a complete call is never joined
         return (
             fragments.joined_parts()
             if self._complete_calls
@@ -198,9 +198,9 @@ def _decode_tool_call(call: Fields) -> ToolCall:
     """A call with an object of parameters, or a fragment of one with JSON text."""
     parameters = call.get("parameters")
     return ToolCall(
-        id=lenient_json.printable_text(call.get("id")),
-        name=lenient_json.printable_text(call.get("name")),
+        id=lenient_json.value_as_text(call.get("id")),
+        name=lenient_json.value_as_text(call.get("name")),
         arguments=parameters
         if isinstance(parameters, str)
-        else lenient_json.printable_text(parameters),
+        else lenient_json.value_as_text(parameters),
     )

@@ -50,17 +50,19 @@ class CohereV1Encoder:
         """The response: a document, NDJSON, or SSE where the request accepts it."""
         headers = errors.common_response_headers(self.context)
         if not self.stream:
-            return response_encoding.json_response(self._encode_document(turn), headers)
+            return response_encoding.json_response(self._encode_whole_response(turn), headers)
         accepted_types = (
             header_value(self.request.headers, name) or "" for name in ("accept", "accepts")
         )
         if any(sse.CONTENT_TYPE in text for text in accepted_types):
             events = (
-                sse.encode_event(response_encoding.json_line(event), event["event_type"])
+                sse.encode_event(response_encoding.single_line_json(event), event["event_type"])
                 for event in self._encode_events(turn)
             )
             return response_encoding.stream_response("sse", sse.CONTENT_TYPE, events, headers)
-        lines = (response_encoding.json_line(event) + b"\n" for event in self._encode_events(turn))
+        lines = (
+            response_encoding.single_line_json(event) + b"\n" for event in self._encode_events(turn)
+        )
         return response_encoding.stream_response("ndjson", _NDJSON_CONTENT_TYPE, lines, headers)
 
     def _encode_events(self, turn: Turn) -> Iterator[Document]:
@@ -77,7 +79,7 @@ class CohereV1Encoder:
         error_fields = {} if turn.failure is None else errors.stream_error_fields(turn.failure)
         ending_fields = {"finish_reason": turn.finish_raw, **error_fields}
         yield {
-            **_encode_event(END_EVENT, **ending_fields, response=self._encode_document(turn)),
+            **_encode_event(END_EVENT, **ending_fields, response=self._encode_whole_response(turn)),
             "is_finished": True,
         }
 
@@ -99,7 +101,7 @@ class CohereV1Encoder:
                 tool_calls=list(map(_encode_tool_call, calls)),
             )
 
-    def _encode_document(self, turn: Turn) -> Document:
+    def _encode_whole_response(self, turn: Turn) -> Document:
         document: Document = dict(nonempty_metadata(turn.metadata, _DOCUMENT_METADATA))
         calls = [_encode_tool_call(part) for part in turn.parts if isinstance(part, ToolCall)]
         tool_call_fields: Document = {"tool_calls": calls} if calls else {}
@@ -145,11 +147,11 @@ def _encode_citations(turn: Turn) -> list[Document]:
     return [
         {
             **citations_and_usage.encode_citation_without_sources(group[0]),
-            "document_ids": [*filter(None, map(_document_id, group))],
+            "document_ids": [*filter(None, map(_cited_document_id, group))],
         }
         for group in citations_and_usage.group_by_span(citations)
     ]
 
 
-def _document_id(citation: Citation) -> str:
-    return lenient_json.printable_text(dict(citation.metadata).get(SOURCE_METADATA[0]))
+def _cited_document_id(citation: Citation) -> str:
+    return lenient_json.value_as_text(dict(citation.metadata).get(SOURCE_METADATA[0]))

@@ -9,7 +9,11 @@ from itertools import groupby
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, text_argument_call
+from llm_proxy.dialects.capabilities import (
+    Capabilities,
+    nonempty_metadata,
+    tool_call_with_text_arguments,
+)
 from llm_proxy.dialects.cohere import citations_and_usage, errors, shared_fields
 from llm_proxy.dialects.cohere.v2_decoder import (
     CITATIONS,
@@ -37,14 +41,14 @@ def capabilities(*, stream: bool) -> Capabilities:
     """What a stream or a document can hold."""
     return Capabilities(
         dialect="cohere",
-        streams=stream,
-        finish_of_raw=shared_fields.FINISH_BY_REASON,
-        raw_of_finish=_RAW_OF_FINISH,
+        is_streamed=stream,
+        finish_by_raw_reason=shared_fields.FINISH_BY_REASON,
+        raw_reason_by_finish=_RAW_OF_FINISH,
         convert_text=partial(
             citations_and_usage.convert_cited_text, convert_citation=_convert_citation
         ),
         convert_reasoning=_convert_reasoning,
-        convert_tool_call=text_argument_call,
+        convert_tool_call=tool_call_with_text_arguments,
         merged_kinds=frozenset((Text,)),
         part_order=() if stream else (Reasoning, Text, ToolCall),
         id_prefix="co-",
@@ -53,8 +57,8 @@ def capabilities(*, stream: bool) -> Capabilities:
         required_usage_fields=citations_and_usage.REQUIRED_USAGE_FIELDS,
         always_has_usage=True,
         metadata_names=METADATA_FIELDS,
-        arrange=partial(_normalize_turn, stream=stream),
-        convert_failure=errors.as_stream_error if stream else errors.as_http_error,
+        normalize_turn=partial(_normalize_turn, stream=stream),
+        convert_failure=errors.as_stream_error_failure if stream else errors.as_http_error_failure,
         convert_failed_turn=citations_and_usage.failed_stream_turn,
     )
 
@@ -99,7 +103,7 @@ def _normalize_turn(turn: Turn, *, stream: bool) -> Turn:
     parts = turn.parts if stream else sorted(turn.parts, key=lambda part: not is_tool_plan(part))
     numbered = tuple(_set_content_indices(_merge_adjacent_reasoning(parts)))
     fields = dict(citations_and_usage.with_billed_units(turn).metadata)
-    fields[CITATIONS] = list(_filter_non_text_citations(fields.get(CITATIONS)))
+    fields[CITATIONS] = list(_keep_non_text_citations(fields.get(CITATIONS)))
     return replace(
         turn, parts=numbered, metadata=nonempty_metadata(tuple(fields.items()), METADATA_FIELDS)
     )
@@ -137,8 +141,8 @@ def _with_content_index(citation: Citation, text: str, content_index: int) -> Ci
     return replace(citation, metadata=citations_and_usage.citation_metadata(fields))
 
 
-def _filter_non_text_citations(value: Json) -> Iterable[Json]:
+def _keep_non_text_citations(value: Json) -> Iterable[Json]:
     for object_item in lenient_json.array_objects(value):
         kind = object_item.get("type")
         if isinstance(kind, str) and kind not in TEXT_CITATION_TYPES:
-            yield dict(lenient_json.named_metadata(object_item, object_item))
+            yield dict(lenient_json.select_metadata(object_item, object_item))

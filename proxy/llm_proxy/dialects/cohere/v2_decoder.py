@@ -47,7 +47,7 @@ def decode_turn(documents: Iterable[Fields]) -> Turn:
 
 def event_output_chars(event: Fields) -> int:
     """The output characters that an event adds to a response; only deltas add any."""
-    if not lenient_json.printable_text(event.get("type")).endswith(_DELTA_SUFFIX):
+    if not lenient_json.value_as_text(event.get("type")).endswith(_DELTA_SUFFIX):
         return 0
     fields = lenient_json.object_fields(
         lenient_json.object_fields(event.get("delta")).get("message")
@@ -75,12 +75,12 @@ class _V2ResponseDecoder:
         fields = lenient_json.object_fields(document.get("delta")) or document
         message = lenient_json.object_fields(fields.get("message"))
         for key, fragment in decode_fragments(message, document.get("index")):
-            self._fragments.add(fragment, key)
+            self._fragments.add_fragment(fragment, key)
         for citation in _as_object_list(message.get(CITATIONS)):
             self._add_citation(citation)
-        self._id = self._id or lenient_json.printable_text(document.get("id"))
+        self._id = self._id or lenient_json.value_as_text(document.get("id"))
         self._finish_raw = (
-            lenient_json.printable_text(fields.get("finish_reason")) or self._finish_raw
+            lenient_json.value_as_text(fields.get("finish_reason")) or self._finish_raw
         )
         self._failure = self._failure or shared_fields.decode_failure(fields)
         usage = lenient_json.object_fields(fields.get("usage"))
@@ -93,20 +93,22 @@ class _V2ResponseDecoder:
             self._metadata[CITATIONS] = self._non_text_citations
         return Turn(
             self._fragments.joined_parts(),
-            finish=shared_fields.finish_of_raw(self._finish_raw),
+            finish=shared_fields.decode_finish_reason(self._finish_raw),
             finish_raw=self._finish_raw,
             usage=self._usage,
             failure=self._failure,
             id=self._id,
-            metadata=lenient_json.named_metadata(self._metadata, METADATA_FIELDS),
+            metadata=lenient_json.select_metadata(self._metadata, METADATA_FIELDS),
         )
 
     def _add_citation(self, citation: Fields) -> None:
-        if lenient_json.printable_text(citation.get("type")) not in TEXT_CITATION_TYPES:
-            self._non_text_citations.append(dict(lenient_json.named_metadata(citation, citation)))
+        if lenient_json.value_as_text(citation.get("type")) not in TEXT_CITATION_TYPES:
+            self._non_text_citations.append(dict(lenient_json.select_metadata(citation, citation)))
             return
         key = lenient_json.first_integer(citation.get("content_index")) or 0
-        self._fragments.add(Text("", tuple(shared_fields.decode_citations(citation, {}))), key)
+        self._fragments.add_fragment(
+            Text("", tuple(shared_fields.decode_citations(citation, {}))), key
+        )
 
 
 def decode_fragments(message: Fields, index: Json) -> KeyedFragments:
@@ -128,11 +130,11 @@ def decode_fragments(message: Fields, index: Json) -> KeyedFragments:
         yield (
             position,
             ToolCall(
-                id=lenient_json.printable_text(call.get("id")),
-                name=lenient_json.printable_text(function.get("name")),
+                id=lenient_json.value_as_text(call.get("id")),
+                name=lenient_json.value_as_text(function.get("name")),
                 arguments=arguments
                 if isinstance(arguments, str)
-                else lenient_json.printable_text(arguments),
+                else lenient_json.value_as_text(arguments),
             ),
         )
 

@@ -32,13 +32,13 @@ class CohereV2Encoder:
         headers = errors.common_response_headers(self.context)
         if self.stream:
             return response_encoding.stream_response(
-                "sse", sse.CONTENT_TYPE, self._encode_messages(turn), headers
+                "sse", sse.CONTENT_TYPE, self._encode_sse_messages(turn), headers
             )
-        return response_encoding.json_response(_encode_document(turn), headers)
+        return response_encoding.json_response(_encode_whole_response(turn), headers)
 
-    def _encode_messages(self, turn: Turn) -> Iterator[bytes]:
+    def _encode_sse_messages(self, turn: Turn) -> Iterator[bytes]:
         for document in self._encode_events(turn):
-            yield sse.encode_event(response_encoding.json_line(document), document["type"])
+            yield sse.encode_event(response_encoding.single_line_json(document), document["type"])
         yield sse.encode_event(sse.DONE_DATA)
 
     def _encode_events(self, turn: Turn) -> Iterator[Document]:
@@ -114,7 +114,7 @@ def _encode_end_delta(turn: Turn) -> Document:
     return delta if turn.failure is None else {**delta, **errors.stream_error_fields(turn.failure)}
 
 
-def _encode_document(turn: Turn) -> Document:
+def _encode_whole_response(turn: Turn) -> Document:
     plans = [item.text for item in turn.parts if isinstance(item, Reasoning) and is_tool_plan(item)]
     calls = [
         _encode_tool_call(item, item.arguments) for item in turn.parts if isinstance(item, ToolCall)

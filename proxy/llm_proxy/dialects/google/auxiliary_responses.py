@@ -54,7 +54,7 @@ def _model_object(name: str, *, is_vertex: bool) -> Document:
     }
 
 
-def _count_tokens_document(body: Fields) -> Document:
+def _count_tokens_response_body(body: Fields) -> Document:
     inner = lenient_json.object_fields(body.get("generateContentRequest"))
     inputs = [fields.get(name) for fields in (body, inner) for name in _MODEL_INPUT_FIELDS]
     total = estimates_and_fakes.estimated_token_count(
@@ -66,11 +66,11 @@ def _count_tokens_document(body: Fields) -> Document:
     }
 
 
-def _embed_document(body: Fields) -> Document:
+def _embed_response_body(body: Fields) -> Document:
     return {"embedding": _embedding_object(body)}
 
 
-def _batch_embed_document(body: Fields) -> Document:
+def _batch_embed_response_body(body: Fields) -> Document:
     return {
         "embeddings": [
             _embedding_object(request)
@@ -79,7 +79,7 @@ def _batch_embed_document(body: Fields) -> Document:
     }
 
 
-def _predict_document(body: Fields) -> Document:
+def _predict_response_body(body: Fields) -> Document:
     dimensions = lenient_json.object_fields(body.get("parameters")).get("outputDimensionality")
     instances = lenient_json.array_objects(body.get("instances"))
     return {
@@ -120,8 +120,8 @@ _TEXT_HOLDER_FIELDS: Final = ("parts", "text", "content", "prompt")
 _JSON_INPUT_FIELDS: Final = ("functionCall", "functionResponse", "functionDeclarations")
 
 _DOCUMENT_BUILDERS: Final[Mapping[str, Callable[[Fields], Document]]] = {
-    "countTokens": _count_tokens_document,
-    "embedContent": _embed_document,
-    "batchEmbedContents": _batch_embed_document,
-    "predict": _predict_document,
+    "countTokens": _count_tokens_response_body,
+    "embedContent": _embed_response_body,
+    "batchEmbedContents": _batch_embed_response_body,
+    "predict": _predict_response_body,
 }

@@ -36,7 +36,7 @@ _QUOTING_KINDS: Final = ("retrievedContext", "maps")
 """The kinds of sources that hold the quoted text."""
 
 
-def convert_citation(citation: Citation) -> Citation | None:
+def representable_citation(citation: Citation) -> Citation | None:
     """A citation as the wire can hold it; None where that is empty."""
     if _is_recitation(citation):
         return Citation(
@@ -47,24 +47,24 @@ def convert_citation(citation: Citation) -> Citation | None:
         )
     kind = _source_kind(citation)
     fields = dict(citation.metadata)
-    metadata = lenient_json.named_metadata(
+    metadata = lenient_json.select_metadata(
         fields, (name for name in fields if name in _METADATA_OF_SOURCE_KIND[kind])
     )
     quoted = citation.quoted if kind in _QUOTING_KINDS else ""
     if not (citation.url or citation.title or quoted or metadata):
         return None
     kind_metadata: Metadata = (("type", kind),) if kind != _WEB_KIND else ()
-    url = citation.url or lenient_json.printable_text(dict(metadata).get("sourceUri"))
+    url = citation.url or lenient_json.value_as_text(dict(metadata).get("sourceUri"))
     return Citation(url, citation.title, quoted, citation.span, (*kind_metadata, *metadata))
 
 
-def merge_and_place_citations(
+def merge_parts_and_place_citations(
     parts: Iterable[Part], ends_run: Callable[[Part], bool]
 ) -> tuple[Part, ...]:
     """Merges neighbouring texts and thoughts, and orders citations as a decoder reads them.
 
-    Nothing is merged with a part before it for which `ends_run` is true.  Citations of empty texts
-    go to the last text.  In it, citations without a span follow those that have one.
+    A part for which `ends_run` is true is not merged with the next one.  Citations of empty texts
+    go to the last text.  There, citations without a span follow those that have one.
     """
     unplaced: list[Citation] = []
     kept_parts: list[Part] = []
@@ -128,7 +128,7 @@ def _source_kind(citation: Citation) -> str:
     return kind if isinstance(kind, str) and kind in _METADATA_OF_SOURCE_KIND else _WEB_KIND
 
 
-def source_fields(parts: Iterable[Part], recitation_field: str) -> Document:
+def encode_candidate_sources(parts: Iterable[Part], recitation_field: str) -> Document:
     """A candidate's fields for sources; `recitation_field` names the list of recitations."""
     sources = _CandidateSources()
     start = 0
@@ -169,18 +169,19 @@ class _CandidateSources:
         elif citation.span is None:
             self._uncited_sources.append(_grounding_chunk(citation))
         else:
-            self._add_support(
-                {**segment, "text": text[slice(*citation.span)]}, self._chunk_index(citation)
+            self._add_grounding_support(
+                {**segment, "text": text[slice(*citation.span)]},
+                self._grounding_chunk_index(citation),
             )
 
-    def _chunk_index(self, citation: Citation) -> int:
+    def _grounding_chunk_index(self, citation: Citation) -> int:
         chunk = _grounding_chunk(citation)
         index = self._chunk_indices.setdefault(lenient_json.compact_json(chunk), len(self._chunks))
         if index == len(self._chunks):
             self._chunks.append(chunk)
         return index
 
-    def _add_support(self, segment: Document, chunk_index: int) -> None:
+    def _add_grounding_support(self, segment: Document, chunk_index: int) -> None:
         """Add a passage and its source; a repeated passage gets the source added."""
         if self._supports and self._supports[-1]["segment"] == segment:
             self._supports[-1]["groundingChunkIndices"].append(chunk_index)

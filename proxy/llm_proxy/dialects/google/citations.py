@@ -1,4 +1,4 @@
-"""Places citations, whose passages Google gives as byte offsets of the text."""
+"""Places citations at their texts; Google sends their passages as byte offsets."""
 
 from __future__ import annotations
 

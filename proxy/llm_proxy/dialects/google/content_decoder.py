@@ -59,11 +59,11 @@ def part_output_chars(part: Fields) -> int:
         return len(text)
     call = lenient_json.object_fields(part.get("functionCall"))
     code = lenient_json.object_fields(part.get("executableCode"))
-    name, arguments = lenient_json.printable_text(call.get("name")), call.get("args")
+    name, arguments = lenient_json.value_as_text(call.get("name")), call.get("args")
     counted_text = (
         name
         + (lenient_json.compact_json(arguments) if arguments else "")
-        + lenient_json.printable_text(code.get("code"))
+        + lenient_json.value_as_text(code.get("code"))
     )
     return max(len(counted_text), int(not _NON_TEXT_KINDS.isdisjoint(part)))
 
@@ -88,7 +88,7 @@ class CandidateContentDecoder:
     def feed(self, part: Fields) -> None:
         """Add one part; one of an unknown kind is ignored."""
         kind = next((name for name in PART_KINDS if name in part), "")
-        metadata = lenient_json.named_metadata(part, PART_METADATA)
+        metadata = lenient_json.select_metadata(part, PART_METADATA)
         inner = lenient_json.object_fields(part.get(kind))
         match kind:
             case "text":
@@ -101,7 +101,7 @@ class CandidateContentDecoder:
             case "":
                 pass
             case _:
-                self._add_fragment(decode_server_tool(kind, inner, metadata), None)
+                self._add_fragment(decode_server_tool_part(kind, inner, metadata), None)
 
     def feed_grounding(self, candidate: Fields) -> None:
         """Add the citations of a chunk's candidate: recitations and grounding."""
@@ -163,7 +163,7 @@ class CandidateContentDecoder:
     def _feed_function_call(self, call: Fields, metadata: Metadata) -> None:
         """A whole call, or a streamed one: first with a name, then increments without."""
         name, will_continue = (
-            lenient_json.printable_text(call.get("name")),
+            lenient_json.value_as_text(call.get("name")),
             call.get("willContinue") is True,
         )
         if name or "args" in call or self._open_call is None:
@@ -174,7 +174,7 @@ class CandidateContentDecoder:
             is_streamed = will_continue or "partialArgs" in call
             arguments = "" if is_streamed else lenient_json.compact_json(call.get("args") or {})
             self._add_fragment(
-                ToolCall(lenient_json.printable_text(call.get("id")), name, arguments, metadata),
+                ToolCall(lenient_json.value_as_text(call.get("id")), name, arguments, metadata),
                 self._part_key,
             )
             self._open_call = (self._part_key, StreamedArguments()) if is_streamed else None
@@ -188,7 +188,7 @@ class CandidateContentDecoder:
     def _close_open_call(self) -> None:
         if self._open_call is not None:
             key, arguments = self._open_call
-            self._fragments.add(ToolCall("", "", arguments.json_text()), key)
+            self._fragments.add_fragment(ToolCall("", "", arguments.json_text()), key)
             self._open_call = None
 
     def _feed_media(self, media: Media) -> None:
@@ -198,12 +198,12 @@ class CandidateContentDecoder:
 
     def _add_fragment(self, fragment: Part, key: int | str | None) -> None:
         self._latest_kind = type(fragment)
-        self._fragments.add(fragment, key)
+        self._fragments.add_fragment(fragment, key)
 
 
-def decode_server_tool(kind: str, inner: Fields, metadata: Metadata = ()) -> Part:
+def decode_server_tool_part(kind: str, inner: Fields, metadata: Metadata = ()) -> Part:
     """A call or result of a tool that Google runs, or a result (`functionResponse`) of a client."""
-    call_id = lenient_json.printable_text(inner.get("id"))
+    call_id = lenient_json.value_as_text(inner.get("id"))
     kind_metadata: Metadata = (("type", kind), *metadata)
     match kind:
         case "executableCode":
@@ -211,40 +211,40 @@ def decode_server_tool(kind: str, inner: Fields, metadata: Metadata = ()) -> Par
             return ToolCall(call_id, CODE_TOOL, lenient_json.compact_json(fields), kind_metadata)
         case "codeExecutionResult":
             failed = inner.get("outcome") not in SUCCESS_OUTCOMES
-            text = lenient_json.printable_text(inner.get("output"))
-            outcome = lenient_json.named_metadata(inner, ("outcome",))
+            text = lenient_json.value_as_text(inner.get("output"))
+            outcome = lenient_json.select_metadata(inner, ("outcome",))
             return ToolResult(call_id, text, CODE_TOOL, failed, (*kind_metadata, *outcome))
         case "toolCall":
             arguments = lenient_json.compact_json(inner.get("args") or {})
             return ToolCall(
                 call_id,
-                lenient_json.printable_text(inner.get("toolType")),
+                lenient_json.value_as_text(inner.get("toolType")),
                 arguments,
                 kind_metadata,
             )
         case _:
-            name = lenient_json.printable_text(inner.get("toolType") or inner.get("name"))
-            text = lenient_json.printable_text(inner.get("response"))
+            name = lenient_json.value_as_text(inner.get("toolType") or inner.get("name"))
+            text = lenient_json.value_as_text(inner.get("response"))
             return ToolResult(call_id, text, name, metadata=kind_metadata)
 
 
 def decode_media(blob: Fields, metadata: Metadata = ()) -> Media:
     """Media, inline or as a file of Google's."""
     return Media(
-        media_type=lenient_json.printable_text(blob.get("mimeType")),
-        url=lenient_json.printable_text(blob.get("fileUri")),
-        base64=lenient_json.printable_text(blob.get("data")),
-        metadata=(*lenient_json.named_metadata(blob, ("displayName",)), *metadata),
+        media_type=lenient_json.value_as_text(blob.get("mimeType")),
+        url=lenient_json.value_as_text(blob.get("fileUri")),
+        base64=lenient_json.value_as_text(blob.get("data")),
+        metadata=(*lenient_json.select_metadata(blob, ("displayName",)), *metadata),
     )
 
 
 def _decode_recitation(source: Fields) -> LocatedCitation:
-    metadata = lenient_json.named_metadata(
+    metadata = lenient_json.select_metadata(
         source, (name for name in source if name not in _CITATION_FIELDS)
     )
     citation = Citation(
-        lenient_json.printable_text(source.get("uri")),
-        lenient_json.printable_text(source.get("title")),
+        lenient_json.value_as_text(source.get("uri")),
+        lenient_json.value_as_text(source.get("title")),
         metadata=metadata,
     )
     return LocatedCitation(citation, *_segment_byte_span(source))
@@ -260,12 +260,12 @@ def _segment_byte_span(segment: Fields) -> tuple[int | None, int | None]:
 def _decode_source(chunk: Fields) -> Citation:
     kind = next((name for name in SOURCE_KINDS if name in chunk), "")
     fields = lenient_json.object_fields(chunk.get(kind))
-    metadata = lenient_json.named_metadata(
+    metadata = lenient_json.select_metadata(
         fields, (name for name in fields if name not in _SOURCE_FIELDS)
     )
     return Citation(
-        url=lenient_json.printable_text(fields.get("uri") or fields.get("sourceUri")),
-        title=lenient_json.printable_text(fields.get("title")),
-        quoted=lenient_json.printable_text(fields.get("text")),
+        url=lenient_json.value_as_text(fields.get("uri") or fields.get("sourceUri")),
+        title=lenient_json.value_as_text(fields.get("title")),
+        quoted=lenient_json.value_as_text(fields.get("text")),
         metadata=(("type", kind), *metadata) if kind and kind != "web" else metadata,
     )

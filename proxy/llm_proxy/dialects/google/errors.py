@@ -1,4 +1,4 @@
-"""Google's errors: a canonical status besides the HTTP one, and details.
+"""Google's errors: a canonical status in addition to the HTTP one, and details.
 
 The body's details hold the retry delay; there are no headers for it or for rate limits.
 """
@@ -114,7 +114,10 @@ def _quota_details(status: int, context: EncodeContext) -> list[Document]:
         "quotaMetric": "generativelanguage.googleapis.com/generate_content_requests",
         "quotaId": "GenerateContentRequestsPerMinutePerProject",
     }
-    if context.quota is not None and (requests := context.quota.requests) is not None:
+    if (
+        context.account_limits is not None
+        and (requests := context.account_limits.request_window) is not None
+    ):
         violation["quotaValue"] = str(requests.limit)
     return [{"@type": f"{_RPC_TYPE_PREFIX}QuotaFailure", "violations": [violation]}]
 

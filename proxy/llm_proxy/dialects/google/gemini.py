@@ -18,7 +18,7 @@ from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     auxiliary_responses,
@@ -33,12 +33,12 @@ from llm_proxy.dialects.google.gemini_capabilities import (
 )
 from llm_proxy.dialects.google.gemini_decoder import (
     GeminiResponseDecoder,
-    candidates_by_index,
     has_finish_reason,
-    is_complete_message,
-    message_output_chars,
+    indexed_candidates,
+    is_complete_stream_message,
     parse_chunks,
     prompt_block_reason,
+    stream_message_output_chars,
 )
 from llm_proxy.dialects.google.gemini_encoder import GeminiEncoder
 from llm_proxy.errors import NotRepresentable, printable_excerpt
@@ -71,9 +71,9 @@ class Gemini:
     """The dialect `gemini`."""
 
     name = "gemini"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers: tuple[str, ...] = ()
-    id_paths = (
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers: tuple[str, ...] = ()
+    id_json_paths = (
         "$.contents[*].parts[*].functionCall.id",
         "$.contents[*].parts[*].functionResponse.id",
         "$.contents[*].parts[*].function_call.id",
@@ -95,7 +95,7 @@ class Gemini:
         match = _match_path(request)
         model_name = (match["model"] if match else "") or ""
         if not model_name and request.method == "POST":
-            model_name = lenient_json.printable_text(
+            model_name = lenient_json.value_as_text(
                 lenient_json.parse_object(request.body).get("model")
             )
         return model_name.removeprefix("models/")
@@ -110,10 +110,11 @@ class Gemini:
         is_generation = _unquoted_path(request).endswith((f":{_GENERATE}", f":{_STREAM_GENERATE}"))
         return gemini_request_decoder.decode_request(body) if body and is_generation else None
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
-        """SSE by content type, else by the request; a JSON response to a stream is an array.
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
+        """SSE by content type, else by the request.
 
-        Errors are documents, even where their content type is that of a stream.
+        Other JSON in response to a streaming request is `json-array`, also where one document takes
+        the place of the array.  HTTP errors are documents, even those labelled as a stream.
         """
         content_type = header_value(head.headers, "content-type") or ""
         if not json_api.succeeded(head):
@@ -126,11 +127,13 @@ class Gemini:
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By the array's end, finished candidates, a blocked prompt, or an error."""
-        if response.codec not in ("sse", "json-array") or not json_api.succeeded(response.head):
+        if response.codec_name not in ("sse", "json-array") or not json_api.succeeded(
+            response.head
+        ):
             return json_api.completeness(response)
         return _stream_completeness(response)
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per candidate; one turn for a blocked prompt or an error without candidates."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
@@ -141,14 +144,14 @@ class Gemini:
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of the message's candidates."""
-        return message_output_chars(codec, message)
+        return stream_message_output_chars(codec, message)
 
     def keep_alive_message(self, codec: str) -> bytes:
         """None: Google's own clients crash on comments."""
         return b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """Google's error format, whose message and status every client prints."""
+        """Google's error format; every client prints its message and status."""
         return shared_format.error_body(status, kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
@@ -157,20 +160,20 @@ class Gemini:
         request = response_encoding.json_post_request(path, {"contents": []})
         return replace(request, query="alt=sse") if stream else request
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """As candidates, or as a blocked prompt if the only turn is one."""
         response_capabilities = capabilities(
             self._response_options(request), is_single=len(turns) == 1
         )
         return conversion.convert(turns, response_capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events, an array of the same documents, or one document."""
-        converted_turns = self.convert(request, turns, context).turns
+        converted_turns = self.representable_turns(request, turns, context).turns
         if (failure := converted_turns[0].failure) and not self.streams(request):
             return self.error_response(errors.status_of_failure(failure), failure, context)
         return GeminiEncoder(self._response_options(request), context).encode_response(
@@ -218,7 +221,7 @@ class Gemini:
         stream_codec: ResponseCodec = "sse" if _requests_sse(request) else "json-array"
         return GeminiResponseOptions(
             codec=stream_codec if operation == _STREAM_GENERATE else "whole",
-            is_wrapped=path.endswith(f"{_CODE_ASSIST_PATH}:{operation}"),
+            is_code_assist_wrapped=path.endswith(f"{_CODE_ASSIST_PATH}:{operation}"),
             recitation_field="citations" if _VERTEX_PATH.search(path) else "citationSources",
         )
 
@@ -263,13 +266,13 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
     block_reason = ""
     for document in parse_chunks(response):
         if error := document.get("error"):
-            return json_api.completeness_by_error(shared_format.decode_failure(error))
+            return json_api.completed_by_error(shared_format.decode_failure(error))
         block_reason = block_reason or prompt_block_reason(document)
-        for index, candidate in candidates_by_index(document):
+        for index, candidate in indexed_candidates(document):
             finished_by_index[index] = finished_by_index.get(index, False) or has_finish_reason(
                 candidate
             )
-    if response.codec == "json-array":
+    if response.codec_name == "json-array":
         array_completeness = json_api.completeness(response)
         return (
             array_completeness
@@ -286,7 +289,7 @@ def _incomplete_reason(
     response: DialectResponse, finished_by_index: dict[int, bool], block_reason: str
 ) -> str:
     """Why a stream of events is incomplete; empty where it is complete."""
-    if not is_complete_message(shared_format.join_split_messages(response)[-1]):
+    if not is_complete_stream_message(shared_format.rejoin_split_stream_messages(response)[-1]):
         return "cut inside an event"
     unfinished = [str(index) for index, done in sorted(finished_by_index.items()) if not done]
     if block_reason or (finished_by_index and not unfinished):

@@ -32,7 +32,7 @@ class GeminiResponseOptions:
     """How a request wants its response to be encoded."""
 
     codec: ResponseCodec
-    is_wrapped: bool = False
+    is_code_assist_wrapped: bool = False
     """Whether each document is the `response` of another (Code Assist)."""
     recitation_field: str = "citationSources"
     """The field of `citationMetadata` that lists recitations."""
@@ -42,19 +42,19 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
     """What a response can hold; only a single turn (`is_single`) can be a blocked prompt."""
     return Capabilities(
         dialect="gemini",
-        streams=options.codec != "whole",
-        finish_of_raw=gemini_decoder.FINISH_BY_REASON,
-        raw_of_finish=_RAW_OF_FINISH,
+        is_streamed=options.codec != "whole",
+        finish_by_raw_reason=gemini_decoder.FINISH_BY_REASON,
+        raw_reason_by_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
-        convert_text=representable_parts.convert_text,
-        convert_reasoning=representable_parts.convert_reasoning,
-        convert_tool_call=representable_parts.convert_tool_call,
-        convert_provider_tool_call=representable_parts.convert_provider_tool_call,
-        awaits_client=representable_parts.awaits_client,
-        convert_tool_result=representable_parts.convert_tool_result,
-        convert_media=representable_parts.convert_media,
+        convert_text=representable_parts.representable_text,
+        convert_reasoning=representable_parts.representable_reasoning,
+        convert_tool_call=representable_parts.representable_tool_call,
+        convert_provider_tool_call=representable_parts.representable_provider_tool_call,
+        awaits_client_predicate=representable_parts.has_client_tool_call,
+        convert_tool_result=representable_parts.representable_tool_result,
+        convert_media=representable_parts.representable_media,
         merged_kinds=frozenset(),
-        kinds_kept_empty=frozenset((Text,)),
+        part_kinds_kept_if_empty=frozenset((Text,)),
         id_prefix="",
         call_id_prefix=None,
         usage_fields=tuple(gemini_decoder.USAGE_WIRE_NAMES),
@@ -65,8 +65,8 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
             GROUNDING_FIELD,
         ),
         response_level_metadata_names=gemini_decoder.RESPONSE_METADATA,
-        response_allows_several_turns=True,
-        arrange=partial(_normalize_turn, is_single=is_single),
+        response_allows_several_choices=True,
+        normalize_turn=partial(_normalize_turn, is_single=is_single),
         convert_failure=errors.with_status_defaults,
         convert_failed_turn=_failed_stream_turn,
     )
@@ -90,11 +90,11 @@ def _normalize_turn(turn: Turn, *, is_single: bool) -> Turn:
     is_unfinished = turn.finish is not None and turn.finish_raw in gemini_decoder.UNFINISHED_REASONS
     return replace(
         turn,
-        parts=citation_encoder.merge_and_place_citations(
+        parts=citation_encoder.merge_parts_and_place_citations(
             _merge_audio(turn.parts), representable_parts.has_signature
         ),
         finish_raw=_RAW_OF_FINISH[FinishReason.OTHER] if is_unfinished else turn.finish_raw,
-        metadata=lenient_json.named_metadata(fields, fields),
+        metadata=lenient_json.select_metadata(fields, fields),
     )
 
 
@@ -109,7 +109,7 @@ def _merge_audio(parts: tuple[Part, ...]) -> tuple[Part, ...]:
         if part.media_type not in audio_by_type:
             audio_by_type[part.media_type] = FragmentJoiner()
             merged.append(audio_by_type[part.media_type])
-        audio_by_type[part.media_type].add(part)
+        audio_by_type[part.media_type].add_fragment(part)
     return tuple(
         _join_audio(other) if isinstance(other, FragmentJoiner) else other for other in merged
     )
@@ -118,7 +118,9 @@ def _merge_audio(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 def _join_audio(fragments: FragmentJoiner) -> Part:
     [whole] = fragments.joined_parts()
     return (
-        (representable_parts.convert_media(whole) or whole) if isinstance(whole, Media) else whole
+        (representable_parts.representable_media(whole) or whole)
+        if isinstance(whole, Media)
+        else whole
     )
 
 

@@ -81,14 +81,16 @@ _STREAM_CODECS: Final = ("sse", "json-array")
 
 def parse_chunks(response: DialectResponse) -> Iterator[Fields]:
     """The chunks of a response, each without Code Assist's wrapper."""
-    yield from map(_unwrap_code_assist, _parse_messages(response))
+    yield from map(_unwrap_code_assist, _parse_response_chunks(response))
 
 
-def message_output_chars(codec: str, message: bytes) -> int:
+def stream_message_output_chars(codec: str, message: bytes) -> int:
     """The output characters that a message of a stream adds; signatures count nothing."""
     return sum(
         content_decoder.part_output_chars(part)
-        for _, candidate in candidates_by_index(_unwrap_code_assist(_parse_message(codec, message)))
+        for _, candidate in indexed_candidates(
+            _unwrap_code_assist(_parse_stream_message(codec, message))
+        )
         for part in lenient_json.array_objects(
             lenient_json.object_fields(candidate.get("content")).get("parts")
         )
@@ -99,7 +101,7 @@ def _unwrap_code_assist(document: Fields) -> Fields:
     return lenient_json.object_fields(document.get("response")) or document
 
 
-def _parse_message(codec: str, message: bytes) -> Fields:
+def _parse_stream_message(codec: str, message: bytes) -> Fields:
     match codec:
         case "sse":
             return shared_format.decode_event(message)
@@ -109,16 +111,16 @@ def _parse_message(codec: str, message: bytes) -> Fields:
             return {}
 
 
-def _parse_messages(response: DialectResponse) -> Iterable[Fields]:
-    if response.codec in _STREAM_CODECS:
+def _parse_response_chunks(response: DialectResponse) -> Iterable[Fields]:
+    if response.codec_name in _STREAM_CODECS:
         return (
-            _parse_message(response.codec, message)
-            for message in shared_format.join_split_messages(response)
+            _parse_stream_message(response.codec_name, message)
+            for message in shared_format.rejoin_split_stream_messages(response)
         )
-    return shared_format.parse_documents(json_api.joined_body(response))
+    return shared_format.parse_json_objects(json_api.joined_body(response))
 
 
-def is_complete_message(message: bytes) -> bool:
+def is_complete_stream_message(message: bytes) -> bool:
     """Whether the last message of a stream is not truncated; comments and `[DONE]` are complete."""
     event = parse_event(message)
     if event.data is not None:
@@ -137,7 +139,7 @@ def _parse_array_element(message: bytes) -> Fields:
     return lenient_json.parse_object(element.removeprefix(b"["))
 
 
-def candidates_by_index(document: Fields) -> Iterator[tuple[int, Fields]]:
+def indexed_candidates(document: Fields) -> Iterator[tuple[int, Fields]]:
     """The candidates of a chunk with their index; one without an index has its position."""
     for position, candidate in enumerate(lenient_json.array_objects(document.get("candidates"))):
         index = lenient_json.first_integer(candidate.get("index"))
@@ -148,7 +150,7 @@ def grounding_without_sources(grounding: Json) -> dict[str, Json]:
     """The fields of a grounding other than its sources, which become citations."""
     fields = lenient_json.object_fields(grounding)
     return dict(
-        lenient_json.named_metadata(
+        lenient_json.select_metadata(
             fields, (name for name in fields if name not in GROUNDING_SOURCE_FIELDS)
         )
     )
@@ -156,12 +158,12 @@ def grounding_without_sources(grounding: Json) -> dict[str, Json]:
 
 def has_finish_reason(candidate: Fields) -> bool:
     """Whether a candidate has a finish reason."""
-    return lenient_json.printable_text(candidate.get("finishReason")) not in UNFINISHED_REASONS
+    return lenient_json.value_as_text(candidate.get("finishReason")) not in UNFINISHED_REASONS
 
 
 def prompt_block_reason(document: Fields) -> str:
     """The reason why the prompt was blocked; empty where it was not."""
-    reason = lenient_json.printable_text(
+    reason = lenient_json.value_as_text(
         lenient_json.object_fields(document.get(PROMPT_FEEDBACK)).get("blockReason")
     )
     return "" if reason in ("0", "BLOCK_REASON_UNSPECIFIED") else reason
@@ -181,20 +183,20 @@ class GeminiResponseDecoder:
 
     def feed(self, document: Fields) -> None:
         """Add one chunk; an unstreamed response is one chunk."""
-        self._id = self._id or lenient_json.printable_text(document.get("responseId"))
-        self._model = self._model or lenient_json.printable_text(document.get("modelVersion"))
+        self._id = self._id or lenient_json.value_as_text(document.get("responseId"))
+        self._model = self._model or lenient_json.value_as_text(document.get("modelVersion"))
         self._prompt_block_reason = self._prompt_block_reason or prompt_block_reason(document)
         counts = lenient_json.object_fields(document.get("usageMetadata"))
         self._usage = shared_format.decode_usage(counts, USAGE_WIRE_NAMES) or self._usage
-        self._metadata.update(lenient_json.named_metadata(counts, USAGE_METADATA))
-        self._metadata.update(lenient_json.named_metadata(document, CHUNK_METADATA))
+        self._metadata.update(lenient_json.select_metadata(counts, USAGE_METADATA))
+        self._metadata.update(lenient_json.select_metadata(document, CHUNK_METADATA))
         if error := document.get("error"):
             self._failure = self._failure or shared_format.decode_failure(error)
-        for index, candidate in candidates_by_index(document):
+        for index, candidate in indexed_candidates(document):
             self._candidates.setdefault(index, _CandidateDecoder()).feed(candidate)
         for prediction in lenient_json.array_objects(document.get("predictions")):
             if "bytesBase64Encoded" in prediction or _FILTERED_REASON_FIELD in prediction:
-                self._candidates[len(self._candidates)] = _decode_prediction(prediction)
+                self._candidates[len(self._candidates)] = _prediction_candidate_decoder(prediction)
 
     def turns(self) -> tuple[Turn, ...]:
         """One turn per candidate; each has the usage, failure and block reason of the response."""
@@ -205,7 +207,7 @@ class GeminiResponseDecoder:
 
     def _build_turn(self, candidate: _CandidateDecoder) -> Turn:
         raw = candidate.finish_raw or self._prompt_block_reason
-        finish = candidate.finish() if candidate.finish_raw else None
+        finish = candidate.finish_reason() if candidate.finish_raw else None
         return Turn(
             candidate.parts(),
             finish=FinishReason.CONTENT_FILTER
@@ -216,7 +218,7 @@ class GeminiResponseDecoder:
             failure=self._failure,
             id=self._id,
             model=self._model,
-            metadata=lenient_json.named_metadata(
+            metadata=lenient_json.select_metadata(
                 self._metadata | candidate.metadata, TURN_METADATA
             ),
         )
@@ -233,8 +235,8 @@ class _CandidateDecoder:
     def feed(self, candidate: Fields) -> None:
         """Add one chunk's candidate; the last finish counts, since old models repeat `STOP`."""
         if has_finish_reason(candidate):
-            self.finish_raw = lenient_json.printable_text(candidate.get("finishReason"))
-        self.metadata.update(lenient_json.named_metadata(candidate, CANDIDATE_METADATA))
+            self.finish_raw = lenient_json.value_as_text(candidate.get("finishReason"))
+        self.metadata.update(lenient_json.select_metadata(candidate, CANDIDATE_METADATA))
         if grounding := grounding_without_sources(candidate.get(GROUNDING_FIELD)):
             self.metadata[GROUNDING_FIELD] = grounding
         self.feed_parts(
@@ -253,7 +255,7 @@ class _CandidateDecoder:
         """The decoded parts."""
         return self._content.parts()
 
-    def finish(self) -> FinishReason:
+    def finish_reason(self) -> FinishReason:
         """The finish; `TOOL_CALLS` where Gemini sends `STOP` and the model waits for tools."""
         finish = FINISH_BY_REASON.get(self.finish_raw, FinishReason.OTHER)
         return (
@@ -263,13 +265,13 @@ class _CandidateDecoder:
         )
 
 
-def _decode_prediction(prediction: Fields) -> _CandidateDecoder:
+def _prediction_candidate_decoder(prediction: Fields) -> _CandidateDecoder:
     """A candidate from a prediction of Imagen: an image, or the reason why it is withheld."""
     candidate = _CandidateDecoder()
     if data := prediction.get("bytesBase64Encoded"):
         image: Json = {"mimeType": prediction.get("mimeType"), "data": data}
         candidate.feed_parts([{"inlineData": image}])
-    if filtered := lenient_json.named_metadata(prediction, (_FILTERED_REASON_FIELD,)):
+    if filtered := lenient_json.select_metadata(prediction, (_FILTERED_REASON_FIELD,)):
         candidate.finish_raw = _FILTERED_REASON_FIELD
         candidate.metadata.update(filtered)
     return candidate

@@ -59,13 +59,13 @@ class GeminiEncoder:
                 )
             case "sse":
                 events = (
-                    sse.encode_event(response_encoding.json_line(chunk), line_end=_LINE_END)
+                    sse.encode_event(response_encoding.single_line_json(chunk), line_end=_LINE_END)
                     for chunk in self._encode_chunks(turns)
                 )
                 return response_encoding.stream_response("sse", sse.CONTENT_TYPE, events)
             case "json-array":
                 elements = _encode_array_elements(
-                    map(response_encoding.json_line, self._encode_chunks(turns))
+                    map(response_encoding.single_line_json, self._encode_chunks(turns))
                 )
                 return response_encoding.stream_response(
                     "json-array", _ARRAY_CONTENT_TYPE, elements
@@ -94,7 +94,7 @@ class GeminiEncoder:
             turn,
             metadata,
             dict(nonempty_metadata(turn.metadata, USAGE_METADATA)),
-            self.options.is_wrapped,
+            self.options.is_code_assist_wrapped,
         )
 
     def _encode_candidate(self, index: int, turn: Turn) -> Document:
@@ -125,7 +125,9 @@ class GeminiEncoder:
     def _final_candidate_fields(self, turn: Turn) -> Document:
         """The finish reason, the metadata and the sources of a candidate."""
         fields = dict(nonempty_metadata(turn.metadata, (*CANDIDATE_METADATA, GROUNDING_FIELD)))
-        sources = citation_encoder.source_fields(turn.parts, self.options.recitation_field)
+        sources = citation_encoder.encode_candidate_sources(
+            turn.parts, self.options.recitation_field
+        )
         if GROUNDING_FIELD in fields and GROUNDING_FIELD in sources:
             sources[GROUNDING_FIELD] |= fields[GROUNDING_FIELD]
         return {"finishReason": _encode_enum(turn.finish_raw), **fields, **sources}
@@ -157,7 +159,7 @@ class _ChunkEnvelope:
     response_fields: Metadata
     extra_usage_fields: Document
     """The metadata in `usageMetadata`."""
-    is_wrapped: bool
+    is_code_assist_wrapped: bool
 
     def encode_chunk(
         self, candidates: list[Document], chunk_number: int, chunk_count: int
@@ -175,7 +177,7 @@ class _ChunkEnvelope:
             **({"modelVersion": self.turn.model} if self.turn.model else {}),
             "responseId": self.turn.id,
         }
-        return {"response": document} if self.is_wrapped else document
+        return {"response": document} if self.is_code_assist_wrapped else document
 
     def _usage_at_chunk(self, chunk_number: int, chunk_count: int) -> Document:
         """The usage so far: input and reasoning at once, output in proportion to the chunks."""

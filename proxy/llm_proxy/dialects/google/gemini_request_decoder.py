@@ -96,7 +96,7 @@ def _decode_part(kind: str, part: Fields, inner: Fields) -> Iterator[Part]:
         case "":
             pass
         case _:
-            yield content_decoder.decode_server_tool(kind, inner)
+            yield content_decoder.decode_server_tool_part(kind, inner)
 
 
 def _decode_tool_result(fields: Fields) -> ToolResult:
@@ -111,7 +111,7 @@ def _decode_tool_result(fields: Fields) -> ToolResult:
     failed = output is None and bool(document.get("error")) and "output" not in document
     return ToolResult(
         request_decoding.text_or_empty(fields.get("id")),
-        lenient_json.printable_text(response if output is None else output),
+        lenient_json.value_as_text(response if output is None else output),
         request_decoding.text_or_empty(fields.get("name")),
         failed,
     )

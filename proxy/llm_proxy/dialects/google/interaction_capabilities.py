@@ -61,14 +61,14 @@ def capabilities(*, streams: bool, agent: str) -> Capabilities:
     """What a response can hold; that of an agent names the agent and no model."""
     return Capabilities(
         dialect="gemini-interactions",
-        streams=streams,
-        finish_of_raw=interaction_decoder.FINISH_BY_STATUS,
-        raw_of_finish=_RAW_OF_FINISH,
+        is_streamed=streams,
+        finish_by_raw_reason=interaction_decoder.FINISH_BY_STATUS,
+        raw_reason_by_finish=_RAW_OF_FINISH,
         convert_text=_convert_text,
-        convert_reasoning=representable_parts.convert_reasoning,
+        convert_reasoning=representable_parts.representable_reasoning,
         convert_tool_call=partial(_convert_tool_call, streams=streams),
         convert_provider_tool_call=_convert_provider_tool_call,
-        awaits_client=_awaits_client,
+        awaits_client_predicate=_awaits_client,
         convert_tool_result=_convert_tool_result,
         convert_media=_convert_media,
         merged_kinds=frozenset(),
@@ -77,7 +77,7 @@ def capabilities(*, streams: bool, agent: str) -> Capabilities:
         usage_fields=tuple(interaction_decoder.USAGE_WIRE_NAMES),
         required_usage_fields=("input", "output", "total"),
         metadata_names=interaction_decoder.METADATA_FIELDS,
-        arrange=partial(_normalize_turn, agent=agent),
+        normalize_turn=partial(_normalize_turn, agent=agent),
         convert_failure=_convert_failure if streams else errors.with_status_defaults,
     )
 

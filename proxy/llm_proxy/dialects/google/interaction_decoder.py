@@ -21,7 +21,7 @@ FINISH_BY_STATUS: Final = {
     "requires_continuation": FinishReason.PAUSED,
     "failed": FinishReason.ERROR,
 }
-"""Final statuses of an interaction -> `Finish`."""
+"""Final statuses of an interaction -> `FinishReason`."""
 RUNNING_STATUSES: Final = ("", "in_progress", "queued")
 USAGE_WIRE_NAMES: Final = {
     "input": "total_input_tokens",
@@ -92,7 +92,7 @@ class InteractionDecoder:
     def turns(self) -> tuple[Turn, ...]:
         """One turn; none where the response has no steps, no status and no error."""
         self._feed_steps()
-        status = lenient_json.printable_text(self._interaction_fields.get("status"))
+        status = lenient_json.value_as_text(self._interaction_fields.get("status"))
         if not (self._steps or status or self._failure):
             return ()
         errors = lenient_json.array_objects(self._interaction_fields.get("errors"))
@@ -108,9 +108,9 @@ class InteractionDecoder:
             ),
             failure=self._failure
             or next((shared_format.decode_failure(dict(error)) for error in errors), None),
-            id=lenient_json.printable_text(self._interaction_fields.get("id")),
-            model=lenient_json.printable_text(self._interaction_fields.get("model")),
-            metadata=lenient_json.named_metadata(self._interaction_fields, METADATA_FIELDS),
+            id=lenient_json.value_as_text(self._interaction_fields.get("id")),
+            model=lenient_json.value_as_text(self._interaction_fields.get("model")),
+            metadata=lenient_json.select_metadata(self._interaction_fields, METADATA_FIELDS),
         )
         return (turn,)
 

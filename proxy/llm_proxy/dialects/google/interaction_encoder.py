@@ -31,7 +31,7 @@ class InteractionEncoder:
         """A stream of named events, then `[DONE]`, or an error as the last event."""
         return response_encoding.stream_response("sse", sse.CONTENT_TYPE, self._encode_events(turn))
 
-    def encode_document(self, turn: Turn) -> DialectResponse:
+    def encode_whole_response(self, turn: Turn) -> DialectResponse:
         """One document."""
         steps = [step_encoder.encode_step(part) for part in turn.parts]
         return response_encoding.json_response(
@@ -72,7 +72,9 @@ class InteractionEncoder:
         return {**self._interaction_object(turn, turn.finish_raw), **counts}
 
     def _interaction_object(self, turn: Turn, status: str) -> Document:
-        timestamp = datetime.fromtimestamp(self.context.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        timestamp = datetime.fromtimestamp(self.context.created_unix_s, UTC).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        )
         return {
             "id": turn.id,
             "object": "interaction",
@@ -85,7 +87,9 @@ class InteractionEncoder:
 
 
 def _encode_event(kind: str, **fields: object) -> bytes:
-    return sse.encode_event(response_encoding.json_line({"event_type": kind, **fields}), kind)
+    return sse.encode_event(
+        response_encoding.single_line_json({"event_type": kind, **fields}), kind
+    )
 
 
 def _encode_usage(usage: Usage) -> Document:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     errors,
@@ -42,9 +42,9 @@ class GeminiInteractions:
     """The dialect `gemini-interactions`."""
 
     name = "gemini-interactions"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers: tuple[str, ...] = ()
-    id_paths = (
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers: tuple[str, ...] = ()
+    id_json_paths = (
         "$.input[*].id",
         "$.input[*].call_id",
         "$.input[*].content[*].id",
@@ -64,7 +64,7 @@ class GeminiInteractions:
     def model(self, request: Request) -> str:
         """The body's `model`, or its `agent`."""
         fields = lenient_json.parse_object(request.body)
-        return lenient_json.printable_text(fields.get("model") or fields.get("agent")).removeprefix(
+        return lenient_json.value_as_text(fields.get("model") or fields.get("agent")).removeprefix(
             "models/"
         )
 
@@ -80,27 +80,27 @@ class GeminiInteractions:
         is_new = request.method == "POST" and not _interaction_id_of_path(request)
         return interaction_request_decoder.decode_request(body) if body and is_new else None
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """SSE by content type; where there is none, by the request."""
         return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By `[DONE]`, the event `interaction.completed`, or an error."""
-        if response.codec != "sse" or not json_api.succeeded(response.head):
+        if response.codec_name != "sse" or not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        for message in reversed(shared_format.join_split_messages(response)):
+        for message in reversed(shared_format.rejoin_split_stream_messages(response)):
             if sse.is_done_message(message):
                 return Completeness(is_complete=True, reason=sse.DONE_DATA.decode())
             event = shared_format.decode_event(message)
             if event.get("event_type") in interaction_decoder.COMPLETED_EVENT_TYPES:
                 return Completeness(is_complete=True, reason="interaction completed")
             if error := event.get("error"):
-                return json_api.completeness_by_error(shared_format.decode_failure(error))
+                return json_api.completed_by_error(shared_format.decode_failure(error))
         empty = not json_api.joined_body(response).strip()
         reason = "empty stream" if empty else "no [DONE], interaction not completed"
         return Completeness(is_complete=False, reason=reason)
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where the response holds no interaction."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=shared_format.decode_http_error(response)),)
@@ -132,12 +132,12 @@ class GeminiInteractions:
             "/v1beta/interactions", {"model": model, "input": "", **fields}
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """To one step per part; an interaction that the path names keeps its id."""
         body = lenient_json.parse_object(request.body)
-        agent = "" if body.get("model") else lenient_json.printable_text(body.get("agent"))
+        agent = "" if body.get("model") else lenient_json.value_as_text(body.get("agent"))
         response_capabilities = capabilities(streams=self.streams(request), agent=agent)
         interaction_id = _interaction_id_of_path(request)
         turns_with_id = [
@@ -147,11 +147,11 @@ class GeminiInteractions:
             turns_with_id, response_capabilities, self.model(request), context
         )
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to `[DONE]`, or one document."""
-        [turn] = self.convert(request, turns, context).turns
+        [turn] = self.representable_turns(request, turns, context).turns
         encoder = InteractionEncoder(context)
         if self.streams(request):
             return encoder.encode_stream(turn)
@@ -159,7 +159,7 @@ class GeminiInteractions:
             return self.error_response(
                 errors.status_of_failure(turn.failure), turn.failure, context
             )
-        return encoder.encode_document(turn)
+        return encoder.encode_whole_response(turn)
 
     def error_response(
         self,
@@ -178,7 +178,7 @@ class GeminiInteractions:
     def auxiliary_response(
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
-        """An empty object for a deletion; the interaction for a cancellation."""
+        """An empty object for a deletion; the interaction for a cancellation; else None."""
         if request.method == "DELETE":
             return response_encoding.json_response({})
         if request.method == "POST" and (interaction_id := _interaction_id_of_path(request)):
@@ -194,10 +194,12 @@ def _interaction_id_of_path(request: Request) -> str:
 
 def _parse_events(response: DialectResponse) -> Iterator[Fields]:
     """The events of a stream; an unstreamed document becomes the event that completes one."""
-    if response.codec == "sse":
-        yield from map(shared_format.decode_event, shared_format.join_split_messages(response))
+    if response.codec_name == "sse":
+        yield from map(
+            shared_format.decode_event, shared_format.rejoin_split_stream_messages(response)
+        )
         return
-    for document in shared_format.parse_documents(json_api.joined_body(response)):
+    for document in shared_format.parse_json_objects(json_api.joined_body(response)):
         yield {
             "event_type": interaction_decoder.COMPLETED_EVENT_TYPES[0],
             "interaction": dict(document),

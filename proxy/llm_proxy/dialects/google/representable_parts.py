@@ -29,15 +29,15 @@ _RESULT_KINDS: Final = (TOOL_RESULT, "functionResponse")
 _OUTCOME_BY_FAILED: Final = {False: "OUTCOME_OK", True: "OUTCOME_FAILED"}
 
 
-def convert_text(text: Text) -> Text:
+def representable_text(text: Text) -> Text:
     """The text with its citations and its signature."""
-    citations = tuple(filter(None, map(citation_encoder.convert_citation, text.citations)))
+    citations = tuple(filter(None, map(citation_encoder.representable_citation, text.citations)))
     return Text(
         text.text, citations, nonempty_metadata(_part_metadata(text.metadata), (SIGNATURE_FIELD,))
     )
 
 
-def convert_reasoning(reasoning: Reasoning) -> Reasoning | None:
+def representable_reasoning(reasoning: Reasoning) -> Reasoning | None:
     """The text and signature of reasoning; None where both are missing."""
     converted = Reasoning(
         reasoning.text, reasoning.signature if _is_signature(reasoning.signature) else None
@@ -45,7 +45,7 @@ def convert_reasoning(reasoning: Reasoning) -> Reasoning | None:
     return converted if converted.text or converted.signature else None
 
 
-def convert_tool_call(tool_call: ToolCall) -> ToolCall | None:
+def representable_tool_call(tool_call: ToolCall) -> ToolCall | None:
     """A call whose arguments are an object; None for other arguments.
 
     The metadata field `type` marks a call of a tool that Google runs.
@@ -68,13 +68,13 @@ def convert_tool_call(tool_call: ToolCall) -> ToolCall | None:
     )
 
 
-def convert_provider_tool_call(tool_call: ToolCall) -> ToolCall | None:
+def representable_provider_tool_call(tool_call: ToolCall) -> ToolCall | None:
     """A call that a tool of the provider answered."""
     fields = dict(tool_call.metadata)
     kind = fields.get("type")
     default_kind = CODE_CALL if tool_call.name == CODE_TOOL else TOOL_CALL
     fields["type"] = kind if kind in _SERVER_CALL_KINDS else default_kind
-    return convert_tool_call(replace(tool_call, metadata=tuple(fields.items())))
+    return representable_tool_call(replace(tool_call, metadata=tuple(fields.items())))
 
 
 def is_client_tool_call(part: Part) -> bool:
@@ -82,12 +82,12 @@ def is_client_tool_call(part: Part) -> bool:
     return isinstance(part, ToolCall) and dict(part.metadata).get("type") not in _SERVER_CALL_KINDS
 
 
-def awaits_client(parts: Sequence[Part]) -> bool:
+def has_client_tool_call(parts: Sequence[Part]) -> bool:
     """Whether one of the parts is a call of a client's tool."""
     return any(map(is_client_tool_call, parts))
 
 
-def convert_tool_result(tool_result: ToolResult) -> ToolResult:
+def representable_tool_result(tool_result: ToolResult) -> ToolResult:
     """A result of code, with its outcome, or of another tool, whose content is an object.
 
     Other content is wrapped in `result` or `error`; empty content stays empty.
@@ -114,7 +114,7 @@ def convert_tool_result(tool_result: ToolResult) -> ToolResult:
     return ToolResult(tool_result.call_id, content, tool_result.name, metadata=kind_metadata)
 
 
-def convert_media(media: Media) -> Media | None:
+def representable_media(media: Media) -> Media | None:
     """Media, inline if possible, else by reference; None where there is only a transcript."""
     if media.transcript and not (media.base64 or media.url):
         return None

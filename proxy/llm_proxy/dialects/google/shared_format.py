@@ -16,19 +16,19 @@ from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, Json, Usage
 
 
-def join_split_messages(response: DialectResponse) -> Sequence[bytes]:
-    """The messages, where those that framing cut at `MESSAGE_LIMIT` are whole again.
+def rejoin_split_stream_messages(response: DialectResponse) -> Sequence[bytes]:
+    """The messages, where those that framing cut at `MAX_MESSAGE_BYTES` are whole again.
 
     An inline image is one event, which may exceed the limit.
     """
-    if all(len(message) < MAX_MESSAGE_BYTES for message in response.messages):
-        return response.messages
+    if all(len(message) < MAX_MESSAGE_BYTES for message in response.framed_messages):
+        return response.framed_messages
     body = json_api.joined_body(response)
-    codec = CODECS[response.codec](len(body) + 1)
+    codec = CODECS[response.codec_name](len(body) + 1)
     return [*codec.feed(body), *codec.close()]
 
 
-def parse_documents(body: bytes) -> list[Fields]:
+def parse_json_objects(body: bytes) -> list[Fields]:
     """The object of a body, or the objects of its array; none where it is not JSON."""
     try:
         value = lenient_json.parse_json(body)
@@ -68,17 +68,19 @@ def error_body(status: int, canonical_status: str, message: str) -> bytes:
 
 
 def decode_failure(error: Json) -> Failure:
-    """A failure of Google's, whose type is the canonical status."""
+    """The failure in one of Google's errors; its type is the canonical status."""
     failure = json_api.decode_failure(error)
     return replace(
         failure,
-        type=lenient_json.printable_text(lenient_json.object_fields(error).get("status"))
+        type=lenient_json.value_as_text(lenient_json.object_fields(error).get("status"))
         or failure.type,
     )
 
 
 def decode_http_error(response: DialectResponse) -> Failure:
     """The failure of an HTTP error; for a streaming request it may be in an array."""
-    errors = (document.get("error") for document in parse_documents(json_api.joined_body(response)))
+    errors = (
+        document.get("error") for document in parse_json_objects(json_api.joined_body(response))
+    )
     error = next((value for value in errors if value and value is not True), None)
     return decode_failure(error) if error else json_api.decode_http_error(response)

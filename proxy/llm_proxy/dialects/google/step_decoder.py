@@ -64,13 +64,13 @@ class StepDecoder:
             arguments = lenient_json.join_pieces(self._arguments_text) or lenient_json.compact_json(
                 self._whole_arguments or {}
             )
-            self._fragments.add(ToolCall("", "", arguments))
+            self._fragments.add_fragment(ToolCall("", "", arguments))
             self._has_tool_call = False
         return attach_citations(self._fragments.joined_parts(), self._located_citations)
 
     def _feed_text(self, fields: Fields) -> None:
         if text := lenient_json.str_or_empty(fields.get("text")):
-            self._fragments.add(Text(text))
+            self._fragments.add_fragment(Text(text))
         self._located_citations += map(
             _decode_citation, lenient_json.array_objects(fields.get("annotations"))
         )
@@ -84,18 +84,20 @@ class StepDecoder:
         )
         signature = lenient_json.str_or_empty(fields.get("signature"))
         for text in filter(None, readable):
-            self._fragments.add(Reasoning(text))
+            self._fragments.add_fragment(Reasoning(text))
         if signature:
-            self._fragments.add(Reasoning("", signature))
+            self._fragments.add_fragment(Reasoning("", signature))
 
     def _feed_media_or_tool(self, kind: str, fields: Fields) -> None:
         if kind in MEDIA_KINDS:
             media = _decode_media(kind, fields)
-            self._fragments.add(media, "audio" if kind == "audio" and not media.url else None)
+            self._fragments.add_fragment(
+                media, "audio" if kind == "audio" and not media.url else None
+            )
         elif kind.endswith("_call"):
             self._feed_tool_call(kind, fields)
         elif kind.endswith("_result"):
-            self._fragments.add(_decode_tool_result(kind, fields))
+            self._fragments.add_fragment(_decode_tool_result(kind, fields))
 
     def _feed_tool_call(self, kind: str, fields: Fields) -> None:
         """A call of a client's tool, or of one that Google runs."""
@@ -105,45 +107,45 @@ class StepDecoder:
         else:
             self._whole_arguments = arguments or self._whole_arguments
         self._has_tool_call = True
-        name = lenient_json.printable_text(fields.get("name")) or kind.removesuffix("_call")
+        name = lenient_json.value_as_text(fields.get("name")) or kind.removesuffix("_call")
         kind_metadata: Metadata = () if kind == "function_call" else (("type", kind),)
-        metadata = lenient_json.named_metadata(fields, TOOL_METADATA)
+        metadata = lenient_json.select_metadata(fields, TOOL_METADATA)
         call = ToolCall(
-            lenient_json.printable_text(fields.get("id")), name, "", (*kind_metadata, *metadata)
+            lenient_json.value_as_text(fields.get("id")), name, "", (*kind_metadata, *metadata)
         )
-        self._fragments.add(call)
+        self._fragments.add_fragment(call)
 
 
 def _decode_tool_result(kind: str, fields: Fields) -> ToolResult:
     return ToolResult(
-        call_id=lenient_json.printable_text(fields.get("call_id")),
-        content=lenient_json.printable_text(fields.get("result")),
-        name=lenient_json.printable_text(fields.get("name")) or kind.removesuffix("_result"),
+        call_id=lenient_json.value_as_text(fields.get("call_id")),
+        content=lenient_json.value_as_text(fields.get("result")),
+        name=lenient_json.value_as_text(fields.get("name")) or kind.removesuffix("_result"),
         failed=fields.get("is_error") is True,
-        metadata=(("type", kind), *lenient_json.named_metadata(fields, TOOL_METADATA)),
+        metadata=(("type", kind), *lenient_json.select_metadata(fields, TOOL_METADATA)),
     )
 
 
 def _decode_media(kind: str, fields: Fields) -> Media:
     return Media(
-        media_type=lenient_json.printable_text(fields.get("mime_type")) or f"{kind}/*",
-        url=lenient_json.printable_text(fields.get("uri")),
+        media_type=lenient_json.value_as_text(fields.get("mime_type")) or f"{kind}/*",
+        url=lenient_json.value_as_text(fields.get("uri")),
         base64=lenient_json.str_or_empty(fields.get("data")),
-        metadata=lenient_json.named_metadata(fields, MEDIA_METADATA),
+        metadata=lenient_json.select_metadata(fields, MEDIA_METADATA),
     )
 
 
 def _decode_citation(annotation: Fields) -> LocatedCitation:
     """A citation of a page, a file or a place; its passage is in bytes of the step's text."""
     title = annotation.get("title") or annotation.get("file_name") or annotation.get("name")
-    kind = lenient_json.named_metadata(annotation, ("type",))
-    metadata = lenient_json.named_metadata(
+    kind = lenient_json.select_metadata(annotation, ("type",))
+    metadata = lenient_json.select_metadata(
         annotation, (name for name in annotation if name not in _CITATION_FIELDS)
     )
     citation = Citation(
-        url=lenient_json.printable_text(annotation.get("url") or annotation.get("document_uri")),
-        title=lenient_json.printable_text(title),
-        quoted=lenient_json.printable_text(annotation.get("source")),
+        url=lenient_json.value_as_text(annotation.get("url") or annotation.get("document_uri")),
+        title=lenient_json.value_as_text(title),
+        quoted=lenient_json.value_as_text(annotation.get("source")),
         metadata=metadata if annotation.get("type") == "url_citation" else (*kind, *metadata),
     )
     start, end = (

@@ -39,7 +39,7 @@ _PROMPT_FIELDS: Final = {paths.CHAT: ("messages",), paths.GENERATE: ("prompt", "
 """By path, the fields of which a request for a turn has at least one."""
 
 
-def is_turn_request(path: str, fields: Fields) -> bool:
+def is_generation_request(path: str, fields: Fields) -> bool:
     """Whether a request to this path asks for a turn, and not to load or unload a model."""
     return any(fields.get(field) for field in _PROMPT_FIELDS.get(path, ()))
 
@@ -49,7 +49,7 @@ def auxiliary_response(
 ) -> DialectResponse | None:
     """The response to a request about the model of this name; None for a request for a turn."""
     fields = lenient_json.parse_object(request.body)
-    if is_turn_request(request.path, fields):
+    if is_generation_request(request.path, fields):
         return None
     if request.path in _PROMPT_FIELDS:
         return _load_or_unload_response(name, request, context, stream=stream)
@@ -59,8 +59,8 @@ def auxiliary_response(
         if not _model_exists(name, context):
             return errors.error_response(404, Failure(f"model '{name}' not found"))
     if (build_steps := _TRANSFER_STEPS.get(request.path)) is not None:
-        return _transfer_response(build_steps(name), stream=stream)
-    document = _DOCUMENT_BUILDERS.get(request.path, _empty_document)(name, fields, context)
+        return _transfer_progress_response(build_steps(name), stream=stream)
+    document = _DOCUMENT_BUILDERS.get(request.path, _empty_response_body)(name, fields, context)
     return response_encoding.json_response(document) if document else _empty_response()
 
 
@@ -72,7 +72,7 @@ def _load_or_unload_response(
     message = {"role": "assistant", "content": ""}
     document = {
         "model": name,
-        "created_at": rfc3339_timestamp(context.created),
+        "created_at": rfc3339_timestamp(context.created_unix_s),
         **({"message": message} if request.path == paths.CHAT else {"response": ""}),
         **done_fields(reason),
     }
@@ -116,25 +116,25 @@ def _model_list_entry(name: str) -> Document:
     return {"name": _name_with_tag(name), "model": _name_with_tag(name), **fields}
 
 
-def _tags_document(_name: str, _fields: Fields, context: EncodeContext) -> Document:
-    modified = {"modified_at": rfc3339_timestamp(context.created)}
+def _model_list_response_body(_name: str, _fields: Fields, context: EncodeContext) -> Document:
+    modified = {"modified_at": rfc3339_timestamp(context.created_unix_s)}
     return {"models": [{**_model_list_entry(name), **modified} for name in context.models]}
 
 
-def _running_models_document(_name: str, _fields: Fields, context: EncodeContext) -> Document:
+def _running_models_response_body(_name: str, _fields: Fields, context: EncodeContext) -> Document:
     fields = {
-        "expires_at": rfc3339_timestamp(context.created + _KEEP_ALIVE_S),
+        "expires_at": rfc3339_timestamp(context.created_unix_s + _KEEP_ALIVE_S),
         "size_vram": _MODEL_SIZE_BYTES,
         "context_length": _CONTEXT_TOKENS,
     }
     return {"models": [{**_model_list_entry(name), **fields} for name in context.models]}
 
 
-def _version_document(_name: str, _fields: Fields, _context: EncodeContext) -> Document:
+def _version_response_body(_name: str, _fields: Fields, _context: EncodeContext) -> Document:
     return {"version": _VERSION}
 
 
-def _show_document(name: str, _fields: Fields, context: EncodeContext) -> Document:
+def _model_info_response_body(name: str, _fields: Fields, context: EncodeContext) -> Document:
     details = _model_details(name)
     family = details["family"]
     return {
@@ -150,11 +150,11 @@ def _show_document(name: str, _fields: Fields, context: EncodeContext) -> Docume
             f"{family}.embedding_length": _EMBEDDING_DIMENSIONS,
         },
         "capabilities": ["completion", "tools", "thinking", "embedding"],
-        "modified_at": rfc3339_timestamp(context.created),
+        "modified_at": rfc3339_timestamp(context.created_unix_s),
     }
 
 
-def _embed_document(name: str, fields: Fields, _context: EncodeContext) -> Document:
+def _embed_response_body(name: str, fields: Fields, _context: EncodeContext) -> Document:
     """An embedding for each input, in order; an input that is not text is embedded as JSON."""
     inputs = fields.get("input")
     texts = [
@@ -171,7 +171,9 @@ def _embed_document(name: str, fields: Fields, _context: EncodeContext) -> Docum
     }
 
 
-def _legacy_embedding_document(_name: str, fields: Fields, _context: EncodeContext) -> Document:
+def _legacy_embedding_response_body(
+    _name: str, fields: Fields, _context: EncodeContext
+) -> Document:
     """The response of the older `/api/embeddings`: one vector, empty without a prompt."""
     prompt = lenient_json.str_or_empty(fields.get("prompt"))
     return {
@@ -188,7 +190,7 @@ def _as_list(value: Json) -> list[Json]:
     return [value] if value else []
 
 
-def _empty_document(_name: str, _fields: Fields, _context: EncodeContext) -> Document:
+def _empty_response_body(_name: str, _fields: Fields, _context: EncodeContext) -> Document:
     """For copying and deleting, whose success has an empty body."""
     return {}
 
@@ -197,7 +199,7 @@ def _empty_response() -> DialectResponse:
     return DialectResponse(ResponseHead(200, "OK", (), "length", 0), "whole", ())
 
 
-def _transfer_response(steps: list[Document], *, stream: bool) -> DialectResponse:
+def _transfer_progress_response(steps: list[Document], *, stream: bool) -> DialectResponse:
     """The progress of a transfer as a stream; unstreamed, only its last status."""
     steps = [*steps, {"status": SUCCESS}]
     if stream:
@@ -257,11 +259,11 @@ _TRANSFER_STEPS: Final[dict[str, Callable[[str], list[Document]]]] = {
 }
 
 _DOCUMENT_BUILDERS: Final[dict[str, Callable[[str, Fields, EncodeContext], Document]]] = {
-    paths.TAGS: _tags_document,
-    paths.RUNNING: _running_models_document,
-    paths.VERSION: _version_document,
-    paths.SHOW: _show_document,
-    paths.EMBED: _embed_document,
-    paths.EMBEDDINGS: _legacy_embedding_document,
+    paths.TAGS: _model_list_response_body,
+    paths.RUNNING: _running_models_response_body,
+    paths.VERSION: _version_response_body,
+    paths.SHOW: _model_info_response_body,
+    paths.EMBED: _embed_response_body,
+    paths.EMBEDDINGS: _legacy_embedding_response_body,
 }
 """Copying and deleting are missing, since their responses are empty."""

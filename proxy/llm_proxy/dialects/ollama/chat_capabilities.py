@@ -10,8 +10,8 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import (
     Capabilities,
     nonempty_metadata,
-    object_argument_call,
-    unsigned_reasoning,
+    tool_call_with_object_arguments,
+    without_signature,
 )
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.ollama import errors
@@ -31,7 +31,7 @@ _TOTAL_DURATION: Final = "total_duration"
 _NS_PER_INPUT_TOKEN: Final = 1_000_000
 _NS_PER_OUTPUT_TOKEN: Final = 10_000_000
 _LOAD_NS: Final = 1_000_000
-"""The speed of an average machine, for a turn without durations of its own."""
+"""With the two rates above: the assumed speed of a machine, for turns without durations."""
 
 
 def capabilities(path: str, *, stream: bool) -> Capabilities:
@@ -40,24 +40,26 @@ def capabilities(path: str, *, stream: bool) -> Capabilities:
         raise NotRepresentable(f"ollama tells no turn on {path}")
     return Capabilities(
         dialect="ollama",
-        streams=stream,
-        finish_of_raw=FINISH_BY_REASON,
-        raw_of_finish=_RAW_OF_FINISH,
+        is_streamed=stream,
+        finish_by_raw_reason=FINISH_BY_REASON,
+        raw_reason_by_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
-        convert_reasoning=unsigned_reasoning,
-        convert_tool_call=object_argument_call,
-        convert_media=_convert_image,
+        convert_reasoning=without_signature,
+        convert_tool_call=tool_call_with_object_arguments,
+        convert_media=_representable_image,
         part_order=() if stream else (Reasoning, Text, Media, ToolCall),
         required_usage_fields=("input", "output"),
         always_has_usage=True,
         metadata_names=METADATA_FIELDS,
-        arrange=partial(_normalize_turn, images=1 if path == GENERATE and not stream else None),
-        convert_failure=errors.as_stream_error if stream else errors.as_http_error,
+        normalize_turn=partial(
+            _normalize_turn, images=1 if path == GENERATE and not stream else None
+        ),
+        convert_failure=errors.as_stream_error_failure if stream else errors.as_http_error_failure,
         convert_failed_turn=_failed_stream_turn,
     )
 
 
-def _convert_image(media: Media) -> Media | None:
+def _representable_image(media: Media) -> Media | None:
     """An inline image; Ollama has no field for its media type.  None for other media."""
     is_image = media.media_type.startswith("image/") and media.base64
     return Media("image/*", base64=media.base64) if is_image else None

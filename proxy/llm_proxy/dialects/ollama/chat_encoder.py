@@ -32,13 +32,13 @@ NDJSON_CONTENT_TYPE: Final = "application/x-ndjson"
 class OllamaEncoder:
     """Encodes a turn that fits the capabilities of its path."""
 
-    path: str
-    stream: bool
+    request_path: str
+    is_streamed: bool
     context: EncodeContext
 
     def encode_response(self, turn: Turn) -> DialectResponse:
         """The response: a stream of lines, or one document."""
-        if self.stream:
+        if self.is_streamed:
             return response_encoding.stream_response(
                 "ndjson", NDJSON_CONTENT_TYPE, map(encode_line, self._encode_lines(turn))
             )
@@ -55,7 +55,7 @@ class OllamaEncoder:
         return {
             "model": turn.model,
             **dict(nonempty_metadata(turn.metadata, REMOTE_FIELDS)),
-            "created_at": rfc3339_timestamp(self.context.created, line_number),
+            "created_at": rfc3339_timestamp(self.context.created_unix_s, line_number),
         }
 
     def _encode_lines(self, turn: Turn) -> Iterator[Document]:
@@ -101,7 +101,7 @@ class OllamaEncoder:
         other_fields: Document = {
             name: value for name, value in document.items() if name != "content"
         }
-        if self.path == CHAT:
+        if self.request_path == CHAT:
             return {"message": {"role": "assistant", "content": content, **other_fields}}
         if images := other_fields.pop("images", ()):
             [other_fields["image"]] = images
@@ -110,7 +110,7 @@ class OllamaEncoder:
 
 def encode_line(document: Document) -> bytes:
     """One line of a stream, with its line end."""
-    return response_encoding.json_line(document) + b"\n"
+    return response_encoding.single_line_json(document) + b"\n"
 
 
 def rfc3339_timestamp(seconds: int, nanoseconds: int = 0) -> str:
@@ -128,7 +128,7 @@ _TEXT_FIELDS: Final = {Text: "content", Reasoning: "thinking"}
 
 
 def _append_part(document: Document, part: Part, call_index: int) -> Document:
-    """The message with this part added; `calls` is the index of a tool call."""
+    """The message with this part added; `call_index` is the index of a tool call."""
     match part:
         case Text(text=text) | Reasoning(text=text):
             return {**document, _TEXT_FIELDS[type(part)]: text}

@@ -17,7 +17,7 @@ import orjson
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.ollama import (
     auxiliary_responses,
@@ -47,9 +47,9 @@ class Ollama:
     """The dialect `ollama`."""
 
     name = "ollama"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers: tuple[str, ...] = ()
-    id_paths = (
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers: tuple[str, ...] = ()
+    id_json_paths = (
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
@@ -64,7 +64,7 @@ class Ollama:
         """The body's `model`; `name`, as old clients spell it; the `source` of a copy."""
         fields = lenient_json.parse_object(request.body)
         names = (
-            lenient_json.printable_text(fields.get(name)) for name in ("model", "name", "source")
+            lenient_json.value_as_text(fields.get(name)) for name in ("model", "name", "source")
         )
         return next(filter(None, names), "")
 
@@ -77,7 +77,7 @@ class Ollama:
     def decode_request(self, request: Request) -> Conversation | None:
         """A chat or a completion; None for a request that only loads or unloads a model."""
         body = lenient_json.parse_object(request.body)
-        if not auxiliary_responses.is_turn_request(request.path, body):
+        if not auxiliary_responses.is_generation_request(request.path, body):
             return None
         decode_body = (
             request_decoder.decode_chat_request
@@ -86,32 +86,34 @@ class Ollama:
         )
         return decode_body(body)
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """NDJSON where the request streams and the status is 200, whatever the content type."""
         return "ndjson" if head.status == 200 and self.streams(request) else "whole"
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By the last line of a stream; a document and an HTTP error as in any JSON API."""
-        if response.codec != "ndjson" or not json_api.succeeded(response.head):
+        if response.codec_name != "ndjson" or not json_api.succeeded(response.head):
             if json_api.succeeded(response.head) and _is_empty_by_headers(response.head):
                 return Completeness(is_complete=True, reason="empty, as declared")
             return json_api.completeness(response)
-        for line in reversed(response.messages):
+        for line in reversed(response.framed_messages):
             fields = lenient_json.parse_object(line)
             if error := fields.get("error"):
-                return json_api.completeness_by_error(json_api.decode_failure(error))
+                return json_api.completed_by_error(json_api.decode_failure(error))
             if fields.get("done") is True:
                 return Completeness(is_complete=True, reason="done: true")
             if fields.get("status") == "success":
                 return Completeness(is_complete=True, reason="status: success")
         return Completeness(is_complete=False, reason=_incomplete_reason(response))
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn; none for embeddings, model information, and what is not Ollama's."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
         messages = (
-            response.messages if response.codec == "ndjson" else [json_api.joined_body(response)]
+            response.framed_messages
+            if response.codec_name == "ndjson"
+            else [json_api.joined_body(response)]
         )
         lines = [
             line
@@ -143,18 +145,18 @@ class Ollama:
             paths.CHAT, {"model": model, "messages": [fields], "stream": stream}
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """To the capabilities of a chat or a completion."""
         response_capabilities = capabilities(request.path, stream=self.streams(request))
         return conversion.convert(turns, response_capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Lines up to `"done": true`, or one document."""
-        (turn,) = self.convert(request, turns, context).turns
+        (turn,) = self.representable_turns(request, turns, context).turns
         stream = self.streams(request)
         if turn.failure and not stream:
             failure = next((turn.failure for turn in turns if turn.failure), turn.failure)
@@ -185,14 +187,14 @@ class Ollama:
 
 
 def _is_empty_by_headers(head: ResponseHead) -> bool:
-    """Whether it answers a copy or delete; any other empty response has a content type."""
+    """Whether it answers a copy or delete; any other response has a content type."""
     return head.content_length == 0 and not header_value(head.headers, "content-type")
 
 
 def _incomplete_reason(response: DialectResponse) -> str:
     if not json_api.joined_body(response).strip():
         return "empty body"
-    status = lenient_json.printable_text(
-        lenient_json.parse_object(response.messages[-1]).get("status")
+    status = lenient_json.value_as_text(
+        lenient_json.parse_object(response.framed_messages[-1]).get("status")
     )
     return f"no success after status: {status}" if status else "no line with done: true"

@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.capabilities import with_default_message
+from llm_proxy.dialects.capabilities import with_default_error_message
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Failure
 
@@ -53,13 +53,13 @@ def status_of_failure(failure: Failure) -> int:
     return int(failure.code) if _STATUS_PATTERN.fullmatch(failure.code) else _SERVER_ERROR
 
 
-def as_stream_error(failure: Failure) -> Failure:
+def as_stream_error_failure(failure: Failure) -> Failure:
     """The failure as an error line holds it: a message, and the code if it is an HTTP status."""
     code = failure.code if _STATUS_PATTERN.fullmatch(failure.code) else ""
-    return Failure(with_default_message(failure).message, code=code)
+    return Failure(with_default_error_message(failure).message, code=code)
 
 
-def as_http_error(failure: Failure) -> Failure:
+def as_http_error_failure(failure: Failure) -> Failure:
     """The failure as an HTTP error holds it: a message alone, since the head has the status."""
     return Failure(_with_default_message(failure, status_of_failure(failure)).message)
 

@@ -49,8 +49,8 @@ def decode_turn(lines: Sequence[Fields]) -> Turn:
     parts = fragments.joined_parts()
     done_line = next((line for line in reversed(lines) if line.get("done") is True), None)
     error_line = next((line for line in lines if line.get("error")), None)
-    raw = _raw_finish(lines[-1] if done_line is None else done_line)
-    finish = _finish_of_raw(raw)
+    raw = _raw_finish_reason(lines[-1] if done_line is None else done_line)
+    finish = _parse_finish_reason(raw)
     has_calls = any(isinstance(part, ToolCall) for part in parts)
     return Turn(
         parts,
@@ -59,9 +59,9 @@ def decode_turn(lines: Sequence[Fields]) -> Turn:
         usage=_decode_usage(done_line or {}),
         failure=_decode_failure(error_line) if error_line else None,
         model=next(
-            filter(None, (lenient_json.printable_text(line.get("model")) for line in lines)), ""
+            filter(None, (lenient_json.value_as_text(line.get("model")) for line in lines)), ""
         ),
-        metadata=lenient_json.named_metadata(done_line or {}, METADATA_FIELDS),
+        metadata=lenient_json.select_metadata(done_line or {}, METADATA_FIELDS),
     )
 
 
@@ -76,22 +76,22 @@ def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:
     """Add the parts of one line; an unstreamed response is one line."""
     message = lenient_json.object_fields(line.get("message")) or line
     if thought := lenient_json.str_or_empty(message.get("thinking")):
-        fragments.add(Reasoning(thought))
+        fragments.add_fragment(Reasoning(thought))
     if text := lenient_json.str_or_empty(message.get("content")) or lenient_json.str_or_empty(
         line.get("response")
     ):
-        fragments.add(Text(text))
+        fragments.add_fragment(Text(text))
     for image in (line.get("image"), *lenient_json.array_items(message.get("images"))):
         if image_base64 := lenient_json.str_or_empty(image):
-            fragments.add(Media("image/*", base64=image_base64), key=None)
+            fragments.add_fragment(Media("image/*", base64=image_base64), key=None)
     for call in lenient_json.array_objects(message.get("tool_calls")):
         function = lenient_json.object_fields(call.get("function"))
         arguments = function.get("arguments")
-        fragments.add(
+        fragments.add_fragment(
             ToolCall(
-                id=lenient_json.printable_text(call.get("id")),
-                name=lenient_json.printable_text(function.get("name")),
-                arguments=lenient_json.printable_text(arguments),
+                id=lenient_json.value_as_text(call.get("id")),
+                name=lenient_json.value_as_text(function.get("name")),
+                arguments=lenient_json.value_as_text(arguments),
             ),
             key=None,  # a call is never split
         )
@@ -100,17 +100,17 @@ def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:
 def _decode_failure(line: Fields) -> Failure:
     """The failure of an error line, to which Ollama's cloud adds the HTTP status."""
     failure = json_api.decode_failure(line["error"])
-    return replace(failure, code=failure.code or lenient_json.printable_text(line.get("status")))
+    return replace(failure, code=failure.code or lenient_json.value_as_text(line.get("status")))
 
 
-def _raw_finish(last_line: Fields) -> str | None:
+def _raw_finish_reason(last_line: Fields) -> str | None:
     """The wire's finish reason in the last line; None where that does not end the response."""
     if last_line.get("done") is True:
-        return lenient_json.printable_text(last_line.get("done_reason"))
+        return lenient_json.value_as_text(last_line.get("done_reason"))
     return SUCCESS if last_line.get("status") == SUCCESS else None
 
 
-def _finish_of_raw(raw: str | None) -> FinishReason | None:
+def _parse_finish_reason(raw: str | None) -> FinishReason | None:
     return None if raw is None else FINISH_BY_REASON.get(raw, FinishReason.OTHER)
 
 

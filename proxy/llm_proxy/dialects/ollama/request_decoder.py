@@ -62,7 +62,7 @@ def _decode_parts(fields: Fields) -> Iterator[Part]:
         yield ToolCall(
             request_decoding.text_or_empty(call.get("id")),
             request_decoding.text_or_empty(function.get("name")),
-            lenient_json.printable_text(function.get("arguments")),
+            lenient_json.value_as_text(function.get("arguments")),
         )
 
 

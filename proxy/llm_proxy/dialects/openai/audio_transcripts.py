@@ -38,9 +38,9 @@ _METADATA_FIELDS: Final = (
 )
 
 
-def decode_turns(response: DialectResponse) -> tuple[Turn, ...]:
+def decode_transcription(response: DialectResponse) -> tuple[Turn, ...]:
     """One turn with the transcript; none for a response without one, such as speech."""
-    if response.codec == "sse":
+    if response.codec_name == "sse":
         return _decode_stream(response)
     body = json_api.joined_body(response)
     media_type = (header_value(response.head.headers, "content-type") or "").partition(";")[0]
@@ -56,8 +56,8 @@ def _decode_stream(response: DialectResponse) -> tuple[Turn, ...]:
     segments: list[Json] = []
     final_event: Fields = {}
     failure: Failure | None = None
-    for fields in map(shared_format.decode_event, response.messages):
-        kind = lenient_json.printable_text(fields.get("type"))
+    for fields in map(shared_format.decode_event, response.framed_messages):
+        kind = lenient_json.value_as_text(fields.get("type"))
         if error := fields.get("error"):
             failure = failure or json_api.decode_failure(error)
         elif kind in FINAL_EVENT_TYPES:
@@ -84,13 +84,13 @@ def _transcript_turn(
     return Turn(
         (Text(text),) if text else (),
         finish=FinishReason.STOP if is_finished else None,
-        finish_raw=lenient_json.printable_text(transcript.get("type")),
+        finish_raw=lenient_json.value_as_text(transcript.get("type")),
         usage=_decode_usage(counts),
         failure=failure,
-        model=lenient_json.printable_text(transcript.get("model")),
+        model=lenient_json.value_as_text(transcript.get("model")),
         metadata=(
-            *lenient_json.named_metadata(transcript, _METADATA_FIELDS),
-            *lenient_json.named_metadata(counts, ("seconds",)),
+            *lenient_json.select_metadata(transcript, _METADATA_FIELDS),
+            *lenient_json.select_metadata(counts, ("seconds",)),
         ),
     )
 

@@ -48,7 +48,12 @@ def models_response(request: Request, context: EncodeContext) -> DialectResponse
 
 
 def _model_object(name: str, context: EncodeContext) -> Document:
-    return {"id": name, "object": "model", "created": context.created, "owned_by": "test-llm"}
+    return {
+        "id": name,
+        "object": "model",
+        "created": context.created_unix_s,
+        "owned_by": "test-llm",
+    }
 
 
 def embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
@@ -57,7 +62,7 @@ def embeddings_response(request: Request, context: EncodeContext) -> DialectResp
     texts = _embedding_inputs(body.get("input"))
     if not texts:
         return errors.error_response(400, Failure("'input' has no text to embed."), context)
-    model = lenient_json.printable_text(body.get("model"))
+    model = lenient_json.value_as_text(body.get("model"))
     dimensions = lenient_json.first_integer(body.get("dimensions")) or _DIMENSIONS_BY_MODEL.get(
         model, _DEFAULT_DIMENSIONS
     )
@@ -108,8 +113,8 @@ def moderations_response(request: Request, context: EncodeContext) -> DialectRes
         "category_applied_input_types": {name: ["text"] for name in _MODERATION_CATEGORIES},
     }
     document = {
-        "id": context.identifier("modr-"),
-        "model": lenient_json.printable_text(body.get("model")) or "omni-moderation-latest",
+        "id": context.fake_identifier("modr-"),
+        "model": lenient_json.value_as_text(body.get("model")) or "omni-moderation-latest",
         "results": [result] * count,
     }
     return response_encoding.json_response(document, errors.common_response_headers(context))

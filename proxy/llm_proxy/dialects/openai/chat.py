@@ -15,7 +15,7 @@ from typing import Final
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import (
@@ -45,9 +45,9 @@ class OpenAIChat:
     """The dialect `openai-chat`."""
 
     name = "openai-chat"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers = ("openai-beta",)
-    id_paths = (
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers = ("openai-beta",)
+    id_json_paths = (
         "$.messages[*].id",
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
@@ -70,11 +70,11 @@ class OpenAIChat:
         return shared_format.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The messages, tools and sampling parameters of the body; None where it is no object."""
+        """The messages, tools and sampling parameters of the body; None if it is not an object."""
         body = lenient_json.parse_object(request.body)
         return chat_request_decoder.decode_request(body) if body else None
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; without a content type, by whether the request streams."""
         return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
@@ -82,9 +82,9 @@ class OpenAIChat:
         """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
         return choices_decoder.completeness(response)
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per choice; an error without choices is one turn."""
-        return choices_decoder.decode_turns(response, _ChatContentDecoder)
+        return choices_decoder.decode_choices(response, _ChatContentDecoder)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters in the deltas of its choices."""
@@ -101,7 +101,7 @@ class OpenAIChat:
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """A JSON error body, in the shape whose message and code every client prints."""
+        """A JSON error body in OpenAI's format; every client prints its message and code."""
         return shared_format.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
@@ -111,20 +111,20 @@ class OpenAIChat:
             "/v1" + _PATH, {"model": model, **options, "messages": []}
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """Converts the turns to what the provider's variant of the format can represent."""
         wire_capabilities = capabilities(
             self._response_options(request), provider_variant(context.provider), turns
         )
         return conversion.convert(turns, wire_capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Chunks up to `[DONE]`, one JSON document, or an HTTP error for a failed non-stream."""
-        converted = self.convert(request, turns, context).turns
+        converted = self.representable_turns(request, turns, context).turns
         if converted[0].failure and not self.streams(request):
             return self.error_response(
                 errors.status_of_failure(converted[0].failure), converted[0].failure, context
@@ -141,7 +141,7 @@ class OpenAIChat:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """An HTTP error in the shape of the context's provider."""
+        """An HTTP error in the format of the context's provider."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
@@ -168,7 +168,7 @@ class _ChatContentDecoder:
         """Decode one delta or one whole message; returns the message's metadata."""
         message = _delta_or_message(choice, streamed=streamed)
         self._message_decoder.feed(message, streamed=streamed)
-        return lenient_json.named_metadata(message, MESSAGE_METADATA_FIELDS)
+        return lenient_json.select_metadata(message, MESSAGE_METADATA_FIELDS)
 
     def decoded_parts(self) -> tuple[Part, ...]:
         """The parts of the message so far."""

@@ -10,10 +10,10 @@ from typing import Final
 from llm_proxy.dialects.capabilities import (
     Capabilities,
     nonempty_metadata,
-    text_argument_call,
-    unsigned_reasoning,
-    with_default_message,
-    without_metadata,
+    tool_call_with_text_arguments,
+    with_default_error_message,
+    without_part_metadata,
+    without_signature,
 )
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import choices_decoder, errors
@@ -84,21 +84,21 @@ def capabilities(
     has_reasoning_details = variant.reasoning_field == "details"
     return Capabilities(
         dialect="openai-chat",
-        streams=options.stream,
-        finish_of_raw=choices_decoder.FINISH_BY_REASON,
-        raw_of_finish={
+        is_streamed=options.stream,
+        finish_by_raw_reason=choices_decoder.FINISH_BY_REASON,
+        raw_reason_by_finish={
             **(_LEGACY_FINISH_REASONS if options.uses_legacy_functions else _FINISH_REASONS),
             **(_REFUSAL_FINISH_REASON if has_refusal else {}),
         },
-        convert_text=_convert_text,
-        convert_reasoning=_convert_reasoning_detail
+        convert_text=_representable_text,
+        convert_reasoning=_representable_reasoning_detail
         if has_reasoning_details
-        else unsigned_reasoning,
-        convert_refusal=without_metadata,
-        convert_tool_call=_convert_legacy_function_call
+        else without_signature,
+        convert_refusal=without_part_metadata,
+        convert_tool_call=_representable_legacy_call
         if options.uses_legacy_functions
-        else _convert_tool_call,
-        convert_media=_convert_media,
+        else _representable_tool_call,
+        convert_media=_representable_media,
         merged_kinds=frozenset(
             (Text, Refusal) if has_reasoning_details else (Text, Refusal, Reasoning)
         ),
@@ -114,12 +114,12 @@ def capabilities(
             choices_decoder.LOGPROBS,
         ),
         response_level_metadata_names=choices_decoder.RESPONSE_METADATA_FIELDS,
-        response_allows_several_turns=True,
-        response_allows_successive_turns=options.stream,
-        arrange=_normalize_turn if options.stream else _move_audio_first,
-        convert_failure=with_default_message
+        response_allows_several_choices=True,
+        response_allows_successive_choices=options.stream,
+        normalize_turn=_normalize_turn if options.stream else _move_audio_first,
+        convert_failure=with_default_error_message
         if options.stream
-        else partial(errors.as_http_error, member=variant),
+        else partial(errors.as_http_error_failure, member=variant),
         convert_failed_turn=failed_stream_turn,
     )
 
@@ -132,17 +132,17 @@ def _part_order(options: ChatResponseOptions) -> tuple[type[Part], ...]:
     return (Reasoning, Text, Refusal, *last)
 
 
-def _convert_text(text: Text) -> Text:
+def _representable_text(text: Text) -> Text:
     """Only pages can be cited, and a text without characters has no citations."""
-    return Text(text.text, tuple(map(_convert_citation, text.citations)) if text.text else ())
+    return Text(text.text, tuple(map(_representable_citation, text.citations)) if text.text else ())
 
 
-def _convert_citation(citation: Citation) -> Citation:
+def _representable_citation(citation: Citation) -> Citation:
     span = citation.span if citation.span and citation.span[0] < citation.span[1] else None
     return Citation(citation.url, citation.title, citation.quoted, span)
 
 
-def _convert_reasoning_detail(reasoning: Reasoning) -> Reasoning:
+def _representable_reasoning_detail(reasoning: Reasoning) -> Reasoning:
     """Reasoning as an entry of `reasoning_details`: text, a summary, or encrypted."""
     kind = "reasoning.encrypted" if reasoning.redacted else "reasoning.text"
     fields = {"type": kind, **dict(nonempty_metadata(reasoning.metadata, _REASONING_DETAIL_FIELDS))}
@@ -151,21 +151,23 @@ def _convert_reasoning_detail(reasoning: Reasoning) -> Reasoning:
     return Reasoning(reasoning.text, reasoning.signature, metadata=tuple(fields.items()))
 
 
-def _convert_tool_call(call: ToolCall) -> ToolCall:
+def _representable_tool_call(call: ToolCall) -> ToolCall:
     """A function or custom call; keeps `extra_content`, which holds Gemini's signatures."""
     names = (
         ("type", *MESSAGE_METADATA_FIELDS)
         if ("type", "custom") in call.metadata
         else MESSAGE_METADATA_FIELDS
     )
-    return replace(text_argument_call(call), metadata=nonempty_metadata(call.metadata, names))
+    return replace(
+        tool_call_with_text_arguments(call), metadata=nonempty_metadata(call.metadata, names)
+    )
 
 
-def _convert_legacy_function_call(call: ToolCall) -> ToolCall:
+def _representable_legacy_call(call: ToolCall) -> ToolCall:
     return ToolCall("", call.name, call.arguments, (("type", "function_call"),))
 
 
-def _convert_media(media: Media) -> Media | None:
+def _representable_media(media: Media) -> Media | None:
     if media.media_type.startswith("audio/"):
         metadata = nonempty_metadata(media.metadata, ("id", "expires_at"))
         return Media("audio/*", base64=media.base64, transcript=media.transcript, metadata=metadata)
@@ -185,7 +187,7 @@ def _normalize_turn(turn: Turn) -> Turn:
     audio_parts = [item for item in turn.parts if _is_audio(item)]
     if len(legacy_calls) > 1 or len(audio_parts) > 1:
         raise NotRepresentable("openai-chat says one function call, and one sound, in a message")
-    parts = [_with_detail_index(part, at) for at, part in enumerate(turn.parts)]
+    parts = [_with_reasoning_detail_index(part, at) for at, part in enumerate(turn.parts)]
     return choices_decoder.with_representable_logprobs(replace(turn, parts=tuple(parts)))
 
 
@@ -204,7 +206,7 @@ def _is_audio(part: Part) -> bool:
     return isinstance(part, Media) and part.media_type == "audio/*"
 
 
-def _with_detail_index(part: Part, index: int) -> Part:
+def _with_reasoning_detail_index(part: Part, index: int) -> Part:
     if not isinstance(part, Reasoning) or "type" not in dict(part.metadata):
         return part
     fields: dict[str, Json] = {**dict(part.metadata), "index": index}

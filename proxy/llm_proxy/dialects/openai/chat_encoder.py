@@ -39,9 +39,9 @@ class ChatEncoder:
             return response_encoding.stream_response(
                 "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, self._encode_events(turns), headers
             )
-        return response_encoding.json_response(self._encode_document(turns), headers)
+        return response_encoding.json_response(self._encode_whole_response(turns), headers)
 
-    def _encode_document(self, turns: Sequence[Turn]) -> Document:
+    def _encode_whole_response(self, turns: Sequence[Turn]) -> Document:
         items: list[Document] = [
             {"index": at, "message": self._encode_message(turn), **_finish_fields(turn)}
             for at, turn in enumerate(turns)
@@ -55,7 +55,9 @@ class ChatEncoder:
 
     def _encode_events(self, turns: Sequence[Turn]) -> Iterator[bytes]:
         if self.variant.preamble_chunk is not None:
-            yield sse.encode_event(response_encoding.json_line(dict(self.variant.preamble_chunk)))
+            yield sse.encode_event(
+                response_encoding.single_line_json(dict(self.variant.preamble_chunk))
+            )
         envelope = response_envelope(turns[0], "chat.completion.chunk", self.context)
         final_choices: list[Document] = [
             {
@@ -67,7 +69,7 @@ class ChatEncoder:
         ]
         choice_deltas = [self._encode_choice_deltas(at, turn) for at, turn in enumerate(turns)]
         encoder = ChoicesStreamEncoder(
-            self.options, self.variant, envelope, self.context.turns_are_successive
+            self.options, self.variant, envelope, self.context.choices_are_successive
         )
         yield from encoder.encode_events(turns[0], choice_deltas, final_choices)
 

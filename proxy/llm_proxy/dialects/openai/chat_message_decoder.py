@@ -45,10 +45,10 @@ class ChatMessageDecoder:
     def feed(self, delta: Fields, *, streamed: bool) -> None:
         """Decode one delta, or the whole message, whose tool calls are never joined."""
         for key, fragment in decode_fragments(delta):
-            self._fragments.add(fragment, key)
+            self._fragments.add_fragment(fragment, key)
         for position, call in enumerate(lenient_json.array_objects(delta.get("tool_calls"))):
             key = self._tool_call_key(position, call) if streamed else None
-            self._fragments.add(decode_tool_call(call), key)
+            self._fragments.add_fragment(decode_tool_call(call), key)
 
     def decoded_parts(self) -> tuple[Part, ...]:
         """The parts of the message so far."""
@@ -58,7 +58,7 @@ class ChatMessageDecoder:
         """Index and ID: Gemini gives every call index 0, so the ID must distinguish them."""
         index = lenient_json.first_integer(call.get("index"))
         index = position if index is None else index
-        call_id = lenient_json.printable_text(call.get("id"))
+        call_id = lenient_json.value_as_text(call.get("id"))
         open_call_id = self._call_ids.setdefault(index, call_id)
         starts_call = bool(call_id) and bool(
             lenient_json.object_fields(call.get("function")).get("name")
@@ -116,9 +116,9 @@ def _decode_reasoning(delta: Fields) -> KeyedFragments:
         text = "".join(lenient_json.str_or_empty(detail.get(key)) for key in _REASONING_TEXT_FIELDS)
         signature = lenient_json.str_or_empty(detail.get("signature"))
         encrypted = lenient_json.str_or_empty(detail.get("data"))
-        metadata = lenient_json.named_metadata(detail, ("type", "format", "id", "index"))
+        metadata = lenient_json.select_metadata(detail, ("type", "format", "id", "index"))
         fragment_key = (
-            lenient_json.printable_text(detail.get("type")),
+            lenient_json.value_as_text(detail.get("type")),
             lenient_json.first_integer(detail.get("index")),
         )
         if text or signature or encrypted:
@@ -159,7 +159,7 @@ def _decode_block(block: Fields) -> KeyedFragments:
     elif kind == "file" and (
         data := lenient_json.object_fields(block.get("file")).get("file_data")
     ):
-        yield None, data_urls.decode_media_url(lenient_json.printable_text(data), "*/*")
+        yield None, data_urls.decode_media_url(lenient_json.value_as_text(data), "*/*")
 
 
 def _decode_reasoning_block(value: Json) -> KeyedFragments:
@@ -176,8 +176,8 @@ def _decode_reasoning_block(value: Json) -> KeyedFragments:
 
 def decode_tool_call(call: Fields) -> ToolCall:
     """A call or its fragment; unknown fields (Gemini's signatures) become metadata."""
-    call_id = lenient_json.printable_text(call.get("id"))
-    metadata = lenient_json.named_metadata(
+    call_id = lenient_json.value_as_text(call.get("id"))
+    metadata = lenient_json.select_metadata(
         call, (name for name in call if name not in _STANDARD_CALL_FIELDS)
     )
     if call.get("type") == "custom":
@@ -198,10 +198,10 @@ def _decode_call(
     raw_arguments = function.get(arguments_field)
     return ToolCall(
         id=call_id,
-        name=lenient_json.printable_text(function.get("name")),
+        name=lenient_json.value_as_text(function.get("name")),
         arguments=raw_arguments
         if isinstance(raw_arguments, str)
-        else lenient_json.printable_text(raw_arguments),
+        else lenient_json.value_as_text(raw_arguments),
         metadata=metadata,
     )
 
@@ -212,35 +212,35 @@ def _decode_output_audio(audio: Fields) -> Media:
         media_type="audio/*",
         base64=lenient_json.str_or_empty(audio.get("data")),
         transcript=lenient_json.str_or_empty(audio.get("transcript")),
-        metadata=lenient_json.named_metadata(audio, ("id", "expires_at")),
+        metadata=lenient_json.select_metadata(audio, ("id", "expires_at")),
     )
 
 
 def _decode_input_audio(audio: Fields) -> KeyedFragments:
-    if data := lenient_json.printable_text(audio.get("data")):
+    if data := lenient_json.value_as_text(audio.get("data")):
         yield (
             None,
-            Media(f"audio/{lenient_json.printable_text(audio.get('format')) or '*'}", base64=data),
+            Media(f"audio/{lenient_json.value_as_text(audio.get('format')) or '*'}", base64=data),
         )
 
 
 def _decode_image(block: Fields) -> Media:
-    url = lenient_json.printable_text(lenient_json.object_fields(block.get("image_url")).get("url"))
+    url = lenient_json.value_as_text(lenient_json.object_fields(block.get("image_url")).get("url"))
     return data_urls.decode_media_url(url, "image/*")
 
 
 def _decode_citation(annotation: Fields) -> Citation:
     """A cited page; any other annotation is kept verbatim in `metadata`."""
     if annotation.get("type") != "url_citation":
-        return Citation(metadata=lenient_json.named_metadata(annotation, annotation))
+        return Citation(metadata=lenient_json.select_metadata(annotation, annotation))
     url_citation = lenient_json.object_fields(annotation.get("url_citation"))
     start, end = (
         lenient_json.first_integer(url_citation.get("start_index")),
         lenient_json.first_integer(url_citation.get("end_index")),
     )
     return Citation(
-        url=lenient_json.printable_text(url_citation.get("url")),
-        title=lenient_json.printable_text(url_citation.get("title")),
-        quoted=lenient_json.printable_text(url_citation.get("content")),
+        url=lenient_json.value_as_text(url_citation.get("url")),
+        title=lenient_json.value_as_text(url_citation.get("title")),
+        quoted=lenient_json.value_as_text(url_citation.get("content")),
         span=None if start is None or end is None or start >= end else (start, end),
     )

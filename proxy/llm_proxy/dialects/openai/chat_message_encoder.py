@@ -26,7 +26,7 @@ class ChatMessageEncoder:
     """Encodes chat messages in one provider's variant of the format."""
 
     variant: ProviderVariant
-    split_text: Callable[[str], Iterable[str]]
+    text_splitter: Callable[[str], Iterable[str]]
 
     def encode_message(self, turn: Turn) -> Document:
         """The whole message of a turn."""
@@ -72,21 +72,21 @@ class ChatMessageEncoder:
     def _encode_part_deltas(self, part: Part) -> Iterator[Document]:
         match part:
             case Text():
-                yield from ({"content": piece} for piece in self.split_text(part.text))
+                yield from ({"content": piece} for piece in self.text_splitter(part.text))
                 if part.citations:
                     yield {
                         "annotations": [_encode_annotation(citation) for citation in part.citations]
                     }
             case Reasoning(text=text) if text:
-                text_pieces = list(self.split_text(text))
+                text_pieces = list(self.text_splitter(text))
                 for at, piece in enumerate(text_pieces, 1):
                     yield self._encode_reasoning(part, piece, is_last=at == len(text_pieces))
             case Refusal():
-                yield from ({"refusal": piece} for piece in self.split_text(part.text))
+                yield from ({"refusal": piece} for piece in self.text_splitter(part.text))
             case Media(transcript=transcript) if transcript:
                 yield _encode_media(part, "")
                 yield from (
-                    {"audio": {"transcript": piece}} for piece in self.split_text(transcript)
+                    {"audio": {"transcript": piece}} for piece in self.text_splitter(transcript)
                 )
             case _:
                 yield self._encode_part(part)
@@ -99,7 +99,7 @@ class ChatMessageEncoder:
         kind, arguments_field = _call_type_and_arguments_field(call)
         function = {**tool_call[kind], arguments_field: ""}
         yield {"tool_calls": [{"index": index, **tool_call, kind: function}]}
-        for piece in self.split_text(call.arguments):
+        for piece in self.text_splitter(call.arguments):
             yield {"tool_calls": [{"index": index, kind: {arguments_field: piece}}]}
 
     def _encode_reasoning(self, part: Reasoning, text: str, *, is_last: bool) -> Document:

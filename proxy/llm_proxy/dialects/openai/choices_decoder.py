@@ -27,7 +27,7 @@ FINISH_BY_REASON: Final = {
     "content_filter": FinishReason.CONTENT_FILTER,
     "error": FinishReason.ERROR,
 }
-"""The `Finish` of each `finish_reason`; any other is `OTHER`."""
+"""The `FinishReason` of each `finish_reason`; any other is `OTHER`."""
 
 RESPONSE_METADATA_FIELDS: Final = ("system_fingerprint", "service_tier", "provider", "citations")
 """Metadata fields of the whole response, repeated in every chunk."""
@@ -58,9 +58,9 @@ class ChoiceContentDecoder(Protocol):
 
 def completeness(response: DialectResponse) -> Completeness:
     """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
-    if response.codec != "sse" or not json_api.succeeded(response.head):
+    if response.codec_name != "sse" or not json_api.succeeded(response.head):
         return json_api.completeness(response)
-    if any(map(shared_format.is_done_event, reversed(response.messages))):
+    if any(map(shared_format.is_done_event, reversed(response.framed_messages))):
         return Completeness(is_complete=True, reason="[DONE]")
     return _stream_completeness(response)
 
@@ -68,9 +68,9 @@ def completeness(response: DialectResponse) -> Completeness:
 def _stream_completeness(response: DialectResponse) -> Completeness:
     """Whether a stream without `[DONE]` is complete: by an error or its finish reasons."""
     is_finished_by_index: dict[int, bool] = {}
-    for document in _parse_documents(response):
+    for document in _parse_response_objects(response):
         if error := document.get("error"):
-            return json_api.completeness_by_error(json_api.decode_failure(error))
+            return json_api.completed_by_error(json_api.decode_failure(error))
         for index, choice in _indexed_choices(document):
             is_finished_by_index[index] = is_finished_by_index.get(index, False) or bool(
                 choice.get("finish_reason")
@@ -87,7 +87,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
     return Completeness(is_complete=False, reason=reason)
 
 
-def decode_turns(
+def decode_choices(
     response: DialectResponse, new_content_decoder: Callable[[], ChoiceContentDecoder]
 ) -> tuple[Turn, ...]:
     """One turn per choice; `new_content_decoder` is called once for each choice.
@@ -96,16 +96,16 @@ def decode_turns(
     """
     if not json_api.succeeded(response.head):
         return (Turn((), failure=json_api.decode_http_error(response)),)
-    decoder = _ChoicesDecoder(new_content_decoder, streamed=response.codec == "sse")
-    for document in _parse_documents(response):
+    decoder = _ChoicesDecoder(new_content_decoder, streamed=response.codec_name == "sse")
+    for document in _parse_response_objects(response):
         decoder.feed(document)
     return decoder.build_turns()
 
 
-def _parse_documents(response: DialectResponse) -> Iterator[Fields]:
+def _parse_response_objects(response: DialectResponse) -> Iterator[Fields]:
     """The chunks of a stream, or the document of a body; an error is always in `error`."""
-    if response.codec == "sse":
-        yield from map(shared_format.decode_event, response.messages)
+    if response.codec_name == "sse":
+        yield from map(shared_format.decode_event, response.framed_messages)
     else:
         yield shared_format.wrap_error_object(
             lenient_json.parse_object(json_api.joined_body(response))
@@ -134,11 +134,11 @@ class _ChoicesDecoder:
         self._metadata: dict[str, Json] = {}
 
     def feed(self, document: Fields) -> None:
-        """Decode one chunk, or the whole body of a response that is no stream."""
-        self._id = self._id or lenient_json.printable_text(document.get("id"))
-        self._model = self._model or lenient_json.printable_text(document.get("model"))
+        """Decode one chunk, or the whole body of a response that does not stream."""
+        self._id = self._id or lenient_json.value_as_text(document.get("id"))
+        self._model = self._model or lenient_json.value_as_text(document.get("model"))
         self._usage = _decode_usage(document) or self._usage
-        self._metadata.update(lenient_json.named_metadata(document, RESPONSE_METADATA_FIELDS))
+        self._metadata.update(lenient_json.select_metadata(document, RESPONSE_METADATA_FIELDS))
         if error := document.get("error"):
             self._failure = self._failure or json_api.decode_failure(error)
         for index, choice in _indexed_choices(document):
@@ -187,17 +187,15 @@ class _ChoiceDecoder:
             lenient_json.object_fields(choice.get(LOGPROBS))
         ).items():
             self._logprobs.setdefault(name, []).extend(lenient_json.array_items(entries))
-        self.finish_raw = (
-            lenient_json.printable_text(choice.get("finish_reason")) or self.finish_raw
-        )
-        self.metadata.update(lenient_json.named_metadata(choice, CHOICE_METADATA_FIELDS))
+        self.finish_raw = lenient_json.value_as_text(choice.get("finish_reason")) or self.finish_raw
+        self.metadata.update(lenient_json.select_metadata(choice, CHOICE_METADATA_FIELDS))
         if error := choice.get("error"):
             self.failure = json_api.decode_failure(error)
         self.metadata.update(self.content_decoder.feed(choice, streamed=streamed))
 
     def logprobs_metadata(self) -> dict[str, Json]:
         """The log probabilities of its tokens as metadata; empty where there are none."""
-        return dict(lenient_json.named_metadata({LOGPROBS: {**self._logprobs}}, (LOGPROBS,)))
+        return dict(lenient_json.select_metadata({LOGPROBS: {**self._logprobs}}, (LOGPROBS,)))
 
 
 def nonempty_logprobs(fields: Fields) -> dict[str, Json]:
@@ -211,7 +209,7 @@ def with_representable_logprobs(turn: Turn) -> Turn:
     """The turn, its `logprobs` reduced to the non-empty lists that the format can represent."""
     fields = dict(turn.metadata)
     fields[LOGPROBS] = nonempty_logprobs(lenient_json.object_fields(fields.get(LOGPROBS)))
-    return replace(turn, metadata=lenient_json.named_metadata(fields, fields))
+    return replace(turn, metadata=lenient_json.select_metadata(fields, fields))
 
 
 def _decode_usage(document: Fields) -> Usage | None:

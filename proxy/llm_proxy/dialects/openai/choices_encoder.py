@@ -57,7 +57,7 @@ def response_envelope(turn: Turn, object_type: str, context: EncodeContext) -> D
     return {
         "id": turn.id,
         "object": object_type,
-        "created": context.created,
+        "created": context.created_unix_s,
         "model": turn.model,
         **dict(nonempty_metadata(turn.metadata, choices_decoder.RESPONSE_METADATA_FIELDS)),
     }
@@ -71,7 +71,7 @@ class ChoicesStreamEncoder:
     variant: ProviderVariant
     envelope_fields: Document
     """The fields beside `choices` of every chunk."""
-    turns_are_successive: bool = False
+    choices_are_successive: bool = False
     """Whether choices follow one another with one finish chunk, rather than alternate."""
 
     def encode_events(
@@ -85,14 +85,14 @@ class ChoicesStreamEncoder:
         `choice_pieces` are the choice objects up to the finish, one iterator per choice;
         `final_choices` are the choice objects with the finish reasons.
         """
-        choices = choice_pieces if self.turns_are_successive else zip_longest(*choice_pieces)
-        final_choices = final_choices[:1] if self.turns_are_successive else final_choices
+        choices = choice_pieces if self.choices_are_successive else zip_longest(*choice_pieces)
+        final_choices = final_choices[:1] if self.choices_are_successive else final_choices
         for choice in filter(None, chain.from_iterable(choices)):
             yield self._encode_chunk([choice])
         if first_turn.failure is not None:
             error = {"error": errors.error_fields(first_turn.failure, self.variant)}
             yield sse.encode_event(
-                response_encoding.json_line(error), self.variant.error_event_name
+                response_encoding.single_line_json(error), self.variant.error_event_name
             )
             return
         usage = choices_decoder.encode_usage(first_turn.usage)
@@ -108,4 +108,4 @@ class ChoicesStreamEncoder:
         chunk = {**self.envelope_fields, "choices": choices}
         if usage is not None or self.options.includes_usage:
             chunk["usage"] = usage
-        return sse.encode_event(response_encoding.json_line(chunk))
+        return sse.encode_event(response_encoding.single_line_json(chunk))

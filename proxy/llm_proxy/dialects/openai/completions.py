@@ -19,7 +19,7 @@ from llm_proxy.dialects import (
     response_encoding,
 )
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
@@ -40,14 +40,14 @@ class OpenAICompletions:
     """The dialect `openai-completions`."""
 
     name = "openai-completions"
-    volatile_paths: tuple[str, ...] = ()
-    key_headers = ("openai-beta",)
-    id_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers = ("openai-beta",)
+    id_json_paths: tuple[str, ...] = ()
     token_counting = TokenCounting()
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
-        """Whether it is a POST to `.../completions` behind any prefix, and no chat."""
+        """Whether it is a POST to `.../completions` behind any prefix, and not a chat."""
         path = request.path
         if (
             request.method != "POST"
@@ -71,7 +71,7 @@ class OpenAICompletions:
         settings = body.get("temperature"), body.get("top_p")
         return request_decoding.prompt_conversation(body.get("prompt"), *settings) if body else None
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; without a content type, by whether the request streams."""
         return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
@@ -79,11 +79,11 @@ class OpenAICompletions:
         """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
         return choices_decoder.completeness(response)
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per choice, by index; several prompts have n choices each."""
-        return choices_decoder.decode_turns(
+        return choices_decoder.decode_choices(
             response, _CompletionContentDecoder
-        ) or _decode_writer_stream(response)
+        ) or _decode_writer_provider_stream(response)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of text in its choices."""
@@ -98,7 +98,7 @@ class OpenAICompletions:
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """A JSON error body, in the shape whose message and code every client prints."""
+        """A JSON error body in OpenAI's format; every client prints its message and code."""
         return shared_format.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
@@ -108,20 +108,20 @@ class OpenAICompletions:
             "/v1" + _PATH, {"model": model, **options, "prompt": ""}
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """Converts the turns to plain text."""
         wire_capabilities = capabilities(
             self._response_options(request), provider_variant(context.provider)
         )
         return conversion.convert(turns, wire_capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Chunks up to `[DONE]`, one JSON document, or an HTTP error for a failed non-stream."""
-        converted = self.convert(request, turns, context).turns
+        converted = self.representable_turns(request, turns, context).turns
         if converted[0].failure and not self.streams(request):
             return self.error_response(
                 errors.status_of_failure(converted[0].failure), converted[0].failure, context
@@ -138,7 +138,7 @@ class OpenAICompletions:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """An HTTP error in the shape of the context's provider."""
+        """An HTTP error in the format of the context's provider."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
@@ -164,7 +164,7 @@ class _CompletionContentDecoder:
     def feed(self, choice: Fields, *, streamed: bool) -> Metadata:
         """Decode one piece, or the whole text; returns no metadata."""
         if text := lenient_json.str_or_empty(choice.get("text")):
-            self._fragments.add(Text(text))
+            self._fragments.add_fragment(Text(text))
         return ()
 
     def decoded_parts(self) -> tuple[Part, ...]:
@@ -172,13 +172,13 @@ class _CompletionContentDecoder:
         return self._fragments.joined_parts()
 
 
-def _decode_writer_stream(response: DialectResponse) -> tuple[Turn, ...]:
+def _decode_writer_provider_stream(response: DialectResponse) -> tuple[Turn, ...]:
     """One turn of Writer's stream; none where no event has a `value`."""
-    if response.codec != "sse":
+    if response.codec_name != "sse":
         return ()
     fragments = FragmentJoiner()
-    for document in map(shared_format.decode_event, response.messages):
+    for document in map(shared_format.decode_event, response.framed_messages):
         if text := lenient_json.str_or_empty(document.get("value")):
-            fragments.add(Text(text))
+            fragments.add_fragment(Text(text))
     parts = fragments.joined_parts()
     return (Turn(parts),) if parts else ()

@@ -8,7 +8,7 @@ from functools import partial
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.capabilities import Capabilities, with_default_message
+from llm_proxy.dialects.capabilities import Capabilities, with_default_error_message
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.choices_encoder import (
@@ -28,9 +28,9 @@ def capabilities(options: ResponseOptions, variant: ProviderVariant) -> Capabili
     has_usage = response_includes_usage(options, variant)
     return Capabilities(
         dialect="openai-completions",
-        streams=options.stream,
-        finish_of_raw=choices_decoder.FINISH_BY_REASON,
-        raw_of_finish={
+        is_streamed=options.stream,
+        finish_by_raw_reason=choices_decoder.FINISH_BY_REASON,
+        raw_reason_by_finish={
             FinishReason.STOP: "stop",
             FinishReason.LENGTH: "length",
             FinishReason.CONTENT_FILTER: "content_filter",
@@ -46,12 +46,12 @@ def capabilities(options: ResponseOptions, variant: ProviderVariant) -> Capabili
             choices_decoder.LOGPROBS,
         ),
         response_level_metadata_names=choices_decoder.RESPONSE_METADATA_FIELDS,
-        response_allows_several_turns=True,
-        response_allows_successive_turns=options.stream,
-        arrange=choices_decoder.with_representable_logprobs,
-        convert_failure=with_default_message
+        response_allows_several_choices=True,
+        response_allows_successive_choices=options.stream,
+        normalize_turn=choices_decoder.with_representable_logprobs,
+        convert_failure=with_default_error_message
         if options.stream
-        else partial(errors.as_http_error, member=variant),
+        else partial(errors.as_http_error_failure, member=variant),
         convert_failed_turn=failed_stream_turn,
     )
 
@@ -71,7 +71,7 @@ class CompletionEncoder:
         if self.options.stream:
             choice_pieces = [self._encode_choice_chunks(at, turn) for at, turn in enumerate(turns)]
             final_choices = [_encode_choice(at, "", turn) for at, turn in enumerate(turns)]
-            turns_are_successive = self.context.turns_are_successive
+            turns_are_successive = self.context.choices_are_successive
             encoder = ChoicesStreamEncoder(
                 self.options, self.variant, envelope, turns_are_successive
             )

@@ -64,7 +64,7 @@ _HTTP_ERROR_STATUS: Final = re.compile("[45][0-9][0-9]")
 def error_response(
     status: int, failure: Failure, context: EncodeContext, retry_after_s: float | None = None
 ) -> DialectResponse:
-    """An HTTP error in the shape of the context's provider; missing fields get defaults."""
+    """An HTTP error in the format of the context's provider; missing fields get defaults."""
     variant = provider_variant(context.provider)
     document = error_fields(with_status_defaults(status, failure, variant), variant)
     value = {"object": "error", **document} if variant.has_flat_errors else {"error": document}
@@ -96,7 +96,7 @@ def status_of_failure(failure: Failure) -> int:
     )
 
 
-def as_http_error(failure: Failure, member: ProviderVariant) -> Failure:
+def as_http_error_failure(failure: Failure, member: ProviderVariant) -> Failure:
     """The error as an HTTP error has it: completed with the defaults of its status."""
     return with_status_defaults(status_of_failure(failure), failure, member)
 
@@ -120,12 +120,15 @@ def retry_after_headers(retry_after_s: float | None) -> Headers:
 
 def common_response_headers(context: EncodeContext) -> Headers:
     """The headers of every response: `x-request-id` and rate limits."""
-    return (("x-request-id", context.identifier("req_", length=32)), *rate_limit_headers(context))
+    return (
+        ("x-request-id", context.fake_identifier("req_", length=32)),
+        *rate_limit_headers(context),
+    )
 
 
 def rate_limit_headers(context: EncodeContext) -> Headers:
     """The `x-ratelimit-*` headers of `context.quota`; none without a quota."""
-    quota = context.quota or AccountLimits()
+    quota = context.account_limits or AccountLimits()
     return tuple(
         (f"x-ratelimit-{label}-{name}", value)
         for name, window in quota.named_windows

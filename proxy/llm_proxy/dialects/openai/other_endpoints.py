@@ -56,7 +56,11 @@ def _no_response(_request: Request, _context: EncodeContext) -> None:
 
 def _decode_stream_failure(response: DialectResponse) -> tuple[Turn, ...]:
     """A turn with the first error of a stream; a document's `error` field is no failure."""
-    events = map(shared_format.decode_event, response.messages) if response.codec == "sse" else ()
+    events = (
+        map(shared_format.decode_event, response.framed_messages)
+        if response.codec_name == "sse"
+        else ()
+    )
     failures = (
         json_api.decode_failure(fields["error"]) for fields in events if fields.get("error")
     )
@@ -71,15 +75,17 @@ class OpenAIEndpoint(RecordOnlyDialect):
     path_pattern: re.Pattern[str]
     """Matches the full path of a request; an optional group `model` holds the model."""
     methods: tuple[str, ...]
-    completeness_of_whole: Callable[[DialectResponse], Completeness] = json_api.completeness
+    unstreamed_completeness_check: Callable[[DialectResponse], Completeness] = json_api.completeness
     """Judges the completeness of a successful response that is not SSE."""
-    decode_response: Callable[[DialectResponse], tuple[Turn, ...]] = _decode_stream_failure
+    decode_successful_response: Callable[[DialectResponse], tuple[Turn, ...]] = (
+        _decode_stream_failure
+    )
     """Decodes a successful response."""
     respond: Callable[[Request, EncodeContext], DialectResponse | None] = _no_response
     """Makes the response where nothing was recorded; None where none can be made."""
-    volatile_paths: tuple[str, ...] = ()
-    key_headers: tuple[str, ...] = ("openai-beta",)
-    id_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
+    cassette_key_headers: tuple[str, ...] = ("openai-beta",)
+    id_json_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
         """Whether method and path are the endpoint's, and no `anthropic-version` header is set."""
@@ -107,7 +113,7 @@ class OpenAIEndpoint(RecordOnlyDialect):
             or forms.form_field_value(request, "stream").lower() == "true"
         )
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; without a content type, by whether the request streams."""
         if not json_api.succeeded(head):
             return "whole"
@@ -121,15 +127,15 @@ class OpenAIEndpoint(RecordOnlyDialect):
             return json_api.completeness(response)
         return (
             _stream_completeness(response)
-            if response.codec == "sse"
-            else self.completeness_of_whole(response)
+            if response.codec_name == "sse"
+            else self.unstreamed_completeness_check(response)
         )
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """A transcript or an error as one turn; otherwise no turn."""
         if not json_api.succeeded(response.head):
             return (Turn((), failure=json_api.decode_http_error(response)),)
-        return self.decode_response(response)
+        return self.decode_successful_response(response)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta; an audio delta or a partial image counts as one."""
@@ -138,7 +144,7 @@ class OpenAIEndpoint(RecordOnlyDialect):
         return max(len(_delta_text(shared_format.decode_event(message))), 1)
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """A JSON error body, in the shape whose message and code every client prints."""
+        """A JSON error body in OpenAI's format; every client prints its message and code."""
         return shared_format.error_body(kind, message)
 
     def error_response(
@@ -148,7 +154,7 @@ class OpenAIEndpoint(RecordOnlyDialect):
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """An HTTP error in the provider's shape, as for chats."""
+        """An HTTP error in the provider's format, as for chats."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
@@ -164,12 +170,12 @@ class OpenAIEndpoint(RecordOnlyDialect):
 
 def _stream_completeness(response: DialectResponse) -> Completeness:
     """By the last event that is final, not final, or an error; unproven where there is none."""
-    for message in reversed(response.messages):
+    for message in reversed(response.framed_messages):
         if shared_format.is_done_event(message):
             return Completeness(is_complete=True, reason="[DONE]")
         fields = shared_format.decode_event(message)
         if error := fields.get("error"):
-            return json_api.completeness_by_error(json_api.decode_failure(error))
+            return json_api.completed_by_error(json_api.decode_failure(error))
         kind = _event_type(message)
         if kind in _FINAL_EVENT_TYPES:
             return Completeness(is_complete=True, reason=kind)
@@ -182,7 +188,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
 
 def _event_type(message: bytes) -> str:
     return (
-        lenient_json.printable_text(shared_format.decode_event(message).get("type"))
+        lenient_json.value_as_text(shared_format.decode_event(message).get("type"))
         or parse_event(message).event_type
     )
 
@@ -227,14 +233,14 @@ ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
     _build_endpoint(
         "audio",
         _ANY_PREFIX + "audio/(?:speech|transcriptions|translations)",
-        completeness_of_whole=_completeness_by_content_type,
-        decode_response=audio_transcripts.decode_turns,
+        unstreamed_completeness_check=_completeness_by_content_type,
+        decode_successful_response=audio_transcripts.decode_transcription,
     ),
     _build_endpoint(
         "videos",
         _OPENAI_PREFIX + "videos(?:/.+)?",
         _RESOURCE_METHODS,
-        completeness_of_whole=_completeness_by_content_type,
+        unstreamed_completeness_check=_completeness_by_content_type,
     ),
     _build_endpoint(
         "models",
@@ -247,7 +253,7 @@ ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
         "file-content",
         _OPENAI_PREFIX + "files/[^/]+/content",
         ("GET",),
-        completeness_of_whole=json_api.completeness_by_framing,
+        unstreamed_completeness_check=json_api.completeness_by_framing,
     ),
     _build_endpoint("uploads", _OPENAI_PREFIX + "uploads(?:/.+)?"),
     _build_endpoint("batches", _OPENAI_PREFIX + "batches(?:/.+)?", ("GET", "POST")),

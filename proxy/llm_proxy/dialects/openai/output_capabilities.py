@@ -50,24 +50,24 @@ _ANNOTATION_FIELDS: Final = (
 )
 
 
-def convert_text(part: Text) -> Text:
+def representable_text(part: Text) -> Text:
     """Text with its citations and log probabilities."""
     logprobs = dict(part.metadata).get("logprobs")
     entries: list[Json] = [dict(entry) for entry in lenient_json.array_objects(logprobs)]
     values = (*_string_metadata(part.metadata, _MESSAGE_FIELDS), ("logprobs", entries))
     return Text(
         part.text,
-        tuple(map(_convert_citation, part.citations)),
+        tuple(map(_representable_citation, part.citations)),
         nonempty_metadata(values, (*dict(values),)),
     )
 
 
-def convert_refusal(part: Refusal) -> Refusal:
+def representable_refusal(part: Refusal) -> Refusal:
     """A refusal with the metadata of its message."""
     return Refusal(part.text, _string_metadata(part.metadata, _MESSAGE_FIELDS))
 
 
-def convert_reasoning(part: Reasoning, kind: str) -> Reasoning:
+def representable_reasoning(part: Reasoning, kind: str) -> Reasoning:
     """A summary, a reasoning text or encrypted reasoning; a text without a type is of `kind`."""
     metadata = _string_metadata(part.metadata, _REASONING_FIELDS)
     block_type = dict(part.metadata).get("type")
@@ -82,7 +82,7 @@ def convert_reasoning(part: Reasoning, kind: str) -> Reasoning:
     return Reasoning(redacted=part.redacted, metadata=metadata if keeps_metadata else ())
 
 
-def convert_tool_call(part: ToolCall) -> ToolCall:
+def representable_tool_call(part: ToolCall) -> ToolCall:
     """A call with the metadata that its item can hold."""
     kind = original_item_type(part)
     if not kind:
@@ -98,7 +98,7 @@ def convert_tool_call(part: ToolCall) -> ToolCall:
     )
 
 
-def convert_tool_result(part: ToolResult) -> ToolResult:
+def representable_tool_result(part: ToolResult) -> ToolResult:
     """The result of a call, for the call's item or a separate one."""
     tool_result = replace(
         part, call_id=join_pieces([part.call_id]), content=join_pieces([part.content])
@@ -110,7 +110,7 @@ def convert_tool_result(part: ToolResult) -> ToolResult:
     return replace(tool_result, metadata=(*_metadata_except(part.metadata, excluded), *error))
 
 
-def convert_image(part: Media) -> Media | None:
+def representable_image(part: Media) -> Media | None:
     """A generated image, inline as base64; None for any other media or an image by URL."""
     if not part.media_type.startswith("image/") or not part.base64:
         return None
@@ -119,11 +119,11 @@ def convert_image(part: Media) -> Media | None:
     return Media(media_type, base64=part.base64, metadata=metadata)
 
 
-def convert_image_or_audio(part: Media) -> Media | None:
+def representable_image_or_audio(part: Media) -> Media | None:
     """A generated image, or audio, which only streams can represent; else None."""
     if part.media_type.startswith("audio/") and (part.base64 or part.transcript):
         return Media("audio/*", base64=part.base64, transcript=join_pieces([part.transcript]))
-    return convert_image(part)
+    return representable_image(part)
 
 
 def original_item_type(part: ToolCall | ToolResult) -> str:
@@ -154,11 +154,11 @@ def _metadata_except(metadata: Metadata, excluded: tuple[str, ...]) -> Metadata:
     fields = {name: value for name, value in metadata if name not in (*excluded, "id", "status")}
     return (
         *_string_metadata(metadata, ("id", "status")),
-        *lenient_json.named_metadata(fields, fields),
+        *lenient_json.select_metadata(fields, fields),
     )
 
 
-def _convert_citation(citation: Citation) -> Citation:
+def _representable_citation(citation: Citation) -> Citation:
     """A cited page or file, and the span that cites it."""
     span = citation.span if citation.span and citation.span[0] < citation.span[1] else None
     converted = Citation(
@@ -172,7 +172,8 @@ def _convert_citation(citation: Citation) -> Citation:
         return converted
     others = {name: value for name, value in fields.items() if name not in _ANNOTATION_FIELDS}
     return replace(
-        converted, metadata=(("type", fields["type"]), *lenient_json.named_metadata(others, others))
+        converted,
+        metadata=(("type", fields["type"]), *lenient_json.select_metadata(others, others)),
     )
 
 

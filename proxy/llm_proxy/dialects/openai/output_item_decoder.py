@@ -60,7 +60,7 @@ _CITATION_FIELDS: Final = ("url", "title", "content", "start_index", "end_index"
 
 def decode_item(item: Fields) -> Iterator[Part]:
     """The parts of an output item; none for an unknown type."""
-    kind = lenient_json.printable_text(item.get("type"))
+    kind = lenient_json.value_as_text(item.get("type"))
     if kind == "message" or (not kind and "content" in item):
         yield from _decode_message(item)
     elif kind == "reasoning":
@@ -93,7 +93,7 @@ def _decode_message(item: Fields) -> Iterator[Part]:
             lenient_json.str_or_empty(block.get("refusal")),
         )
         if text or citations:
-            logprobs = lenient_json.named_metadata(block, ("logprobs",))
+            logprobs = lenient_json.select_metadata(block, ("logprobs",))
             yield Text(lenient_json.join_pieces([text]), citations, (*metadata, *logprobs))
         if refusal:
             yield Refusal(lenient_json.join_pieces([refusal]), metadata)
@@ -111,7 +111,7 @@ def _decode_reasoning(item: Fields) -> Iterator[Part]:
         yield Reasoning(
             lenient_json.join_pieces([lenient_json.str_or_empty(block.get("text"))]),
             redacted=_encrypted_content(item) if number == len(texts) else None,
-            metadata=(*metadata, *lenient_json.named_metadata(block, ("type",))),
+            metadata=(*metadata, *lenient_json.select_metadata(block, ("type",))),
         )
 
 
@@ -123,10 +123,10 @@ def _encrypted_content(item: Fields) -> str | None:
 
 def _decode_tool_item(item: Fields, kind: str) -> Iterator[Part]:
     """A call, and its result where the provider ran it."""
-    call_id = lenient_json.printable_text(item.get("call_id")) or lenient_json.printable_text(
+    call_id = lenient_json.value_as_text(item.get("call_id")) or lenient_json.value_as_text(
         item.get("id")
     )
-    name = lenient_json.printable_text(item.get("name")) or kind.removesuffix("_call")
+    name = lenient_json.value_as_text(item.get("name")) or kind.removesuffix("_call")
     excluded = ("type",) if kind == "function_call" else ()
     yield ToolCall(
         call_id, name, _arguments_text(item), _extra_fields(item, (*KNOWN_CALL_FIELDS, *excluded))
@@ -143,9 +143,9 @@ def _decode_tool_item(item: Fields, kind: str) -> Iterator[Part]:
 
 def _decode_tool_output(item: Fields, kind: str) -> ToolResult:
     return ToolResult(
-        call_id=lenient_json.printable_text(item.get("call_id")),
-        content=_result_text(item) or lenient_json.printable_text(item.get("result")),
-        name=lenient_json.printable_text(item.get("name"))
+        call_id=lenient_json.value_as_text(item.get("call_id")),
+        content=_result_text(item) or lenient_json.value_as_text(item.get("result")),
+        name=lenient_json.value_as_text(item.get("name"))
         or kind.removesuffix("_output").removesuffix("_call"),
         failed=_has_failed(item),
         metadata=(
@@ -156,7 +156,7 @@ def _decode_tool_output(item: Fields, kind: str) -> ToolResult:
 
 
 def _decode_image(item: Fields) -> Iterator[Part]:
-    call_id = lenient_json.printable_text(item.get("id"))
+    call_id = lenient_json.value_as_text(item.get("id"))
     yield ToolCall(
         call_id,
         "image_generation",
@@ -164,8 +164,8 @@ def _decode_image(item: Fields) -> Iterator[Part]:
         _extra_fields(item, (*KNOWN_CALL_FIELDS, "result", *IMAGE_FIELDS)),
     )
     if image_base64 := lenient_json.str_or_empty(item.get("result")):
-        media_type = f"image/{lenient_json.printable_text(item.get('output_format')) or '*'}"
-        metadata = (("id", call_id), *lenient_json.named_metadata(item, IMAGE_FIELDS[1:]))
+        media_type = f"image/{lenient_json.value_as_text(item.get('output_format')) or '*'}"
+        metadata = (("id", call_id), *lenient_json.select_metadata(item, IMAGE_FIELDS[1:]))
         yield Media(
             lenient_json.join_pieces([media_type]),
             base64=lenient_json.join_pieces([image_base64]),
@@ -173,7 +173,7 @@ def _decode_image(item: Fields) -> Iterator[Part]:
         )
     elif error := item.get("error"):
         yield ToolResult(
-            call_id, lenient_json.printable_text(error), "image_generation", failed=True
+            call_id, lenient_json.value_as_text(error), "image_generation", failed=True
         )
 
 
@@ -181,7 +181,7 @@ def _arguments_text(item: Fields) -> str:
     """The arguments as JSON text; the input of a custom tool as it is."""
     for field in _TEXT_ARGUMENT_FIELDS:
         if field in item:
-            return lenient_json.printable_text(item[field])
+            return lenient_json.value_as_text(item[field])
     for field in _OBJECT_ARGUMENT_FIELDS:
         if item.get(field):
             return lenient_json.compact_json(item[field])
@@ -192,13 +192,13 @@ def _arguments_text(item: Fields) -> str:
 def _result_text(item: Fields) -> str:
     """The first result field that is set: a string as it is, any other value as JSON text."""
     return next(
-        (lenient_json.printable_text(item[field]) for field in RESULT_FIELDS if item.get(field)), ""
+        (lenient_json.value_as_text(item[field]) for field in RESULT_FIELDS if item.get(field)), ""
     )
 
 
 def _error_beside_result(item: Fields) -> Metadata:
     has_result = any(item.get(field) for field in RESULT_FIELDS if field != "error")
-    return lenient_json.named_metadata(item, ("error",)) if has_result else ()
+    return lenient_json.select_metadata(item, ("error",)) if has_result else ()
 
 
 def _has_failed(item: Fields) -> bool:
@@ -208,7 +208,7 @@ def _has_failed(item: Fields) -> bool:
 def _extra_fields(item: Fields, known: Iterable[str]) -> Metadata:
     """The fields that are not known, as metadata; without the status `completed`."""
     excluded = {*known, *(["status"] if item.get("status") == "completed" else [])}
-    return lenient_json.named_metadata(item, (name for name in item if name not in excluded))
+    return lenient_json.select_metadata(item, (name for name in item if name not in excluded))
 
 
 def _decode_citation(annotation: Fields) -> Citation:
@@ -219,11 +219,11 @@ def _decode_citation(annotation: Fields) -> Citation:
     known = (*_CITATION_FIELDS, "type") if is_page else (*_CITATION_FIELDS, "filename")
     title: Json = annotation.get("title") or annotation.get("filename")
     return Citation(
-        url=lenient_json.printable_text(annotation.get("url")),
-        title=lenient_json.printable_text(title),
-        quoted=lenient_json.printable_text(annotation.get("content")),
+        url=lenient_json.value_as_text(annotation.get("url")),
+        title=lenient_json.value_as_text(title),
+        quoted=lenient_json.value_as_text(annotation.get("content")),
         span=None if start is None or end is None or start >= end else (start, end),
-        metadata=lenient_json.named_metadata(
+        metadata=lenient_json.select_metadata(
             annotation, (name for name in annotation if name not in known)
         ),
     )

@@ -62,7 +62,7 @@ _ID_PREFIX_BY_TYPE: Final = {
 
 def encode_items_with_ids(parts: Sequence[Part], context: EncodeContext) -> list[Document]:
     """The items of these parts, each with a unique ID that is no other item's `call_id`."""
-    items = list(encode_item_documents(parts))
+    items = list(encode_output_items(parts))
     call_ids = {
         document["call_id"]
         for document in items
@@ -73,7 +73,7 @@ def encode_items_with_ids(parts: Sequence[Part], context: EncodeContext) -> list
         is_taken = item["id"] in used_ids or ("call_id" not in item and item["id"] in call_ids)
         if not item["id"] or is_taken:
             prefix = _ID_PREFIX_BY_TYPE.get(item["type"], "item_")
-            item["id"] = context.identifier(prefix, ordinal)
+            item["id"] = context.fake_identifier(prefix, ordinal)
         used_ids.add(item["id"])
     return items
 
@@ -82,7 +82,7 @@ def _is_result_item(item: Document) -> bool:
     return bool(item["type"].endswith(OUTPUT_TYPE_SUFFIXES))
 
 
-def encode_item_documents(parts: Sequence[Part]) -> Iterable[Document]:
+def encode_output_items(parts: Sequence[Part]) -> Iterable[Document]:
     """The items; `id` is None where the parts have none.  Audio is left out."""
     for group in _group_by_item(parts):
         match group[0]:
@@ -128,7 +128,7 @@ def _result_position_by_call(parts: Sequence[Part]) -> dict[int, int]:
                 call_position = call_positions.get(part.call_id)
             case Media():
                 call_position = call_positions.get(
-                    lenient_json.printable_text(dict(part.metadata).get("id"))
+                    lenient_json.value_as_text(dict(part.metadata).get("id"))
                 )
             case _:
                 continue
@@ -233,7 +233,7 @@ def _encode_tool_item(call: ToolCall, results: Sequence[Part]) -> Document:
 def _encode_image_item(media: Media, call: ToolCall | None = None) -> Document:
     item_id = dict(media.metadata).get("id")
     tool_call = call or ToolCall(
-        lenient_json.printable_text(item_id), "", "", (("type", IMAGE_CALL_TYPE),)
+        lenient_json.value_as_text(item_id), "", "", (("type", IMAGE_CALL_TYPE),)
     )
     image_format = media.media_type.removeprefix("image/")
     format_fields: Document = {} if image_format == "*" else {IMAGE_FIELDS[0]: image_format}

@@ -56,7 +56,7 @@ _TEXT_EVENT_BY_BLOCK_TYPE: Final = {
 class OutputItemEventEncoder:
     """Encodes output items as events."""
 
-    split_text: Callable[[str], Iterable[str]]
+    text_splitter: Callable[[str], Iterable[str]]
     partial_image_count: int
     """How many partial images precede an image."""
 
@@ -73,13 +73,15 @@ class OutputItemEventEncoder:
         if _has_failed(item):
             last = ("failed",) if kind in _TYPES_WITH_FAILED_EVENT else ()
             steps_after = (*(value for value in steps_after if value != "completed"), *last)
-        yield "response.output_item.added", {"item": _item_at_start(item)}
+        yield "response.output_item.added", {"item": _initial_item(item)}
         yield from ((f"response.{kind}.{step}", item_id_field) for step in steps_before)
-        yield from self._encode_body_events(item, item_id_field)
+        yield from self._encode_item_content_events(item, item_id_field)
         yield from ((f"response.{kind}.{step}", item_id_field) for step in steps_after)
         yield "response.output_item.done", {"item": item}
 
-    def _encode_body_events(self, item: Document, item_id_field: Document) -> Iterator[TypedEvent]:
+    def _encode_item_content_events(
+        self, item: Document, item_id_field: Document
+    ) -> Iterator[TypedEvent]:
         match item["type"]:
             case "message" | "reasoning":
                 for at, block in enumerate(item.get("summary", ())):
@@ -127,7 +129,7 @@ class OutputItemEventEncoder:
                 (token, [entry]) for token, entry in zip(tokens, token_logprobs, strict=True)
             )
             return
-        for at, piece in enumerate(self.split_text(text)):
+        for at, piece in enumerate(self.text_splitter(text)):
             yield piece, (token_logprobs or []) if at == 0 else []
 
     def _encode_field_events(
@@ -163,7 +165,7 @@ class OutputItemEventEncoder:
         location: Document,
         extra_done_fields: Document,
     ) -> Iterator[TypedEvent]:
-        for piece in self.split_text(text):
+        for piece in self.text_splitter(text):
             yield f"{text_event}.delta", {**location, "delta": piece}
         yield f"{text_event}.done", {**location, **extra_done_fields, field: text}
 
@@ -195,10 +197,10 @@ def _has_failed(item: Document) -> bool:
     return item.get("status") == "failed" or bool(item.get("error"))
 
 
-def _item_at_start(item: Document) -> Document:
+def _initial_item(item: Document) -> Document:
     """An item as `output_item.added` holds it: in progress, its delta fields empty."""
     started_item = {
-        name: _field_at_start(name, value)
+        name: _initial_field_value(name, value)
         for name, value in item.items()
         if name not in _LATE_IMAGE_FIELDS
     }
@@ -207,7 +209,7 @@ def _item_at_start(item: Document) -> Document:
     return started_item
 
 
-def _field_at_start(name: str, value: object) -> object:
+def _initial_field_value(name: str, value: object) -> object:
     match value:
         case str() if name in _DELTA_FIELDS:
             return ""

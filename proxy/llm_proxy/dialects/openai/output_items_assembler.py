@@ -86,9 +86,9 @@ class OutputItemsAssembler:
         elif event_type == "response.shell_call_output_content.done":
             self._item_of_event(event, "shell_call_output").fields["output"] = event.get("output")
 
-    def item_documents(self) -> list[Fields]:
+    def assembled_items(self) -> list[Fields]:
         """The items so far, in output order."""
-        return [item.item_document() for item in self._items]
+        return [item.assembled_item() for item in self._items]
 
     def _store_item_snapshot(self, event: Fields, fields: Fields, step: str) -> None:
         """Store the item of an `added` or `done` event; some servers reuse an index."""
@@ -115,7 +115,7 @@ class OutputItemsAssembler:
 
 def _item_key(event: Fields) -> Hashable:
     index = lenient_json.first_integer(event.get("output_index"))
-    return lenient_json.printable_text(event.get("item_id")) if index is None else index
+    return lenient_json.value_as_text(event.get("item_id")) if index is None else index
 
 
 class _OutputItemAssembler:
@@ -150,9 +150,9 @@ class _OutputItemAssembler:
     def set_partial_image(self, event: Fields) -> None:
         """Store a partial image, in place of the previous one."""
         self.fields["result"] = event.get("partial_image_b64")
-        self.fields.update(lenient_json.named_metadata(event, IMAGE_FIELDS))
+        self.fields.update(lenient_json.select_metadata(event, IMAGE_FIELDS))
 
-    def item_document(self) -> Fields:
+    def assembled_item(self) -> Fields:
         """The item so far; fields of the `done` event take precedence over deltas."""
         assembled = self._assemble_list_entries() | self._assemble_text_fields()
         final_fields = self.fields if "done" in self.received_snapshots else {}

@@ -124,7 +124,7 @@ def encode_result_item(result: ToolResult) -> Document:
 def _pop_item_header(kind: str, extra_fields: Document, *, failed: bool | None) -> Document:
     """An item's `id`, `type` and `status`, the first and last popped from `extra_fields`.
 
-    `failed` is None where only the status tells whether the call failed.
+    `failed` is None where only the status shows whether the call failed.
     """
     value = extra_fields.pop("status", None)
     status = "failed" if failed else (None if value == "failed" and failed is False else value)
@@ -141,13 +141,13 @@ def _argument_fields(kind: str, arguments: str) -> Document:
         return {}
     parsed = _parse_object_text(arguments)
     if kind in _OBJECT_ARGUMENT_FIELD_BY_TYPE and (
-        metadata := lenient_json.named_metadata(
+        metadata := lenient_json.select_metadata(
             {_OBJECT_ARGUMENT_FIELD_BY_TYPE[kind]: parsed}, (_OBJECT_ARGUMENT_FIELD_BY_TYPE[kind],)
         )
     ):
         return dict(metadata)
     if kind in _TYPES_WITH_INLINE_ARGUMENTS and parsed.keys() <= set(ARGUMENT_FIELDS):
-        metadata = lenient_json.named_metadata(parsed, parsed)
+        metadata = lenient_json.select_metadata(parsed, parsed)
         if len(metadata) == len(parsed):
             return dict(metadata)
     return {"arguments": arguments}

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import (
     errors,
@@ -53,9 +53,9 @@ class OpenAIResponses:
     """The dialect `openai-responses`."""
 
     name = "openai-responses"
-    volatile_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
-    key_headers = ("openai-beta",)
-    id_paths = (
+    volatile_json_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
+    cassette_key_headers = ("openai-beta",)
+    id_json_paths = (
         "$.input[*].call_id",
         "$.input[*].approval_request_id",
     )
@@ -78,12 +78,12 @@ class OpenAIResponses:
         return shared_format.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
-        """The input items; None for token counts and stored responses, which make no turn."""
+        """The conversation; None for token counts and stored responses, which make no turn."""
         body = lenient_json.parse_object(request.body)
         requests_turn = request.method == "POST" and _TURN_PATH_END.search(request.path)
         return responses_request_decoder.decode_request(body) if body and requests_turn else None
 
-    def codec(self, request: Request, head: ResponseHead) -> str:
+    def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; without a content type, by whether the request streams."""
         return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
@@ -91,9 +91,9 @@ class OpenAIResponses:
         """Complete at the event with the whole response, or at an error in the stream."""
         return responses_decoder.completeness(response)
 
-    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
+    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where the body holds no response."""
-        return responses_decoder.decode_turns(response)
+        return responses_decoder.decode_response(response)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta; an audio delta or a partial image counts as one."""
@@ -113,7 +113,7 @@ class OpenAIResponses:
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
-        """A JSON error body, in the shape whose message and code every client prints."""
+        """A JSON error body in OpenAI's format; every client prints its message and code."""
         return shared_format.error_body(kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
@@ -123,18 +123,18 @@ class OpenAIResponses:
             "/v1/responses", {"model": model, **options, "input": ""}
         )
 
-    def convert(
+    def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedTurns:
+    ) -> ConvertedResponseTurns:
         """Converts the turn to output items, each with its own ID."""
         wire_capabilities = capabilities(self._response_options(request), context, turns)
         return conversion.convert(turns, wire_capabilities, self.model(request), context)
 
-    def encode(
+    def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to the whole response, the response document, or an HTTP error."""
-        [turn] = self.convert(request, turns, context).turns
+        [turn] = self.representable_turns(request, turns, context).turns
         options = self._response_options(request)
         if turn.failure and not options.stream:
             return self.error_response(
@@ -149,7 +149,7 @@ class OpenAIResponses:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """An HTTP error in the shape of the context's provider."""
+        """An HTTP error in the format of the context's provider."""
         return errors.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:

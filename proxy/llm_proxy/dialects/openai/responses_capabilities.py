@@ -64,7 +64,7 @@ class ResponsesOptions:
 
     @property
     def is_background(self) -> bool:
-        """Whether the response runs in the background, and is fetched by its ID."""
+        """Whether the response is a background one, or is fetched or cancelled by its ID."""
         return bool(self.stored_response_id) or self.request_body.get("background") is True
 
     @property
@@ -110,36 +110,37 @@ def capabilities(
     may_be_pending = options.is_background and not options.stream
     return Capabilities(
         dialect="openai-responses",
-        streams=options.stream,
-        finish_of_raw=_FINISH_OF_RAW_STREAM if options.stream else _FINISH_OF_RAW_DOCUMENT,
-        raw_of_finish={
+        is_streamed=options.stream,
+        finish_by_raw_reason=_FINISH_OF_RAW_STREAM if options.stream else _FINISH_OF_RAW_DOCUMENT,
+        raw_reason_by_finish={
             **_RAW_OF_FINISH,
             **(_RAW_OF_REFUSAL if has_refusal else {}),
             **(_RAW_OF_PAUSED if may_be_pending else {}),
         },
         stop_means_tool_calls=True,
-        awaits_client=_awaits_client,
-        convert_text=output_capabilities.convert_text,
+        awaits_client_predicate=_awaits_tool_results,
+        convert_text=output_capabilities.representable_text,
         convert_reasoning=partial(
-            output_capabilities.convert_reasoning, kind=default_reasoning_type
+            output_capabilities.representable_reasoning, kind=default_reasoning_type
         ),
-        convert_refusal=output_capabilities.convert_refusal,
-        convert_tool_call=output_capabilities.convert_tool_call,
-        convert_tool_result=output_capabilities.convert_tool_result,
-        convert_media=output_capabilities.convert_image_or_audio
+        convert_refusal=output_capabilities.representable_refusal,
+        convert_tool_call=output_capabilities.representable_tool_call,
+        convert_tool_result=output_capabilities.representable_tool_result,
+        convert_media=output_capabilities.representable_image_or_audio
         if options.stream
-        else output_capabilities.convert_image,
+        else output_capabilities.representable_image,
         merged_kinds=frozenset(),
-        kinds_kept_empty=frozenset((Reasoning,)),
+        part_kinds_kept_if_empty=frozenset((Reasoning,)),
         id_prefix="resp_",
         includes_model=not options.is_compaction,
         usage_fields=_USAGE_FIELDS,
         required_usage_fields=_USAGE_FIELDS,
         always_has_usage=True,
         metadata_names=() if options.is_compaction else read.METADATA_FIELDS,
-        arrange=partial(_normalize_turn, options=options, context=context),
+        normalize_turn=partial(_normalize_turn, options=options, context=context),
         convert_failure=partial(
-            _convert_failure if options.stream else _as_http_error, context=context
+            _failure_with_type_and_code if options.stream else _as_http_error_failure,
+            context=context,
         ),
         convert_failed_turn=_failed_stream_turn,
     )
@@ -168,8 +169,8 @@ def audio_parts(parts: Sequence[Part]) -> list[Media]:
     return [part for part in parts if isinstance(part, Media) and part.media_type == "audio/*"]
 
 
-def _awaits_client(parts: Sequence[Part]) -> bool:
-    return read.awaits_client(list(output_item_encoder.encode_item_documents(parts)))
+def _awaits_tool_results(parts: Sequence[Part]) -> bool:
+    return read.awaits_tool_results(list(output_item_encoder.encode_output_items(parts)))
 
 
 def _normalize_turn(turn: Turn, options: ResponsesOptions, context: EncodeContext) -> Turn:
@@ -210,16 +211,16 @@ def _response_metadata(metadata: Metadata, request_body: Fields) -> Metadata:
     return nonempty_metadata((*echoed.items(), *metadata), read.METADATA_FIELDS)
 
 
-def _convert_failure(failure: Failure, context: EncodeContext) -> Failure:
+def _failure_with_type_and_code(failure: Failure, context: EncodeContext) -> Failure:
     """An error with a type and a code, as clients expect; `error` does not count as a type."""
-    converted = _as_http_error(
+    converted = _as_http_error_failure(
         replace(failure, type="" if failure.type == "error" else failure.type), context
     )
     return replace(converted, code=converted.code or converted.type)
 
 
-def _as_http_error(failure: Failure, context: EncodeContext) -> Failure:
-    return errors.as_http_error(failure, provider_variant(context.provider))
+def _as_http_error_failure(failure: Failure, context: EncodeContext) -> Failure:
+    return errors.as_http_error_failure(failure, provider_variant(context.provider))
 
 
 def _failed_stream_turn(turn: Turn) -> Turn:

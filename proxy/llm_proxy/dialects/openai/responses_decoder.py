@@ -31,13 +31,13 @@ FINISH_BY_STATUS: Final = {
     "cancelled": FinishReason.OTHER,
     **dict.fromkeys(PENDING_STATUSES, FinishReason.PAUSED),
 }
-"""The `Finish` of each response `status`."""
+"""The `FinishReason` of each response `status`."""
 
 FINISH_BY_INCOMPLETE_REASON: Final = {
     "max_output_tokens": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
 }
-"""The `Finish` of each `incomplete_details.reason`."""
+"""The `FinishReason` of each `incomplete_details.reason`."""
 
 _FINAL_EVENT_TYPES: Final = frozenset(
     f"response.{status}" for status in FINISH_BY_STATUS if status not in PENDING_STATUSES
@@ -76,12 +76,12 @@ METADATA_FIELDS: Final = (
 
 def completeness(response: DialectResponse) -> Completeness:
     """Complete at the event with the whole response, or at an error in the stream."""
-    if response.codec != "sse" or not json_api.succeeded(response.head):
+    if response.codec_name != "sse" or not json_api.succeeded(response.head):
         return json_api.completeness(response)
     last_type = ""
-    for kind, event in _typed_events(reversed(response.messages)):
+    for kind, event in _typed_events(reversed(response.framed_messages)):
         if failure := _decode_failure(kind, event):
-            return json_api.completeness_by_error(failure)
+            return json_api.completed_by_error(failure)
         if kind in _FINAL_EVENT_TYPES:
             return Completeness(is_complete=True, reason=kind)
         last_type = last_type or kind
@@ -93,16 +93,16 @@ def completeness(response: DialectResponse) -> Completeness:
     return Completeness(is_complete=False, reason="no event" if data else "empty stream")
 
 
-def decode_turns(response: DialectResponse) -> tuple[Turn, ...]:
+def decode_response(response: DialectResponse) -> tuple[Turn, ...]:
     """One turn, or none where the body holds no response."""
     if not json_api.succeeded(response.head):
         return (Turn((), failure=json_api.decode_http_error(response)),)
     decoder = _ResponsesDecoder()
-    if response.codec == "sse":
-        for kind, event in _typed_events(response.messages):
+    if response.codec_name == "sse":
+        for kind, event in _typed_events(response.framed_messages):
             decoder.feed(kind, event)
     else:
-        decoder.feed_document(
+        decoder.feed_whole_response(
             shared_format.wrap_error_object(
                 lenient_json.parse_object(json_api.joined_body(response))
             )
@@ -116,12 +116,12 @@ def _typed_events(messages: Iterable[bytes]) -> Iterator[tuple[str, Fields]]:
         event = shared_format.decode_event(message)
         if event.get("object") == "response":
             yield (
-                f"response.{lenient_json.printable_text(event.get('status'))}",
+                f"response.{lenient_json.value_as_text(event.get('status'))}",
                 {"response": dict(event)},
             )
         elif event:
             yield (
-                lenient_json.printable_text(event.get("type")) or parse_event(message).event_type,
+                lenient_json.value_as_text(event.get("type")) or parse_event(message).event_type,
                 event,
             )
 
@@ -161,30 +161,30 @@ class _ResponsesDecoder:
             if kind in _FINAL_EVENT_TYPES:
                 self._status = kind.removeprefix("response.")
         elif kind == "response.audio.delta":
-            self._audio_joiner.add(
+            self._audio_joiner.add_fragment(
                 Media("audio/*", base64=lenient_json.str_or_empty(event.get("delta")))
             )
         elif kind == "response.audio.transcript.delta":
-            self._audio_joiner.add(
+            self._audio_joiner.add_fragment(
                 Media("audio/*", transcript=lenient_json.str_or_empty(event.get("delta")))
             )
         else:
             self._items_assembler.feed(kind, event)
 
-    def feed_document(self, document: Fields) -> None:
-        """Decode a body that is no stream; a background response may still be pending."""
+    def feed_whole_response(self, document: Fields) -> None:
+        """Decode the document of an unstreamed response; a background one may be pending."""
         if error := document.get("error"):
             self._failure = json_api.decode_failure(error)
         is_response = document.get("object") == "response" and not document.get("deleted")
         if is_response or "output" in document:
             self._response_document = document
-            self._status = lenient_json.printable_text(document.get("status"))
+            self._status = lenient_json.value_as_text(document.get("status"))
 
     def build_turns(self) -> tuple[Turn, ...]:
         """The turn so far, from the latest copy of each item; none where there is nothing."""
         output = (
             lenient_json.array_objects(self._response_document.get("output"))
-            or self._items_assembler.item_documents()
+            or self._items_assembler.assembled_items()
         )
         items = [part for item in output for part in output_item_decoder.decode_item(item)]
         parts = (*items, *self._audio_joiner.joined_parts())
@@ -195,14 +195,14 @@ class _ResponsesDecoder:
             Turn(
                 parts,
                 finish=FinishReason.TOOL_CALLS
-                if finish is FinishReason.STOP and awaits_client(output)
+                if finish is FinishReason.STOP and awaits_tool_results(output)
                 else finish,
                 finish_raw=raw,
                 usage=_decode_usage(self._response_document),
                 failure=self._failure,
-                id=lenient_json.printable_text(self._response_document.get("id")),
-                model=lenient_json.printable_text(self._response_document.get("model")),
-                metadata=lenient_json.named_metadata(self._response_document, METADATA_FIELDS),
+                id=lenient_json.value_as_text(self._response_document.get("id")),
+                model=lenient_json.value_as_text(self._response_document.get("model")),
+                metadata=lenient_json.select_metadata(self._response_document, METADATA_FIELDS),
             ),
         )
 
@@ -213,27 +213,27 @@ class _ResponsesDecoder:
         )
         if reason and self._status == "incomplete":
             return FINISH_BY_INCOMPLETE_REASON.get(
-                lenient_json.printable_text(reason), FinishReason.OTHER
-            ), lenient_json.printable_text(reason)
+                lenient_json.value_as_text(reason), FinishReason.OTHER
+            ), lenient_json.value_as_text(reason)
         status = self._status
         return (FINISH_BY_STATUS.get(status, FinishReason.OTHER) if status else None), status
 
 
-def awaits_client(output: Sequence[Fields]) -> bool:
+def awaits_tool_results(output: Sequence[Fields]) -> bool:
     """Whether the model waits for the client to run a tool.
 
     The client always runs functions.  The provider may have run the other tools: then there is an
     output, or (at xAI, which sends none) a later message.
     """
     answered_call_ids = {
-        lenient_json.printable_text(item.get("call_id"))
+        lenient_json.value_as_text(item.get("call_id"))
         for item in output
-        if lenient_json.printable_text(item.get("type")).endswith("_output")
+        if lenient_json.value_as_text(item.get("type")).endswith("_output")
     }
     is_waiting = False
     for item in output:
-        kind = lenient_json.printable_text(item.get("type"))
-        is_unanswered = lenient_json.printable_text(item.get("call_id")) not in answered_call_ids
+        kind = lenient_json.value_as_text(item.get("type"))
+        is_unanswered = lenient_json.value_as_text(item.get("call_id")) not in answered_call_ids
         if kind == "function_call" and is_unanswered:
             return True
         is_waiting = kind != "message" and (

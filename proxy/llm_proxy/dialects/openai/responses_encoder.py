@@ -69,18 +69,21 @@ class ResponsesEncoder:
         headers = errors.common_response_headers(self.context)
         if self.options.stream:
             return response_encoding.stream_response(
-                "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, self._encode_messages(turn), headers
+                "sse",
+                shared_format.EVENT_STREAM_CONTENT_TYPE,
+                self._encode_sse_messages(turn),
+                headers,
             )
         output = encode_turn_items(turn, self.context)
         if self.options.is_compaction:
-            return response_encoding.json_response(self._compaction_document(turn, output), headers)
+            return response_encoding.json_response(self._compaction_object(turn, output), headers)
         return response_encoding.json_response(self._final_response(turn, output), headers)
 
-    def _encode_messages(self, turn: Turn) -> Iterator[bytes]:
+    def _encode_sse_messages(self, turn: Turn) -> Iterator[bytes]:
         for number, (kind, fields) in enumerate(self._encode_events(turn)):
             if number > self.options.resume_after_sequence:
                 numbered = {"type": kind, "sequence_number": number, **fields}
-                yield sse.encode_event(response_encoding.json_line(numbered), kind)
+                yield sse.encode_event(response_encoding.single_line_json(numbered), kind)
 
     def _encode_events(self, turn: Turn) -> Iterator[TypedEvent]:
         queued_statuses = ("queued",) if self.options.request_body.get("background") is True else ()
@@ -130,27 +133,27 @@ class ResponsesEncoder:
         yield "response.audio.transcript.done", {}
 
     def _pending_response(self, turn: Turn, status: str) -> Document:
-        return self._response_document(turn, status=status, output=[])
+        return self._response_object(turn, status=status, output=[])
 
     def _final_response(self, turn: Turn, output: Sequence[Document]) -> Document:
         status, reason = status_and_incomplete_reason(turn)
         failure = turn.failure
         error = failure and {"code": failure.code, "message": failure.message}
-        return self._response_document(
+        return self._response_object(
             turn,
             status=status,
             output=list(output),
-            completed_at=self.context.created if status == "completed" else None,
+            completed_at=self.context.created_unix_s if status == "completed" else None,
             error=error,
             incomplete_details={"reason": reason} if reason else None,
             usage=read.encode_usage(turn.usage),
         )
 
-    def _response_document(self, turn: Turn, **fields: object) -> Document:
+    def _response_object(self, turn: Turn, **fields: object) -> Document:
         return {
             "id": turn.id,
             "object": "response",
-            "created_at": self.context.created,
+            "created_at": self.context.created_unix_s,
             "status": None,
             "completed_at": None,
             "error": None,
@@ -163,18 +166,18 @@ class ResponsesEncoder:
             **fields,
         }
 
-    def _compaction_document(self, turn: Turn, output: Sequence[Document]) -> Document:
+    def _compaction_object(self, turn: Turn, output: Sequence[Document]) -> Document:
         return {
             "id": turn.id,
             "object": "response.compaction",
-            "created_at": self.context.created,
+            "created_at": self.context.created_unix_s,
             "output": list(output),
             "usage": read.encode_usage(turn.usage),
         }
 
 
 def _echoed_request_fields(body: Fields) -> Document:
-    fields = dict(lenient_json.named_metadata(body, _ECHOED_DEFAULTS))
+    fields = dict(lenient_json.select_metadata(body, _ECHOED_DEFAULTS))
     echoed = {
         name: _merge_over_defaults(fields.get(name), default)
         for name, default in _ECHOED_DEFAULTS.items()

@@ -96,16 +96,16 @@ def _decode_content(content: Json) -> Iterator[Part]:
                 yield Refusal(lenient_json.str_or_empty(block.get("refusal")))
             case "input_image":
                 yield data_urls.decode_media_url(
-                    lenient_json.printable_text(block.get("image_url")), "image/*"
+                    lenient_json.value_as_text(block.get("image_url")), "image/*"
                 )
             case "input_file":
                 source = block.get("file_data") or block.get("file_url")
-                yield data_urls.decode_media_url(lenient_json.printable_text(source), "*/*")
+                yield data_urls.decode_media_url(lenient_json.value_as_text(source), "*/*")
             case "input_audio":
                 audio = lenient_json.object_fields(block.get("input_audio"))
-                audio_format = lenient_json.printable_text(audio.get("format")) or "*"
+                audio_format = lenient_json.value_as_text(audio.get("format")) or "*"
                 yield Media(
-                    f"audio/{audio_format}", base64=lenient_json.printable_text(audio.get("data"))
+                    f"audio/{audio_format}", base64=lenient_json.value_as_text(audio.get("data"))
                 )
             case _:
                 yield from request_decoding.decode_texts([dict(block)])

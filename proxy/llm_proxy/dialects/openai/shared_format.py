@@ -36,7 +36,7 @@ _ERROR_LINE: Final = re.compile(rb"(?:\A|[\r\n])error: *([^\r\n]+)")
 
 def requested_model(request: Request) -> str:
     """The body's `model`, else the Azure deployment in the path; empty without either."""
-    if model := lenient_json.printable_text(lenient_json.parse_object(request.body).get("model")):
+    if model := lenient_json.value_as_text(lenient_json.parse_object(request.body).get("model")):
         return model
     deployment = _AZURE_DEPLOYMENT_PATH.search(request.path)
     return unquote(deployment[1]) if deployment else ""
@@ -48,7 +48,7 @@ def requests_stream(request: Request) -> bool:
 
 
 def error_body(kind: str, message: str) -> bytes:
-    """A JSON error body, in the shape whose message and code every client prints."""
+    """A JSON error body in OpenAI's format; every client prints its message and code."""
     fields = {"message": message, "type": kind, "param": None, "code": kind}
     return orjson.dumps({"error": fields})
 

@@ -67,7 +67,7 @@ def parse_location(terms: RuleTerms, kind: FaultKind) -> StreamLocation | None:
         raise terms.usage_error(f"{name}={terms.arguments[name]} is not {error}") from None
 
 
-def requires_messages(kind: FaultKind, location: StreamLocation | None) -> bool:
+def requires_framed_messages(kind: FaultKind, location: StreamLocation | None) -> bool:
     """Whether a fault at this location applies only to bodies that consist of messages."""
     location_name = {AfterEvents: "after", AtEvent: "at"}.get(type(location), "")
     event_count = location.event_count if isinstance(location, AfterEvents) else 1

@@ -8,9 +8,13 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from llm_proxy.errors import UsageError
-from llm_proxy.faults.grammar.locations import LOCATION_PARSERS, parse_location, requires_messages
+from llm_proxy.faults.grammar.locations import (
+    LOCATION_PARSERS,
+    parse_location,
+    requires_framed_messages,
+)
 from llm_proxy.faults.grammar.selectors import SELECTOR_NAMES, parse_selector
-from llm_proxy.faults.grammar.terms import RuleTerms, parse_rule_mapping, parse_rule_text
+from llm_proxy.faults.grammar.terms import RuleTerms, rule_terms_from_mapping, rule_terms_from_text
 from llm_proxy.faults.grammar.triggers import TRIGGER_PARSERS, parse_trigger
 from llm_proxy.faults.kind import Fault, FaultKind
 from llm_proxy.faults.kinds import FAULT_KINDS
@@ -24,7 +28,7 @@ def parse_rule(text: str | Mapping[Any, Any]) -> FaultRule:
 
     Raises `UsageError` for an invalid rule, and for one that could never apply.
     """
-    terms = parse_rule_text(text) if isinstance(text, str) else parse_rule_mapping(text)
+    terms = rule_terms_from_text(text) if isinstance(text, str) else rule_terms_from_mapping(text)
     kind = _find_kind(terms)
     _check_argument_names(terms, kind)
     rule = FaultRule(
@@ -35,7 +39,7 @@ def parse_rule(text: str | Mapping[Any, Any]) -> FaultRule:
         parse_trigger(terms, kind),
         parse_selector(terms, kind),
     )
-    if rule.selector.streams is False and requires_messages(kind, rule.location):
+    if rule.selector.streams is False and requires_framed_messages(kind, rule.location):
         raise terms.usage_error(
             f"{kind.name} strikes between the messages of a stream, and stream=false means bodies "
             "without any"
@@ -45,10 +49,10 @@ def parse_rule(text: str | Mapping[Any, Any]) -> FaultRule:
 
 def parse_rules(specs: Iterable[object]) -> tuple[FaultRule, ...]:
     """Parses a list of rules.  Raises `UsageError` as `parse_rule` does."""
-    return tuple(map(_parse_untyped_rule, specs))
+    return tuple(map(_parse_rule_spec, specs))
 
 
-def _parse_untyped_rule(spec: object) -> FaultRule:
+def _parse_rule_spec(spec: object) -> FaultRule:
     if not isinstance(spec, str | Mapping):
         raise UsageError("a fault is a text such as reset,after=3, or a mapping with its name")
     return parse_rule(spec)

@@ -41,7 +41,7 @@ class RuleTerms:
         )
 
 
-def parse_rule_text(text: str) -> RuleTerms:
+def rule_terms_from_text(text: str) -> RuleTerms:
     """Splits a text such as `reset,after=3`.  Raises `UsageError`."""
     shown_text = printable_excerpt(text, _MAX_SHOWN_CHARS)
     if len(text) > _MAX_RULE_CHARS:
@@ -69,7 +69,7 @@ def parse_rule_text(text: str) -> RuleTerms:
     return RuleTerms(_normalize_name(name), arguments, text.strip())
 
 
-def parse_rule_mapping(mapping: Mapping[Any, Any]) -> RuleTerms:
+def rule_terms_from_mapping(mapping: Mapping[Any, Any]) -> RuleTerms:
     """Reads a mapping such as `{fault: reset, after: 3}`.  Raises `UsageError`."""
     arguments: dict[str, str] = {}
     for key, value in mapping.items():
@@ -88,7 +88,7 @@ def parse_rule_mapping(mapping: Mapping[Any, Any]) -> RuleTerms:
     name = arguments.pop(_FAULT_KEY, "")
     if _NAME_PATTERN.fullmatch(_normalize_name(name)) is None:
         raise UsageError("a fault is given by its name: {fault: reset, after: 3}")
-    return parse_rule_text(format_rule(name, arguments))
+    return rule_terms_from_text(format_rule(name, arguments))
 
 
 def format_rule(fault_name: str, arguments: Mapping[str, str]) -> str:

@@ -25,22 +25,24 @@ _NAME: Final = "Content-Encoding"
 class BadEncoding:
     """Declares a content coding that the body does not have."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Changes the head."""
-        return Transform(lambda _: _ContentEncodingTransform())
+        return Transform(lambda _: _FalseEncodingTransform())
 
 
-class _ContentEncodingTransform:
+class _FalseEncodingTransform:
     def feed(self, action: Action) -> Burst:
         if not isinstance(action, Begin):
             return (action,)
-        return (Begin(replace(action.head, headers=_with_content_encoding(action.head.headers))),)
+        return (
+            Begin(replace(action.head, headers=_with_false_content_encoding(action.head.headers))),
+        )
 
     def close(self) -> Burst:
         return ()
 
 
-def _with_content_encoding(headers: Headers) -> Headers:
+def _with_false_content_encoding(headers: Headers) -> Headers:
     actual_coding = (header_value(headers, _NAME) or "").lower()
     kept = tuple(header for header in headers if header[0].lower() != _NAME.lower())
     return (*kept, (_NAME, "deflate" if "gzip" in actual_coding else "gzip"))

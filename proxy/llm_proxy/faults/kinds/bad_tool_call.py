@@ -22,7 +22,7 @@ from llm_proxy.faults import reencoding
 from llm_proxy.faults.bad_tool_calls import (
     TOOL_CALL_CORRUPTIONS,
     fake_tool_call,
-    find_first_client_call,
+    find_client_executed_call,
 )
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
@@ -47,10 +47,10 @@ class BadToolCall:
 
     how: str = "json"
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Replaces all messages of the response."""
         return OneShot(
-            self._inject,
+            self._make_injected_actions,
             taken_message_count=ALL_MESSAGES,
             changes_length=True,
             check_applicable=self._check_applicable,
@@ -61,27 +61,29 @@ class BadToolCall:
         if not _offered_tools(position):
             raise FaultNotApplicable("the request offers no tool")
         if self.how == "json":
-            _check_text_arguments(position, turn)
+            _require_text_arguments(position, turn)
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         turns = list(reencoding.decode_whole_response(position))
         tools = _offered_tools(position)
         call_turn_index = next(
             (
                 index
                 for index, turn in enumerate(turns)
-                if find_first_client_call(turn.parts) is not None
+                if find_client_executed_call(turn.parts) is not None
             ),
             0,
         )
         turns[call_turn_index] = self._with_bad_call(turns[call_turn_index], tools)
         return InjectedActions(
-            reencoding.encode_replacement(position, turns), ends_response=True, has_own_timing=True
+            reencoding.encode_replacement_actions(position, turns),
+            ends_response=True,
+            has_own_timing=True,
         )
 
     def _with_bad_call(self, turn: Turn, tools: Sequence[ToolDefinition]) -> Turn:
         parts = turn.parts
-        first_call = find_first_client_call(parts)
+        first_call = find_client_executed_call(parts)
         if first_call is None:
             reasoning = [part for part in parts if isinstance(part, Reasoning)]
             parts = (*reasoning, TOOL_CALL_CORRUPTIONS[self.how](fake_tool_call(tools), tools))
@@ -98,7 +100,7 @@ class BadToolCall:
         )
 
 
-def _check_text_arguments(position: StreamPosition, valid_turn: Turn) -> None:
+def _require_text_arguments(position: StreamPosition, valid_turn: Turn) -> None:
     """Raises `FaultNotApplicable` where the dialect holds arguments as a JSON object."""
     invalid_turn = replace(valid_turn, parts=(ToolCall("", "f", "{"),))
     try:

@@ -33,24 +33,24 @@ from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 class BadUtf8:
     """Inserts a byte that is invalid in UTF-8."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Changes the message after its location, or a whole body."""
-        return OneShot(_inject, taken_message_count=1, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=1, changes_length=True)
 
 
-def _inject(position: StreamPosition) -> InjectedActions:
+def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     corrupted = insert_invalid_utf8(
-        position.codec, position.taken_messages[0], frozenset(_message_texts(position))
+        position.codec, position.taken_messages[0], frozenset(_taken_message_texts(position))
     )
     if corrupted is None:
         raise FaultNotApplicable("the message has no text")
     return InjectedActions((Send(corrupted),))
 
 
-def _message_texts(position: StreamPosition) -> Iterator[str]:
+def _taken_message_texts(position: StreamPosition) -> Iterator[str]:
     assert position.head is not None  # noqa: S101 # messages are taken only after the head
     response = DialectResponse(position.head, position.codec, position.taken_messages)
-    for turn in position.context.decoded_request.dialect.decode(response):
+    for turn in position.context.decoded_request.dialect.decode_response(response):
         yield from filter(None, map(_part_text, turn.parts))
 
 

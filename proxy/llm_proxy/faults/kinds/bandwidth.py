@@ -33,7 +33,7 @@ class Bandwidth:
 
     rate: int
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Delays everything from its location on."""
         return Transform(lambda position: _BandwidthTransform(self.rate, position.at_ms))
 

@@ -33,7 +33,7 @@ from llm_proxy.framing import eventstream
 class Bom:
     """Inserts a UTF-8 byte order mark before the body."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Changes the first bytes of the body, and the declared length."""
         return Transform(_make_transform)
 

@@ -31,7 +31,7 @@ _CLOSE_ACTIONS = (Abort("fin"),)
 class Close:
     """Closes the connection."""
 
-    def mechanism(self, location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, location: StreamLocation | None, /) -> Mechanism:
         """Ends the response at its location; without one, replaces the response."""
         if location is not None:
             return OneShot(lambda _: InjectedActions(_CLOSE_ACTIONS, ends_response=True))

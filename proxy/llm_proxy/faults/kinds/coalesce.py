@@ -3,7 +3,7 @@
     head  event 1  ................  event 2 event 3 … [DONE]
     ├─────┼────────┤               ├─┤
 
-From its location on, everything is sent in one write, when the last of it is due: as through a
+From its location on, everything is sent in one write, when its last byte is due: as through a
 buffering gateway.  With `events=`, a write contains that many messages.  The bytes are unchanged
 and valid, but a client that takes each read for one event gets several at once.
 """
@@ -37,7 +37,7 @@ class Coalesce:
         if self.events == 0:
             raise ValueError("events must be 1 or more")
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Buffers everything from its location on."""
         return Transform(self._make_transform)
 
@@ -56,9 +56,9 @@ class _CoalesceTransform:
         """Messages that end in the held bytes."""
         self._last_message_end = 0
         """The offset in the held bytes at which the last of them ends."""
-        self._sent_partial_bytes = len(position.partial_message_sent)
+        self._sent_partial_bytes = len(position.sent_message_prefix)
         """Bytes of the current message that were sent before the location."""
-        self._codec.feed(position.partial_message_sent)
+        self._codec.feed(position.sent_message_prefix)
 
     def feed(self, action: Action) -> Burst:
         match action:
@@ -69,7 +69,7 @@ class _CoalesceTransform:
                 return (Wait(self._due_ms), action)
             case Send(data):
                 self._held += data
-                return self._complete_writes(
+                return self._completed_writes(
                     self._codec.feed(data) if self._events_per_write else []
                 )
             case _:
@@ -78,7 +78,7 @@ class _CoalesceTransform:
     def close(self) -> Burst:
         return self._flush_write(len(self._held))
 
-    def _complete_writes(self, messages: list[bytes]) -> Burst:
+    def _completed_writes(self, messages: list[bytes]) -> Burst:
         """The writes that these messages complete, each due with its last byte."""
         writes: list[Action] = []
         for message in messages:

@@ -24,7 +24,7 @@ from llm_proxy.turns import FinishReason
 class ContentFilter:
     """Ends the response with the finish reason of the content filter."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the response at its location."""
         return truncation_mechanism(FinishReason.CONTENT_FILTER)
 

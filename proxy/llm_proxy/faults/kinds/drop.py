@@ -35,7 +35,7 @@ class Drop:
         if self.count < 1:
             raise ValueError("count must be 1 or more")
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Removes the messages after its location."""
         return OneShot(
             lambda _: InjectedActions(), taken_message_count=self.count, changes_length=True

@@ -45,11 +45,11 @@ class Duplicate:
         if not 1 <= self.count <= _MAX_COPIES:
             raise ValueError(f"count must be from 1 to {_MAX_COPIES}")
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Repeats the message after its location."""
-        return OneShot(self._inject, taken_message_count=1, changes_length=True)
+        return OneShot(self._make_injected_actions, taken_message_count=1, changes_length=True)
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         if self.count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:
             raise FaultNotApplicable(
                 f"so many copies would have more than {_MAX_COPIED_BYTES} bytes"

@@ -27,14 +27,17 @@ from llm_proxy.faults.location import AfterBytes, StreamLocation
 class Empty:
     """Ends the response after the head."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the response after the head."""
         return OneShot(
-            _inject, changes_length=True, only_truncates=True, default_location=AfterBytes(0)
+            _make_injected_actions,
+            changes_length=True,
+            only_truncates=True,
+            default_location=AfterBytes(0),
         )
 
 
-def _inject(position: StreamPosition) -> InjectedActions:
+def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     if not 200 <= position.require_head().status < 300:
         raise FaultNotApplicable("the answer is no success")
     return InjectedActions(ends_response=True)

@@ -38,15 +38,15 @@ class ErrorEvent:
     message: str = _DEFAULT_MESSAGE
     type: str = ""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the response at its location."""
-        return OneShot(self._inject, changes_length=True)
+        return OneShot(self._make_injected_actions, changes_length=True)
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         failed_turn = Turn((), failure=Failure(self.message, type=self.type))
         reencoding.to_representable_turn(position, failed_turn)
         return InjectedActions(
-            reencoding.encode_ending(position, self._with_failure), ends_response=True
+            reencoding.encode_ending_actions(position, self._with_failure), ends_response=True
         )
 
     def _with_failure(self, so_far: Turn) -> Turn:

@@ -24,7 +24,7 @@ from llm_proxy.turns import FinishReason
 class FinishLength:
     """Ends the response with the finish reason of the length limit."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the response at its location."""
         return truncation_mechanism(FinishReason.LENGTH)
 

@@ -30,12 +30,12 @@ from llm_proxy.faults.location import StreamLocation
 class HalfEvent:
     """Ends the body in the middle of a message."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the body in the middle of the message after its location."""
-        return OneShot(_inject, taken_message_count=1, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=1, changes_length=True)
 
 
-def _inject(position: StreamPosition) -> InjectedActions:
+def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     message = position.taken_messages[0]
     return InjectedActions((Send(message[: max(len(message) // 2, 1)]),), ends_response=True)
 

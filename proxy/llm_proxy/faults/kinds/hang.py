@@ -25,7 +25,7 @@ class Hang:
 
     for_: float | None = None
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Replaces the response."""
         return ReplaceResponse(self._replacement_response)
 

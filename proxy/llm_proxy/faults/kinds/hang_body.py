@@ -31,11 +31,11 @@ class HangBody:
 
     for_: float | None = None
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the response after the head, late."""
-        return OneShot(self._inject, default_location=AfterBytes(0))
+        return OneShot(self._make_injected_actions, default_location=AfterBytes(0))
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         silence_ms = position.context.max_silence_ms if self.for_ is None else self.for_
         return InjectedActions(
             (Wait(position.at_ms + silence_ms), Abort("fin")), ends_response=True

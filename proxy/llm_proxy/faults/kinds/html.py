@@ -34,7 +34,7 @@ class Html:
 
     code: int = 502
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Replaces the response."""
         return ReplaceResponse(self._replacement_response)
 

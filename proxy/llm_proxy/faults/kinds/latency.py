@@ -3,7 +3,7 @@
     ............  head  event 1  event 2  …
     │    by=   ├──┼─────┼────────┼────────
 
-The whole response is delayed by the same time, or all of it from its location on.  `by` is a
+The whole response, or everything from its location on, is delayed by the same time.  `by` is a
 duration with the syntax of paces: `300ms`, or one drawn for each request: `100..300ms`,
 `normal(200ms,50ms)`.
 """
@@ -33,11 +33,11 @@ class Latency:
 
     by: DurationDistribution
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Delays everything from the head, or from its location, on."""
-        return OneShot(self._inject, may_precede_head=True)
+        return OneShot(self._make_injected_actions, may_precede_head=True)
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         return InjectedActions(delay_ms=seeded_duration_ms(self.by, position.context, "by"))
 
 

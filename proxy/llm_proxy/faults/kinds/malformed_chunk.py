@@ -32,12 +32,12 @@ _INVALID_CHUNK_SIZE: Final = b"zz\r\n"
 class MalformedChunk:
     """Sends an invalid chunk."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the response at its location."""
-        return OneShot(_inject)
+        return OneShot(_make_injected_actions)
 
 
-def _inject(position: StreamPosition) -> InjectedActions:
+def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     position.require_head()  # before the head, it is unknown whether the body is chunked
     return InjectedActions((SendRaw(_INVALID_CHUNK_SIZE), Abort("fin")), ends_response=True)
 

@@ -29,12 +29,12 @@ from llm_proxy.framing.truncated_json import truncate_json
 class MalformedJson:
     """Truncates the JSON of a message."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Changes the message after its location, or a whole body."""
-        return OneShot(_inject, taken_message_count=1, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=1, changes_length=True)
 
 
-def _inject(position: StreamPosition) -> InjectedActions:
+def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     return InjectedActions((Send(truncate_json(position.codec, position.taken_messages[0])),))
 
 

@@ -57,13 +57,13 @@ class Quota:
         if 0 in (self.requests, self.tokens) or self.window <= 0:
             raise ValueError("a quota of 0, or for no time, lets nothing in: begin with 1")
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """A meter that counts each session."""
         return MeteredFault(lambda: _QuotaMeter(self))
 
 
 @dataclass(slots=True)
-class _SessionQuota:
+class _SessionQuotaUsage:
     """What one session has used in its current window."""
 
     window_start_ms: float
@@ -75,7 +75,7 @@ class _SessionQuota:
 class _QuotaMeter:
     def __init__(self, quota: Quota) -> None:
         self._quota = quota
-        self._session_quotas: dict[str, _SessionQuota] = {}
+        self._session_quotas: dict[str, _SessionQuotaUsage] = {}
 
     def mechanism_for_request(
         self, context: FaultContext, session: str, elapsed_ms: float
@@ -83,7 +83,7 @@ class _QuotaMeter:
         quota = self._quota
         session_quota = self._session_quotas.get(session)
         if session_quota is None or elapsed_ms >= session_quota.window_start_ms + quota.window:
-            session_quota = self._session_quotas[session] = _SessionQuota(elapsed_ms)
+            session_quota = self._session_quotas[session] = _SessionQuotaUsage(elapsed_ms)
         prompt_tokens = 0 if quota.tokens is None else tokens.estimate_prompt_tokens(context)
         if self._would_exceed(session_quota, prompt_tokens):
             remaining_ms = session_quota.window_start_ms + quota.window - elapsed_ms
@@ -96,7 +96,8 @@ class _QuotaMeter:
         session_quota.request_count += 1
         session_quota.token_counts.append(prompt_tokens)
         encode_context = replace(
-            context.decoded_request.context, quota=self._account_limits(session_quota, elapsed_ms)
+            context.decoded_request.context,
+            account_limits=self._account_limits(session_quota, elapsed_ms),
         )
         headers = context.decoded_request.dialect.rate_limit_headers(encode_context)
         on_response_sent = (
@@ -113,7 +114,7 @@ class _QuotaMeter:
     def forget_session(self, session: str) -> None:
         self._session_quotas.pop(session, None)
 
-    def _would_exceed(self, session_quota: _SessionQuota, prompt_tokens: int) -> bool:
+    def _would_exceed(self, session_quota: _SessionQuotaUsage, prompt_tokens: int) -> bool:
         quota = self._quota
         if quota.requests is not None and session_quota.request_count >= quota.requests:
             return True
@@ -122,7 +123,9 @@ class _QuotaMeter:
             and sum(session_quota.token_counts) + max(prompt_tokens, 1) > quota.tokens
         )
 
-    def _account_limits(self, session_quota: _SessionQuota, elapsed_ms: float) -> AccountLimits:
+    def _account_limits(
+        self, session_quota: _SessionQuotaUsage, elapsed_ms: float
+    ) -> AccountLimits:
         quota = self._quota
         reset_s = (session_quota.window_start_ms + quota.window - elapsed_ms) / 1000
 
@@ -136,7 +139,10 @@ class _QuotaMeter:
 
 
 def _add_response_tokens(
-    session_quota: _SessionQuota, decoded_request: DecodedRequest, head: ResponseHead, body: bytes
+    session_quota: _SessionQuotaUsage,
+    decoded_request: DecodedRequest,
+    head: ResponseHead,
+    body: bytes,
 ) -> None:
     session_quota.token_counts.append(tokens.count_response_tokens(decoded_request, head, body))
 

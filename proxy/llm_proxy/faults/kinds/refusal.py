@@ -37,10 +37,10 @@ class RefusalFault:
 
     message: str = _DEFAULT_MESSAGE
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Replaces all messages of the response."""
         return OneShot(
-            self._inject,
+            self._make_injected_actions,
             taken_message_count=ALL_MESSAGES,
             changes_length=True,
             check_applicable=self._check_applicable,
@@ -49,14 +49,16 @@ class RefusalFault:
     def _check_applicable(self, position: StreamPosition) -> None:
         reencoding.to_representable_turn(position, self._refusal_turn(position))
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         refusal_turn = self._refusal_turn(position)
         turns = [
             replace(refusal_turn, usage=turn.usage, id=turn.id, model=turn.model)
             for turn in reencoding.decode_whole_response(position)
         ]
         return InjectedActions(
-            reencoding.encode_replacement(position, turns), ends_response=True, has_own_timing=True
+            reencoding.encode_replacement_actions(position, turns),
+            ends_response=True,
+            has_own_timing=True,
         )
 
     def _refusal_turn(self, position: StreamPosition) -> Turn:

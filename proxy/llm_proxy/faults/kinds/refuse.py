@@ -38,12 +38,12 @@ class RefuseConnections:
     window: tuple[float, float]
     """Begin and end, in ms since the rule was set."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Resets requests on connections that are open already."""
-        return MeteredFault(lambda: _ResetMeter(self.window))
+        return MeteredFault(lambda: _ConnectionResetMeter(self.window))
 
 
-class _ResetMeter:
+class _ConnectionResetMeter:
     """Resets requests within the window."""
 
     def __init__(self, window_ms: tuple[float, float]) -> None:

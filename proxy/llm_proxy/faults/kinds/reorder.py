@@ -31,12 +31,12 @@ from llm_proxy.framing.reordering import rearrange_messages
 class Reorder:
     """Swaps two messages."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Swaps the two messages after its location."""
-        return OneShot(_inject, taken_message_count=2, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=2, changes_length=True)
 
 
-def _inject(position: StreamPosition) -> InjectedActions:
+def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     if len(position.taken_messages) < 2:  # a swap needs two
         raise FaultNotApplicable("there was but one message behind it")
     try:

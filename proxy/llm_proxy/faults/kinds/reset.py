@@ -30,7 +30,7 @@ _RESET_ACTIONS = (Abort("rst"),)
 class Reset:
     """Resets the connection."""
 
-    def mechanism(self, location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, location: StreamLocation | None, /) -> Mechanism:
         """Ends the response at its location; without one, replaces the response."""
         if location is not None:
             return OneShot(lambda _: InjectedActions(_RESET_ACTIONS, ends_response=True))

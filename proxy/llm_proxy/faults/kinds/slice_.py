@@ -35,7 +35,7 @@ class Slice:
         if self.size < 1:
             raise ValueError("size must be 1 byte or more")
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Splits everything from its location on."""
         return Transform(lambda position: _SliceTransform(self, position.at_ms))
 
@@ -51,7 +51,7 @@ class _SliceTransform:
             case Send(data):
                 return tuple(self._slice(data))
             case Wait(due) if due <= self._next_write_ms:
-                return ()  # slices that are still due later delay it anyway
+                return ()  # earlier slices delay what follows for longer
             case Wait(due):
                 self._next_write_ms = due
                 return (action,)

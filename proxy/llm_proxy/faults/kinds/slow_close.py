@@ -25,7 +25,7 @@ class SlowClose:
 
     by: DurationDistribution
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Adds a delay before the clean end."""
         return Transform(self._make_transform)
 

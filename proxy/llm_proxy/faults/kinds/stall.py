@@ -32,11 +32,14 @@ class Stall:
 
     for_: float | None = None
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Pauses or ends the response at its location."""
-        return OneShot(self._inject, effect=FaultEffect.SLOWED if self.for_ is not None else None)
+        return OneShot(
+            self._make_injected_actions,
+            effect=FaultEffect.SLOWED if self.for_ is not None else None,
+        )
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         if self.for_ is not None:
             return InjectedActions(delay_ms=self.for_)
         return InjectedActions(

@@ -51,18 +51,18 @@ class StallKeepalive:
         if (self.for_ or 0) / self.interval > _MAX_KEEP_ALIVES:
             raise ValueError(f"for must be at most {_MAX_KEEP_ALIVES} times the interval")
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Pauses or ends the response at its location."""
         effect = None if self.for_ is None else FaultEffect.SLOWED
-        return OneShot(self._inject, changes_length=True, effect=effect)
+        return OneShot(self._make_injected_actions, changes_length=True, effect=effect)
 
-    def _inject(self, position: StreamPosition) -> InjectedActions:
+    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         position.require_head()
         dialect = position.context.decoded_request.dialect
         keep_alive = dialect.keep_alive_message(position.codec)
         if not keep_alive:
             raise FaultNotApplicable(f"{dialect.name} has no keep-alive in such an answer")
-        if position.partial_message_sent:
+        if position.sent_message_prefix:
             raise FaultNotApplicable("a message was under way")
         if self.for_ is not None:
             return InjectedActions(

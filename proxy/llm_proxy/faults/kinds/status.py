@@ -34,7 +34,7 @@ class Status:
     """ms."""
     should_retry: bool | None = None
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Replaces the response."""
         return ReplaceResponse(self._replacement_response)
 

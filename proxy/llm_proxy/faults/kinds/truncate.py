@@ -27,12 +27,12 @@ from llm_proxy.faults.location import StreamLocation
 class Truncate:
     """Ends the body too early."""
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the response at its location."""
-        return OneShot(_inject, changes_length=True, only_truncates=True)
+        return OneShot(_make_injected_actions, changes_length=True, only_truncates=True)
 
 
-def _inject(position: StreamPosition) -> InjectedActions:
+def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     position.require_head()  # a response cannot end cleanly before its head
     return InjectedActions(ends_response=True)
 

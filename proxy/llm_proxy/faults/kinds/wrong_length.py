@@ -31,7 +31,7 @@ class WrongLength:
         if self.by < 1:
             raise ValueError("by must be 1 byte or more")
 
-    def mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
+    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Changes the head, and closes the connection at the end."""
         return Transform(lambda _: _ContentLengthTransform(self.by))
 

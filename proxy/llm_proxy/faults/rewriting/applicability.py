@@ -23,7 +23,7 @@ def readable_codec(decoded_request: DecodedRequest, head: ResponseHead) -> str:
     return (
         "whole"
         if framed_message_contents.content_coding(head)
-        else decoded_request.dialect.codec(decoded_request.request, head)
+        else decoded_request.dialect.codec_name(decoded_request.request, head)
     )
 
 

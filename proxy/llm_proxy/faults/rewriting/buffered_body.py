@@ -31,7 +31,7 @@ class BufferedBody:
         """The offset at which each of `messages` ends."""
 
     def feed(self, action: Action) -> None:
-        """Adds an action behind those that are held."""
+        """Adds an action after those that are held."""
         self._held_actions.append(action)
         if isinstance(action, Send):
             self.fed_bytes += len(action.data)
@@ -72,7 +72,7 @@ class BufferedBody:
         """How many messages were released completely."""
         return bisect_right(self.message_ends, self.released_bytes)
 
-    def released_partial_message(self) -> bytes:
+    def released_message_prefix(self) -> bytes:
         """The released part of the message that is not released completely."""
         released_count = self.released_message_count()
         partial_bytes = self.released_bytes - (
@@ -95,7 +95,7 @@ class BufferedBody:
             del self._open_message[: len(message)]
 
 
-def due_times_ms(
+def offset_due_times_ms(
     actions: Sequence[Action], end_offsets: Sequence[int], begin_ms: float
 ) -> tuple[float, ...]:
     """When the bytes before each of these offsets are due in full, for actions from `begin_ms` on.

@@ -103,13 +103,13 @@ def rewrite_response(burst: Burst, chain: RewriterChain) -> Burst:
         rewritten_count += len(burst)
         if rewritten_count > _MAX_REWRITTEN_ACTIONS:
             raise RewritingTooExpensive
-        rewriter.set_total_bytes(_body_bytes(burst))
+        rewriter.set_total_bytes(_body_byte_count(burst))
         single_chain = RewriterChain((rewriter,))
         output = single_chain.feed(burst)
         if not _ends_in_abort(output):
             output += single_chain.close()
         if rewriter.changes_length and not _ends_in_abort(output):
-            added_bytes = _body_bytes(output) - _body_bytes(burst)
+            added_bytes = _body_byte_count(output) - _body_byte_count(burst)
             output = [_adjust_content_length(action, added_bytes) for action in output]
         burst = tuple(output)
     return burst
@@ -119,7 +119,7 @@ def _ends_in_abort(actions: Sequence[Action]) -> bool:
     return bool(actions) and isinstance(actions[-1], Abort)
 
 
-def _body_bytes(actions: Sequence[Action]) -> int:
+def _body_byte_count(actions: Sequence[Action]) -> int:
     return sum(len(action.data) for action in actions if isinstance(action, Send))
 
 

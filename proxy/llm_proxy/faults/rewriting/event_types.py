@@ -15,14 +15,14 @@ FINISH_TYPE = "finish"
 
 def event_types(dialect: Dialect, head: ResponseHead, codec: str, message: bytes) -> frozenset[str]:
     """The event types of a message: by its framing, by its JSON, and `finish` and `done`."""
-    types = set(framed_message_contents.message_types(codec, message))
+    types = set(framed_message_contents.declared_event_types(codec, message))
     is_done_event = codec == "sse" and sse.is_done_message(message)
     if (
         is_done_event
         or framed_message_contents.message_json_fields(codec, message).get("done") is True
     ):
         types.add(DONE_TYPE)
-    turns = dialect.decode(DialectResponse(head, codec, (message,)))
+    turns = dialect.decode_response(DialectResponse(head, codec, (message,)))
     if any(turn.finish is not None for turn in turns):
         types.add(FINISH_TYPE)
     return frozenset(types)

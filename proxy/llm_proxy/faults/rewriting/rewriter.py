@@ -19,7 +19,7 @@ from llm_proxy.faults.kind import (
 )
 from llm_proxy.faults.location import AtTime, StreamLocation
 from llm_proxy.faults.rewriting import applicability, event_types
-from llm_proxy.faults.rewriting.buffered_body import BufferedBody, due_times_ms
+from llm_proxy.faults.rewriting.buffered_body import BufferedBody, offset_due_times_ms
 from llm_proxy.faults.rewriting.locator import StreamLocator, resolve_location
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.framing import codec_name_for_body
@@ -70,7 +70,7 @@ class RuleRewriter:
         return self._mechanism.changes_length
 
     @property
-    def is_quiet(self) -> bool:
+    def is_harmless(self) -> bool:
         """Whether the fault breaks nothing, and is not recorded."""
         return isinstance(self._mechanism, Transform) and self._mechanism.is_harmless
 
@@ -101,9 +101,9 @@ class RuleRewriter:
             return self._pass_after_injection(action)
         match action:
             case Wait(due):
-                return [*self.tick(due - _EPSILON_MS), *self._handle_wait(action)]
+                return [*self.tick(due - _EPSILON_MS), *self._hold_or_pass_wait(action)]
             case Begin(head):
-                return self._handle_head(action, head)
+                return self._rewrite_head_action(action, head)
             case Abort():
                 return [*self._release_all_and_skip("the answer broke off before it"), action]
             case Send(data) if not self._is_framing_checked:
@@ -137,7 +137,7 @@ class RuleRewriter:
         if self.record is None:
             self._record_skip("the answer was over before it")
 
-    def _handle_wait(self, action: Wait) -> list[Action]:
+    def _hold_or_pass_wait(self, action: Wait) -> list[Action]:
         if self.is_over or self.record is not None:
             return self.feed(action)
         if self._locator is None:
@@ -146,7 +146,7 @@ class RuleRewriter:
         self._body.feed(action)
         return []
 
-    def _handle_head(self, action: Begin, head: ResponseHead) -> list[Action]:
+    def _rewrite_head_action(self, action: Begin, head: ResponseHead) -> list[Action]:
         mechanism = self._mechanism
         if (
             isinstance(mechanism, OneShot)
@@ -185,7 +185,7 @@ class RuleRewriter:
                 else (0, None)
             )
             if isinstance(mechanism, OneShot) and mechanism.check_applicable is not None:
-                mechanism.check_applicable(self._take_position(0))
+                mechanism.check_applicable(self._build_stream_position(0))
             location: StreamLocation = resolve_location(
                 self._rule.location or default_location,
                 self._codec,
@@ -245,12 +245,12 @@ class RuleRewriter:
     def _available_message_count(self) -> int:
         return len(self._body.messages) - self._body.released_message_count()
 
-    def _take_position(self, taken_message_count: int) -> StreamPosition:
+    def _build_stream_position(self, taken_message_count: int) -> StreamPosition:
         body = self._body
         sent_message_count, sent_body_bytes, partial_message = (
             body.released_message_count(),
             body.released_bytes,
-            body.released_partial_message(),
+            body.released_message_prefix(),
         )
         taken_messages = tuple(
             body.messages[sent_message_count : sent_message_count + taken_message_count]
@@ -260,7 +260,7 @@ class RuleRewriter:
             sent_message_count : sent_message_count + len(taken_messages)
         ]
         self._taken_actions = body.release_until(message_ends[-1]) if message_ends else []
-        due_times = due_times_ms(
+        due_times = offset_due_times_ms(
             self._taken_actions, [end - sent_body_bytes for end in message_ends], self._last_due_ms
         )
         self._track_due_time(self._taken_actions)
@@ -291,9 +291,9 @@ class RuleRewriter:
         ):
             return self._release_all_and_skip("there was nothing behind it")
         last_due_ms = self._last_due_ms
-        position = self._take_position(taken_message_count)
+        position = self._build_stream_position(taken_message_count)
         try:
-            injected = mechanism.inject(position)
+            injected = mechanism.make_injected_actions(position)
         except FaultNotApplicable as error:
             self._record_skip(str(error))
             return [*self._taken_actions, *self._body.release_all()]
@@ -320,7 +320,7 @@ class RuleRewriter:
     def _start_transform(self, begin: Begin | None) -> list[Action]:
         mechanism = self._mechanism
         assert isinstance(mechanism, Transform)  # noqa: S101 # not called for a one-shot
-        position = self._take_position(0)
+        position = self._build_stream_position(0)
         try:
             self._transform = mechanism.make_transform(position)
         except FaultNotApplicable as error:
@@ -359,7 +359,9 @@ class RuleRewriter:
             self._rule.text,
             kind.name,
             self._mechanism.effect or kind.effect,
-            round(position.due_times_ms[0] if position.due_times_ms else position.at_ms, 3),
+            round(
+                position.taken_due_times_ms[0] if position.taken_due_times_ms else position.at_ms, 3
+            ),
             len(position.sent_messages) if has_head else None,
-            position.sent_body_bytes if has_head else None,
+            position.sent_body_byte_count if has_head else None,
         )

@@ -117,7 +117,7 @@ def _header_comment_lines(
     for loss, numbers in by_loss.items():
         more = ", …" if len(numbers) > _MAX_LISTED_FIXTURES else ""
         listed = ", ".join(map(str, numbers[:_MAX_LISTED_FIXTURES])) + more
-        yield f"# Fixture {listed}: {loss.text}.\n"
+        yield f"# Fixture {listed}: {loss.effect}.\n"
     for result in results:
         if isinstance(result, RefusedItem):
             yield f"# Fixture {result.number} is left out: {result.reason}.\n"

@@ -33,7 +33,7 @@ def convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
     losses: list[ImportLoss] = []
     match_fields: Fields = {}
     conditions: Fields = {}
-    turn = _match_turn(fields, losses)
+    turn = _convert_turn_match(fields, losses)
     for name, value in fields.items():
         if value is None or name in {"turnIndex", "sequenceIndex"}:
             continue
@@ -51,7 +51,7 @@ def convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
     return match_fields | ({"json": conditions} if conditions else {}), losses
 
 
-def _match_turn(fields: Fields, losses: list[ImportLoss]) -> int | None:
+def _convert_turn_match(fields: Fields, losses: list[ImportLoss]) -> int | None:
     """The turn that a fixture matches, from 1; None for any."""
     turn, sequence = (_turn_index(fields, item) for item in ("turnIndex", "sequenceIndex"))
     if turn is not None and sequence is not None:
@@ -81,12 +81,12 @@ _MatchAndConditions = tuple[Fields, Fields]
 """Fields of the match, and conditions on the request's JSON by JSONPath."""
 
 
-def _match_user(value: Json) -> _MatchAndConditions:
+def _convert_user_match(value: Json) -> _MatchAndConditions:
     text = _require_text("userMessage", value)
     return ({"user": literal_pattern(text)} if text else {}), {}
 
 
-def _match_system(value: Json) -> _MatchAndConditions:
+def _convert_system_match(value: Json) -> _MatchAndConditions:
     """One text, or several that must all occur, in any order."""
     values = value if isinstance(value, list) else [value]
     texts = [
@@ -99,41 +99,41 @@ def _match_system(value: Json) -> _MatchAndConditions:
     return ({"system": texts[0]} if texts else {}), {}
 
 
-def _match_model(value: Json) -> _MatchAndConditions:
+def _convert_model_match(value: Json) -> _MatchAndConditions:
     return {"model": _escape_glob("model", value)}, {}
 
 
-def _match_context(value: Json) -> _MatchAndConditions:
+def _convert_context_match(value: Json) -> _MatchAndConditions:
     return {"session": _escape_glob("context", value)}, {}
 
 
-def _match_endpoint(value: Json) -> _MatchAndConditions:
+def _convert_endpoint_match(value: Json) -> _MatchAndConditions:
     if value != "chat":
         label = _printable_name(value) if isinstance(value, str) else "an endpoint that is no text"
         raise NotImportable(f"it is for {label}: a scenario answers in conversations alone")
     return {}, {}
 
 
-def _match_tool_results(value: Json) -> _MatchAndConditions:
+def _convert_tool_results_match(value: Json) -> _MatchAndConditions:
     if not isinstance(value, bool):
         raise NotImportable("its hasToolResult is neither true nor false")
     return {"tool_results": value}, {}
 
 
-def _match_tool_call_id(value: Json) -> _MatchAndConditions:
+def _convert_call_id_match(value: Json) -> _MatchAndConditions:
     return {"tool_results": True}, {_CALL_ID_PATH: {"equals": _require_text("toolCallId", value)}}
 
 
-def _match_result_text(value: Json) -> _MatchAndConditions:
+def _convert_result_text_match(value: Json) -> _MatchAndConditions:
     pattern = literal_pattern(_require_text("toolResultContains", value))
     return {"tool_results": True}, ({_RESULT_TEXT_PATH: {"matches": pattern}} if pattern else {})
 
 
-def _match_tool(value: Json) -> _MatchAndConditions:
+def _convert_tool_match(value: Json) -> _MatchAndConditions:
     return {}, {_TOOL_NAME_PATH: {"equals": _require_text("toolName", value)}}
 
 
-def _match_format(value: Json) -> _MatchAndConditions:
+def _convert_format_match(value: Json) -> _MatchAndConditions:
     return {}, {_FORMAT_TYPE_PATH: {"equals": _require_text("responseFormat", value)}}
 
 
@@ -142,16 +142,16 @@ def _reject_input_text(_: Json) -> _MatchAndConditions:
 
 
 _CONVERTER_BY_FIELD: Final[Mapping[str, Callable[[Json], _MatchAndConditions]]] = {
-    "userMessage": _match_user,
-    "systemMessage": _match_system,
-    "model": _match_model,
-    "context": _match_context,
-    "endpoint": _match_endpoint,
-    "hasToolResult": _match_tool_results,
-    "toolCallId": _match_tool_call_id,
-    "toolResultContains": _match_result_text,
-    "toolName": _match_tool,
-    "responseFormat": _match_format,
+    "userMessage": _convert_user_match,
+    "systemMessage": _convert_system_match,
+    "model": _convert_model_match,
+    "context": _convert_context_match,
+    "endpoint": _convert_endpoint_match,
+    "hasToolResult": _convert_tool_results_match,
+    "toolCallId": _convert_call_id_match,
+    "toolResultContains": _convert_result_text_match,
+    "toolName": _convert_tool_match,
+    "responseFormat": _convert_format_match,
     "inputText": _reject_input_text,
 }
 _LOSSES_BY_FIELD: Final[Mapping[str, tuple[ImportLoss, ...]]] = {

@@ -63,7 +63,7 @@ def _scaled_ms(ms: float, fixture: Fields) -> float:
 
 
 def _profile_pace(fixture: Fields, latency_ms: float) -> ModelledPace | None:
-    """The pace of a streaming profile; without `tps`, the gap is the latency."""
+    """The pace of a streaming profile; the gap defaults to the latency, `ttft` to the gap."""
     profile = lenient_json.object_fields(fixture.get("streamingProfile"))
     ttft, tps = nonnegative_number(profile.get("ttft")), nonnegative_number(profile.get("tps"))
     if ttft is None and not tps:

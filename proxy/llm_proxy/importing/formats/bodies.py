@@ -31,7 +31,7 @@ _CODING_HEADERS: Final = ("content-encoding", "content-length")
 class ImportedBody:
     """A body, and the headers that fit it."""
 
-    data: bytes
+    raw_body: bytes
     headers: Headers
     losses: tuple[ImportLoss, ...] = ()
 
@@ -66,7 +66,7 @@ def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> Importe
     body = message.get("body")
     if not isinstance(body, dict | list) or not body:
         imported = parse_body(message, headers)
-        return replace(imported, data=_without_chunks(imported.data, headers))
+        return replace(imported, raw_body=_without_chunks(imported.raw_body, headers))
     if not media_type(headers) and _may_be_form(body):
         raise NotImportable(
             "the body of its request was kept as an object, and may be a form or JSON"

@@ -34,7 +34,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
     request_fields, response_fields = item["request"], item["response"]
     fields.reject_unknown_fields(request_fields, _REQUEST_FIELDS, "request")
     fields.reject_unknown_fields(response_fields, _RESPONSE_FIELDS, "response")
-    request, host = fields.build_request(
+    request, host = fields.build_request_and_host(
         request_fields.get("method"),
         request_fields["url"],
         fields.parse_headers(request_fields.get("headers")),
@@ -46,9 +46,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
         request=request,
         host=host,
         status=fields.parse_status(response_fields["status"]["code"]),
-        reason=str(response_fields["status"].get("message") or ""),
-        headers=headers,
-        body=_parse_body(response_fields),
+        reason_phrase=str(response_fields["status"].get("message") or ""),
+        response_headers=headers,
+        response_body=_parse_body(response_fields),
         recorded_at=recorded,
         losses=(NO_TIMES, *(() if recorded else (NO_DATE,))),
     )

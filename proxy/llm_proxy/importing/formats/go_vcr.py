@@ -72,7 +72,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
     headers = fields.parse_headers(response_fields.get("headers"))
     if response_fields.get("uncompressed") is True:
         headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING_HEADERS)
-    request, host = fields.build_request(
+    request, host = fields.build_request_and_host(
         request_fields.get("method"),
         request_fields.get("url"),
         _request_headers(request_fields),
@@ -85,9 +85,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
         request=request,
         host=host or str(request_fields.get("host") or "").partition(":")[0].lower(),
         status=fields.parse_status(response_fields.get("code") or response_fields.get("status")),
-        reason=str(response_fields.get("status") or "").partition(" ")[2],
-        headers=headers,
-        body=fields.decode_stored_body(
+        reason_phrase=str(response_fields.get("status") or "").partition(" ")[2],
+        response_headers=headers,
+        response_body=fields.decode_stored_body(
             response_fields.get("body"), response_fields.get("bodyEncoding")
         ),
         head_at_ms=head_at_ms,

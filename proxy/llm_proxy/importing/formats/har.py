@@ -4,8 +4,8 @@
        "request": {"method", "url", "headers": [{"name", "value"}], "postData": {"text"}},
        "response": {"status", "statusText", "headers", "content": {"text", "encoding"}}}]}}
 
-Bodies are decoded by convention, whatever `Content-Encoding` says.  Polly.JS stores compressed ones
-unchanged: `text` is a JSON list of base64 pieces.
+Bodies are decoded by convention, whatever the value of `Content-Encoding`.  Polly.JS stores
+compressed ones unchanged: `text` is a JSON list of base64 pieces.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
             standard_fields, known, "request" if message is request_fields else "response"
         )
     request_body, from_parameters = _parse_request_body(request_fields)
-    request, host = fields.build_request(
+    request, host = fields.build_request_and_host(
         request_fields.get("method"),
         request_fields.get("url"),
         fields.parse_headers(request_fields.get("headers")),
@@ -97,9 +97,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
         request=request,
         host=host,
         status=fields.parse_status(response_fields.get("status")),
-        reason=str(response_fields.get("statusText") or ""),
-        headers=fields.parse_headers(response_fields.get("headers")),
-        body=response_body,
+        reason_phrase=str(response_fields.get("statusText") or ""),
+        response_headers=fields.parse_headers(response_fields.get("headers")),
+        response_body=response_body,
         head_at_ms=head_at_ms,
         end_at_ms=end_at_ms,
         recorded_at=recorded,
@@ -113,12 +113,12 @@ def _parse_request_body(request: dict[str, Any]) -> tuple[bytes, bool]:
     text, parameters = post_data.get("text"), post_data.get("params")
     size = fields.nonnegative_number(request.get("bodySize")) or 0
     if not text and parameters:
-        return _parse_form_parameters(post_data), True
+        return _encode_form_parameters(post_data), True
     encoding = post_data.get("encoding") or post_data.get("_encoding")
-    return _require_complete(_decode_body_text(text, encoding, size), "request", size), False
+    return _require_complete_body(_decode_body_text(text, encoding, size), "request", size), False
 
 
-def _parse_form_parameters(post_data: dict[str, Any]) -> bytes:
+def _encode_form_parameters(post_data: dict[str, Any]) -> bytes:
     """The URL-encoded form of stored parameters.
 
     Raises `NotImportable` for a multipart form.
@@ -154,12 +154,12 @@ def _parse_response_body(response: dict[str, Any]) -> bytes:
         saved_bytes if isinstance(saved_bytes, int | float) and saved_bytes == saved_bytes else 0
     )
     sizes = (size, size + saved_bytes)  # some tools count compressed bytes
-    return _require_complete(
+    return _require_complete_body(
         _decode_body_text(content.get("text"), content.get("encoding"), *sizes), "response", *sizes
     )
 
 
-def _require_complete(body: bytes, label: str, *sizes: float) -> bytes:
+def _require_complete_body(body: bytes, label: str, *sizes: float) -> bytes:
     """The body if it is not shorter than the smallest size.  Raises `NotImportable`."""
     if len(body) >= min(sizes):
         return body
@@ -177,8 +177,8 @@ def _decode_body_text(text: Any, encoding: Any, *sizes: float) -> bytes:
     number of characters, and by bytes that are UTF-8 or binary.
     """
     plain = (
-        _parse_chunk_list(text)
-        if _is_chunk_list(text, encoding)
+        _decode_base64_chunks(text)
+        if _is_base64_chunks(text, encoding)
         else fields.decode_stored_body(text, encoding)
     )
     if not isinstance(text, str) or encoding or len(plain) in sizes or len(text) not in sizes:
@@ -192,12 +192,12 @@ def _decode_body_text(text: Any, encoding: Any, *sizes: float) -> bytes:
     return latin1_bytes
 
 
-def _is_chunk_list(text: Any, encoding: Any) -> bool:
+def _is_base64_chunks(text: Any, encoding: Any) -> bool:
     """Whether a text is a list of base64 pieces, as Polly.JS stores compressed bodies."""
     return encoding == "base64" and isinstance(text, str) and text.startswith("[")
 
 
-def _parse_chunk_list(text: str) -> bytes:
+def _decode_base64_chunks(text: str) -> bytes:
     try:
         pieces = orjson.loads(text)
     except ValueError:

@@ -26,11 +26,11 @@ _SIZES_LINE: Final = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})\n")
 
 
 def _matches_format(parsed_file: ParsedFile) -> bool:
-    return parsed_file.data.startswith(_MAGIC_LINE)
+    return parsed_file.decompressed_bytes.startswith(_MAGIC_LINE)
 
 
 def _list_items(parsed_file: ParsedFile) -> Iterator[tuple[bytes, bytes]]:
-    data, offset = parsed_file.data, len(_MAGIC_LINE)
+    data, offset = parsed_file.decompressed_bytes, len(_MAGIC_LINE)
     while offset < len(data):
         sizes = _SIZES_LINE.match(data, offset)
         if sizes is None:
@@ -47,17 +47,19 @@ def _parse_exchange(item: Any) -> SourceExchange:
     request_data, response_data = item
     request_message = http_text.parse_message(request_data, "request")
     response_message = http_text.parse_message(response_data, "response")
-    method, url, _ = request_message.start_line
-    _, code, reason = response_message.start_line
-    request, host = fields.build_request(method, url, request_message.headers, request_message.body)
+    method, url, _ = request_message.start_line_parts
+    _, code, reason = response_message.start_line_parts
+    request, host = fields.build_request_and_host(
+        method, url, request_message.headers, request_message.body
+    )
     recorded = fields.response_date(response_message.headers)
     return SourceExchange(
         request=request,
         host=host,
         status=fields.parse_status(code),
-        reason=reason,
-        headers=response_message.headers,
-        body=response_message.body,
+        reason_phrase=reason,
+        response_headers=response_message.headers,
+        response_body=response_message.body,
         recorded_at=recorded,
         losses=(NO_TIMES, *(() if recorded else (NO_DATE,))),
     )

@@ -28,11 +28,11 @@ _MESSAGE_FIELDS: Final = frozenset(
 
 
 def _matches_format(parsed_file: ParsedFile) -> bool:
-    return tnetstring.starts_with_tnetstring(parsed_file.data)
+    return tnetstring.starts_with_tnetstring(parsed_file.decompressed_bytes)
 
 
 def _list_items(parsed_file: ParsedFile) -> Iterator[Any]:
-    return tnetstring.parse_values(parsed_file.data)
+    return tnetstring.parse_values(parsed_file.decompressed_bytes)
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
@@ -56,7 +56,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
         raise NotImportable("a body was passed through without being kept")
     host = _decode_text(request_fields.get("host"))
     path = _decode_text(request_fields.get("path"))
-    request, request_host = fields.build_request(
+    request, request_host = fields.build_request_and_host(
         _decode_text(request_fields.get("method")), f"//{_bracket_ipv6(host)}{path}",
         fields.parse_headers(request_fields.get("headers")),
         fields.body_to_bytes(request_fields["content"]),
@@ -68,9 +68,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
         request=request,
         host=request_host,
         status=fields.parse_status(response_fields.get("status_code", response_fields.get("code"))),
-        reason=_decode_text(response_fields.get("reason")),
-        headers=fields.parse_headers(response_fields.get("headers")),
-        body=fields.body_to_bytes(response_fields["content"]),
+        reason_phrase=_decode_text(response_fields.get("reason")),
+        response_headers=fields.parse_headers(response_fields.get("headers")),
+        response_body=fields.body_to_bytes(response_fields["content"]),
         head_at_ms=_ms_since(request_sent_at_s, response_fields.get("timestamp_start")),
         end_at_ms=_ms_since(request_sent_at_s, response_fields.get("timestamp_end")),
         ending=Ending.FIN if isinstance(error, dict) else Ending.CLEAN,

@@ -62,17 +62,17 @@ def _parse_exchange(item: Any) -> SourceExchange:
         fields.parse_headers(_header_pairs(fixture.get("rawHeaders") or fixture.get("headers"))),
     )
     url = f"{fixture.get('scope')}{fixture.get('path')}"
-    request, host = fields.build_request(
-        fixture.get("method"), url, request_body.headers, request_body.data
+    request, host = fields.build_request_and_host(
+        fixture.get("method"), url, request_body.headers, request_body.raw_body
     )
     recorded = fields.response_date(response_body.headers)
     return SourceExchange(
         request=request,
         host=host,
         status=fields.parse_status(fixture.get("status", fixture.get("reply"))),
-        reason="",
-        headers=response_body.headers,
-        body=response_body.data,
+        reason_phrase="",
+        response_headers=response_body.headers,
+        response_body=response_body.raw_body,
         recorded_at=recorded,
         losses=(
             NO_TIMES,
@@ -121,7 +121,7 @@ def _parse_text_body(
     """
     utf8_body, json_body = (
         fields.body_to_bytes(text),
-        bodies.serialize_parsed_body(text, _JSON_HEADERS).data,
+        bodies.serialize_parsed_body(text, _JSON_HEADERS).raw_body,
     )
     candidates = [utf8_body]
     if utf8_body and (_is_json(utf8_body) or bodies.media_type(headers).endswith("json")):

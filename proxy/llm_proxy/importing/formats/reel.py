@@ -59,7 +59,7 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
         case "jsonl":
             lines = parsed_file.document
             has_header_line = isinstance(lines[0], dict) and "request" not in lines[0]
-            return list(lines[1:] if has_header_line else lines)  # a header with match settings
+            return list(lines[1:] if has_header_line else lines)  # it may hold match settings
         case "json":
             return [parsed_file.document]
         case _:
@@ -76,7 +76,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
     host = _HOST_BY_PROVIDER.get(str(exchange.get("provider")), "")
     request_headers = _JSON_HEADERS if _is_json_body(request_fields.get("body")) else ()
     url = f"//{host}{request_fields.get('path') or '/'}"
-    request, url_host = fields.build_request(
+    request, url_host = fields.build_request_and_host(
         request_fields.get("method"), url, request_headers, request_body
     )
     headers = tuple(
@@ -91,7 +91,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
         raise NotImportable("its stream_chunks are no list")
     reads = tuple(_parse_event_reads(chunks or []))
     body = (
-        b"".join(read.data for read in reads) if reads else _parse_body(response_fields.get("body"))
+        b"".join(read.received_bytes for read in reads)
+        if reads
+        else _parse_body(response_fields.get("body"))
     )
     recorded = fields.normalize_timestamp(exchange.get("ts"))
     time_loss = NO_EVENT_BYTES if reads else NO_TIMES
@@ -99,9 +101,9 @@ def _parse_exchange(item: Any) -> SourceExchange:
         request=request,
         host=url_host,
         status=fields.parse_status(response_fields.get("status")),
-        reason="",
-        headers=_with_stream_content_type(headers) if reads else headers,
-        body=body,
+        reason_phrase="",
+        response_headers=_with_stream_content_type(headers) if reads else headers,
+        response_body=body,
         reads=reads,
         recorded_at=recorded,
         losses=(time_loss, PARSED_BODY, *(() if recorded else (NO_DATE,))),

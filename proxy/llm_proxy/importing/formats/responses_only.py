@@ -36,7 +36,7 @@ def _is_response_only(parsed_file: ParsedFile) -> bool:
         case "jsonl":
             return _is_response_document(parsed_file.document[0])
         case "bytes":
-            return _SSE_START.match(parsed_file.data) is not None
+            return _SSE_START.match(parsed_file.decompressed_bytes) is not None
         case _:
             return False
 
@@ -48,16 +48,16 @@ def _is_response_document(document: Any) -> bool:
     return any(name in first for name in (*_RESPONSE_NAMES, *_OTHER_RESPONSE_NAMES))
 
 
-def _refuse_response(_: ParsedFile) -> NoReturn:
+def _raise_response_only(_: ParsedFile) -> NoReturn:
     raise UnreadableFile(
         "it holds an answer alone, without the request that it answers: nothing could ask for it"
     )
 
 
-def _no_exchange(_: Any) -> SourceExchange:
+def _raise_no_exchange(_: Any) -> SourceExchange:
     raise UnreadableFile("it holds no exchange")
 
 
 RESPONSE_ONLY: Final = ForeignFormat(
-    "answer", "an answer alone", _is_response_only, _refuse_response, _no_exchange
+    "answer", "an answer alone", _is_response_only, _raise_response_only, _raise_no_exchange
 )

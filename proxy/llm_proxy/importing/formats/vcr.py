@@ -24,7 +24,7 @@ from llm_proxy.importing.source import (
     ForeignFormat,
     ParsedFile,
     SourceExchange,
-    UnsupportedObject,
+    UnsupportedYamlObject,
     first_object,
 )
 
@@ -42,7 +42,7 @@ def _matches_format(parsed_file: ParsedFile) -> bool:
     if (
         parsed_file.file_type == "yaml"
         and items
-        and all(isinstance(item, UnsupportedObject) for item in items)
+        and all(isinstance(item, UnsupportedYamlObject) for item in items)
     ):
         return True  # only VCR.py writes objects
     request = first_object(items).get("request")
@@ -62,7 +62,7 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
 def parse_vcr_exchange(
     item: Any, parse_request_body: Callable[[dict[str, Any], Headers], bodies.ImportedBody]
 ) -> SourceExchange:
-    """The exchange of an item; `parse_request_body` knows how the tool stores request bodies.
+    """The exchange of an item; `parse_request_body` depends on how the tool stores bodies.
 
     Raises `NotImportable`.
     """
@@ -77,11 +77,11 @@ def parse_vcr_exchange(
     response_body = bodies.parse_body(
         response_fields, fields.parse_headers(response_fields.get("headers"))
     )
-    request, host = fields.build_request(
+    request, host = fields.build_request_and_host(
         request_fields.get("method"),
         request_fields.get("uri"),
         request_body.headers,
-        request_body.data,
+        request_body.raw_body,
     )
     raw_status = response_fields.get("status")
     status = (
@@ -96,9 +96,9 @@ def parse_vcr_exchange(
         request=request,
         host=host,
         status=fields.parse_status(status.get("code")),
-        reason=str(status.get("message") or ""),
-        headers=response_body.headers,
-        body=response_body.data,
+        reason_phrase=str(status.get("message") or ""),
+        response_headers=response_body.headers,
+        response_body=response_body.raw_body,
         recorded_at=recorded,
         losses=(
             NO_TIMES,

@@ -27,16 +27,16 @@ _ID_WORD: Final = re.compile(r"(?<![\w-])\w[\w-]{6,}\w")
 """A word of a text that may be an id."""
 
 
-def _make_apply(_argument: str) -> ApplyRule:
-    return _apply_rule
+def _make_document_normaliser(_argument: str) -> ApplyRule:
+    return _normalize_call_ids
 
 
-def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+def _normalize_call_ids(document: KeyDocument) -> NormalizedDocument:
     if document.body_kind != "json":
         return NormalizedDocument(document)
     alias_table = AliasTable("id")
     alias_by_id: dict[str, str] = {}
-    for path in document.dialect.id_paths:
+    for path in document.dialect.id_json_paths:
         for id_ in texts_at_path(document.body, path):
             if id_ and not _ALIAS.fullmatch(id_):
                 alias_by_id[id_] = alias_table.alias_of(id_)
@@ -86,5 +86,5 @@ CALL_IDS: Final = NormaliserDefinition(
     name="call-ids",
     version=1,
     ignored_description="which ids calls and messages have",
-    make_apply=_make_apply,
+    make_document_normaliser=_make_document_normaliser,
 )

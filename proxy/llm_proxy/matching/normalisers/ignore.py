@@ -37,7 +37,7 @@ RemovalTree: TypeAlias = dict[str | int, "RemovalTree | None"]
 """The values to remove, by member or index: None removes the whole value."""
 
 
-def _make_apply(argument: str) -> ApplyRule:
+def _make_document_normaliser(argument: str) -> ApplyRule:
     from llm_proxy import json_paths  # noqa: PLC0415 # 0.08 s, only where a rule has a path
 
     path = _parse_path(argument)
@@ -49,13 +49,13 @@ def _make_apply(argument: str) -> ApplyRule:
         budget = json_paths.StepBudget(_MAX_STEPS)
         with suppress(JsonPathTooManySteps):
             for match in json_paths.find_nodes(path, document.body, budget):
-                mark_ignored(removals, match.parts)
+                add_ignored_path(removals, match.parts)
         return NormalizedDocument(replace(document, body=without_ignored(document.body, removals)))
 
     return apply
 
 
-def mark_ignored(removals: RemovalTree, path_steps: tuple[str | int, ...]) -> None:
+def add_ignored_path(removals: RemovalTree, path_steps: tuple[str | int, ...]) -> None:
     """Add the value at a path, given as members and indexes, to those to remove."""
     *parent_steps, last = path_steps
     for step in parent_steps:
@@ -118,7 +118,7 @@ IGNORE: Final = NormaliserDefinition(
     name="ignore",
     version=1,
     ignored_description="what stands at a path",
-    make_apply=_make_apply,
+    make_document_normaliser=_make_document_normaliser,
     argument_description="a JSONPath",
     example_argument="$.metadata.trace",
 )

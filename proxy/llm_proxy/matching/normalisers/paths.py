@@ -67,22 +67,22 @@ _MAX_FOLDERS: Final = 100
 class _FoundFolders:
     """The folders found in a document, in the order of occurrence (dicts as ordered sets)."""
 
-    working: dict[str, None] = field(default_factory=dict)
-    temporary: dict[str, None] = field(default_factory=dict)
-    homes: dict[str, None] = field(default_factory=dict)
+    working_folders: dict[str, None] = field(default_factory=dict)
+    temporary_folders: dict[str, None] = field(default_factory=dict)
+    home_folders: dict[str, None] = field(default_factory=dict)
 
     def collect_from(self, text: str) -> str:
         """Collect the folders in a text; returns it unchanged, to be used as a mapping."""
         for match in _WORKING_FOLDER.finditer(text):
-            folder = _single_separators(
+            folder = _collapse_backslashes(
                 match[match.lastindex or 0].partition(" (")[0].rstrip()
             ).rstrip("/\\.")
             if value_finder.looks_like_path(folder):  # not a root: that is part of every path
-                self.working[folder] = None
+                self.working_folders[folder] = None
         for match in _TEMPORARY_FOLDER.finditer(text):
-            self.temporary[match[0]] = None
+            self.temporary_folders[match[0]] = None
         for match in _HOME_FOLDER.finditer(text):
-            self.homes[_single_separators(match[0])] = None
+            self.home_folders[_collapse_backslashes(match[0])] = None
         for match in islice(_HOME_SUBFOLDER.finditer(text), _MAX_FOLDERS):
             self._collect_home_at_end(text[max(0, match.start() - _MAX_HOME_CHARS) : match.start()])
         return text
@@ -91,38 +91,38 @@ class _FoundFolders:
         quoted = _QUOTED_PATH.search(text)
         candidate = _PATH_DELIMITER.split(text)[-1] if quoted is None else quoted[1]
         if _ABSOLUTE_PATH.match(candidate) and not _ALIASED_PATH.search(text):
-            self.homes[_single_separators(candidate).rstrip("\\/")] = None
+            self.home_folders[_collapse_backslashes(candidate).rstrip("\\/")] = None
 
-    def kinds_longest_first(self) -> dict[str, str]:
+    def kind_by_folder(self) -> dict[str, str]:
         """The kind of every folder, by its path; longest first."""
         slugs = [
             slug
-            for text in self.working
+            for text in self.working_folders
             if value_finder.is_distinctive(slug := _NON_ALPHANUMERIC.sub("-", text))
         ]
         kinds: dict[str, str] = {}
         for label, folders in (
-            ("cwd", self.working), ("cwd-slug", slugs), ("folder", self.temporary),
-            ("home", self.homes),
+            ("cwd", self.working_folders), ("cwd-slug", slugs), ("folder", self.temporary_folders),
+            ("home", self.home_folders),
         ):  # fmt: skip
             for folder in list(folders)[:_MAX_FOLDERS]:
                 kinds.setdefault(folder, label)
         return dict(sorted(kinds.items(), key=lambda values: len(values[0]), reverse=True))
 
 
-def _single_separators(folder: str) -> str:
+def _collapse_backslashes(folder: str) -> str:
     r"""A folder with single backslashes: JSON within a text doubles them."""
     return _REPEATED_BACKSLASH.sub(r"\\", folder)
 
 
-def _make_apply(_argument: str) -> ApplyRule:
-    return _apply_rule
+def _make_document_normaliser(_argument: str) -> ApplyRule:
+    return _replace_folders
 
 
-def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+def _replace_folders(document: KeyDocument) -> NormalizedDocument:
     found = _FoundFolders()
     map_body_texts(document, found.collect_from)
-    kinds = found.kinds_longest_first()
+    kinds = found.kind_by_folder()
     if not kinds:
         return NormalizedDocument(document)
     folder_by_spelling = {
@@ -153,5 +153,5 @@ PATHS: Final = NormaliserDefinition(
     name="paths",
     version=1,
     ignored_description="which home, working and temporary folders",
-    make_apply=_make_apply,
+    make_document_normaliser=_make_document_normaliser,
 )

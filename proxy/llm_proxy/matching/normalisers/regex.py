@@ -37,7 +37,7 @@ _MAX_INSTRUCTIONS: Final = 2000
 """The most instructions of a pattern (`a{500}` has a thousand): a larger one takes too long."""
 
 
-def _make_apply(argument: str) -> ApplyRule:
+def _make_document_normaliser(argument: str) -> ApplyRule:
     pattern = _compile_pattern(argument)
     placeholder = f"<regex-{hashlib.sha256(argument.encode()).hexdigest()[:6]}>".encode()
 
@@ -131,7 +131,7 @@ REGEX: Final = NormaliserDefinition(
     name="regex",
     version=1,
     ignored_description="what a pattern finds in texts",
-    make_apply=_make_apply,
+    make_document_normaliser=_make_document_normaliser,
     argument_description="a pattern",
     example_argument="build-[0-9]+",
 )

@@ -16,11 +16,11 @@ from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 from llm_proxy.turns import Json
 
 
-def _make_apply(_argument: str) -> ApplyRule:
-    return _apply_rule
+def _make_document_normaliser(_argument: str) -> ApplyRule:
+    return _normalize_timestamps
 
 
-def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+def _normalize_timestamps(document: KeyDocument) -> NormalizedDocument:
     return NormalizedDocument(map_body_values(document, _mask_value_times))
 
 
@@ -51,5 +51,5 @@ TIMESTAMPS: Final = NormaliserDefinition(
     name="timestamps",
     version=1,
     ignored_description="which date or time it is",
-    make_apply=_make_apply,
+    make_document_normaliser=_make_document_normaliser,
 )

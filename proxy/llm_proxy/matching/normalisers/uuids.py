@@ -16,14 +16,17 @@ _UUID: Final = re.compile(
 )
 
 
-def _make_apply(_argument: str) -> ApplyRule:
-    return _apply_rule
+def _make_document_normaliser(_argument: str) -> ApplyRule:
+    return _normalize_uuids
 
 
-def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+def _normalize_uuids(document: KeyDocument) -> NormalizedDocument:
     return replace_matches(document, _UUID, AliasTable("uuid"))
 
 
 UUIDS: Final = NormaliserDefinition(
-    name="uuids", version=1, ignored_description="which UUID it is", make_apply=_make_apply
+    name="uuids",
+    version=1,
+    ignored_description="which UUID it is",
+    make_document_normaliser=_make_document_normaliser,
 )

@@ -10,11 +10,11 @@ from llm_proxy.matching.normalisers.mapping import map_body_texts
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 
 
-def _make_apply(_argument: str) -> ApplyRule:
-    return _apply_rule
+def _make_document_normaliser(_argument: str) -> ApplyRule:
+    return _normalize_whitespace
 
 
-def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+def _normalize_whitespace(document: KeyDocument) -> NormalizedDocument:
     return NormalizedDocument(map_body_texts(document, _collapse_whitespace))
 
 
@@ -26,5 +26,5 @@ WHITESPACE: Final = NormaliserDefinition(
     name="whitespace",
     version=1,
     ignored_description="how much white space there is in texts",
-    make_apply=_make_apply,
+    make_document_normaliser=_make_document_normaliser,
 )

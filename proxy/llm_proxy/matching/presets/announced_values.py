@@ -13,7 +13,7 @@ from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.mapping import map_body_texts, map_texts
-from llm_proxy.matching.rules import MatchRule, NormalizedDocument
+from llm_proxy.matching.rules import NormaliserRule, NormalizedDocument
 from llm_proxy.turns import Json
 
 _MONTH: Final = (
@@ -44,12 +44,12 @@ _HISTORY_MEMBERS: Final = frozenset(("input", "messages"))
 """The members of a body that hold messages and tool results."""
 
 
-def current_date_rule() -> MatchRule:
+def current_date_rule() -> NormaliserRule:
     """A rule that ignores an announced current date and time: `Today's date is 2026-11-22`."""
     return _pattern_rule("today", [_CURRENT_DATE])
 
 
-def announced_value_rule(name: str, *patterns: str) -> MatchRule:
+def announced_value_rule(name: str, *patterns: str) -> NormaliserRule:
     """A rule that replaces each match after its first group by `<name>`.
 
     The patterns must search a text of any length in linear time.
@@ -57,7 +57,7 @@ def announced_value_rule(name: str, *patterns: str) -> MatchRule:
     return _pattern_rule(name, [*map(re.compile, patterns)])
 
 
-def tool_result_value_rule(name: str, pattern: str) -> MatchRule:
+def tool_result_value_rule(name: str, pattern: str) -> NormaliserRule:
     """Like `announced_value_rule`, only in tool results in the history of OpenAI's dialects."""
     return _pattern_rule(name, [re.compile(pattern)], _map_tool_results)
 
@@ -66,7 +66,7 @@ def _pattern_rule(
     name: str,
     patterns: Sequence[re.Pattern[str]],
     map_document: Callable[[KeyDocument, Callable[[str], str]], KeyDocument] = map_body_texts,
-) -> MatchRule:
+) -> NormaliserRule:
     def replace_values(text: str) -> str:
         for pattern in patterns:
             text = pattern.sub(lambda found: f"{found[1]}<{name}>", text)
@@ -75,7 +75,7 @@ def _pattern_rule(
     def apply(document: KeyDocument) -> NormalizedDocument:
         return NormalizedDocument(map_document(document, replace_values))
 
-    return MatchRule(name, 2, apply)
+    return NormaliserRule(name, 2, apply)
 
 
 def _map_tool_results(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.rules import MatchRule, NormalizedDocument, RuleSet
+from llm_proxy.matching.rules import NormaliserRule, NormalizedDocument, RuleSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,13 @@ class Preset:
     """Incremented whenever it normalises a document differently than before."""
     client: str
     """The client that it is for, as displayed."""
-    rules: tuple[MatchRule, ...]
+    rules: tuple[NormaliserRule, ...]
 
-    def combined_rule(self) -> MatchRule:
+    def combined_rule(self) -> NormaliserRule:
         """All rules of the preset as one rule."""
         rules = RuleSet(self.rules)
 
         def apply(document: KeyDocument) -> NormalizedDocument:
-            return rules.apply(document)
+            return rules.normalize_document(document)
 
-        return MatchRule(self.name, self.version, apply, preset_rules=self.rules)
+        return NormaliserRule(self.name, self.version, apply, preset_rules=self.rules)

@@ -50,7 +50,7 @@ class Located(Generic[T_co]):
     file: str
     line: int
     column: int
-    path: str
+    json_path: str
 
 
 class DocumentChecker:
@@ -63,7 +63,7 @@ class DocumentChecker:
         """Every struct without a mistake, inner structs before outer ones."""
         self._file = file
 
-    def check_value(self, node: Node, expected_type: kinds.Type, path: str) -> Node | None:
+    def check_and_normalize(self, node: Node, expected_type: kinds.Type, path: str) -> Node | None:
         """The node with canonical names, without invalid parts; None if it is invalid itself."""
         if isinstance(node, ScalarNode) and (message := wrong_types.non_finite_message(node)):
             return self.add_mistake(node.mark, path, message)
@@ -103,14 +103,16 @@ class DocumentChecker:
     def _check_entries(self, node: ObjectNode, inner_type: kinds.Type, path: str) -> Node:
         entries = []
         for entry in node.entries:
-            checked_value = self.check_value(entry.node, inner_type, child_path(path, entry.name))
+            checked_value = self.check_and_normalize(
+                entry.node, inner_type, child_path(path, entry.name)
+            )
             if checked_value is not None:
                 entries.append(ObjectEntry(entry.name, entry.mark, checked_value, entry.name))
         return ObjectNode(tuple(entries), node.mark)
 
     def _check_items(self, node: ListNode, inner_type: kinds.Type, path: str) -> Node:
         checked = [
-            self.check_value(item, inner_type, child_path(path, index))
+            self.check_and_normalize(item, inner_type, child_path(path, index))
             or ScalarNode(None, item.mark)  # so that each item keeps its index
             for index, item in enumerate(node.nodes)
         ]
@@ -196,7 +198,7 @@ class DocumentChecker:
                 )
             else:
                 written_names[name] = entry.name
-                checked_value = self.check_value(
+                checked_value = self.check_and_normalize(
                     entry.node, fields[name].type, child_path(path, entry.name)
                 )
                 if checked_value is not None:
@@ -314,7 +316,7 @@ def _locate_within(
     for step in relative_path:
         match node, step:
             case ObjectNode(), str() if (entry := node.find_entry(step)) is not None:
-                mark, node, path = entry.mark, entry.node, child_path(path, entry.source_text)
+                mark, node, path = entry.mark, entry.node, child_path(path, entry.written_name)
             case ListNode(nodes=nodes), int() if step < len(nodes):
                 node, path = nodes[step], child_path(path, step)
                 mark = node.mark

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 
-def describe_field(description: str, **limits: Any) -> Meta:
+def field_metadata(description: str, **limits: Any) -> Meta:
     """The metadata of a field: its description in the JSON Schema, and its limits."""
     return Meta(description=description, **limits)
 
@@ -16,36 +16,36 @@ def describe_field(description: str, **limits: Any) -> Meta:
 NonNegativeInt = Annotated[int, Meta(ge=0)]
 TurnNumber = Annotated[
     int,
-    describe_field("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
+    field_metadata("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
 ]
 ANY_TURN: Final = "any"
 """The `turn` of a step that answers every turn without a step of its own."""
 TurnNumberOrAny = Annotated[
     TurnNumber | Literal["any"],
-    describe_field(
+    field_metadata(
         "The number of the turn, from 1: the model's messages so far, and one; or `any`, for each "
         "turn that no other step is for."
     ),
 ]
-Milliseconds = Annotated[float, describe_field("Milliseconds.", ge=0)]
+Milliseconds = Annotated[float, field_metadata("Milliseconds.", ge=0)]
 MillisecondsOrRange = Annotated[
     # msgspec 0.22 crashes on a union of a limited number and a tuple of fixed length.
     Milliseconds | Annotated[tuple[Milliseconds, ...], Meta(min_length=2, max_length=2)],
-    describe_field("Milliseconds: a number, or [least, most], drawn anew each time."),
+    field_metadata("Milliseconds: a number, or [least, most], drawn anew each time."),
 ]
 ProviderMetadata = Annotated[
     Mapping[str, Mapping[str, Any]],
-    describe_field("By provider (anthropic, google, openai, …); told where the dialect can."),
+    field_metadata("By provider (anthropic, google, openai, …); told where the dialect can."),
 ]
 ToolArguments = Annotated[
     Mapping[str, Any] | Literal["made"],
-    describe_field("An object; or `made`: one that fits the tool's own JSON Schema."),
+    field_metadata("An object; or `made`: one that fits the tool's own JSON Schema."),
 ]
 CallId = Annotated[
-    str, describe_field("The id of the call; `call-1`, `call-2`, … by its place if left out.")
+    str, field_metadata("The id of the call; `call-1`, `call-2`, … by its place if left out.")
 ]
-ToolName = Annotated[str, describe_field("The name of the tool, sent as it is.")]
+ToolName = Annotated[str, field_metadata("The name of the tool, sent as it is.")]
 PaceText = Annotated[
-    str, describe_field("A pace, such as 50tps; else that of what holds this, or of the run.")
+    str, field_metadata("A pace, such as 50tps; else that of what holds this, or of the run.")
 ]
-LeadingText = Annotated[str, describe_field("Text before all else.")]
+LeadingText = Annotated[str, field_metadata("Text before all else.")]

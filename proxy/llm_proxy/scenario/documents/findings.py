@@ -24,6 +24,6 @@ class StructFinding:
     severity: FindingSeverity = FindingSeverity.REFUSED
 
 
-def warning(path: tuple[str | int, ...], message: str) -> StructFinding:
+def warning_finding(path: tuple[str | int, ...], message: str) -> StructFinding:
     """A finding of severity `WARNING`."""
     return StructFinding(path, message, FindingSeverity.WARNING)

@@ -68,7 +68,7 @@ def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
     checker = DocumentChecker(file)
     composer = DocumentComposer(file)
     try:
-        _compose_content(file, content, composer)
+        _parse_into_composer(file, content, composer)
     except UnreadableDocument as error:
         mark = error.mark
         composer.mistakes.append(
@@ -106,7 +106,7 @@ def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
     return LoadedScenarios(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
 
 
-def unreadable_file(file: str, reason: str) -> LoadedScenarios:
+def unreadable_file_result(file: str, reason: str) -> LoadedScenarios:
     """The result for a file that could not be read at all."""
     return LoadedScenarios(mistakes=(DocumentMistake(file, 0, 0, ROOT_PATH, reason),))
 
@@ -119,10 +119,10 @@ def parse_struct(struct_type: type[T], source_name: str, text: str, *, is_json: 
     composer = DocumentComposer(source_name)
     with _unreadable_as_usage_error(source_name):
         if is_json:
-            json_text.read_json(text, composer)
+            json_text.compose_json(text, composer)
         else:
-            _compose_content(source_name, text.encode("utf-8", "replace"), composer)
-    return _check_single_struct(
+            _parse_into_composer(source_name, text.encode("utf-8", "replace"), composer)
+    return _require_single_struct(
         struct_type, source_name, composer, "write one object, such as {reply: Hello}"
     )
 
@@ -134,18 +134,18 @@ def parse_struct_file(struct_type: type[T], file: str, content: bytes, list_fiel
     """
     composer = DocumentComposer(file)
     with _unreadable_as_usage_error(file):
-        _compose_content(file, content, composer)
+        _parse_into_composer(file, content, composer)
     hint = f"write one list, called {list_field}"
     match composer.documents:
         case [ListNode() as node]:
             composer.documents = [
                 ObjectNode((ObjectEntry(list_field, node.mark, node, list_field),), node.mark)
             ]
-            return _check_single_struct(
+            return _require_single_struct(
                 struct_type, file, composer, hint, child_path(ROOT_PATH, list_field)
             )
         case [ObjectNode()]:
-            return _check_single_struct(struct_type, file, composer, hint)
+            return _require_single_struct(struct_type, file, composer, hint)
         case _:
             raise UsageError(f"{file}: {hint}")
 
@@ -160,7 +160,7 @@ def _unreadable_as_usage_error(source_name: str) -> Iterator[None]:
         raise UsageError(f"{source_name}:{mark.line}:{mark.column}: {error.message}") from None
 
 
-def _check_single_struct(
+def _require_single_struct(
     struct_type: type[T],
     source_name: str,
     composer: DocumentComposer,
@@ -170,11 +170,11 @@ def _check_single_struct(
     """The struct of the only document; `path_prefix` is removed from paths in messages."""
     checker = DocumentChecker(source_name)
     for node in composer.documents[:1]:
-        checker.check_value(node, kinds.type_info(struct_type), ROOT_PATH)
+        checker.check_and_normalize(node, kinds.type_info(struct_type), ROOT_PATH)
     mistakes = sorted((*composer.mistakes, *checker.mistakes), key=_location_key)
     if mistakes:
         shown_mistakes = (
-            replace(mistake, path=ROOT_PATH + mistake.path.removeprefix(path_prefix))
+            replace(mistake, json_path=ROOT_PATH + mistake.json_path.removeprefix(path_prefix))
             for mistake in mistakes
         )
         raise UsageError("; ".join(map(str, shown_mistakes)))
@@ -184,16 +184,16 @@ def _check_single_struct(
     return struct
 
 
-def _compose_content(file: str, content: bytes, composer: DocumentComposer) -> None:
+def _parse_into_composer(file: str, content: bytes, composer: DocumentComposer) -> None:
     if len(content) > MAX_FILE_BYTES:
         raise UnreadableDocument(
             SourceMark(0, 0), f"it has more than {MAX_FILE_BYTES >> 20} MiB: split it up"
         )
     text = _decode_text(content)
     if not file.lower().endswith(".json"):
-        yaml_text.read_yaml(text, composer)
+        yaml_text.parse_yaml_into_composer(text, composer)
     elif text.strip():
-        json_text.read_json(text, composer)
+        json_text.compose_json(text, composer)
 
 
 def _decode_text(content: bytes) -> str:
@@ -225,12 +225,12 @@ def _is_empty_node(node: Node) -> bool:
 def _check_document(node: Node, checker: DocumentChecker) -> None:
     match node:
         case ListNode():
-            checker.check_value(node, _SCENARIO_LIST_TYPE, ROOT_PATH)
+            checker.check_and_normalize(node, _SCENARIO_LIST_TYPE, ROOT_PATH)
         case ObjectNode(entries=entries):
             without_schema = ObjectNode(
                 tuple(entry for entry in entries if entry.name != _SCHEMA_FIELD), node.mark
             )
-            checker.check_value(
+            checker.check_and_normalize(
                 without_schema,
                 _DOCUMENT_TYPE if _is_scenario_document(without_schema) else _SCENARIO_TYPE,
                 ROOT_PATH,
@@ -275,6 +275,6 @@ def _duplicate_mistake(
         located.file,
         located.line,
         located.column,
-        located.path,
+        located.json_path,
         f"{problem}: the first is in {first_location}",
     )

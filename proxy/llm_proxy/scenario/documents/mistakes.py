@@ -23,7 +23,7 @@ class DocumentMistake:
     """From 1; 0 for the file as a whole."""
     column: int
     """In characters, from 1."""
-    path: str
+    json_path: str
     """A JSONPath in the names of the file: `$.turns[1].toolCalls`."""
     message: str
     fails_lint: bool = True
@@ -34,7 +34,7 @@ class DocumentMistake:
         if not self.line:
             return f"{file}: {printable_excerpt(self.message, 1000)}"
         return (
-            f"{file}:{self.line}:{self.column}: {printable_excerpt(self.path, 500)}: "
+            f"{file}:{self.line}:{self.column}: {printable_excerpt(self.json_path, 500)}: "
             f"{printable_excerpt(self.message, 1000)}"
         )
 

@@ -61,13 +61,13 @@ def matching_type(node: Node, type_info: kinds.Type) -> kinds.Type | None:
         return strip_metadata(type_info)
     is_unlisted_literal = (
         isinstance(node, ScalarNode)
-        and len(accepted_types(type_info)) > 1
+        and len(non_null_union_members(type_info)) > 1
         and _excludes_value(candidates, node.value)
     )
     return None if is_unlisted_literal or not candidates else candidates[0]
 
 
-def accepted_types(type_info: kinds.Type) -> tuple[kinds.Type, ...]:
+def non_null_union_members(type_info: kinds.Type) -> tuple[kinds.Type, ...]:
     """The members of a union other than None."""
     return tuple(
         union_member

@@ -15,14 +15,14 @@ from msgspec import inspect as kinds
 from llm_proxy.scenario.documents.mistakes import join_choices, quote_text
 from llm_proxy.scenario.documents.names import nearest_choice
 from llm_proxy.scenario.documents.parsing.nodes import ListNode, Node, ObjectNode, ScalarNode
-from llm_proxy.scenario.documents.type_choice import accepted_types, union_members
+from llm_proxy.scenario.documents.type_choice import non_null_union_members, union_members
 
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
 def type_mismatch_message(node: Node, expected_type: kinds.Type) -> str:
     """The message for a value whose JSON type does not fit the expected type."""
-    options = accepted_types(expected_type)
+    options = non_null_union_members(expected_type)
     return (
         f"{_describe_node(node)}: write "
         f"{join_choices(list(dict.fromkeys(map(_describe_type, options))))}"

@@ -15,7 +15,7 @@ from llm_proxy.scenario.documents.document import Scenario, ScenarioTurn
 
 _TOLERANCE: Final = Decimal("0.000001")
 _INTERNAL_TOOL_PREFIX: Final = "agent__"
-"""Of an agent's internal tools, which no request offers."""
+"""The prefix of an agent's internal tools, which no request offers."""
 _SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>")
 _UNSAFE_NAME_CHAR: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PLAIN_EXPONENTS: Final = range(-6, 21)

@@ -17,16 +17,16 @@ from llm_proxy.scenario.engine.matcher import MatchBudget
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 
 _MAX_SHOWN_CHARS: Final = 80
-"""Of an id in a message."""
+"""The most characters of an id in a message."""
 _MAX_LOCATION_CHARS: Final = 300
-"""Of a scenario's id, file and line in a message."""
+"""The most characters of a scenario's id, file and line in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenScenario:
     """The scenario that answers, and why it was chosen."""
 
-    located: LocatedScenario
+    located_scenario: LocatedScenario
     reason: str
 
 
@@ -35,7 +35,7 @@ class NoScenario:
     """No scenario answers."""
 
     requested_id: str
-    """From a header, the session, or else the first user message."""
+    """The id in a header, of the session, or else in the first user message."""
     is_explicit: bool
     """Whether a header or the session named it."""
 
@@ -48,7 +48,7 @@ def choose_scenario(
     `clock` returns the CPU time of this thread, in s.  Raises `PatternsTooSlow` with the scenario,
     its file and line, and the pattern that took too long.
     """
-    requested_id = context.scenario_id
+    requested_id = context.requested_scenario_id
     if requested_id:
         named_scenario = scenario_set.scenarios_by_id.get(requested_id)
         reason = "a header or the session names it"
@@ -64,7 +64,9 @@ def choose_scenario(
         )
     budget = MatchBudget(clock)
     for located, matcher in scenario_set.compiled_matches:
-        visible_context, _ = unsigned_reasoning.visible_request(located.scenario, context)
+        visible_context, _ = unsigned_reasoning.context_visible_to_scenario(
+            located.scenario, context
+        )
         try:
             is_mismatch = any(matcher.mismatch_reasons(visible_context, budget))
         except PatternsTooSlow as error:

@@ -10,7 +10,7 @@ FINAL_REPORT_CALL_ID: Final = "agent-final-report"
 FINAL_REPORT_TOOL: Final = "agent__final_report"
 
 
-def missing_turn_step(turn: int, message: str) -> ScenarioTurn:
+def missing_turn_fallback(turn: int, message: str) -> ScenarioTurn:
     """The fallback step for a turn that the scenario lacks; it has no expectations."""
     return ScenarioTurn(
         turn=turn,
@@ -20,7 +20,7 @@ def missing_turn_step(turn: int, message: str) -> ScenarioTurn:
     )
 
 
-def failed_check_report(message: str) -> FinalReportResponse:
+def failed_check_response(message: str) -> FinalReportResponse:
     """The response to a request that fails a check of its scenario."""
     return _failure_report("Scenario validation failed.", f"# Test Harness Error\n\n{message}")
 

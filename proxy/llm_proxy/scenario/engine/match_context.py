@@ -16,7 +16,7 @@ class MatchContext:
 
     conversation: Conversation
     """Including previous messages that the request only refers to by id."""
-    body: Json
+    request_json: Json
     """The parsed request body; None if it is not JSON."""
     model: str
     path: str
@@ -25,7 +25,7 @@ class MatchContext:
     session: str
     seed: str
     """Seeds all randomness for this request."""
-    scenario_id: str = ""
+    requested_scenario_id: str = ""
     """Set by a header or by the session; empty if by neither."""
 
 
@@ -34,23 +34,23 @@ def match_context_of(
 ) -> MatchContext:
     """The match context of a request; a header takes precedence over `session_scenario_id`."""
     try:
-        body = lenient_json.parse_json(routed.decompressed.body)
+        body = lenient_json.parse_json(routed.decompressed_request.body)
     except ValueError:
         body = None
     return MatchContext(
         conversation,
         body,
-        model=routed.dialect.model(routed.decompressed),
-        path=routed.decompressed.path,
+        model=routed.dialect.model(routed.decompressed_request),
+        path=routed.decompressed_request.path,
         provider=routed.provider,
         dialect=routed.dialect.name,
         session=routed.session,
         seed=seed,
-        scenario_id=_decode_header(routed.requested_scenario) or session_scenario_id,
+        requested_scenario_id=_header_as_utf8(routed.requested_scenario) or session_scenario_id,
     )
 
 
-def _decode_header(header: str) -> str:
+def _header_as_utf8(header: str) -> str:
     """Decode a header as UTF-8 if it is valid; HTTP itself knows only Latin-1."""
     try:
         return header.encode("latin-1").decode()

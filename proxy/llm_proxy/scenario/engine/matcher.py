@@ -23,7 +23,7 @@ from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.turns import Json
 
 _MAX_SHOWN_CHARS: Final = 80
-"""Of a value in a message."""
+"""The most characters of a value in a message."""
 _MAX_SEARCHED_CHARS: Final = 100_000
 """Only this prefix of a text is searched."""
 _CPU_LIMIT_S: Final = 0.05
@@ -53,7 +53,7 @@ class MatchBudget:
             self._values_by_path[path_text] = [cast("Json", node.obj) for node in nodes]
         return self._values_by_path[path_text]
 
-    def search(self, pattern: regex.Pattern[str], text: str) -> bool:
+    def matches_pattern(self, pattern: regex.Pattern[str], text: str) -> bool:
         """Whether the pattern matches anywhere.  Raises `TimeoutError`."""
         while self._cpu_left_s > 0:
             started_s = self._clock()
@@ -70,7 +70,7 @@ class MatchBudget:
 class CompiledMatch:
     """A scenario's `match` with its patterns and JSONPaths compiled."""
 
-    match: ScenarioMatch
+    scenario_match: ScenarioMatch
     compiled_patterns: Mapping[str, regex.Pattern[str]]
     compiled_paths: Mapping[str, json_paths.StepCountingPath]
 
@@ -98,7 +98,7 @@ class CompiledMatch:
 
         Raises `PatternsTooSlow` with the pattern.
         """
-        match, conversation = self.match, context.conversation
+        match, conversation = self.scenario_match, context.conversation
         for name in _GLOB_FIELDS:
             pattern, value = getattr(match, name), getattr(context, name)
             if pattern and not fnmatchcase(value, pattern):
@@ -108,7 +108,7 @@ class CompiledMatch:
             (match.system, conversation.system),
         )
         for name, (pattern, text) in zip(("user", "system"), text_patterns, strict=True):
-            if pattern and not self._search_pattern(f"match.{name}", pattern, text, budget):
+            if pattern and not self._matches_pattern(f"match.{name}", pattern, text, budget):
                 yield f"{name}: /{pattern}/ is not in {printable_excerpt(text, _MAX_SHOWN_CHARS)!r}"
         if match.tool_results is not UNSET and match.tool_results != bool(conversation.results):
             has_tool_results = bool(conversation.results)
@@ -117,11 +117,14 @@ class CompiledMatch:
             yield f"this is turn {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
             yield from self._unmet_conditions(
-                path, condition, self._values_at_path(path, context.body, budget), budget
+                path, condition, self._values_at_path(path, context.request_json, budget), budget
             )
 
     def _values_at_path(self, path: str, body: Json, budget: MatchBudget) -> list[Json]:
-        """The values at a path.  Raises `PatternsTooSlow` if it takes too many steps."""
+        """The values at a path; in a body that is nested too deeply, at most the first ones.
+
+        Raises `PatternsTooSlow` if it takes too many steps.
+        """
         try:
             return budget.find_values(path, self.compiled_paths[path], body or {})
         except JsonPathTooManySteps as error:
@@ -129,10 +132,10 @@ class CompiledMatch:
                 f"match.json: {printable_excerpt(path, _MAX_SHOWN_CHARS)} {error}"
             ) from None
 
-    def _search_pattern(self, where: str, pattern: str, text: str, budget: MatchBudget) -> bool:
+    def _matches_pattern(self, where: str, pattern: str, text: str, budget: MatchBudget) -> bool:
         searched_text = text[:_MAX_SEARCHED_CHARS]
         try:
-            return budget.search(self.compiled_patterns[pattern], searched_text)
+            return budget.matches_pattern(self.compiled_patterns[pattern], searched_text)
         except TimeoutError:
             raise PatternsTooSlow(
                 f"{where}: the patterns tried on this request took more than "
@@ -156,8 +159,8 @@ class CompiledMatch:
             )
         pattern = condition.matches
         if pattern and not any(
-            self._search_pattern(
-                f"match.json[{path}]", pattern, lenient_json.printable_text(value), budget
+            self._matches_pattern(
+                f"match.json[{path}]", pattern, lenient_json.value_as_text(value), budget
             )
             for value in values
         ):

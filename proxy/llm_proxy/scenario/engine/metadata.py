@@ -22,7 +22,7 @@ _METADATA_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "openai-completions": ("openai", "azure"),
     "openai-responses": ("openai", "azure"),
 }
-"""By dialect, the keys of `provider_metadata` it uses, beside the provider's own name."""
+"""By dialect, the keys of `provider_metadata` that it uses, besides the provider's name."""
 
 _SIGNATURE_FIELDS: Final = ("signature", "thoughtSignature", "thought_signature")
 _REDACTED_FIELDS: Final = (

@@ -18,7 +18,7 @@ from llm_proxy.scenario.engine import turns
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.render.durations import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.scripted_response import (
-    ReportExhausted,
+    ReportScriptExhausted,
     ResponseTiming,
     ScriptedResponse,
     SendTurns,
@@ -32,8 +32,8 @@ class MockInvocation:
 
     mock: MockSpec
     call_number: int
-    """Of this session, from 1."""
-    function_reply: MockReply | None = None
+    """The number of the call in its session, from 1."""
+    respond_function_reply: MockReply | None = None
     """The reply of the operator's function (`respond`); None if there is none."""
 
 
@@ -43,12 +43,12 @@ def has_scripted_replies(mock: MockSpec) -> bool:
 
 
 def mock_response(invocation: MockInvocation, context: MatchContext) -> ScriptedResponse:
-    """The response of a mock; `ReportExhausted` after the last of its `replies`."""
+    """The response of a mock; `ReportScriptExhausted` after the last of its `replies`."""
     mock = invocation.mock
     origin = f"mock {mock.name}"
     if mock.replies is not UNSET and invocation.call_number > len(mock.replies):
         return ScriptedResponse(
-            ReportExhausted(_exhausted_message(invocation, len(mock.replies))), origin
+            ReportScriptExhausted(_exhausted_message(invocation, len(mock.replies))), origin
         )
     send_turns = SendTurns(
         (_reply_turn(_mock_reply(invocation, context), mock, context),),
@@ -74,7 +74,9 @@ def _mock_reply(invocation: MockInvocation, context: MatchContext) -> MockReply:
         return MockReply(content=reply) if isinstance(reply, str) else reply
     if mock.reply is not UNSET:
         return MockReply(content=mock.reply)
-    return invocation.function_reply or MockReply(content=context.conversation.last_user_text)
+    return invocation.respond_function_reply or MockReply(
+        content=context.conversation.last_user_text
+    )
 
 
 def _reply_turn(reply: MockReply, mock: MockSpec, context: MatchContext) -> Turn:

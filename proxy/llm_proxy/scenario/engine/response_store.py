@@ -11,9 +11,9 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.turns import Turn
 
 _MAX_RESPONSES: Final = 10_000
-"""Beyond it the oldest are dropped."""
+"""The most stored responses; beyond that the oldest are dropped."""
 _MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
-"""Of all stored request bodies; beyond it the oldest are dropped."""
+"""The most bytes of all stored request bodies; beyond that the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class StoredResponse:
 
     conversation: Conversation
     """The request's, including all previous messages."""
-    turns: tuple[Turn, ...]
+    response_turns: tuple[Turn, ...]
     encode_context: EncodeContext
     request_body: bytes
-    """Some fields of it are repeated when the response is retrieved."""
+    """Some of its fields are repeated when the response is retrieved."""
     dialect_name: str
-    """Of the dialect that encoded the response."""
+    """The name of the dialect that encoded the response."""
 
 
 class ResponseStore:
@@ -40,7 +40,11 @@ class ResponseStore:
     def store(self, session: str, stored_response: StoredResponse) -> None:
         """Store a response under its id, and under the id of the conversation it belongs to."""
         for response_id in filter(
-            None, (stored_response.turns[0].id, stored_response.conversation.stored_conversation_id)
+            None,
+            (
+                stored_response.response_turns[0].id,
+                stored_response.conversation.stored_conversation_id,
+            ),
         ):
             self._remove((session, response_id))
             self._responses[session, response_id] = stored_response
@@ -75,7 +79,7 @@ class ResponseStore:
         if previous is None:
             return conversation
         previous_responses = tuple(
-            RequestMessage("assistant", turn.parts) for turn in previous.turns[:1]
+            RequestMessage("assistant", turn.parts) for turn in previous.response_turns[:1]
         )
         messages = (*previous.conversation.messages, *previous_responses, *conversation.messages)
         return replace(conversation, messages=messages)

@@ -16,7 +16,7 @@ _MAX_SUGGESTED_IDS: Final = 3
 _MAX_ID_CHARS: Final = 200
 """Longer texts are not meant as an id, so nothing is suggested for them."""
 _MAX_COMPARED_IDS: Final = 1000
-"""Of more ids, those with the longest common prefix are compared."""
+"""If there are more ids, only those with the longest common prefix are compared."""
 
 
 @dataclass(frozen=True, slots=True)

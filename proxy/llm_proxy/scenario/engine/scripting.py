@@ -50,13 +50,13 @@ class CheckedRequest:
     """A request that passed the checks of its scenario."""
 
     scenario: Scenario
-    step: ScenarioTurn
-    context: MatchContext
+    scenario_turn: ScenarioTurn
+    match_context: MatchContext
     """Without unsigned reasoning, if the scenario strips it."""
     origin: str
     fallback_reason: str
     """Why `step` is the fallback; empty if the scenario has a step for the turn."""
-    notes: tuple[str, ...]
+    journal_notes: tuple[str, ...]
 
 
 def scripted_response(
@@ -73,8 +73,8 @@ def check_request(
     chosen: ChosenScenario, context: MatchContext
 ) -> CheckedRequest | ScriptedResponse:
     """The step for a request; a response with an error turn if a check fails."""
-    scenario = chosen.located.scenario
-    context, notes = unsigned_reasoning.visible_request(scenario, context)
+    scenario = chosen.located_scenario.scenario
+    context, notes = unsigned_reasoning.context_visible_to_scenario(scenario, context)
     conversation = context.conversation
     origin = f"{_ORIGIN_NAME}: {scenario.id}, turn {conversation.turn}"
     if (error_message := checks.check_system_prompt(scenario, conversation)) is not None:
@@ -87,8 +87,8 @@ def check_request(
 
 def next_failure_number(checked: CheckedRequest, failure_counter: FailureCounter) -> int | None:
     """Count a failure of this step: its number from 1; None if the attempt succeeds."""
-    context, turn = checked.context, checked.context.conversation.turn
-    max_failures = checked.step.failures_before_success
+    context, turn = checked.match_context, checked.match_context.conversation.turn
+    max_failures = checked.scenario_turn.failures_before_success
     return failure_counter.next_failure_number(
         context.session, checked.scenario.id, turn, context.provider, max_failures
     )
@@ -99,19 +99,21 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
 
     Raises `NotRepresentable` if a value must be generated for a schema that nothing satisfies.
     """
-    step, notes = checked.step, checked.notes
+    step, notes = checked.scenario_turn, checked.journal_notes
     if failure_number is not None:
         failure = _scripted_failure(step)
         progress = f"failure {failure_number} of {step.failures_before_success}"
-        note = f"{progress}: {failure.status}, {failure.message}"
-        return ScriptedResponse(failure, checked.origin, notes=(*notes, note))
+        note = f"{progress}: {failure.failure_status}, {failure.message}"
+        return ScriptedResponse(failure, checked.origin, journal_notes=(*notes, note))
     try:
-        response, warnings = _fill_templates(checked.scenario, step, checked.context)
+        response, warnings = _fill_templates(checked.scenario, step, checked.match_context)
     except JsonPathTooManySteps as error:
         return error_turn_response(
-            f"{checked.origin}: {error}", checked.context, checked.origin, notes
+            f"{checked.origin}: {error}", checked.match_context, checked.origin, notes
         )
-    send_turns = _send_turns(step.chunks or checked.scenario.chunks, response, checked.context)
+    send_turns = _send_turns_action(
+        step.chunks or checked.scenario.chunks, response, checked.match_context
+    )
     pace = step.pace.strip() or checked.scenario.pace.strip()
     return ScriptedResponse(
         replace(send_turns, pace=parse_pace(pace) if pace else None),
@@ -120,7 +122,9 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
         (*warnings, *filter(None, (checked.fallback_reason,))),
         notes,
         response.provider_metadata or None,
-        faults=() if checked.fallback_reason else _scripted_faults(checked.scenario, step),
+        fault_rules=()
+        if checked.fallback_reason
+        else _scripted_fault_rules(checked.scenario, step),
     )
 
 
@@ -128,7 +132,7 @@ def error_turn_response(
     message: str, context: MatchContext, origin: str = _ORIGIN_NAME, notes: tuple[str, ...] = ()
 ) -> ScriptedResponse:
     """The error turn for a request that no scenario answers or that fails a check."""
-    send_turns = _send_turns(None, error_reports.failed_check_report(message), context)
+    send_turns = _send_turns_action(None, error_reports.failed_check_response(message), context)
     return ScriptedResponse(send_turns, origin, message, (message,), notes)
 
 
@@ -140,7 +144,7 @@ def _step_for_turn(scenario: Scenario, turn: int) -> tuple[ScenarioTurn, str]:
         return step, ""
     turn_numbers = ", ".join(str(scenario_turn.turn) for scenario_turn in scenario.turns) or "none"
     message = f"Scenario {scenario.id} has no turn {turn}; its turns: {turn_numbers}."
-    return error_reports.missing_turn_step(turn, message), message
+    return error_reports.missing_turn_fallback(turn, message), message
 
 
 def _scripted_failure(step: ScenarioTurn) -> FailResponse:
@@ -155,7 +159,7 @@ def _scripted_failure(step: ScenarioTurn) -> FailResponse:
     )
 
 
-def _scripted_faults(scenario: Scenario, step: ScenarioTurn) -> tuple[ScenarioRule, ...]:
+def _scripted_fault_rules(scenario: Scenario, step: ScenarioTurn) -> tuple[ScenarioRule, ...]:
     """The fault rules of the turn, then those of the scenario."""
     faults_by_owner = {
         f"{scenario.id}, turn {step.turn}": step.faults,
@@ -174,19 +178,21 @@ def _fill_templates(
     """The response with its templates filled in, and their warnings."""
     if not scenario.templates:
         return step.response, ()
-    filled = templates.fill_templates(msgspec.to_builtins(step.response), context.body)
+    filled = templates.fill_templates(msgspec.to_builtins(step.response), context.request_json)
     return msgspec.convert(filled.value, Response), filled.warnings
 
 
-def _send_turns(chunks: ChunkSpec | None, response: Response, context: MatchContext) -> SendTurns:
+def _send_turns_action(
+    chunks: ChunkSpec | None, response: Response, context: MatchContext
+) -> SendTurns:
     timing = (
         ResponseTiming()
         if chunks is None
-        else ResponseTiming(gap_ms=gap_ms_drawer(chunks.delay_ms, context.seed, "gap"))
+        else ResponseTiming(compute_gap_ms=gap_ms_drawer(chunks.delay_ms, context.seed, "gap"))
     )
     # Only signatures from the scenario: document 000 strips reasoning that lacks one.
     return SendTurns(
-        (turns.scripted_turn(response, context),),
+        (turns.turn_from_scripted_response(response, context),),
         text_splitter(chunks),
         timing,
         signs_reasoning=False,

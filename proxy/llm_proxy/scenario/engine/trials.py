@@ -14,20 +14,20 @@ from llm_proxy.scenario.engine.matcher import CompiledMatch, MatchBudget
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 
 _MAX_SHOWN_CHARS: Final = 60
-"""Of a text in a reason."""
+"""The most characters of a text in a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTrial:
     """Whether one scenario answers a request, and why."""
 
-    located: LocatedScenario
+    located_scenario: LocatedScenario
     is_chosen: bool
     reason: str
     """Why it is chosen or not."""
 
 
-def try_scenarios(
+def try_each_scenario(
     scenario_set: ScenarioSet,
     context: MatchContext,
     chosen: ChosenScenario | NoScenario,
@@ -37,7 +37,7 @@ def try_scenarios(
 
     `clock` returns the CPU time of this thread, in s.
     """
-    winner = chosen.located if isinstance(chosen, ChosenScenario) else None
+    winner = chosen.located_scenario if isinstance(chosen, ChosenScenario) else None
     reason = (
         chosen.reason
         if isinstance(chosen, ChosenScenario)
@@ -61,12 +61,12 @@ def _mismatch_reason(
     winner: LocatedScenario | None,
     budget: MatchBudget,
 ) -> str:
-    if context.scenario_id:
-        return f"{printable_excerpt(context.scenario_id, _MAX_SHOWN_CHARS)} is named"
+    if context.requested_scenario_id:
+        return f"{printable_excerpt(context.requested_scenario_id, _MAX_SHOWN_CHARS)} is named"
     if located.scenario.match is None:
         text = context.conversation.first_user_text.strip()
         return f"the first user message is {printable_excerpt(text, _MAX_SHOWN_CHARS)!r}"
-    visible_context, _ = unsigned_reasoning.visible_request(located.scenario, context)
+    visible_context, _ = unsigned_reasoning.context_visible_to_scenario(located.scenario, context)
     try:
         mismatches = "; ".join(
             CompiledMatch.compile(located.scenario.match).mismatch_reasons(visible_context, budget)

@@ -33,7 +33,7 @@ from llm_proxy.turns import Usage as Counted
 
 _DEFAULT_INPUT_TOKENS: Final = 64
 _DEFAULT_OUTPUT_TOKENS: Final = 32
-"""Used for a response without `usage`."""
+"""The default token counts of a response without scripted `usage`."""
 _MAX_EXACT_INT: Final = 2**53
 
 FINISH_BY_REASON: Final[Mapping[str, FinishReason]] = {
@@ -52,7 +52,7 @@ FINISH_BY_REASON: Final[Mapping[str, FinishReason]] = {
 """Finish reasons of all providers, in lower case with underscores."""
 
 
-def scripted_turn(response: Response, context: MatchContext) -> Turn:
+def turn_from_scripted_response(response: Response, context: MatchContext) -> Turn:
     """The turn of a scripted response, for the dialect and model of the request.
 
     Raises `NotRepresentable` if a value must be generated for a schema that nothing satisfies.
@@ -121,9 +121,9 @@ def _response_parts(response: Response, context: MatchContext) -> tuple[Part, ..
         case TextResponse(assistant_text=text):
             return (Text(text),)
         case ToolCallsResponse():
-            return tuple(_tool_calls(response, context))
+            return tuple(_tool_call_parts(response, context))
         case FinalReportResponse():
-            return tuple(_final_report_call(response))
+            return tuple(_final_report_parts(response))
         case StructuredResponse(values=values):
             generated: Json = dict(values)
             if context.conversation.response_schema is not None:
@@ -134,20 +134,20 @@ def _response_parts(response: Response, context: MatchContext) -> tuple[Part, ..
         case ReActResponse():
             return (Text(react.react_text(response)),)
         case PartsResponse(parts=parts):
-            return tuple(_part_of_spec(part, index, context) for index, part in enumerate(parts))
+            return tuple(_part_from_spec(part, index, context) for index, part in enumerate(parts))
 
 
-def _tool_calls(response: ToolCallsResponse, context: MatchContext) -> Iterator[Part]:
+def _tool_call_parts(response: ToolCallsResponse, context: MatchContext) -> Iterator[Part]:
     if response.assistant_text:
         yield Text(response.assistant_text)
     for number, call in enumerate(response.tool_calls, 1):
         if call.assistant_text:
             yield Text(call.assistant_text)
-        arguments = _arguments_text(call.tool_name, call.arguments, context)
+        arguments = _arguments_json(call.tool_name, call.arguments, context)
         yield ToolCall(call.call_id or f"call-{number}", call.tool_name, arguments)
 
 
-def _final_report_call(response: FinalReportResponse) -> Iterator[Part]:
+def _final_report_parts(response: FinalReportResponse) -> Iterator[Part]:
     if response.assistant_text:
         yield Text(response.assistant_text)
     fields = {
@@ -164,7 +164,7 @@ def _final_report_call(response: FinalReportResponse) -> Iterator[Part]:
     )
 
 
-def _part_of_spec(
+def _part_from_spec(
     part: TextPartSpec | ReasoningPartSpec | RefusalPartSpec | ToolCallPartSpec,
     index: int,
     context: MatchContext,
@@ -178,11 +178,11 @@ def _part_of_spec(
             return Refusal(text)
         case ToolCallPartSpec(tool_name=name, arguments=arguments, call_id=call_id):
             return ToolCall(
-                call_id or f"call-{index + 1}", name, _arguments_text(name, arguments, context)
+                call_id or f"call-{index + 1}", name, _arguments_json(name, arguments, context)
             )
 
 
-def _arguments_text(name: str, arguments: ToolArguments, context: MatchContext) -> str:
+def _arguments_json(name: str, arguments: ToolArguments, context: MatchContext) -> str:
     """The arguments as JSON; with "made", generated for the schema of the request's tool."""
     if arguments != "made":
         return json_stringify(arguments)

@@ -16,7 +16,7 @@ from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.turns import Json, Reasoning, ToolCall
 
 
-def visible_request(
+def context_visible_to_scenario(
     scenario: Scenario, context: MatchContext
 ) -> tuple[MatchContext, tuple[str, ...]]:
     """The context without unsigned reasoning, and a note per message that lost its reasoning."""
@@ -32,7 +32,9 @@ def visible_request(
     if not notes:
         return context, ()
     return replace(
-        context, conversation=conversation, body=_body_without_unsigned(context.body)
+        context,
+        conversation=conversation,
+        request_json=_body_without_unsigned(context.request_json),
     ), notes
 
 
@@ -48,7 +50,7 @@ def without_unsigned_reasoning(
     if conversation.turn <= 1 or not wants_signatures:
         return conversation, ()
     messages = tuple(
-        _without_unsigned(request_message)
+        _without_reasoning_parts(request_message)
         if _has_unsigned_reasoning(request_message)
         else request_message
         for request_message in conversation.messages
@@ -70,7 +72,7 @@ def _has_unsigned_reasoning(message: RequestMessage) -> bool:
     return message.role == "assistant" and has_tool_call and bool(reasoning_parts) and not is_signed
 
 
-def _without_unsigned(message: RequestMessage) -> RequestMessage:
+def _without_reasoning_parts(message: RequestMessage) -> RequestMessage:
     remaining = tuple(part for part in message.parts if not isinstance(part, Reasoning))
     return replace(message, parts=remaining)
 

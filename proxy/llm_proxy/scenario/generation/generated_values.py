@@ -16,7 +16,7 @@ from llm_proxy.scenario.generation.json_schema.budget import (
     SchemaBudget,
     SchemaTooExpensive,
 )
-from llm_proxy.scenario.generation.json_schema.merging import NoValue
+from llm_proxy.scenario.generation.json_schema.merging import NoValueFound
 from llm_proxy.scenario.generation.json_schema.value_maker import SchemaValueMaker
 from llm_proxy.turns import Json
 
@@ -32,17 +32,19 @@ def make_value(schema: Json, seed: str, fixed_fields: Mapping[str, Json] | None 
     schema = {} if schema is None else schema
     try:
         value = (
-            _make_value_around(fixed_members, schema, seed)
+            _make_with_fixed_members(fixed_members, schema, seed)
             if fixed_members
             else _make_value(schema, schema, seed, MAX_STEPS)
         )
-    except NoValue as error:
-        raise SchemaNotSatisfiable(_refusal_message(error.path or "$", error.reason)) from None
+    except NoValueFound as error:
+        raise SchemaNotSatisfiable(
+            _unsatisfiable_schema_message(error.path or "$", error.reason)
+        ) from None
     except SchemaTooExpensive as error:
-        raise SchemaNotSatisfiable(_refusal_message("$", str(error))) from None
+        raise SchemaNotSatisfiable(_unsatisfiable_schema_message("$", str(error))) from None
     except RecursionError:
         raise SchemaNotSatisfiable(
-            _refusal_message("$", "its schemas are nested too deeply")
+            _unsatisfiable_schema_message("$", "its schemas are nested too deeply")
         ) from None
     if not fixed_members:
         return value
@@ -54,7 +56,7 @@ def make_value(schema: Json, seed: str, fixed_fields: Mapping[str, Json] | None 
     return value | fixed_members
 
 
-def _refusal_message(path: str, reason: str) -> str:
+def _unsatisfiable_schema_message(path: str, reason: str) -> str:
     return (
         f"no value can be made up at {path}: {reason}; write it in the scenario, or give the "
         "schema "
@@ -62,7 +64,7 @@ def _refusal_message(path: str, reason: str) -> str:
     )
 
 
-def _make_value_around(fixed_members: dict[str, Json], schema: Json, seed: str) -> Json:
+def _make_with_fixed_members(fixed_members: dict[str, Json], schema: Json, seed: str) -> Json:
     """A value that is valid with the fixed members; failing that, one that is valid alone."""
     consts: dict[str, Json] = {name: {"const": value} for name, value in fixed_members.items()}
     schema_with_fixed: Json = {
@@ -70,9 +72,9 @@ def _make_value_around(fixed_members: dict[str, Json], schema: Json, seed: str) 
     }
     try:
         return _make_value(schema_with_fixed, schema, seed, MAX_STEPS // 2)
-    except (NoValue, SchemaTooExpensive):
+    except (NoValueFound, SchemaTooExpensive):
         return _make_value(schema, schema, seed, MAX_STEPS // 2)
 
 
 def _make_value(schema: Json, root: Json, seed: str, steps: int) -> Json:
-    return SchemaValueMaker(root, seed, SchemaBudget(steps)).make_valid(schema)
+    return SchemaValueMaker(root, seed, SchemaBudget(steps)).make_valid_value(schema)

@@ -18,9 +18,9 @@ def react_text(react_response: ReActResponse) -> str:
 
 
 def _react_lines(react_response: ReActResponse) -> Iterator[str]:
-    if thought := _join_lines(react_response.thought):
+    if thought := _to_single_line(react_response.thought):
         yield f"Thought: {thought}"
-    if action := _join_lines(react_response.action):
+    if action := _to_single_line(react_response.action):
         yield f"Action: {action}"
         yield f"Action Input: {lenient_json.compact_json(dict(react_response.action_input))}"
     if react_response.final_answer.strip():
@@ -29,5 +29,5 @@ def _react_lines(react_response: ReActResponse) -> Iterator[str]:
         yield ""
 
 
-def _join_lines(text: str) -> str:
+def _to_single_line(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines()).strip()

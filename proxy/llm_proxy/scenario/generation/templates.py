@@ -34,9 +34,9 @@ _EXPRESSION: Final = re.compile(
 _ESCAPED_BRACES: Final = ("'{{'", '"{{"')
 """Expressions that evaluate to two opening braces."""
 _MAX_VALUES: Final = 1000
-"""Of one template; further values are dropped with a warning."""
+"""The most values of one template; further ones are dropped with a warning."""
 _MAX_SHOWN_CHARS: Final = 60
-"""Of a template or an error in a message."""
+"""The most characters of a template or an error in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class FilledTemplates:
 class _TemplateExpression:
     """One template of a text."""
 
-    path: str
+    json_path: str
     """The JSONPath, without surrounding white space."""
     source: str
     """Its source text, including the braces."""
@@ -63,14 +63,14 @@ def template_error(text: str) -> str | None:
     """The first error in the templates of a text, as a sentence; None if there is none."""
     for segment in _split_templates(text):
         match segment:
-            case _TemplateExpression(path=path, is_closed=False):
+            case _TemplateExpression(json_path=path, is_closed=False):
                 return (
                     f"{_quoted_path(path)} is not closed: a template, and each quoted name in "
                     f"it, has "
                     "an end; {{ '{{' }} stands for two braces"
                 )
-            case _TemplateExpression(path=path) if path not in _ESCAPED_BRACES:
-                if isinstance(reason := _compile_path(path), str):
+            case _TemplateExpression(json_path=path) if path not in _ESCAPED_BRACES:
+                if isinstance(reason := _compile_path_or_reason(path), str):
                     return f"{_quoted_path(path, _CLOSE)} is no JSONPath: {reason}"
     return None
 
@@ -91,7 +91,7 @@ def fill_templates(value: Any, body: Json) -> FilledTemplates:
 class _TemplateFiller:
     """Fills templates from the body of one request."""
 
-    body: Json
+    request_json: Json
     step_budget: json_paths.StepBudget = field(default_factory=json_paths.StepBudget)
     warnings: list[str] = field(default_factory=list)
 
@@ -124,17 +124,17 @@ class _TemplateFiller:
 
     def _evaluate(self, expression: _TemplateExpression) -> list[Json]:
         """The values of a template; none, with a warning, if its path finds nothing."""
-        if expression.path in _ESCAPED_BRACES:
+        if expression.json_path in _ESCAPED_BRACES:
             return [_OPEN]
-        path = _compile_path(expression.path) if expression.is_closed else ""
+        path = _compile_path_or_reason(expression.json_path) if expression.is_closed else ""
         if isinstance(path, str):
             return [expression.source]
-        nodes = json_paths.find_nodes(path, self.body, self.step_budget)
+        nodes = json_paths.find_nodes(path, self.request_json, self.step_budget)
         try:
             values = [cast("Json", node.obj) for node in islice(nodes, _MAX_VALUES + 1)]
         except JsonPathTooManySteps as error:
             raise JsonPathTooManySteps(
-                f"the template {_quoted_path(expression.path, _CLOSE)} {error}"
+                f"the template {_quoted_path(expression.json_path, _CLOSE)} {error}"
             ) from None
         if len(values) > _MAX_VALUES:
             self._add_warning(
@@ -146,7 +146,7 @@ class _TemplateFiller:
 
     def _add_warning(self, expression: _TemplateExpression, finding: str) -> None:
         self.warnings.append(
-            f"the template {_quoted_path(expression.path, _CLOSE)} finds {finding}"
+            f"the template {_quoted_path(expression.json_path, _CLOSE)} finds {finding}"
         )
 
 
@@ -173,7 +173,7 @@ def _value_as_text(value: Json) -> str:
     return value if isinstance(value, str) else lenient_json.compact_json(value)
 
 
-def _compile_path(path: str) -> json_paths.StepCountingPath | str:
+def _compile_path_or_reason(path: str) -> json_paths.StepCountingPath | str:
     if not path.startswith("$"):
         return "one begins with $, as in $.messages[-1].content"
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, cassette_turns, stored_http_request
+from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns, stored_http_request
 from llm_proxy.conversation import Conversation
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import header_value
@@ -33,7 +33,7 @@ _RETRYABLE_CLIENT_ERRORS: Final = frozenset((408, 409, 429))
 _RATE_LIMIT_STATUS: Final = 429
 _MAX_SHOWN_CHARS: Final = 80
 _MAX_PATTERN_CHARS: Final = 200
-"""Of a user text in a pattern."""
+"""The most characters of a user text in a pattern."""
 _DELAY_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 
 
@@ -55,7 +55,7 @@ class GeneratedScenario:
     """As parsed JSON."""
     yaml_text: str
     """The document as YAML, with comments."""
-    notes: tuple[str, ...]
+    omission_notes: tuple[str, ...]
     """A sentence for each thing in the recordings that the scenario lacks."""
 
 
@@ -65,7 +65,7 @@ class _DecodedExchange:
 
     cassette: Cassette
     conversation: Conversation
-    turns: tuple[Turn, ...]
+    response_turns: tuple[Turn, ...]
 
     @property
     def file(self) -> str:
@@ -74,7 +74,7 @@ class _DecodedExchange:
     @property
     def failure(self) -> Failure | None:
         """The first failure in its turns; None if it succeeded."""
-        return next((turn.failure for turn in self.turns if turn.failure), None)
+        return next((turn.failure for turn in self.response_turns if turn.failure), None)
 
 
 def generate_scenario(
@@ -86,7 +86,7 @@ def generate_scenario(
     incomplete, or belongs to another conversation than the first.
     """
     exchanges = sorted(
-        map(_decode_exchange, cassettes), key=lambda exchange: exchange.cassette.meta.recorded
+        map(_decode_exchange, cassettes), key=lambda exchange: exchange.cassette.meta.recorded_at
     )
     if not exchanges:
         raise NotRepresentable("a scenario is made of cassettes, and there are none")
@@ -97,7 +97,7 @@ def generate_scenario(
         exchanges_by_turn[number].append(decoded_exchange)
     notes: list[str] = []
     steps = [
-        _make_step(number, exchanges_by_turn[number], options, notes)
+        _scenario_turn_fields(number, exchanges_by_turn[number], options, notes)
         for number in sorted(exchanges_by_turn)
     ]
     step_by_turn = {
@@ -126,7 +126,7 @@ def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
     """Decode a cassette.  Raises `NotRepresentable` if a scenario cannot reproduce it."""
     file = printable_excerpt(cassette.file, 500)
     conversation = cassette_dialect(cassette).decode_request(stored_http_request(cassette))
-    turns = cassette_turns(cassette)
+    turns = cassette_response_turns(cassette)
     if conversation is None or not turns:
         raise NotRepresentable(f"{file} holds no turn: a scenario is made of those")
     outcome = cassette_outcome(cassette)
@@ -140,7 +140,7 @@ def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
     exchange_by_response_id = {
         turn.id: decoded_exchange
         for decoded_exchange in exchanges
-        for turn in decoded_exchange.turns
+        for turn in decoded_exchange.response_turns
         if turn.id
     }
 
@@ -194,7 +194,7 @@ def _first_success(attempts: Sequence[_DecodedExchange]) -> _DecodedExchange | N
     return next((attempt for attempt in attempts if attempt.failure is None), None)
 
 
-def _make_step(
+def _scenario_turn_fields(
     number: int, attempts: Sequence[_DecodedExchange], options: ScenarioOptions, notes: list[str]
 ) -> Fields | None:
     """The scenario turn with this number; None if every attempt failed."""
@@ -208,13 +208,11 @@ def _make_step(
         for attempt in attempts[success_index + 1 :]
     )
     fields, omitted = response_fields(
-        decoded_exchange.turns[0], cassette_dialect(decoded_exchange.cassette).name
+        decoded_exchange.response_turns[0], cassette_dialect(decoded_exchange.cassette).name
     )
-    if len(decoded_exchange.turns) > 1:
-        omitted = (
-            *omitted,
-            f"{len(decoded_exchange.turns) - 1} of {len(decoded_exchange.turns)} choices",
-        )
+    if len(decoded_exchange.response_turns) > 1:
+        turn_count = len(decoded_exchange.response_turns)
+        omitted = (*omitted, f"{turn_count - 1} of {turn_count} choices")
     if omitted:
         notes.append(f"turn {number} does not say: {printable_excerpt('; '.join(omitted), 500)}")
     step: Fields = {"turn": number, **_request_expectations(decoded_exchange.conversation, options)}
@@ -247,7 +245,7 @@ def _failure_fields(
 
 def _single_failure_fields(decoded_exchange: _DecodedExchange) -> Fields:
     """The scenario fields of one failure."""
-    status = decoded_exchange.cassette.head.status
+    status = decoded_exchange.cassette.response_head.status
     message = decoded_exchange.failure.message if decoded_exchange.failure else ""
     fields: Fields = {"failure_message": message} if message else {}
     if status == _RATE_LIMIT_STATUS:
@@ -273,7 +271,7 @@ def _single_failure_fields(decoded_exchange: _DecodedExchange) -> Fields:
 def _retry_after_ms(cassette: Cassette) -> int | float | None:
     """The retry delay of the response headers, in ms; None unless it is a number."""
     for name, ms_per_unit in (("retry-after-ms", 1), ("retry-after", 1000)):
-        text = (header_value(cassette.head.headers, name) or "").strip()
+        text = (header_value(cassette.response_head.headers, name) or "").strip()
         if _DELAY_NUMBER.fullmatch(text):
             ms = float(text) * ms_per_unit
             return int(ms) if ms.is_integer() else ms

@@ -30,14 +30,14 @@ from llm_proxy.pacing.pace_actions import pace_actions
 from llm_proxy.pacing.timing import PaceInput, ResponseTimes
 from llm_proxy.scenario.render import failures
 from llm_proxy.scenario.render.failures import FailureLimits
-from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted, SendTurns
+from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 
 OutputCharCounter = Callable[[str, bytes], int]
 """Called with a codec and a message: how many characters of output the message adds."""
 
 
 def response_actions(
-    scripted_action: SendTurns | FailResponse | ReportExhausted,
+    scripted_action: SendTurns | FailResponse | ReportScriptExhausted,
     decoded_request: DecodedRequest,
     count_output_chars: OutputCharCounter,
     pace: Pace,
@@ -52,19 +52,19 @@ def response_actions(
             if pace.chunks == "token":
                 scripted_action = replace(scripted_action, split_text=token_pieces)
             response = _encode_turns(scripted_action, decoded_request)
-            times = _response_times(
+            times = _response_send_times(
                 scripted_action, response, decoded_request, count_output_chars, pace
             )
-            return pace_actions(response.head, tuple(response.messages), times, pace)
+            return pace_actions(response.head, tuple(response.framed_messages), times, pace)
         case FailResponse():
             return failures.failure_actions(scripted_action, decoded_request, limits)
-        case ReportExhausted(message):
+        case ReportScriptExhausted(message):
             raise ScriptExhausted(message)
 
 
 def immediate_actions(response: DialectResponse) -> Burst:
     """The actions of a response without any delay."""
-    return (Begin(response.head), *map(Send, response.messages))
+    return (Begin(response.head), *map(Send, response.framed_messages))
 
 
 def encode_context_for(send_turns: SendTurns, encode_context: EncodeContext) -> EncodeContext:
@@ -72,20 +72,20 @@ def encode_context_for(send_turns: SendTurns, encode_context: EncodeContext) -> 
     return replace(
         encode_context,
         split_text=send_turns.split_text,
-        turns_are_successive=send_turns.turns_are_successive,
+        choices_are_successive=send_turns.turns_are_successive,
         signs_reasoning=send_turns.signs_reasoning,
     )
 
 
 def _encode_turns(send_turns: SendTurns, decoded_request: DecodedRequest) -> DialectResponse:
-    return decoded_request.dialect.encode(
+    return decoded_request.dialect.encode_response(
         decoded_request.request,
-        send_turns.turns,
+        send_turns.response_turns,
         encode_context_for(send_turns, decoded_request.context),
     )
 
 
-def _response_times(
+def _response_send_times(
     send_turns: SendTurns,
     response: DialectResponse,
     decoded_request: DecodedRequest,
@@ -93,13 +93,17 @@ def _response_times(
     pace: Pace,
 ) -> ResponseTimes:
     """When each message is due: by the pace, or at a recorded pace by the response's timing."""
-    is_document = response.codec == "whole"
-    messages = tuple(response.messages)
+    is_document = response.codec_name == "whole"
+    messages = tuple(response.framed_messages)
     match pace:
         case TokenRatePace() | ModelledPace():
-            char_counts = tuple(count_output_chars(response.codec, message) for message in messages)
+            char_counts = tuple(
+                count_output_chars(response.codec_name, message) for message in messages
+            )
             output_chars = (
-                tokens.count_output_chars(send_turns.turns) if is_document else sum(char_counts)
+                tokens.count_output_chars(send_turns.response_turns)
+                if is_document
+                else sum(char_counts)
             )
             count_output_tokens, count_prompt_tokens = (
                 partial(estimates_and_fakes.token_count_of_chars, output_chars),
@@ -109,16 +113,16 @@ def _response_times(
                 messages, char_counts, count_output_tokens, count_prompt_tokens, is_document
             )
             return timing.response_times(
-                pace, paced_response, timing.seeded_draw(decoded_request.context.seed)
+                pace, paced_response, timing.make_seeded_draw(decoded_request.context.seed)
             )
         case InstantPace():
             return ResponseTimes(0.0, (0.0,) * len(messages), 0.0)
         case RecordedPace(speed):
             slot_starts_ms = (0.0,) * (len(messages) + 1)
-            if send_turns.timing.gap_ms is not None and not is_document:
-                slot_starts_ms = _message_slots(
-                    [count_output_chars(response.codec, message) for message in messages],
-                    send_turns.timing.gap_ms,
+            if send_turns.timing.compute_gap_ms is not None and not is_document:
+                slot_starts_ms = _message_slot_starts_ms(
+                    [count_output_chars(response.codec_name, message) for message in messages],
+                    send_turns.timing.compute_gap_ms,
                 )
             thinking_ms = send_turns.timing.thinking_ms
             *message_times_ms, end_ms = (
@@ -133,7 +137,9 @@ def _prompt_tokens(decoded_request: DecodedRequest) -> int:
     )
 
 
-def _message_slots(char_counts: Sequence[int], gap_ms: Callable[[int], float]) -> tuple[float, ...]:
+def _message_slot_starts_ms(
+    char_counts: Sequence[int], gap_ms: Callable[[int], float]
+) -> tuple[float, ...]:
     """The start of each message's slot, then that of the body's end, in ms after the head."""
     piece_count = sum(map(bool, char_counts))
     slot_starts_ms: list[float] = []

@@ -25,7 +25,7 @@ _STATUS_FIELDS: Final = ("status", "statusCode")
 _ERROR_STATUSES: Final = range(400, 600)
 _MESSAGE_FIELD: Final = "message"
 _NO_RETRY_HEADER: Final = ("x-should-retry", "false")
-"""Tells SDKs not to retry."""
+"""The header that keeps SDKs from retrying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class FailureLimits:
     """Limits of failures that otherwise only the client would end."""
 
     max_silence_ms: float = 660_000.0
-    """Of a `timeout` failure: one minute more than the default timeout of the OpenAI and Anthropic
-    SDKs."""
+    """The silence of a `timeout` failure: one minute more than the default timeout of the OpenAI
+    and Anthropic SDKs."""
 
 
 def failure_actions(
@@ -44,7 +44,7 @@ def failure_actions(
 
     Raises `NotRepresentable` if it starts with a response that the dialect cannot encode.
     """
-    match fail.status:
+    match fail.failure_status:
         case "timeout":
             return (Wait(limits.max_silence_ms), Abort("fin"))
         case "network_error" if fail.retryable:
@@ -64,19 +64,19 @@ def failure_actions(
 def _connection_loss_actions(fail: FailResponse, decoded_request: DecodedRequest) -> Burst:
     """A connection loss that no SDK retries: a reset within a stream; without a stream, a 502."""
     response = _partial_response(decoded_request)
-    if response.codec == "whole":
+    if response.codec_name == "whole":
         return _http_error_actions(502, fail, decoded_request)
-    return (Begin(response.head), Send(response.messages[0]), Abort("rst"))
+    return (Begin(response.head), Send(response.framed_messages[0]), Abort("rst"))
 
 
 def _invalid_json_actions(decoded_request: DecodedRequest) -> Burst:
     response = _partial_response(decoded_request)
-    body = truncate_json(response.codec, response.messages[0])
+    body = truncate_json(response.codec_name, response.framed_messages[0])
     return (Begin(_with_content_length(response.head, body)), Send(body))
 
 
 def _partial_response(decoded_request: DecodedRequest) -> DialectResponse:
-    return decoded_request.dialect.encode(
+    return decoded_request.dialect.encode_response(
         decoded_request.request, (_PARTIAL_TURN,), decoded_request.context
     )
 
@@ -106,7 +106,7 @@ def _dialect_error_response(
     retry_after_s: float | None = None,
 ) -> DialectResponse:
     """The dialect's error response with the `error` fields of the scenario."""
-    error_fields = dict(fail.error or {})
+    error_fields = dict(fail.error_fields or {})
     message = lenient_json.str_or_empty(error_fields.get(_MESSAGE_FIELD)) or fail.message
     statuses = [
         error_status
@@ -140,11 +140,15 @@ def _error_status(value: Json) -> int | None:
 
 def _with_error_fields(response: DialectResponse, fields: Mapping[str, Json]) -> DialectResponse:
     """Add fields to the `error` object of a response, or to the document if it has none."""
-    document = response_encoding.Document(lenient_json.parse_object(b"".join(response.messages)))
+    document = response_encoding.Document(
+        lenient_json.parse_object(b"".join(response.framed_messages))
+    )
     error = document.get("error")
     (error if isinstance(error, dict) else document).update(fields)
-    body = response_encoding.json_line(document)
-    return replace(response, head=_with_content_length(response.head, body), messages=(body,))
+    body = response_encoding.single_line_json(document)
+    return replace(
+        response, head=_with_content_length(response.head, body), framed_messages=(body,)
+    )
 
 
 def _with_content_length(head: ResponseHead, body: bytes) -> ResponseHead:
@@ -153,4 +157,4 @@ def _with_content_length(head: ResponseHead, body: bytes) -> ResponseHead:
 
 
 def _whole_response_actions(response: DialectResponse) -> Burst:
-    return (Begin(response.head), *map(Send, response.messages))
+    return (Begin(response.head), *map(Send, response.framed_messages))

@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.scenario.documents.document import ChunkSpec
-from llm_proxy.scenario.scripted_response import TextSplitter, unsplit
+from llm_proxy.scenario.scripted_response import TextSplitter, as_single_piece
 
 _WORD_WITH_SPACE: Final = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")
 """A word with its leading white space; the last one also with its trailing white space."""
@@ -18,10 +18,10 @@ _WORD_WITH_SPACE: Final = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")
 def text_splitter(chunks: ChunkSpec | None) -> TextSplitter:
     """The splitter for a scenario's `chunks`; without them, texts stay in one piece."""
     if chunks is None:
-        return unsplit
+        return as_single_piece
     match chunks.by:
         case "whole":
-            return unsplit
+            return as_single_piece
         case "tokens":
             return partial(split_tokens, size=chunks.size)
         case "words":

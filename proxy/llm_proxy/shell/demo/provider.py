@@ -50,9 +50,9 @@ class DemoProvider:
     """The pieces of the body that it writes, with times in ms since the request."""
 
     @property
-    def body(self) -> bytes:
+    def response_body(self) -> bytes:
         """The whole body that it streams."""
-        return b"".join(piece.data for piece in self.network_pieces)
+        return b"".join(piece.received_bytes for piece in self.network_pieces)
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ def response_events() -> tuple[bytes, ...]:
 
 
 def network_pieces(events: Sequence[bytes]) -> tuple[Read, ...]:
-    """The events as a network delivers them: as many pieces, cut elsewhere, each with its time."""
+    """The events as a network delivers them: one timed piece per event, but cut elsewhere."""
     body = b"".join(events)
     ends = accumulate(map(len, events[:-1]))
     cuts = [0, *(end + _overlap_bytes(event) for end, event in zip(ends, events[1:], strict=True))]
@@ -151,7 +151,7 @@ async def _write_response(
     writer.write(_RESPONSE_HEAD)
     for piece in pieces:
         await asyncio.sleep(started_at_s + piece.at_ms / 1000 - loop.time())
-        writer.write(b"%x\r\n%b\r\n" % (len(piece.data), piece.data))
+        writer.write(b"%x\r\n%b\r\n" % (len(piece.received_bytes), piece.received_bytes))
         await writer.drain()
     writer.write(b"0\r\n\r\n")
     await writer.drain()

@@ -36,7 +36,7 @@ class DemoObserver:
 
     on_step: Callable[[str, str], None]
     """Called when a step begins, with its name and a description."""
-    on_received: Callable[[Read], None]
+    on_chunk_received: Callable[[Read], None]
     """Called for each chunk that the client received."""
 
 
@@ -51,23 +51,23 @@ class ReceivedResponse:
     @property
     def body(self) -> bytes:
         """The whole body."""
-        return b"".join(read.data for read in self.reads)
+        return b"".join(read.received_bytes for read in self.reads)
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
     """The response as it was sent, recorded and replayed."""
 
-    sent: bytes
+    provider_response_body: bytes
     """The body that the provider streamed."""
-    live: ReceivedResponse
+    live_response: ReceivedResponse
     """The response that the client got through `record`."""
-    replayed: ReceivedResponse
+    replayed_response: ReceivedResponse
     """The response that the client got from `replay`."""
     cassette: Cassette
-    file: Path
+    cassette_relative_path: Path
     """The cassette's path relative to its library."""
-    content: bytes
+    cassette_file_content: bytes
     """The bytes of the cassette's file."""
 
 
@@ -86,7 +86,7 @@ async def run_demo(cassettes: Path, spool: Path, observer: DemoObserver) -> Demo
         )
         observer.on_step("record", "llm-proxy record stands before it, and a client asks:")
         live_response, journal = await _record_response(settings, provider, observer)
-    observer.on_step("stop", f"the provider is gone: {await _connection_error(provider)}")
+    observer.on_step("stop", f"the provider is gone: {await _verify_provider_stopped(provider)}")
     observer.on_step(
         "replay", "llm-proxy replay has the cassette alone, and the client asks again:"
     )
@@ -94,12 +94,12 @@ async def run_demo(cassettes: Path, spool: Path, observer: DemoObserver) -> Demo
         replayed = await send_question(proxy.url, observer)
     path = _recorded_path(journal)
     return DemoResult(
-        sent=provider.body,
-        live=live_response,
-        replayed=replayed,
+        provider_response_body=provider.response_body,
+        live_response=live_response,
+        replayed_response=replayed,
         cassette=Library(cassettes).load_cassette(path),
-        file=path.relative_to(cassettes),
-        content=await asyncio.to_thread(path.read_bytes),
+        cassette_relative_path=path.relative_to(cassettes),
+        cassette_file_content=await asyncio.to_thread(path.read_bytes),
     )
 
 
@@ -124,14 +124,16 @@ async def send_question(url: str, observer: DemoObserver) -> ReceivedResponse:
         async with asyncio.timeout(_TIMEOUT_S):
             writer.write(_request_bytes(f"{host}:{port}"))
             await writer.drain()
-            return await _receive_chunks(reader, observer)
+            return await _receive_response(reader, observer)
     except (OSError, EOFError, ValueError) as error:
         raise LlmProxyError(f"the demo's client got no whole answer: {error!r}") from error
     finally:
         writer.close()
 
 
-async def _receive_chunks(reader: asyncio.StreamReader, observer: DemoObserver) -> ReceivedResponse:
+async def _receive_response(
+    reader: asyncio.StreamReader, observer: DemoObserver
+) -> ReceivedResponse:
     loop = asyncio.get_running_loop()
     started_at_s = loop.time()
     head = await reader.readuntil(b"\r\n\r\n")
@@ -141,7 +143,7 @@ async def _receive_chunks(reader: asyncio.StreamReader, observer: DemoObserver) 
     while chunk_bytes := int(await reader.readuntil(b"\r\n"), 16):
         data = (await reader.readexactly(chunk_bytes + 2))[:-2]
         reads.append(Read((loop.time() - started_at_s) * 1000, data))
-        observer.on_received(reads[-1])
+        observer.on_chunk_received(reads[-1])
     if not reads:
         raise ValueError("no body")
     return ReceivedResponse(int(head.split(b" ", 2)[1]), tuple(reads))
@@ -162,7 +164,7 @@ def _request_bytes(host: str) -> bytes:
     return head.encode() + body
 
 
-async def _connection_error(provider: DemoProvider) -> str:
+async def _verify_provider_stopped(provider: DemoProvider) -> str:
     """The error of connecting to the stopped provider.  Raises `LlmProxyError` if it answers."""
     prefix = f"connecting to {_host_and_port(provider)} says"
     try:

@@ -53,7 +53,7 @@ def _files_in_folder(folder: Path) -> Iterator[Path]:
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of a file, up to one more than `MAX_FILE`.  Raises `UnreadableFile`."""
+    """The bytes of a file, up to one more than `MAX_FILE_BYTES`.  Raises `UnreadableFile`."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_FILE_BYTES + 1)
@@ -61,7 +61,7 @@ def read_content(path: Path) -> bytes:
         raise UnreadableFile(f"it cannot be read: {error.strerror}") from None
 
 
-def session_names(files: Sequence[Path]) -> dict[Path, str]:
+def assign_session_names(files: Sequence[Path]) -> dict[Path, str]:
     """A session name for each file: the file's name without extensions.
 
     Ambiguous names are prefixed with the file's folders, and if still ambiguous, numbered.

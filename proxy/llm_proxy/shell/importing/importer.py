@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Literal
 
 from llm_proxy import importing
-from llm_proxy.cassette import read_cassette, spool
+from llm_proxy.cassette import parse_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, codings
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.file_parsing import parse_file
+from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.source import (
     INCOMPLETE,
-    AlreadyImported,
+    AlreadyImportedItem,
     ImportLoss,
     NotImportable,
     ParsedFile,
@@ -56,7 +56,7 @@ class ImportedExchange:
         return lost if self.outcome.is_complete else lost | {INCOMPLETE}
 
 
-ImportResult = ImportedExchange | ConvertedFixture | AlreadyImported | RefusedItem
+ImportResult = ImportedExchange | ConvertedFixture | AlreadyImportedItem | RefusedItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class FileReport:
     """The session of its exchanges; empty for fixtures."""
     format: str = ""
     """The name of its format; empty if it is unknown."""
-    scenarios: Path | None = None
+    scenario_path: Path | None = None
     """The scenario file that its fixtures were converted to, or would be; None if none."""
     results: tuple[ImportResult, ...] = ()
     why: str = ""
@@ -78,20 +78,20 @@ class FileReport:
     def status(self) -> ImportStatus:
         """How much of the file was imported, now or earlier."""
         imported_count = (
-            self.count(ImportedExchange)
-            + self.count(ConvertedFixture)
-            + self.count(AlreadyImported)
+            self.count_results(ImportedExchange)
+            + self.count_results(ConvertedFixture)
+            + self.count_results(AlreadyImportedItem)
         )
         if imported_count == 0:
             return "refused"
-        return "partly imported" if self.why or self.count(RefusedItem) else "imported"
+        return "partly imported" if self.why or self.count_results(RefusedItem) else "imported"
 
-    def count(self, result_type: type[ImportResult]) -> int:
+    def count_results(self, result_type: type[ImportResult]) -> int:
         """The number of results of this type."""
         return sum(isinstance(result, result_type) for result in self.results)
 
     @property
-    def losses(self) -> Counter[ImportLoss]:
+    def loss_counts(self) -> Counter[ImportLoss]:
         """What was lost in the import, each with the number of results concerned."""
         loss_counts: Counter[ImportLoss] = Counter()
         for result in self.results:
@@ -107,13 +107,13 @@ class Importer:
     library: Library
     """The target library; must be refreshed."""
     settings: ImportSettings
-    sessions: Mapping[Path, str] = field(default_factory=dict)
+    session_by_file: Mapping[Path, str] = field(default_factory=dict)
     """Session by file, for files with their own session."""
     is_dry_run: bool = False
-    scenarios: ScenarioFolder = field(default_factory=ScenarioFolder)
+    scenario_folder: ScenarioFolder = field(default_factory=ScenarioFolder)
     """Where converted fixtures are written."""
     _filer: CassetteFiler = field(init=False)
-    _unmatched_responses: dict[tuple[str, str], Counter[_ResponseIdentity]] = field(
+    _unmatched_stored_responses: dict[tuple[str, str], Counter[_ResponseIdentity]] = field(
         init=False, default_factory=dict
     )
     """Responses stored before the import, by session and key, less those found again so far."""
@@ -128,7 +128,7 @@ class Importer:
 
     def _import_file(self, path: Path) -> FileReport:
         try:
-            file = parse_file(read_content(path))
+            file = parse_file_content(read_content(path))
             if aimock.is_fixture_file(file):
                 return self._import_fixtures(path, file)
         except UnreadableFile as error:
@@ -139,17 +139,18 @@ class Importer:
         """Convert the fixtures of a file to scenarios."""
         report = FileReport(path, "", aimock.TITLE)
         try:
-            scenario_report = self.scenarios.write_scenarios(
+            scenario_report = self.scenario_folder.write_fixtures_as_scenarios(
                 path, file.document["fixtures"], is_dry_run=self.is_dry_run
             )
         except UnreadableFile as error:
             return replace(report, why=str(error))
-        return replace(report, scenarios=scenario_report.path, results=scenario_report.results)
+        return replace(report, scenario_path=scenario_report.path, results=scenario_report.results)
 
     def _import_exchanges(self, path: Path, file: ParsedFile) -> FileReport:
         session = self._session_of_file(path)
         import_settings = replace(
-            self.settings, routing=RoutingSettings(session, self.settings.routing.rules)
+            self.settings,
+            routing_settings=RoutingSettings(session, self.settings.routing_settings.match_rules),
         )
         report = FileReport(path, session)
         results: list[ImportResult] = []
@@ -173,19 +174,19 @@ class Importer:
         return replace(report, results=tuple(results))
 
     def _session_of_file(self, path: Path) -> str:
-        return self.sessions.get(path, self.settings.routing.default_session)
+        return self.session_by_file.get(path, self.settings.routing_settings.default_session)
 
     def _import_exchange(
         self, number: int, exchange: SourceExchange, import_settings: ImportSettings, source: str
     ) -> ImportResult:
         try:
             imported = importing.convert_to_cassette(
-                codings.without_content_codings(exchange, _decompress), import_settings, source
+                codings.decode_exchange_bodies(exchange, _decompress), import_settings, source
             )
         except NotImportable as error:
             return RefusedItem(number, str(error))
         if self._is_already_present(imported):
-            return AlreadyImported(number)
+            return AlreadyImportedItem(number)
         try:
             return self._store_cassette(number, imported)
         except CassetteError as error:
@@ -194,35 +195,41 @@ class Importer:
     def _is_already_present(self, imported: ImportedCassette) -> bool:
         """Whether an earlier take has the same response; each earlier take counts once."""
         session_and_key = (imported.meta.session, imported.meta.key)
-        if session_and_key not in self._unmatched_responses:
-            self._unmatched_responses[session_and_key] = Counter(
-                self._stored_responses(*session_and_key)
+        if session_and_key not in self._unmatched_stored_responses:
+            self._unmatched_stored_responses[session_and_key] = Counter(
+                self._stored_response_identities(*session_and_key)
             )
-        unmatched = self._unmatched_responses[session_and_key]
+        unmatched = self._unmatched_stored_responses[session_and_key]
         if unmatched[imported.response_identity] == 0:
             return False
         unmatched[imported.response_identity] -= 1
         return True
 
-    def _stored_responses(self, session: str, key: str) -> Iterator[_ResponseIdentity]:
+    def _stored_response_identities(self, session: str, key: str) -> Iterator[_ResponseIdentity]:
         for number in self.library.take_numbers(session, key):
             try:
-                cassette = self.library.load_cassette(self.library.take(session, key, number).path)
+                cassette = self.library.load_cassette(
+                    self.library.take_file(session, key, number).path
+                )
             except CassetteError:
                 continue
             if cassette.meta.key == key:
-                yield cassette.head.status, cassette.end.sha256, cassette.end.ending.value
+                yield (
+                    cassette.response_head.status,
+                    cassette.response_end.sha256,
+                    cassette.response_end.ending.value,
+                )
 
     def _store_cassette(self, number: int, imported: ImportedCassette) -> ImportedExchange:
         """File the cassette after the existing takes; a dry run only checks its lines."""
         spooled = imported.to_spool_content(str(self.library.root))
         if self.is_dry_run:
-            lines = spool.assemble_cassette(spooled)
+            lines = spool.cassette_lines_from_spool(spooled)
             path = self.library.path_for_take(imported.meta, imported.request, 1)
             return ImportedExchange(
-                number, imported, None, cassette_outcome(read_cassette(str(path), b"".join(lines)))
+                number, imported, None, cassette_outcome(parse_cassette(str(path), b"".join(lines)))
             )
-        filed_cassette = self._filer.file_without_spool(spooled)
+        filed_cassette = self._filer.file_unspooled_exchange(spooled)
         return ImportedExchange(number, imported, filed_cassette.path, filed_cassette.outcome)
 
 
@@ -240,7 +247,7 @@ def _decompress(coding: str, body: bytes) -> bytes | None:
             decompressed += piece
             if len(decompressed) > MAX_BODY_BYTES:
                 raise NotImportable(f"a body unpacks to more than {MAX_BODY_BYTES} bytes")
-        decoder.close()
+        decoder.raise_if_truncated()
     except InvalidContentCoding as error:
         raise ValueError(str(error)) from None
     return bytes(decompressed)

@@ -9,8 +9,8 @@ from typing import Any
 
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.source import AlreadyImported, UnreadableFile
-from llm_proxy.shell.importing.files import session_names
+from llm_proxy.importing.source import AlreadyImportedItem, UnreadableFile
+from llm_proxy.shell.importing.files import assign_session_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ScenarioFileReport:
 
     path: Path | None
     """The scenario file, which was written or would be; None if there are no scenarios."""
-    results: tuple[ConvertedFixture | AlreadyImported | RefusedItem, ...]
+    results: tuple[ConvertedFixture | AlreadyImportedItem | RefusedItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ScenarioFolder:
     scenario_names: Mapping[Path, str] = field(default_factory=dict)
     """The name of the scenario file, by file of fixtures."""
 
-    def write_scenarios(
+    def write_fixtures_as_scenarios(
         self, path: Path, fixtures: Sequence[Any], *, is_dry_run: bool
     ) -> ScenarioFileReport:
         """Convert the fixtures of a file and write the scenarios, unless it is a dry run.
@@ -38,7 +38,7 @@ class ScenarioFolder:
         An existing file is never changed.  Raises `UnreadableFile` if there is one with other
         content, or if the file cannot be written.
         """
-        name = self.scenario_names.get(path) or session_names([path])[path]
+        name = self.scenario_names.get(path) or assign_session_names([path])[path]
         converted = aimock.convert_fixtures(fixtures, name, path.name)
         if not converted.yaml_text:
             return ScenarioFileReport(None, converted.results)
@@ -51,7 +51,7 @@ class ScenarioFolder:
         ):
             return ScenarioFileReport(target, converted.results)
         results = (
-            AlreadyImported(result.number) if isinstance(result, ConvertedFixture) else result
+            AlreadyImportedItem(result.number) if isinstance(result, ConvertedFixture) else result
             for result in converted.results
         )
         return ScenarioFileReport(target, tuple(results))

@@ -19,7 +19,7 @@ import orjson
 
 from llm_proxy.cassette.model import FORMAT_VERSION
 from llm_proxy.cassette.reader import MAX_FILE_BYTES
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.misses.word_index import CassetteWordIndex
@@ -40,13 +40,16 @@ class LibraryIndex:
 
     paths: Sequence[str] = ()
     """All files; the position is the file's number in `index`."""
-    index: CassetteWordIndex = field(default_factory=CassetteWordIndex)
-    other_rules_paths: set[str] = field(default_factory=set)
+    word_index: CassetteWordIndex = field(default_factory=CassetteWordIndex)
+    paths_keyed_differently: set[str] = field(default_factory=set)
     """The files that were keyed by other rules than this run's."""
 
 
 class LibraryIndexer:
-    """Indexes the first two lines of a library's files; the library must not change."""
+    """Indexes the first two lines of a library's files.
+
+    The library must be refreshed, and no recorder may add to it.
+    """
 
     def __init__(self, library: Library, rules: RuleSet) -> None:
         """`rules` are the run's.  Reads nothing yet."""
@@ -89,11 +92,13 @@ class LibraryIndexer:
         for number, path in enumerate(self._index.paths):
             self._index_file(number, path)
             yield True
-        if self._index.other_rules_paths:
+        if self._index.paths_keyed_differently:
             log.info(
                 "%s keyed by other rules than this run's, and so keyed anew: llm-proxy rekey "
                 "renames them",
-                format_count(len(self._index.other_rules_paths), "cassette was", "cassettes were"),
+                count_with_noun(
+                    len(self._index.paths_keyed_differently), "cassette was", "cassettes were"
+                ),
             )
 
     def _index_file(self, number: int, path: str) -> None:
@@ -110,8 +115,8 @@ class LibraryIndexer:
                 return
         file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])
         if file_rules != self._expected_rules:
-            self._index.other_rules_paths.add(path)
-        self._index.index.add(number, second)
+            self._index.paths_keyed_differently.add(path)
+        self._index.word_index.add_cassette(number, second)
 
 
 def _read_opening_lines(path: str) -> tuple[bytes, bytes]:

@@ -1,7 +1,8 @@
 """Stores when the cassettes of a library were last played on this machine.
 
 Each library has a small file outside of it: playing changes no cassette, and a library in git
-stays as it was committed.  A lock keeps updates from runs that end at the same time.
+stays as it was committed.  Runs that end at the same time wait for each other, so that no update
+is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from llm_proxy.display import path_as_utf8
+from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.library.folder_lock import locked_folder
 
@@ -36,7 +37,7 @@ class LastPlayed:
 
     tracked_since: datetime | None = None
     """When tracking began; None if nothing was ever played."""
-    played_at: Mapping[str, datetime] = field(default_factory=dict)
+    played_at_by_path: Mapping[str, datetime] = field(default_factory=dict)
     """Last time played, by the file's path relative to the library."""
 
 
@@ -55,49 +56,58 @@ def mark_played(
     state_folder: Path, library: Path, file_names: Iterable[str], now: datetime
 ) -> None:
     """Store that these files were played at `now`.  Raises `LlmProxyError` if that fails."""
-    played_now = dict.fromkeys(map(path_as_utf8, file_names), now)
+    played_now = dict.fromkeys(map(path_as_unicode_text, file_names), now)
     _update_file(
         state_folder,
         library,
         lambda last_played: LastPlayed(
-            last_played.tracked_since or now, {**last_played.played_at, **played_now}
+            last_played.tracked_since or now, {**last_played.played_at_by_path, **played_now}
         ),
     )
 
 
 def forget_files(state_folder: Path, library: Path, file_names: Iterable[str]) -> None:
     """Remove deleted files.  Raises `LlmProxyError` if the state cannot be written."""
-    deleted_names = frozenset(map(path_as_utf8, file_names))
+    deleted_names = frozenset(map(path_as_unicode_text, file_names))
 
     def remove_deleted(last_played: LastPlayed) -> LastPlayed:
         return LastPlayed(
             last_played.tracked_since,
-            {name: at for name, at in last_played.played_at.items() if name not in deleted_names},
+            {
+                name: at
+                for name, at in last_played.played_at_by_path.items()
+                if name not in deleted_names
+            },
         )
 
     if read_last_played(state_folder, library).tracked_since is not None:
         _update_file(state_folder, library, remove_deleted)
 
 
-def copy_to_new_names(state_folder: Path, library: Path, new_names: Mapping[str, str]) -> None:
+def copy_times_to_new_names(
+    state_folder: Path, library: Path, new_names: Mapping[str, str]
+) -> None:
     """Copy the times of old names to new names, from a mapping of old to new.
 
     Call it before files are renamed, so that a crash in between loses nothing.  Raises
     `LlmProxyError` if the state cannot be written.
     """
-    renames = [(path_as_utf8(old), path_as_utf8(new)) for old, new in new_names.items()]
+    renames = [
+        (path_as_unicode_text(old), path_as_unicode_text(new)) for old, new in new_names.items()
+    ]
 
     def add_new_names(last_played: LastPlayed) -> LastPlayed:
-        played_at = dict(last_played.played_at)
+        played_at = dict(last_played.played_at_by_path)
         for old, new in renames:
-            if old in last_played.played_at:
+            if old in last_played.played_at_by_path:
                 played_at[new] = max(
-                    last_played.played_at[old], played_at.get(new, last_played.played_at[old])
+                    last_played.played_at_by_path[old],
+                    played_at.get(new, last_played.played_at_by_path[old]),
                 )
         return LastPlayed(last_played.tracked_since, played_at)
 
     if not {old for old, _ in renames}.isdisjoint(
-        read_last_played(state_folder, library).played_at
+        read_last_played(state_folder, library).played_at_by_path
     ):
         _update_file(state_folder, library, add_new_names)
 
@@ -113,9 +123,9 @@ def _update_file(
             last_played = update(read_last_played(state_folder, library))
             assert last_played.tracked_since is not None  # noqa: S101 # every update sets it
             document = _LastPlayedDocument(
-                path_as_utf8(library.absolute()),
+                path_as_unicode_text(library.absolute()),
                 last_played.tracked_since,
-                dict(last_played.played_at),
+                dict(last_played.played_at_by_path),
             )
             temporary.write_bytes(msgspec.json.encode(document, order="sorted"))
             temporary.replace(path)

@@ -17,9 +17,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest, read_cassette, read_opening
+from llm_proxy.cassette import (
+    Cassette,
+    CassetteMeta,
+    StoredRequest,
+    parse_cassette,
+    parse_cassette_opening,
+)
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cassette.reader import MAX_FILE_BYTES, read_meta
+from llm_proxy.cassette.reader import MAX_FILE_BYTES, parse_cassette_meta
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.scanning import (
     ScannedLibrary,
@@ -73,13 +79,13 @@ class Library:
         with self._lock:
             self._scan = scan
 
-    def copy(self) -> Library:
+    def with_copied_index(self) -> Library:
         """A library of the same folder with a copy of the file index; changes are not shared."""
         copied = Library(self.root)
         with self._lock:
             takes = {
                 session: {key16: dict(same) for key16, same in keys.items()}
-                for session, keys in self._scan.takes.items()
+                for session, keys in self._scan.take_paths.items()
             }
             copied._scan = ScannedLibrary(takes, list(self._scan.strays))
         return copied
@@ -89,7 +95,7 @@ class Library:
         with self._lock:
             return sorted(self._takes_by_number(session, key))
 
-    def take(self, session: str, key: str, number: int) -> TakeFile:
+    def take_file(self, session: str, key: str, number: int) -> TakeFile:
         """The file of one take.  Raises `KeyError` if there is none."""
         with self._lock:
             return TakeFile(
@@ -99,7 +105,7 @@ class Library:
     def sessions(self) -> list[str]:
         """The sessions that have takes, sorted."""
         with self._lock:
-            return sorted(self._scan.takes)
+            return sorted(self._scan.take_paths)
 
     def cassette_paths(self) -> list[Path]:
         """The paths of all cassettes, takes and strays, sorted."""
@@ -108,13 +114,13 @@ class Library:
     def unsorted_paths(self) -> list[str]:
         """The paths of all cassettes, takes and strays, unsorted: fast for 100,000 of them."""
         with self._lock:
-            keys = [same for keys in self._scan.takes.values() for same in keys.values()]
+            keys = [same for keys in self._scan.take_paths.values() for same in keys.values()]
             return [*(path for same in keys for path in same.values()), *self._scan.strays]
 
     def take_paths_in_session(self, session: str) -> list[Path]:
         """The paths of a session's takes, sorted."""
         with self._lock:
-            keys = self._scan.takes.get(session, {})
+            keys = self._scan.take_paths.get(session, {})
             paths = [path for same in keys.values() for path in same.values()]
         return list(map(Path, sort_paths(paths)))
 
@@ -128,21 +134,21 @@ class Library:
         """Whether there are `.jsonl` files whose names hold no key and take number."""
         return bool(self._scan.strays)
 
-    def add_take(self, path: Path, session: str, key: str, number: int) -> None:
+    def add_take_to_index(self, path: Path, session: str, key: str, number: int) -> None:
         """Add a take's file, which was just written, to the index."""
         with self._lock:
             self._evict(path)
-            keys = self._scan.takes.setdefault(session, {})
+            keys = self._scan.take_paths.setdefault(session, {})
             keys.setdefault(key[:16], {})[number] = str(path)
 
-    def remove_take(self, session: str, key: str, number: int) -> TakeFile | None:
+    def remove_take_from_index(self, session: str, key: str, number: int) -> TakeFile | None:
         """Remove a take from the index and return it, None if there is none; its file is kept."""
         with self._lock:
             path = self._takes_by_number(session, key).pop(number, None)
         return None if path is None else TakeFile(Path(path), session, key[:16], number)
 
     def _takes_by_number(self, session: str, key: str) -> dict[int, str]:
-        return self._scan.takes.get(session, {}).get(key[:16], {})
+        return self._scan.take_paths.get(session, {}).get(key[:16], {})
 
     def cached_cassette(self, path: Path) -> Cassette | None:
         """The cassette of a file as it was when it was loaded; None if it is not cached."""
@@ -153,10 +159,10 @@ class Library:
             return cassette
 
     def load_cassette(self, path: Path) -> Cassette:
-        """The cassette in a file, from the cache if possible.  Raises `CassetteError`."""
+        """The validated cassette in a file, from the cache if possible.  Raises `CassetteError`."""
         if (cached := self.cached_cassette(path)) is not None:
             return cached
-        cassette = read_cassette(str(path), _read_content(path))
+        cassette = parse_cassette(str(path), _read_content(path))
         with self._lock:
             self._evict(path)
             self._cache[path] = cassette
@@ -169,12 +175,12 @@ class Library:
         """The metadata and request in a file's first two lines.  Raises `CassetteError`."""
         with _open_file(path) as file:
             lines = file.readline(MAX_FILE_BYTES + 1) + file.readline(MAX_FILE_BYTES + 1)
-        return read_opening(str(path), lines)
+        return parse_cassette_opening(str(path), lines)
 
     def read_meta(self, path: Path) -> CassetteMeta:
         """The metadata in a file's first line.  Raises `CassetteError`."""
         with _open_file(path) as file:
-            return read_meta(str(path), file.readline(MAX_FILE_BYTES + 1))
+            return parse_cassette_meta(str(path), file.readline(MAX_FILE_BYTES + 1))
 
     def read_openings(self) -> Iterator[tuple[Path, CassetteMeta, StoredRequest]]:
         """Yield path, metadata and request of every cassette; unreadable ones are skipped."""
@@ -209,8 +215,12 @@ class Library:
 
 def _memory_size(cassette: Cassette) -> int:
     """Approximate memory of a cassette in bytes: its body is held as messages and as reads."""
-    item_count = len(cassette.messages) + len(cassette.reads)
-    return 2 * cassette.end.size_bytes + len(cassette.request.body) + _OVERHEAD_BYTES * item_count
+    item_count = len(cassette.framed_messages) + len(cassette.reads)
+    return (
+        2 * cassette.response_end.size_bytes
+        + len(cassette.request.body)
+        + _OVERHEAD_BYTES * item_count
+    )
 
 
 def _read_content(path: Path) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, printable_excerpt
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.collisions import colliding_rules
@@ -32,7 +32,7 @@ _MAX_PATH_CHARS: Final = 250
 
 def is_keyed_by(meta: CassetteMeta, rules: RuleSet) -> bool:
     """Whether a file was keyed by these rules, so that the key in its name is valid."""
-    return meta.key_rules == KEY_RULES_VERSION and meta.rules == rules.rule_texts
+    return meta.key_rules_version == KEY_RULES_VERSION and meta.match_rules == rules.rule_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _RekeyedFile:
 
     path: Path
     meta: CassetteMeta
-    run_key: str
+    key_by_run_rules: str
 
 
 class LibraryKeys:
@@ -60,7 +60,7 @@ class LibraryKeys:
         self._lock = threading.Lock()
         """Held while reading, so that files are read only once."""
 
-    def run_key(self, meta: CassetteMeta, request: StoredRequest) -> str:
+    def key_by_run_rules(self, meta: CassetteMeta, request: StoredRequest) -> str:
         """The key of a file's request by the rules of this run."""
         if is_keyed_by(meta, self._rules):
             return meta.key
@@ -84,14 +84,18 @@ class LibraryKeys:
         if include_other_rules:
             rekeyed_files += self._load_rekeyed_session(session)
         return sorted(
-            (rekeyed_file.path for rekeyed_file in rekeyed_files if rekeyed_file.run_key == key),
+            (
+                rekeyed_file.path
+                for rekeyed_file in rekeyed_files
+                if rekeyed_file.key_by_run_rules == key
+            ),
             key=natural_sort_key,
         )
 
     def _load_rekeyed_strays(self) -> tuple[_RekeyedFile, ...]:
         with self._lock:
             if self._rekeyed_strays is None:
-                self._rekeyed_strays = self._rekey_files(self._library.stray_paths())
+                self._rekeyed_strays = self._recompute_keys(self._library.stray_paths())
             return self._rekeyed_strays
 
     def _load_rekeyed_session(self, session: str) -> tuple[_RekeyedFile, ...]:
@@ -101,12 +105,12 @@ class LibraryKeys:
             return cached
         with self._lock:
             if session not in self._rekeyed_by_session:
-                rekeyed_files = self._rekey_files(self._other_rules_files(session))
+                rekeyed_files = self._recompute_keys(self._files_keyed_differently(session))
                 self._warn_about_collisions(rekeyed_files)
                 self._rekeyed_by_session[session] = rekeyed_files
             return self._rekeyed_by_session[session]
 
-    def _other_rules_files(self, session: str) -> list[Path]:
+    def _files_keyed_differently(self, session: str) -> list[Path]:
         """The files of a session that were keyed by other rules."""
         other_rules_paths = self._other_rules_paths()
         return (
@@ -119,7 +123,7 @@ class LibraryKeys:
             else []
         )
 
-    def _rekey_files(self, paths: Iterable[Path]) -> tuple[_RekeyedFile, ...]:
+    def _recompute_keys(self, paths: Iterable[Path]) -> tuple[_RekeyedFile, ...]:
         """These files with their keys by this run's rules; unreadable ones are skipped."""
         rekeyed_files: list[_RekeyedFile] = []
         for path in paths:
@@ -127,14 +131,14 @@ class LibraryKeys:
                 meta, request = self._library.read_opening(path)
             except CassetteError:
                 continue
-            rekeyed_files.append(_RekeyedFile(path, meta, self.run_key(meta, request)))
+            rekeyed_files.append(_RekeyedFile(path, meta, self.key_by_run_rules(meta, request)))
         return tuple(rekeyed_files)
 
     def _warn_about_collisions(self, rekeyed_files: Sequence[_RekeyedFile]) -> None:
         """Log which files had different keys, but have the same key by the rules of this run."""
         files_by_key: dict[str, list[_RekeyedFile]] = {}
         for rekeyed_file in rekeyed_files:
-            files_by_key.setdefault(rekeyed_file.run_key, []).append(rekeyed_file)
+            files_by_key.setdefault(rekeyed_file.key_by_run_rules, []).append(rekeyed_file)
         for group in files_by_key.values():
             if len({rekeyed_file.meta.key for rekeyed_file in group}) > 1:
                 openings = [self._library.read_opening(rekeyed_file.path) for rekeyed_file in group]
@@ -159,7 +163,7 @@ def collision_message(paths: Sequence[Path], rules: Iterable[str]) -> str:
         f", and {len(paths) - _MAX_SHOWN_FILES} more" if len(paths) > _MAX_SHOWN_FILES else ""
     )
     return (
-        f"{format_count(len(paths), 'cassette')} of different requests have one key by "
+        f"{count_with_noun(len(paths), 'cassette')} of different requests have one key by "
         f"{', '.join(rules)}, and answer one after the other: {names}{remainder}"
     )
 

@@ -12,7 +12,7 @@ from llm_proxy import misses
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import CassetteError, Miss
-from llm_proxy.integrity import LibraryLocation, integrity_problems, was_redacted_after_keying
+from llm_proxy.integrity import CassetteLocation, integrity_problems, was_redacted_after_keying
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import is_similar_enough, rank_candidates
@@ -23,7 +23,7 @@ from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.library.indexer import LibraryIndexer
 from llm_proxy.shell.library.library import Library, parse_take_path, session_of_path
 from llm_proxy.shell.library.library_keys import LibraryKeys
-from llm_proxy.take_numbers import take_sequence
+from llm_proxy.take_numbers import session_take_order
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class LibraryTakes:
         self._cached_similar: dict[tuple[str, str], SimilarTakes | None] = {}
         self.indexer = LibraryIndexer(library, rules)
         self._library_keys = LibraryKeys(
-            library, rules, lambda: self.indexer.completed_index().other_rules_paths
+            library, rules, lambda: self.indexer.completed_index().paths_keyed_differently
         )
 
     async def takes_of(self, session: str, key: str) -> Sequence[LibraryTake]:
@@ -91,7 +91,7 @@ class LibraryTakes:
             LibraryTake(path, self._library) for path in self._playable_paths(session, key)
         )
 
-    async def miss(self, routed: RoutedRequest, ordinal: int) -> Miss:
+    async def miss_for_request(self, routed: RoutedRequest, ordinal: int) -> Miss:
         """Why a request, the `ordinal`-th of its key and session, is not answered; cached."""
         takes = self._takes_by_key.get((routed.session, routed.key), ())
         if takes:
@@ -115,20 +115,20 @@ class LibraryTakes:
         return self._cached_similar[cache_key]
 
     def _playable_paths(self, session: str, key: str) -> tuple[Path, ...]:
-        """The playable files for a request: the session's own and those of the default session."""
+        """The playable files of a session and of the default session, in the order of playing."""
         own_takes = self._playable_in_session(session, key)
         default_takes = (
             {} if session == DEFAULT_SESSION else self._playable_in_session(DEFAULT_SESSION, key)
         )
         return tuple(
             (own_takes if is_own else default_takes)[number]
-            for is_own, number in take_sequence(own_takes, default_takes)
+            for is_own, number in session_take_order(own_takes, default_takes)
         )
 
     def _playable_in_session(self, session: str, key: str) -> dict[int, Path]:
         """The playable files of one session by take number; strays come before the named ones."""
         numbers = self._library.take_numbers(session, key)
-        named_paths = [self._library.take(session, key, number).path for number in numbers]
+        named_paths = [self._library.take_file(session, key, number).path for number in numbers]
         content_matches = self._library_keys.find_takes_by_content(
             session, key, include_other_rules=not named_paths
         )
@@ -144,7 +144,7 @@ class LibraryTakes:
         return {number: path for number, path in numbered_paths if path in playable}
 
     def _stray_numbers(self, strays: Sequence[Path]) -> Sequence[int]:
-        """The take numbers in the names of files of other rules, if all have distinct ones.
+        """The take numbers in the names of files of other rules; consecutive if not distinct.
 
         So a session's own takes come after those of the default session that they continue.
         """
@@ -159,7 +159,7 @@ class LibraryTakes:
         playable: list[Path] = []
         for path in paths:
             cassette = self._library.load_cassette(path)
-            if self._library_keys.run_key(cassette.meta, cassette.request) != key:
+            if self._library_keys.key_by_run_rules(cassette.meta, cassette.request) != key:
                 continue
             if self._allow_partial or cassette_outcome(cassette).is_complete:
                 playable.append(path)
@@ -168,7 +168,7 @@ class LibraryTakes:
     def _candidate_cassettes(self, routed: RoutedRequest) -> Iterator[CassetteCandidate]:
         """Yield the cassettes nearest to a request, as the index ranks them."""
         library_index = self.indexer.completed_index()
-        for number in library_index.index.nearest_numbers(routed.stored_request):
+        for number in library_index.word_index.nearest_cassette_numbers(routed.stored_request):
             path = Path(library_index.paths[number])
             try:
                 yield CassetteCandidate(str(path), *self._library.read_opening(path))
@@ -176,7 +176,7 @@ class LibraryTakes:
                 continue
 
     def sessions_with_key(self, key: str) -> list[str]:
-        """The sessions that have own takes for a key, playable or not."""
+        """The sessions that have takes of their own for a key, playable or not."""
         return [
             session
             for session in self._library.sessions()
@@ -203,7 +203,8 @@ class LibraryTakes:
                 nearest_match, routed, min_similarity
             ):
                 takes = self.find_takes(
-                    routed.session, self._library_keys.run_key(meta, nearest_match.cassette.request)
+                    routed.session,
+                    self._library_keys.key_by_run_rules(meta, nearest_match.cassette.request),
                 )
                 if takes:
                     return SimilarTakes(takes, nearest_match.similarity)
@@ -211,7 +212,7 @@ class LibraryTakes:
 
     def explain_miss(self, routed: RoutedRequest, limits: ReportLimits = STORED_LIMITS) -> Miss:
         """Why no cassette answers a request; not cached."""
-        cassette_count = self.indexer.completed_index().index.cassette_count
+        cassette_count = self.indexer.completed_index().word_index.cassette_count
         nearest = misses.find_nearest(routed, self._candidate_cassettes(routed), cassette_count)
         reason = ""
         if nearest is not None and nearest.nearest is not None and not nearest.nearest.differences:
@@ -224,7 +225,7 @@ class LibraryTakes:
         except CassetteError as error:
             return f"cannot be trusted: {error}. Delete it, or record it again"
         take, root = parse_take_path(self._library.root, path), self._library.root
-        location = LibraryLocation(
+        location = CassetteLocation(
             take.key_prefix if take is not None else None, session_of_path(root, path)
         )
         for complaint in integrity_problems(cassette, location):

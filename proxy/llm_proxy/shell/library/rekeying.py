@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from llm_proxy import matching
-from llm_proxy.cassette import CassetteMeta, StoredRequest, read_cassette
+from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
 from llm_proxy.cassette.schema import MetaLine, encode_line
 from llm_proxy.errors import CassetteError
 from llm_proxy.integrity import was_redacted_after_keying
@@ -68,7 +68,7 @@ class _KeyedFile:
     take_file: TakeFile | None
     meta: CassetteMeta
     request: StoredRequest
-    key: str
+    new_key: str
 
 
 @dataclass(slots=True)
@@ -89,17 +89,21 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
     changes: list[KeyChange] = []
     for keyed_file in survey.files_to_rekey:
         if (
-            keyed_file.take_file is None or keyed_file.take_file.key_prefix == keyed_file.key[:16]
+            keyed_file.take_file is None
+            or keyed_file.take_file.key_prefix == keyed_file.new_key[:16]
         ):  # a stray, or the right name already
             changes.append(
                 KeyChange(keyed_file.path, keyed_file.path, _meta_with_new_key(keyed_file, rules))
             )
         else:
-            groups.setdefault((keyed_file.take_file.session, keyed_file.key), []).append(keyed_file)
+            groups.setdefault((keyed_file.take_file.session, keyed_file.new_key), []).append(
+                keyed_file
+            )
     collisions: list[KeyCollision] = []
     for (session, key), group in groups.items():
         existing_paths = [
-            library.take(session, key, number).path for number in library.take_numbers(session, key)
+            library.take_file(session, key, number).path
+            for number in library.take_numbers(session, key)
         ]
         leftovers, to_move = _split_crash_leftovers(library, group, existing_paths, rules)
         changes += [
@@ -181,7 +185,10 @@ def _content_after_first_line(path: Path) -> bytes:
 
 def _meta_with_new_key(keyed_file: _KeyedFile, rules: RuleSet) -> CassetteMeta:
     return replace(
-        keyed_file.meta, key=keyed_file.key, key_rules=KEY_RULES_VERSION, rules=rules.rule_texts
+        keyed_file.meta,
+        key=keyed_file.new_key,
+        key_rules_version=KEY_RULES_VERSION,
+        match_rules=rules.rule_texts,
     )
 
 
@@ -195,8 +202,8 @@ def _assign_numbers(
     earliest_recorded: dict[str, str] = {}
     for keyed_file in group:
         earliest_recorded[keyed_file.meta.key] = min(
-            keyed_file.meta.recorded,
-            earliest_recorded.get(keyed_file.meta.key, keyed_file.meta.recorded),
+            keyed_file.meta.recorded_at,
+            earliest_recorded.get(keyed_file.meta.key, keyed_file.meta.recorded_at),
         )
     # Takes of one old key stay in the order of their numbers, even if a crash interrupts.
     ordered = sorted(
@@ -218,7 +225,7 @@ def _assign_numbers(
     last_number = max(taken_numbers, default=0)
     for position, (keyed_file, number) in enumerate(zip(ordered, numbers, strict=True), 1):
         new_number = number if keeps_numbers else last_number + position
-        target = keyed_file.path.with_name(f"{keyed_file.key[:16]}-{new_number}.jsonl")
+        target = keyed_file.path.with_name(f"{keyed_file.new_key[:16]}-{new_number}.jsonl")
         yield KeyChange(keyed_file.path, target, _meta_with_new_key(keyed_file, rules))
 
 
@@ -248,10 +255,10 @@ def _apply_change(key_change: KeyChange) -> None:
 
 
 def _write_rekeyed_file(key_change: KeyChange) -> None:
-    content = encode_line(MetaLine.from_value(key_change.meta)) + _content_after_first_line(
+    content = encode_line(MetaLine.from_cassette_meta(key_change.meta)) + _content_after_first_line(
         key_change.path
     )
-    read_cassette(str(key_change.path), content)
+    parse_cassette(str(key_change.path), content)
     # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
     temporary = key_change.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
     try:

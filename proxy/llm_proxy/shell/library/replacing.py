@@ -23,7 +23,7 @@ def replace_takes(
     """
     try:
         with locked_folder(library.root):
-            _check_unchanged(library, old_paths, [cassette for _, cassette in new_takes])
+            _check_targets_free(library, old_paths, [cassette for _, cassette in new_takes])
             placed_paths = [
                 _move_into_library(library, path, cassette, number)
                 for number, (path, cassette) in enumerate(new_takes, 1)
@@ -37,7 +37,7 @@ def replace_takes(
     return placed_paths
 
 
-def _check_unchanged(
+def _check_targets_free(
     library: Library, old_paths: Sequence[Path], new_cassettes: Sequence[Cassette]
 ) -> None:
     for number, cassette in enumerate(new_cassettes, 1):

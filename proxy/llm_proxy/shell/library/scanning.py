@@ -37,7 +37,7 @@ class TakeFile:
 class ScannedLibrary:
     """The files found in a library's folder."""
 
-    takes: TakePaths
+    take_paths: TakePaths
     strays: list[str]
     """Paths of the cassettes whose names hold no key and take number."""
 

@@ -19,7 +19,7 @@ class Backlog:
         self._capacity_event = asyncio.Event()
         self._capacity_event.set()
 
-    def adjust(self, byte_delta: int) -> None:
+    def adjust_pending_bytes(self, byte_delta: int) -> None:
         """Add the bytes that arrived, or, if negative, subtract those that reached the disk."""
         self._pending_bytes += byte_delta
         if self._pending_bytes > MAX_BACKLOG_BYTES:

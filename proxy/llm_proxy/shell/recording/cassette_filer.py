@@ -21,7 +21,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final
 
-from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest, read_cassette, spool
+from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest, parse_cassette, spool
 from llm_proxy.cassette.spool import INTERRUPTED_END, SpoolEnd
 from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
@@ -108,7 +108,7 @@ class CassetteFiler:
                     f"{shell_quoted_path(path.parent)}"
                 ) from None
 
-    def file_without_spool(self, spooled: spool.SpoolContent) -> FiledCassette:
+    def file_unspooled_exchange(self, spooled: spool.SpoolContent) -> FiledCassette:
         """File an exchange that has no spool file, after the existing takes.
 
         Raises `SpoolError` if the library cannot be written, and `CassetteError` for an exchange
@@ -133,7 +133,7 @@ class CassetteFiler:
         make_folder(folder)
         temporary = folder / f".{stem}.{token_hex(4)}.tmp"
         with _temporary_file(temporary) as file:
-            file.writelines(spool.assemble_cassette(spooled, default_ending))
+            file.writelines(spool.cassette_lines_from_spool(spooled, default_ending))
             file.flush()
             os.fsync(file.fileno())
             cassette = _read_back(temporary, meta)
@@ -152,7 +152,7 @@ class CassetteFiler:
     def _existing_copy(self, temporary: Path, meta: CassetteMeta) -> Path | None:
         """The path of a take with the same bytes as `temporary`; None if there is none."""
         numbers = self._library.take_numbers(meta.session, meta.key)
-        takes = (self._library.take(meta.session, meta.key, number).path for number in numbers)
+        takes = (self._library.take_file(meta.session, meta.key, number).path for number in numbers)
         return next((take for take in takes if filecmp.cmp(temporary, take, shallow=False)), None)
 
     def _place_or_replace_attempt(
@@ -181,7 +181,9 @@ class CassetteFiler:
                 self._library.evict_from_cache(previous.path)
                 self._stored_attempts.remember(
                     logical_request,
-                    replace(previous, attempt=logical_request.attempt_index, complete=complete),
+                    replace(
+                        previous, attempt_index=logical_request.attempt_index, complete=complete
+                    ),
                 )
                 return previous.path
             self._delete_attempt(previous, allocator, spooled.meta)
@@ -239,7 +241,7 @@ class CassetteFiler:
         """Whether another process has written a take of that number since this run began."""
         path = self._library.path_for_take(meta, request, number)
         if number in self._library.take_numbers(meta.session, meta.key):
-            path = self._library.take(meta.session, meta.key, number).path
+            path = self._library.take_file(meta.session, meta.key, number).path
         identity = _file_identity(str(path))
         is_foreign = identity is not None and identity != self._existing_identities.get(str(path))
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
@@ -260,7 +262,9 @@ class CassetteFiler:
         """
         try:
             for source_number, target_number in placement.moves:
-                moved_take = self._library.remove_take(meta.session, meta.key, source_number)
+                moved_take = self._library.remove_take_from_index(
+                    meta.session, meta.key, source_number
+                )
                 if moved_take is None or not moved_take.path.exists():  # deleted by hand
                     self._delete_take(meta, target_number)
                     continue
@@ -275,7 +279,7 @@ class CassetteFiler:
         return path
 
     def _delete_take(self, meta: CassetteMeta, number: int) -> None:
-        take_file = self._library.remove_take(meta.session, meta.key, number)
+        take_file = self._library.remove_take_from_index(meta.session, meta.key, number)
         if take_file is not None:
             take_file.path.unlink(missing_ok=True)
 
@@ -283,10 +287,10 @@ class CassetteFiler:
         """Move `source` to `target`, in place of the take of that number in any folder."""
         source.replace(target)
         self._stored_attempts.update_path(source, target)
-        replaced = self._library.remove_take(meta.session, meta.key, number)
+        replaced = self._library.remove_take_from_index(meta.session, meta.key, number)
         if replaced is not None and replaced.path != target:
             replaced.path.unlink(missing_ok=True)
-        self._library.add_take(target, meta.session, meta.key, number)
+        self._library.add_take_to_index(target, meta.session, meta.key, number)
 
 
 def _file_identities(library: Library) -> dict[str, tuple[int, int]]:
@@ -322,7 +326,7 @@ def _temporary_file(temporary: Path) -> Iterator[BinaryIO]:
 
 
 def _read_back(temporary: Path, meta: CassetteMeta) -> Cassette:
-    cassette = read_cassette(str(temporary), temporary.read_bytes())
+    cassette = parse_cassette(str(temporary), temporary.read_bytes())
     if cassette.meta != meta:
         raise CassetteError(str(temporary), 1, "another recording was written over it")
     return cassette

@@ -103,7 +103,7 @@ class SpoolRecorder:
         self._tasks: set[asyncio.Future[None]] = set()
         self.backlog = Backlog()
         self.settled_count = 0
-        """Recordings with a head that were filed, left out for another attempt, or lost."""
+        """Recordings with a head: filed, left out for another attempt, or reported as lost."""
         self.is_disk_hanging = False
         """Whether `close` gave up on the disk: a thread may wait for it for ever."""
 
@@ -117,7 +117,7 @@ class SpoolRecorder:
         for future in done:
             future.result()
 
-    def start(self, routed: RoutedRequest, take: int | None = None) -> SpooledRecording:
+    def start_recording(self, routed: RoutedRequest, take: int | None = None) -> SpooledRecording:
         """Start to record an exchange as its key's next take of the run, or as number `take`."""
         return SpooledRecording(self, StartItem(routed, take))
 
@@ -126,7 +126,7 @@ class SpoolRecorder:
         name = f"{os.getpid()}-{next(self._spool_numbers)}.spool"
         return SpoolWriter(self._spool_folder, name, self._library_path, self._request_counter)
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Number the takes of this session from 1 again, beginning with the next request."""
         self._write_all()
         if self._thread_write_count:
@@ -194,18 +194,18 @@ class SpoolRecorder:
         """Write the pending items of one recording, here or in the spooling thread."""
         if recording.is_in_thread:  # pending items are scheduled when that is done
             return
-        batch = recording.take_pending()
+        batch = recording.pop_pending_items()
         if self._thread_write_count == 0 and not self._is_disk_slow and batch.is_small:
-            self._handle_result(_write_items(recording.writer, batch.items), batch)
+            self._handle_write_result(_write_items(recording.writer, batch.items), batch)
         else:
             self._thread_write_count += 1
             recording.is_in_thread = True
             write_future = self._spooling_executor.submit(
                 _write_items, recording.writer, batch.items
             )
-            self._start_task(self._handle_result_later(recording, write_future, batch))
+            self._start_task(self._await_write_result(recording, write_future, batch))
 
-    async def _handle_result_later(
+    async def _await_write_result(
         self, recording: SpooledRecording, write_future: Future[WriteResult], batch: ItemBatch
     ) -> None:
         write_result = await asyncio.wrap_future(write_future)
@@ -213,12 +213,12 @@ class SpoolRecorder:
         recording.is_in_thread = False
         if recording.has_pending:
             self.schedule_write(recording)
-        self._handle_result(write_result, batch)
+        self._handle_write_result(write_result, batch)
 
-    def _handle_result(self, write_result: WriteResult, batch: ItemBatch) -> None:
+    def _handle_write_result(self, write_result: WriteResult, batch: ItemBatch) -> None:
         if batch.is_small:
             self._is_disk_slow = write_result.duration_s > SLOW_WRITE_S
-        self.backlog.adjust(-batch.memory_bytes)
+        self.backlog.adjust_pending_bytes(-batch.memory_bytes)
         if write_result.error is not None:
             self._report_failure(write_result.writer, write_result.error)
         if write_result.end_item is not None:

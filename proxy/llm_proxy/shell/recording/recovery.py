@@ -90,7 +90,7 @@ def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResu
         with open_spool(path) as spooled:
             if not is_for_library(spooled, root):
                 return ForeignSpool(path, Path(spooled.target_line.library))
-            redacted_count = _count_redacted(spooled)
+            redacted_count = _count_redacted_secrets(spooled)
         filed = filer.file_spool(path, SpoolEnd(Ending.KILLED, None, redacted_count))
     except SpoolError as error:
         return KeptFile(path, str(error))
@@ -118,7 +118,7 @@ def _delete_file(path: Path, reason: str) -> DeletedFile | KeptFile:
     return DeletedFile(path, reason)
 
 
-def _count_redacted(spooled: SpoolContent) -> int:
+def _count_redacted_secrets(spooled: SpoolContent) -> int:
     """How many secrets were redacted from the response; request ids are not counted."""
     spooled = with_detected_codec(spooled)
     if spooled.head_line is None:
@@ -132,7 +132,7 @@ def _count_redacted(spooled: SpoolContent) -> int:
     reads = (item for item in spooled.reads_and_end if isinstance(item, Read))
     if response.codec == EVENTSTREAM_CODEC:
         return header_count + count_placeholders(reads)
-    return header_count + sum(read.data.count(placeholder.encode()) for read in reads)
+    return header_count + sum(read.received_bytes.count(placeholder.encode()) for read in reads)
 
 
 def _delete_temporary_files(root: Path) -> Iterator[DeletedFile | KeptFile]:

@@ -15,7 +15,11 @@ from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.routing import RoutedRequest, redact_stored_request
-from llm_proxy.shell.content_decoders import ContentDecoder, InvalidContentCoding, decode_head
+from llm_proxy.shell.content_decoders import (
+    ContentDecoder,
+    InvalidContentCoding,
+    strip_content_coding,
+)
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler, FiledCassette, timestamp_now
 from llm_proxy.shell.recording.spooling import SpoolFile
 from llm_proxy.take_numbers import LogicalRequest, RequestCounter
@@ -32,8 +36,8 @@ _WRITE_BYTES: Final = 1024 * 1024
 class StartItem:
     """A request arrived."""
 
-    routed: RoutedRequest
-    take: int | None
+    routed_request: RoutedRequest
+    take_number: int | None
     """The take number; None for the next take of the key in this run."""
 
 
@@ -155,7 +159,7 @@ class SpoolWriter:
     def _encode_item(self, item: RecordingItem) -> list[bytes]:
         match item:
             case StartItem(routed, take):
-                self._encode_start(routed, take)
+                self._prepare_recording(routed, take)
                 return []
             case OperatorSecretsItem(secrets):
                 self._redact_operator_secrets(secrets)
@@ -163,34 +167,34 @@ class SpoolWriter:
             case HeadItem(at_ms, head):
                 return self._encode_head(at_ms, head)
             case Read():
-                return self._encode_pieces(self._encode_read(item))
+                return self._encode_pieces(self._redact_read(item))
             case LossItem():
                 return []
             case EndItem():
                 self._finish_decoding()
-                lines = self._encode_pieces(self._body_redactor.close())
+                lines = self._encode_pieces(self._body_redactor.flush())
                 return (
                     [*lines, spool.encode_end(self._final_ending(item))]
                     if self._pending_opening is None
                     else []
                 )
 
-    def _encode_start(self, routed: RoutedRequest, take: int | None) -> None:
+    def _prepare_recording(self, routed: RoutedRequest, take: int | None) -> None:
         self._logical_request = routed.logical_request
         take_number = take or self._request_counter.next_ordinal(
             routed.session, routed.key, routed.logical_request
         )
         self._pending_opening = (routed, spool.SpoolTargetLine(1, self._library_path, take_number))
-        self._encode_opening(routed.stored_request)
-        self._redact_response_secrets(routed.credentials)
+        self._prepare_opening(routed.stored_request)
+        self._add_response_secrets(routed.credentials)
 
-    def _encode_opening(self, request: StoredRequest) -> None:
+    def _prepare_opening(self, request: StoredRequest) -> None:
         assert self._pending_opening is not None  # noqa: S101 # a recording begins with `StartItem`
         routed, target = self._pending_opening
         self.description = f"{request.method} {request.path}"
         self._opening = spool.encode_opening(target, _build_meta(routed, request), request)
 
-    def _redact_response_secrets(self, secrets: frozenset[bytes]) -> None:
+    def _add_response_secrets(self, secrets: frozenset[bytes]) -> None:
         """Redact these from the response; called before the head arrives."""
         self._secrets |= secrets
         self._redactor = self._body_redactor = redaction.Redactor(self._secrets)
@@ -201,13 +205,13 @@ class SpoolWriter:
         stored = self._pending_opening[0].stored_request
         redacted = redact_stored_request(stored, secrets, redaction.OPERATOR_PLACEHOLDER)
         if redacted is not stored:
-            self._encode_opening(redacted)
-        self._redact_response_secrets(secrets)
+            self._prepare_opening(redacted)
+        self._add_response_secrets(secrets)
 
     def _encode_head(self, at_ms: float, head: ResponseHead) -> list[bytes]:
         assert self._pending_opening is not None  # noqa: S101 # a recording begins with `StartItem`
         routed, _ = self._pending_opening
-        decoded_head, coding, self._decoder = decode_head(head)
+        decoded_head, coding, self._decoder = strip_content_coding(head)
         headers = tuple(
             (name, self._redactor.redact_latin1(value))
             for name, value in redaction.storable_response_headers(decoded_head.headers)
@@ -216,7 +220,7 @@ class SpoolWriter:
         stored_head = ResponseHead(
             decoded_head.status, reason, headers, decoded_head.framing, decoded_head.content_length
         )
-        codec = routed.dialect.codec(routed.decompressed, stored_head)
+        codec = routed.dialect.codec_name(routed.decompressed_request, stored_head)
         lines = [self._opening, spool.encode_head(stored_head, at_ms, codec, coding)]
         self._pending_opening, self._opening = (
             None,
@@ -227,7 +231,9 @@ class SpoolWriter:
     def _encode_pieces(self, pieces: Iterable[redaction.RedactedPiece]) -> list[bytes]:
         lines: list[bytes] = []
         for piece in pieces:  # a lazy iterator: stop before a bomb is decoded
-            lines.append(spool.encode_read(piece.read, is_continuation=piece.is_continuation))
+            lines.append(
+                spool.encode_read(piece.redacted_read, is_continuation=piece.is_continuation)
+            )
             self._encoded_bytes += len(lines[-1])
             if self._encoded_bytes > MAX_BODY_BYTES * 4 // 3:
                 raise SpoolError(
@@ -235,11 +241,15 @@ class SpoolWriter:
                 )
         return lines
 
-    def _encode_read(self, read: Read) -> Iterator[redaction.RedactedPiece]:
+    def _redact_read(self, read: Read) -> Iterator[redaction.RedactedPiece]:
         if self._decoding_failure is not None:
             return
         try:
-            for data in self._decoder.decode(read.data) if self._decoder else [read.data]:
+            for data in (
+                self._decoder.decode(read.received_bytes)
+                if self._decoder
+                else [read.received_bytes]
+            ):
                 if data:
                     self._select_body_redactor(data)
                     yield from self._body_redactor.feed(Read(read.at_ms, data))
@@ -263,7 +273,7 @@ class SpoolWriter:
         if self._decoder is None or self._decoding_failure is not None:
             return
         try:
-            self._decoder.close()
+            self._decoder.raise_if_truncated()
         except InvalidContentCoding:
             self._decoding_failure = Ending.MALFORMED
 
@@ -271,14 +281,14 @@ class SpoolWriter:
 def _build_meta(routed: RoutedRequest, stored: StoredRequest) -> CassetteMeta:
     request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
     return CassetteMeta(
-        tool=f"llm-proxy {__version__}",
-        recorded=timestamp_now(),
+        recording_tool=f"llm-proxy {__version__}",
+        recorded_at=timestamp_now(),
         dialect=routed.dialect.name,
         provider=routed.provider,
         model=routed.model if stored is routed.stored_request else routed.dialect.model(request),
         session=routed.session,
         key=routed.key,
-        key_rules=KEY_RULES_VERSION,
-        redaction_rules=redaction.REDACTION_RULES_VERSION,
-        rules=routed.rules.rule_texts,
+        key_rules_version=KEY_RULES_VERSION,
+        redaction_rules_version=redaction.REDACTION_RULES_VERSION,
+        match_rules=routed.match_rules.rule_texts,
     )

@@ -98,7 +98,7 @@ class SpooledRecording:
     def record_read(self, read: Read) -> None:
         """Record bytes that arrived."""
         if not self._is_given_up:
-            self._scheduler.backlog.adjust(_item_memory_bytes(read))
+            self._scheduler.backlog.adjust_pending_bytes(_item_memory_bytes(read))
             self._add_item(read)
 
     @property
@@ -123,7 +123,7 @@ class SpooledRecording:
         """Whether items wait to be written."""
         return bool(self._items)
 
-    def take_pending(self) -> ItemBatch:
+    def pop_pending_items(self) -> ItemBatch:
         """Remove and return the items that wait to be written."""
         items, self._items = self._items, []
         memory_bytes = sum(map(_item_memory_bytes, items))
@@ -142,8 +142,8 @@ class SpooledRecording:
 
 
 def _item_memory_bytes(item: RecordingItem) -> int:
-    return len(item.data) + _READ_OVERHEAD_BYTES if isinstance(item, Read) else 0
+    return len(item.received_bytes) + _READ_OVERHEAD_BYTES if isinstance(item, Read) else 0
 
 
 def _request_body_bytes(item: RecordingItem) -> int:
-    return len(item.routed.request.body) if isinstance(item, StartItem) else 0
+    return len(item.routed_request.request.body) if isinstance(item, StartItem) else 0

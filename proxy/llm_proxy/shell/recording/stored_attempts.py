@@ -15,12 +15,14 @@ class StoredAttempt:
     path: Path
     run_take_number: int
     """Its take number within this run."""
-    attempt: int
+    attempt_index: int
     complete: bool
 
     def is_replaced_by(self, logical_request: LogicalRequest, *, complete: bool) -> bool:
         """Whether an attempt replaces this one: a later one, unless only this one is complete."""
-        return logical_request.attempt_index > self.attempt and (complete or not self.complete)
+        return logical_request.attempt_index > self.attempt_index and (
+            complete or not self.complete
+        )
 
 
 class StoredAttempts:

@@ -40,7 +40,7 @@ class ReissueSettings:
     upstream: UpstreamSettings
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys by provider name."""
-    sign: SigningMethod | None = None
+    signing_method: SigningMethod | None = None
     rules: RuleSet = NO_RULES
     """The matching rules for the keys of the new cassettes."""
 
@@ -57,7 +57,7 @@ def api_keys_from_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_api_keys(settings: ReissueSettings, provider_names: set[str]) -> None:
-    """Raise `UsageError` if one of these providers needs an API key and has none."""
+    """Raise `UsageError` if one of these has no API key and is used at its public address."""
     for name in sorted(provider_names - settings.api_keys.keys()):
         if providers.needs_api_key(name, settings.upstream.base_urls):
             variables = " or ".join(providers.key_env_vars(name))
@@ -94,7 +94,7 @@ class Reissuer:
             Library(folder / "cassettes"), folder / "spool", events, replaces_older=False
         )
         try:
-            burst_stream = self._upstream.stream(routed, lambda: recorder.start(routed))
+            burst_stream = self._upstream.stream(routed, lambda: recorder.start_recording(routed))
             async with aclosing(burst_stream) as bursts:
                 async for _ in bursts:
                     pass  # recorded by the recorder
@@ -108,7 +108,7 @@ class Reissuer:
     def _routed_request(
         self, file: str, meta: CassetteMeta, stored: StoredRequest
     ) -> RoutedRequest:
-        is_signed = meta.provider == BEDROCK and self._settings.sign is not None
+        is_signed = meta.provider == BEDROCK and self._settings.signing_method is not None
         key = "" if is_signed else self._settings.api_keys.get(meta.provider, "")
         clock = asyncio.get_running_loop().time
         request = reissued_request(file, meta, stored, key)
@@ -130,7 +130,7 @@ async def open_reissuer(
     """
     async with AsyncExitStack() as stack:
         signer: AwsSigner | None = None
-        if settings.sign is not None:
+        if settings.signing_method is not None:
             bedrock_url = providers.upstream_url(BEDROCK, settings.upstream.base_urls)
             signer = await asyncio.to_thread(AwsSigner, bedrock_url)
         try:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_turns
+from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.errors import CassetteError, LlmProxyError, printable_excerpt
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.replacing import replace_takes
@@ -103,8 +103,8 @@ async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> Fi
         raise CassetteError(
             old_cassette.file, None, f"the new answer is {new_take.outcome}; this one is kept"
         )
-    status = new_take.cassette.head.status
-    if status >= HTTPStatus.BAD_REQUEST and status != old_cassette.head.status:
+    status = new_take.cassette.response_head.status
+    if status >= HTTPStatus.BAD_REQUEST and status != old_cassette.response_head.status:
         raise CassetteError(
             old_cassette.file,
             None,
@@ -115,7 +115,7 @@ async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> Fi
 
 def _error_summary(cassette: Cassette) -> str:
     error_message = next(
-        (turn.failure.message for turn in cassette_turns(cassette) if turn.failure), ""
+        (turn.failure.message for turn in cassette_response_turns(cassette) if turn.failure), ""
     )
-    summary = f"an error, {cassette.head.status} {cassette.head.reason}".rstrip()
+    summary = f"an error, {cassette.response_head.status} {cassette.response_head.reason}".rstrip()
     return f"{summary}: {printable_excerpt(error_message, 200)}" if error_message else summary

@@ -66,7 +66,7 @@ async def _run_trial(
             code, has_timed_out = await _run_command(command, environment, output)
             duration_s = loop.time() - started_at_s
             await _wait_for_disconnects(proxy)
-        run = parse_journal(orjson.dumps(proxy.journal.document()), "the journal")
+        run = parse_journal(orjson.dumps(proxy.journal.to_json_document()), "the journal")
         fault = BASELINE_NAME if rule is None else rule.text
         misses = proxy.journal.counts.missed
         return FaultTrial(fault, code, duration_s, has_timed_out, run, misses, output.last_output())

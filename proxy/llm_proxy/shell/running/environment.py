@@ -83,7 +83,7 @@ def adopted_upstreams(
     gateway must not go to the public provider.
     """
     upstreams: dict[str, str] = {}
-    for name, provider in base_url_variables(environ).items():
+    for name, provider in configured_base_url_variables(environ).items():
         if provider not in given_providers:
             try:
                 upstreams[provider] = checked_http_url(name, normalized_base_url(name, environ))
@@ -94,7 +94,7 @@ def adopted_upstreams(
     return upstreams
 
 
-def base_url_variables(environ: Mapping[str, str]) -> dict[str, str]:
+def configured_base_url_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The base URL variables that are set, at most one per provider, with that provider."""
     variables: dict[str, str] = {}
     for name, provider in UPSTREAM_VARIABLES.items():

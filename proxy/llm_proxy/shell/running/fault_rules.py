@@ -10,7 +10,7 @@ from llm_proxy.faults.engine import FaultEngineConfig
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.location import AtFraction
 from llm_proxy.faults.rule import FaultRule
-from llm_proxy.faults.rule_list_schema import FaultDocument
+from llm_proxy.faults.rule_list_schema import FaultRulesFile
 from llm_proxy.scenario.documents import loading
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulation import epoch_clock
@@ -28,7 +28,7 @@ def read_fault_rules(path: Path) -> tuple[FaultRule, ...]:
         raise UsageError(f"--faults {path} cannot be read: {error.strerror}") from None
     if len(data) > _MAX_FILE_BYTES:
         raise UsageError(f"--faults {path}: it is larger than {_MAX_FILE_BYTES} bytes")
-    return parse_rules(loading.parse_struct_file(FaultDocument, str(path), data, "faults").faults)
+    return parse_rules(loading.parse_struct_file(FaultRulesFile, str(path), data, "faults").faults)
 
 
 def check_live_rules(mode: str, rules: tuple[FaultRule, ...]) -> None:
@@ -41,7 +41,7 @@ def check_live_rules(mode: str, rules: tuple[FaultRule, ...]) -> None:
             )
 
 
-def fault_conditions(settings: Settings) -> FaultEngineConfig:
+def fault_engine_config(settings: Settings) -> FaultEngineConfig:
     """The conditions that all rules of a run share: seed, silence and clock."""
     simulation_options = settings.simulating
     return FaultEngineConfig(

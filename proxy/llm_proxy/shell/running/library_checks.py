@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, printable_excerpt
 from llm_proxy.misses.ci_summary import SummarySection
 from llm_proxy.shell.library import last_played
@@ -24,12 +24,14 @@ _MAX_PATH_CHARS: Final = 250
 _REPLAYING_MODES: Final = ("replay", "auto")
 
 
-def finish_usage(mode: str, settings: Settings, library: Library, usage: LibraryUsage) -> None:
+def finish_library_usage(
+    mode: str, settings: Settings, library: Library, usage: LibraryUsage
+) -> None:
     """Determine the unused cassettes, and store the played ones for `prune --unused-since`."""
     if mode not in _REPLAYING_MODES:
         return
-    if settings.care.fail_on_unused:
-        usage.finish(library.unsorted_paths())
+    if settings.library_checks.fail_on_unused:
+        usage.determine_unused_files(library.unsorted_paths())
     if settings.state is not None and usage.played_file_names:
         try:
             last_played.mark_played(
@@ -44,16 +46,20 @@ def log_library_checks(usage: LibraryUsage, checks: LibraryChecks) -> None:
     if usage.unused_files:
         log.error(
             "not played in this run (--fail-on-unused): %s; see llm-proxy prune: %s",
-            format_count(len(usage.unused_files), "cassette"),
-            _first_names(usage.unused_files),
+            count_with_noun(len(usage.unused_files), "cassette"),
+            _first_file_names(usage.unused_files),
         )
     if usage.too_old_cassettes and checks.max_age is not None:
         level = logging.ERROR if checks.max_age.fails_when_exceeded else logging.WARNING
         files = [too_old_cassette.file for too_old_cassette in usage.too_old_cassettes]
-        cassette_count = format_count(len(files), "cassette")
+        cassette_count = count_with_noun(len(files), "cassette")
         age = f"older than {checks.max_age}"
         log.log(
-            level, "played, and %s: %s; record again: %s", age, cassette_count, _first_names(files)
+            level,
+            "played, and %s: %s; record again: %s",
+            age,
+            cassette_count,
+            _first_file_names(files),
         )
 
 
@@ -62,13 +68,13 @@ def summary_sections(usage: LibraryUsage, checks: LibraryChecks) -> list[Summary
     age_suffix = "" if checks.max_age is None else f", and older than {checks.max_age}"
     return [
         SummarySection(
-            f"{format_count(len(usage.unused_files), 'cassette')} not played",
+            f"{count_with_noun(len(usage.unused_files), 'cassette')} not played",
             ("cassette",),
             [(text,) for text in usage.unused_files],
             "`llm-proxy prune` deletes what is used no more.",
         ),
         SummarySection(
-            f"{format_count(len(usage.too_old_cassettes), 'cassette')} played{age_suffix}",
+            f"{count_with_noun(len(usage.too_old_cassettes), 'cassette')} played{age_suffix}",
             ("cassette", "recorded", "days"),
             [
                 (too_old_cassette.file, too_old_cassette.recorded, f"{too_old_cassette.days:.0f}")
@@ -88,7 +94,7 @@ def fails_run(usage: LibraryUsage, checks: LibraryChecks) -> bool:
     )
 
 
-def _first_names(files: Iterable[str]) -> str:
+def _first_file_names(files: Iterable[str]) -> str:
     names = [printable_excerpt(file, _MAX_PATH_CHARS) for file in files]
     remainder = f", and {len(names) - MAX_SHOWN_FILES} more" if len(names) > MAX_SHOWN_FILES else ""
     return ", ".join(names[:MAX_SHOWN_FILES]) + remainder

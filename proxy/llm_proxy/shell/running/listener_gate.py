@@ -43,8 +43,8 @@ class ListenerGate:
 
     async def start(self) -> None:
         """Apply the rules now, and whenever they require a change, until `stop`."""
-        await self._apply_rules()
-        self._apply_task = asyncio.create_task(self._apply_rules_repeatedly())
+        await self._apply_refusal_rules()
+        self._apply_task = asyncio.create_task(self._keep_applying_refusal_rules())
 
     async def stop(self) -> None:
         """Stop listening, for good."""
@@ -55,7 +55,7 @@ class ListenerGate:
             await site.stop()
         self._release_sockets()
 
-    async def _apply_rules_repeatedly(self) -> None:
+    async def _keep_applying_refusal_rules(self) -> None:
         rules_changed_event = self._fault_middleware.rules_changed_event
         while True:
             ms_left = self._ms_until_next_check()
@@ -63,10 +63,10 @@ class ListenerGate:
                 async with asyncio.timeout(None if ms_left is None else ms_left / 1000):
                     await rules_changed_event.wait()
             rules_changed_event.clear()
-            await self._apply_rules()
+            await self._apply_refusal_rules()
 
-    async def _apply_rules(self) -> None:
-        now_ms = self._fault_middleware.now_ms()
+    async def _apply_refusal_rules(self) -> None:
+        now_ms = self._fault_middleware.elapsed_run_ms()
         current_windows = [
             closure_window
             for closure_window in _closure_windows(self._fault_middleware.engine)
@@ -84,7 +84,7 @@ class ListenerGate:
 
     def _ms_until_next_check(self) -> float | None:
         """ms until a window begins or ends, or reopening is retried; None if there is nothing."""
-        now_ms = self._fault_middleware.now_ms()
+        now_ms = self._fault_middleware.elapsed_run_ms()
         windows = list(_closure_windows(self._fault_middleware.engine))
         delays_ms = [
             edge - now_ms for begin, end, _ in windows for edge in (begin, end) if edge > now_ms

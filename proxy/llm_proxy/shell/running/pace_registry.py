@@ -24,13 +24,13 @@ class PaceRegistry:
         self._override: Pace | None = None
 
     @property
-    def pace(self) -> Pace:
+    def default_pace(self) -> Pace:
         """The pace of sessions without their own."""
         return self._override or self.startup_pace
 
     def pace_of(self, session: str) -> Pace:
         """The pace of a session."""
-        return self.session_paces.get(session) or self.pace
+        return self.session_paces.get(session) or self.default_pace
 
     def set_pace(self, pace: Pace | None, session: str = "") -> None:
         """Set the pace of a session, or of all if none is named; None removes it."""
@@ -44,6 +44,6 @@ class PaceRegistry:
         else:
             self.session_paces.pop(session, None)
 
-    def reset(self, session: str) -> None:
+    def remove_session_pace(self, session: str) -> None:
         """Remove a session's own pace."""
         self.set_pace(None, session)

@@ -17,7 +17,7 @@ from llm_proxy.modes import Mode
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.recorder import SpoolRecorder
-from llm_proxy.shell.running.fault_rules import check_live_rules, fault_conditions
+from llm_proxy.shell.running.fault_rules import check_live_rules, fault_engine_config
 from llm_proxy.shell.running.listener_gate import ListenerGate
 from llm_proxy.shell.running.listening import listen
 from llm_proxy.shell.running.settings import Settings
@@ -66,7 +66,10 @@ class RunningProxy:
 
     def active_stream_count(self) -> int:
         """The number of responses that are in progress, to clients or from upstreams."""
-        return max(self.server.active_count, self.upstream.active_count if self.upstream else 0)
+        return max(
+            self.server.active_request_count,
+            self.upstream.active_response_count if self.upstream else 0,
+        )
 
     async def drain(self, stop_now_event: asyncio.Event) -> None:
         """Stop listening, let streams end for 30 s or until `stop_now_event`, then cut them."""
@@ -76,7 +79,7 @@ class RunningProxy:
         if self.upstream is not None:
             await self.upstream.stop_all()
             await self._wait_until_idle(_SHUTDOWN_TIMEOUT_S, asyncio.Event())
-        self.server.abort_all()
+        self.server.cancel_responses()
 
     async def _wait_until_idle(self, timeout_s: float, stop_now_event: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
@@ -93,7 +96,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
     """
     check_live_rules(mode, settings.faults)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    journal = Journal(LibraryUsage(settings.cassettes, settings.care.max_age))
+    journal = Journal(LibraryUsage(settings.cassettes, settings.library_checks.max_age))
     async with AsyncExitStack() as stack:
         sources = await open_mode_sources(mode, settings, journal, stack)
         active_mode = make_mode(mode, settings, sources)
@@ -112,7 +115,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         stack.callback(server.disable_keep_alive)
         url = await listen(runner, settings)
         if sources.takes is not None:
-            sources.takes.indexer.start_in_background(lambda: server.active_count > 0)
+            sources.takes.indexer.start_in_background(lambda: server.active_request_count > 0)
             stack.callback(sources.takes.indexer.stop_background)
         listener_gate = ListenerGate(runner, fault_middleware)
         stack.push_async_callback(listener_gate.stop)
@@ -125,9 +128,9 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
 
 
 def _make_fault_middleware(settings: Settings, journal: Journal) -> FaultMiddleware:
-    engine = FaultEngine(settings.faults, fault_conditions(settings))
+    engine = FaultEngine(settings.faults, fault_engine_config(settings))
     journal.set_rules_provider(
-        lambda: [active_rule.to_document() for active_rule in engine.active_rules]
+        lambda: [active_rule.to_json_fields() for active_rule in engine.active_rules]
     )
     return FaultMiddleware(engine, allows_header=settings.fault_header)
 
@@ -139,16 +142,20 @@ def _make_server(
     sources: ModeSources,
     fault_middleware: FaultMiddleware,
 ) -> ProxyServer:
-    choose_scenario = None if sources.simulate is None else sources.simulate.choose_scenario
+    choose_scenario = (
+        None if sources.simulate_mode is None else sources.simulate_mode.set_session_scenario
+    )
     control_pages = ControlPages(
         (
             StatusPages(mode, journal),
             VerdictPage(journal),
             SessionPages(
-                mode, choose_scenario, (fault_middleware.reset_session, sources.paces.reset)
+                mode,
+                choose_scenario,
+                (fault_middleware.reset_session, sources.pace_registry.remove_session_pace),
             ),
             FaultPage(fault_middleware),
-            PacePage(sources.paces, mode.name),
+            PacePage(sources.pace_registry, mode.name),
         )
     )
     via_pseudonym = sources.upstream.via_pseudonym if sources.upstream is not None else ""

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from llm_proxy.display import format_count
+from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.misses import grouping
 from llm_proxy.shell.running import journal_file, library_checks, step_summary
@@ -75,18 +75,20 @@ async def _serve_until_stopped(
             code = await _run_until_stopped(proxy, command, environment, stop_signals)
     _log_lost_recordings(proxy)
     usage = proxy.journal.library_usage
-    await asyncio.to_thread(library_checks.finish_usage, mode, settings, proxy.library, usage)
+    await asyncio.to_thread(
+        library_checks.finish_library_usage, mode, settings, proxy.library, usage
+    )
     _log_summary(mode, proxy.journal)
-    library_checks.log_library_checks(usage, settings.care)
+    library_checks.log_library_checks(usage, settings.library_checks)
     step_summary.write_step_summary(
         command_line,
         proxy.journal,
         os.environ,
-        library_checks.summary_sections(usage, settings.care),
+        library_checks.summary_sections(usage, settings.library_checks),
     )
     is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
     is_journal_written = _write_journal(settings.journal, proxy.journal)
-    has_failed = not is_journal_written or library_checks.fails_run(usage, settings.care)
+    has_failed = not is_journal_written or library_checks.fails_run(usage, settings.library_checks)
     return code or _exit_code(proxy.journal.counts, settings) or int(has_failed), is_disk_hanging
 
 
@@ -137,7 +139,7 @@ async def _run_until_stopped(
             log.info("  %s", line)
         await stop_signals.stop_event.wait()  # without a limit
         if proxy.active_stream_count():
-            stream_count = format_count(proxy.active_stream_count(), "stream")
+            stream_count = count_with_noun(proxy.active_stream_count(), "stream")
             log.info("still running: %s; once more to stop at once", stream_count)
     await proxy.drain(stop_signals.stop_now_event)
     return code
@@ -237,7 +239,7 @@ def _write_journal(path: Path | None, journal: Journal) -> bool:
     if path is None:
         return True
     try:
-        journal_file.write_journal(path, journal.document())
+        journal_file.write_journal(path, journal.to_json_document())
     except LlmProxyError as error:
         log.error("%s", error)  # noqa: TRY400 # a sentence of ours, for the operator
         return False
@@ -259,7 +261,7 @@ def _log_summary(mode: ModeName, journal: Journal) -> None:
     if mode == "record":
         log.info(
             "recorded %s, %d complete",
-            format_count(counts.recorded, "exchange"),
+            count_with_noun(counts.recorded, "exchange"),
             counts.complete_recordings,
         )
     if mode == "auto":
@@ -268,36 +270,36 @@ def _log_summary(mode: ModeName, journal: Journal) -> None:
     if incomplete_count := counts.recorded - counts.complete_recordings:
         log.info(
             "not complete: %s; see llm-proxy ls --partial",
-            format_count(incomplete_count, "recording"),
+            count_with_noun(incomplete_count, "recording"),
         )
     _log_misses(journal)
     _log_scenario_failures(counts)
     if counts.upstream_failed:
-        log.warning("the upstream failed %s", format_count(counts.upstream_failed, "request"))
+        log.warning("the upstream failed %s", count_with_noun(counts.upstream_failed, "request"))
     if counts.clients_left:
-        log.warning("%s left before an answer", format_count(counts.clients_left, "client"))
+        log.warning("%s left before an answer", count_with_noun(counts.clients_left, "client"))
     if counts.lost_recordings:
-        log.error("lost: %s", format_count(counts.lost_recordings, "recording"))
+        log.error("lost: %s", count_with_noun(counts.lost_recordings, "recording"))
 
 
 def _log_misses(journal: Journal) -> None:
     counts = journal.counts
     if counts.missed:
-        log.warning("not answered from a cassette: %s", format_count(counts.missed, "request"))
+        log.warning("not answered from a cassette: %s", count_with_noun(counts.missed, "request"))
         for line in grouping.miss_log_lines(grouping.group_misses(journal.misses)):
             log.warning("  %s", line)
     if counts.answered_by_nearest:
         log.warning(
             "answered by the nearest cassette, not the same: %s",
-            format_count(counts.answered_by_nearest, "request"),
+            count_with_noun(counts.answered_by_nearest, "request"),
         )
 
 
 def _log_scenario_failures(counts: JournalCounts) -> None:
     if counts.simulated:
-        log.info("simulated %s", format_count(counts.simulated, "answer"))
+        log.info("simulated %s", count_with_noun(counts.simulated, "answer"))
     if counts.unsuccessful:
-        failed_requests = format_count(counts.unsuccessful, "request")
+        failed_requests = count_with_noun(counts.unsuccessful, "request")
         log.warning("not as scripted: %s; see the warnings above", failed_requests)
 
 

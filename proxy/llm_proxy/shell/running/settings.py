@@ -106,7 +106,7 @@ class Settings:
     sign: SigningMethod | None = None
     """None passes the clients' credentials on."""
     matching: MatchingOptions = MatchingOptions()
-    care: LibraryChecks = LibraryChecks()
+    library_checks: LibraryChecks = LibraryChecks()
     simulating: SimulationOptions = SimulationOptions()
     seed: int = 0
     """The seed of generated ids and of all chance."""
@@ -240,5 +240,5 @@ def _parse_toml(path: Path) -> dict[str, Any]:
 
 
 def is_ci(environ: Mapping[str, str]) -> bool:
-    """Whether this runs in CI, where nothing is recorded by default."""
+    """Whether this runs in CI, where `auto` only replays and records nothing."""
     return environ.get("CI", "").lower() not in {"", "0", "false"}

@@ -49,7 +49,10 @@ def check_folders(settings: Settings) -> None:
 
 def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A warning for each setting that is valid but probably not what is meant."""
-    if (unused_options := _unused_check_options(settings)) and mode in {"record", "simulate"}:
+    if (unused_options := _unused_check_options_phrase(settings)) and mode in {
+        "record",
+        "simulate",
+    }:
         yield f"{unused_options} without effect: {mode} plays no cassette"
     if mode == "simulate":
         return
@@ -75,10 +78,10 @@ def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
             )
 
 
-def _unused_check_options(settings: Settings) -> str:
+def _unused_check_options_phrase(settings: Settings) -> str:
     values_by_option = {
-        "--fail-on-unused": settings.care.fail_on_unused,
-        "--max-age": settings.care.max_age,
+        "--fail-on-unused": settings.library_checks.fail_on_unused,
+        "--max-age": settings.library_checks.max_age,
     }
     names = [name for name, value in values_by_option.items() if value]
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else ""
@@ -111,7 +114,7 @@ def dummy_key_warning(mode: str, settings: Settings, environ: Mapping[str, str])
     names = [
         name
         for name in missing_key_variables(environ)
-        if _is_public_address(API_KEY_VARIABLES[name], settings.upstreams)
+        if _uses_builtin_address(API_KEY_VARIABLES[name], settings.upstreams)
     ]
     if mode != "auto" or not auto_may_go_live(settings) or not names:
         return ""
@@ -123,7 +126,7 @@ def dummy_key_warning(mode: str, settings: Settings, environ: Mapping[str, str])
     )
 
 
-def _is_public_address(provider: str, upstreams: Mapping[str, str]) -> bool:
+def _uses_builtin_address(provider: str, upstreams: Mapping[str, str]) -> bool:
     """Whether this provider has its built-in address: a configured one may need no key."""
     configured = provider in upstreams or providers.DEFAULT_PROVIDER in upstreams
     return not configured and providers.upstream_url(provider, {}) is not None

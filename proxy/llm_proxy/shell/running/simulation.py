@@ -56,8 +56,8 @@ async def make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry)
         seed=settings.seed,
         get_unix_time=epoch_clock(simulation_options.clock),
         get_cpu_time_s=time.thread_time,
-        paces=paces,
-        limits=FailureLimits(simulation_options.silence * 1000),
+        pace_source=paces,
+        failure_limits=FailureLimits(simulation_options.silence * 1000),
         synthesizes_unmatched=simulation_options.on_unknown == "synthesis",
         offload=run_in_thread,
         is_fallback=mode != "simulate",
@@ -77,10 +77,10 @@ class _LoadedScenarioSource:
         self._loaded = LoadedScenarios()
         self._scenario_set = ScenarioSet(mock=mock)
 
-    async def current(self) -> ScenarioSet:
+    async def current_scenarios(self) -> ScenarioSet:
         """The scenario set to use now."""
         if self._library is not None:
-            loaded = await self._library.current()
+            loaded = await self._library.current_scenarios()
             if loaded is not self._loaded:
                 self._loaded = loaded
                 located = (

@@ -34,10 +34,10 @@ class ModeSources:
 
     library: Library
     """The library as it is when the run begins."""
-    paces: PaceRegistry
+    pace_registry: PaceRegistry
     upstream: LiveUpstream | None
     recorder: SpoolRecorder | None
-    simulate: SimulateMode | None
+    simulate_mode: SimulateMode | None
     takes: LibraryTakes | None
 
 
@@ -66,9 +66,9 @@ async def open_mode_sources(
 
 def make_mode(name: ModeName, settings: Settings, sources: ModeSources) -> Mode:
     """Create the mode of that name."""
-    player = TakePlayer(sources.paces, SequentialOffload(), settings.matching.nearest)
+    player = TakePlayer(sources.pace_registry, SequentialOffload(), settings.matching.nearest)
     match name, sources:
-        case "simulate", ModeSources(simulate=SimulateMode() as simulate):
+        case "simulate", ModeSources(simulate_mode=SimulateMode() as simulate):
             return simulate
         case "record", ModeSources(
             upstream=LiveUpstream() as upstream, recorder=SpoolRecorder() as recorder
@@ -80,12 +80,12 @@ def make_mode(name: ModeName, settings: Settings, sources: ModeSources) -> Mode:
             takes=LibraryTakes() as takes,
         ):
             on_miss_setting = settings.on_miss
-            on_miss = sources.simulate or (
+            on_miss = sources.simulate_mode or (
                 "fail" if on_miss_setting == "scenario" else on_miss_setting
             )
             return AutoMode(takes, upstream, recorder, player, on_miss)
         case _, ModeSources(takes=LibraryTakes() as takes):
-            return ReplayMode(takes, player, settings.after_last, sources.simulate)
+            return ReplayMode(takes, player, settings.after_last, sources.simulate_mode)
         case _:
             raise AssertionError(f"{name} lacks what it answers with")
 
@@ -101,7 +101,7 @@ async def _make_recorder(
     """The recorder; in `auto` with its own copy of the library's index, which it adds to."""
 
     def on_filed(request_description: str, filed_cassette: FiledCassette) -> None:
-        journal.add_recorded(
+        journal.add_recorded_file(
             RecordedFile(
                 str(filed_cassette.path),
                 str(filed_cassette.outcome),
@@ -114,7 +114,7 @@ async def _make_recorder(
         journal.add_recording_failure(reason)
         log.error("not recorded: %s: %s", request_description, reason)
 
-    recorder_library = library if mode == "record" else library.copy()
+    recorder_library = library if mode == "record" else library.with_copied_index()
     events = RecorderEvents(on_filed, on_failed)
     recorder = SpoolRecorder(
         recorder_library, settings.spool, events, replaces_older=mode == "record"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import format_count, format_percent
+from llm_proxy.display import count_with_noun, format_percent
 from llm_proxy.misses.ci_summary import SummarySection, render_summary
 from llm_proxy.misses.grouping import group_misses
 from llm_proxy.shell.server.journal import Journal
@@ -62,7 +62,7 @@ def _nearest_responses(journal: Journal) -> list[SummarySection]:
     )
     rows = [(*values, f"{times:,}") for values, times in response_counts.items()]
     title = (
-        f"{format_count(journal.counts.answered_by_nearest, 'request')} answered by the "
+        f"{count_with_noun(journal.counts.answered_by_nearest, 'request')} answered by the "
         "nearest cassette"
     )
     return [SummarySection(title, ("request", "session", "cassette", "alike", "times"), rows)]

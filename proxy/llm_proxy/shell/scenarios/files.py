@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import path_as_utf8
+from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents.loading import (
     MAX_FILE_BYTES,
     LoadedScenarios,
     merge_loaded,
     parse_scenario_file,
-    unreadable_file,
+    unreadable_file_result,
 )
 
 SCENARIO_SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -47,13 +47,13 @@ class ScannedFile:
 
     path: Path
     stamp: FileStamp | None
-    reason: str = ""
+    unreadable_reason: str = ""
 
 
 def scan_files(paths: Sequence[Path]) -> tuple[ScannedFile, ...]:
     """The scenario files at and below the paths.
 
-    Raises `UsageError` for a path without readable scenario files.
+    Raises `UsageError` for a path that does not exist, cannot be read or has no scenario files.
     """
     files_by_path: dict[Path, ScannedFile] = {}
     for path in paths:
@@ -61,7 +61,7 @@ def scan_files(paths: Sequence[Path]) -> tuple[ScannedFile, ...]:
         if not scanned:
             names = " ".join(f"*{suffix}" for suffix in SCENARIO_SUFFIXES)
             raise UsageError(
-                f"{path_as_utf8(path)} holds no scenarios: there is no {names} below it"
+                f"{path_as_unicode_text(path)} holds no scenarios: there is no {names} below it"
             )
         files_by_path |= {scanned_file.path: scanned_file for scanned_file in scanned}
     return tuple(files_by_path.values())
@@ -82,7 +82,7 @@ def load_scenarios(paths: Sequence[Path]) -> LoadedScenarios:
 
 
 def _files_of_path(path: Path) -> list[ScannedFile]:
-    name = path_as_utf8(path)
+    name = path_as_unicode_text(path)
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
@@ -146,14 +146,14 @@ def _file_identity(stat_result: os.stat_result) -> _FileIdentity:
 
 
 def _read_file(file: ScannedFile) -> LoadedScenarios:
-    name = path_as_utf8(file.path)
+    name = path_as_unicode_text(file.path)
     if file.stamp is None:
-        return unreadable_file(name, file.reason)
+        return unreadable_file_result(name, file.unreadable_reason)
     try:
         with file.path.open("rb") as stream:
             return parse_scenario_file(name, stream.read(MAX_FILE_BYTES + 1))
     except OSError as error:
-        return unreadable_file(name, _unreadable_reason(error))
+        return unreadable_file_result(name, _unreadable_reason(error))
 
 
 def _unreadable_reason(error: OSError) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import format_count, path_as_utf8
+from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents.loading import LoadedScenarios, merge_loaded
 from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake
@@ -62,7 +62,7 @@ class ScenarioLibrary:
         self._checked_at_s = self._clock()
         return loaded
 
-    async def current(self) -> LoadedScenarios:
+    async def current_scenarios(self) -> LoadedScenarios:
         """The scenarios to use now.
 
         A change of the last 0.2 s may be missing, as may one that takes long to read: requests
@@ -81,7 +81,7 @@ class ScenarioLibrary:
 
     async def _renew_if_changed(self) -> None:
         try:
-            scanned = await asyncio.to_thread(self._scan_if_changed)
+            scanned = await asyncio.to_thread(self._scan_for_changes)
             if scanned is not None:
                 self._skips_wait = True
                 await asyncio.to_thread(self._reload, scanned)
@@ -90,7 +90,7 @@ class ScenarioLibrary:
             self._skips_wait = False
             self._renewal_task = None
 
-    def _scan_if_changed(self) -> tuple[ScannedFile, ...] | None:
+    def _scan_for_changes(self) -> tuple[ScannedFile, ...] | None:
         """The files, if anything has changed; None otherwise."""
         try:
             scanned = scan_files([self.path])
@@ -110,8 +110,8 @@ class ScenarioLibrary:
             log.error("what was good before stays: %s", _mistakes_message(self.path, mistakes))
             return
         self._accept_loaded(loaded)
-        count = format_count(len(loaded.scenarios), "scenario")
-        log.info("%s has changed: %s read anew", path_as_utf8(self.path), count)
+        count = count_with_noun(len(loaded.scenarios), "scenario")
+        log.info("%s has changed: %s read anew", path_as_unicode_text(self.path), count)
 
     def _log_error_once(self, message: str) -> None:
         if message != self._logged_error:
@@ -137,7 +137,9 @@ class ScenarioLibrary:
         for scanned_file, file_scenarios in self._loaded_by_file.items():
             if file_scenarios.is_blank and scanned_file.path in self._nonblank_paths:
                 reason = "the file holds nothing any more: save it whole, or delete it"
-                yield DocumentMistake(path_as_utf8(scanned_file.path), 0, 0, ROOT_PATH, reason)
+                yield DocumentMistake(
+                    path_as_unicode_text(scanned_file.path), 0, 0, ROOT_PATH, reason
+                )
 
 
 def _mistakes_message(path: Path, mistakes: tuple[DocumentMistake, ...]) -> str:
@@ -146,8 +148,8 @@ def _mistakes_message(path: Path, mistakes: tuple[DocumentMistake, ...]) -> str:
     remaining_count = len(mistakes) - len(lines)
     if remaining_count:
         lines.append(f"and {remaining_count} more: llm-proxy scenario lint tells all of them")
-    count = format_count(len(mistakes), "mistake")
-    return "\n  ".join((f"the scenarios in {path_as_utf8(path)} have {count}:", *lines))
+    count = count_with_noun(len(mistakes), "mistake")
+    return "\n  ".join((f"the scenarios in {path_as_unicode_text(path)} have {count}:", *lines))
 
 
 def _log_warnings(warnings: Iterable[DocumentMistake]) -> None:

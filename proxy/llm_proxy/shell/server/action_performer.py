@@ -27,7 +27,7 @@ class WriteLateness:
     total_ms: float = 0.0
     worst_ms: float = 0.0
 
-    def add(self, late_ms: float) -> None:
+    def add_lateness(self, late_ms: float) -> None:
         """Add one write that was `late_ms` late."""
         self.write_count += 1
         self.total_ms += late_ms
@@ -104,4 +104,4 @@ async def _wait_until_due(
         # May be long: the task is cancelled when the client leaves or the server stops.
         await asyncio.sleep((due_ms - routed.elapsed_ms()) / 1000)
     if due_ms > 0:
-        lateness.add(routed.elapsed_ms() - due_ms)
+        lateness.add_lateness(routed.elapsed_ms() - due_ms)

@@ -64,7 +64,7 @@ class FaultMiddleware:
         self._allows_header = allows_header
         self._spoiled_responses = SpoiledResponses()
         self.rules_changed_event = asyncio.Event()
-        """Set whenever the rules change; whoever waits for it clears it."""
+        """Set whenever the rules change; the waiting task clears it."""
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._pending_rules: tuple[FaultRule, ...] = ()
 
@@ -72,13 +72,13 @@ class FaultMiddleware:
         """A time of the event loop's clock, in ms since the run began."""
         return (loop_time_s - self._started_at_s) * 1000
 
-    def now_ms(self) -> float:
+    def elapsed_run_ms(self) -> float:
         """The current time, in ms since the run began."""
         return self.ms_since_start(asyncio.get_running_loop().time())
 
     def set_rules(self, rules: tuple[FaultRule, ...]) -> None:
         """Replace the runtime rules by `rules`, from now on."""
-        self._set_rules_at(rules, self.now_ms())
+        self._set_rules_at(rules, self.elapsed_run_ms())
 
     def _set_rules_at(self, rules: tuple[FaultRule, ...], at_ms: float) -> None:
         self.engine.set_runtime_rules(rules, at_ms)
@@ -100,7 +100,7 @@ class FaultMiddleware:
         if not self.engine.may_apply(routed):
             return None
         if (
-            len(routed.decompressed.body) > OFFLOAD_BODY_BYTES
+            len(routed.decompressed_request.body) > OFFLOAD_BODY_BYTES
         ):  # the key takes long: do not block other streams
             await asyncio.to_thread(lambda: routed.key)
             if self.engine.has_metered_rules:
@@ -117,13 +117,13 @@ class FaultMiddleware:
     ) -> RequestFaults | None:
         """`request_faults` with the faults of the scenario that responds added."""
         rules = (
-            mode_response.scripted_response.faults
+            mode_response.scripted_response.fault_rules
             if mode_response.scripted_response is not None
             else ()
         )
         if not rules:
             return request_faults
-        return self.engine.add_scenario_rules(
+        return self.engine.select_scenario_faults(
             routed, request_faults, rules, self.ms_since_start(routed.arrived_at_s)
         )
 
@@ -132,30 +132,33 @@ class FaultMiddleware:
         self.engine.reset_session(session)
         self._spoiled_responses.forget_session(session)
 
-    async def inject(
+    async def inject_faults(
         self, source: ActionSource, request_faults: RequestFaults, sent_response: SentResponse
     ) -> ActionSource:
         """The response with its faults injected; `sent_response` collects what is sent."""
         if isinstance(source, tuple):
-            burst = await _inject_whole(source, request_faults)
-            sent_response.add(burst)
+            burst = await _inject_into_whole_response(source, request_faults)
+            sent_response.add_burst(burst)
             return burst
         chain, resizes = request_faults.build_rewriter_chain()
-        return self._inject_live(source, chain, resizes, sent_response)
+        return self._inject_into_live_response(source, chain, resizes, sent_response)
 
     def update_spoiled_responses(
         self, entry: JournalEntry, routed: RoutedRequest, sent_response: SentResponse
     ) -> None:
-        """Remember a spoiled response for the session's next requests, or clear a repeated one."""
+        """Remember a spoiled response, to recognise it in the session's next requests.
+
+        An unspoiled response with the same text makes it forgotten.
+        """
         is_spoiled = is_spoiled_by(entry.faults)
         if sent_response.head is None or not (
-            is_spoiled or self._spoiled_responses.has_spoiled(entry.session)
+            is_spoiled or self._spoiled_responses.has_spoiled_response(entry.session)
         ):
             return
         read_text = partial(
             response_text,
             routed.dialect,
-            routed.decompressed,
+            routed.decompressed_request,
             sent_response.head,
             bytes(sent_response.body),
         )
@@ -179,10 +182,12 @@ class FaultMiddleware:
 
     def report_to_meters(self, request_faults: RequestFaults, sent_response: SentResponse) -> None:
         """Report what was sent to the rules that meter usage, such as quotas."""
-        if sent_response.head is None or not request_faults.has_sent_callbacks:
+        if sent_response.head is None or not request_faults.has_response_sent_callbacks:
             return
         report = partial(
-            request_faults.run_sent_callbacks, sent_response.head, bytes(sent_response.body)
+            request_faults.run_response_sent_callbacks,
+            sent_response.head,
+            bytes(sent_response.body),
         )
         if len(sent_response.body) > OFFLOAD_BODY_BYTES:
             self._start_background_task(asyncio.to_thread(report))
@@ -193,7 +198,7 @@ class FaultMiddleware:
         """The number of the request whose spoiled response is in this one's history, if any."""
         if not self._spoiled_responses:
             return None
-        if len(routed.decompressed.body) > OFFLOAD_BODY_BYTES:
+        if len(routed.decompressed_request.body) > OFFLOAD_BODY_BYTES:
             await asyncio.to_thread(lambda: routed.conversation)
         if routed.conversation is None:
             return None
@@ -226,7 +231,7 @@ class FaultMiddleware:
                 )
         return rules
 
-    async def _inject_live(
+    async def _inject_into_live_response(
         self,
         source: AsyncGenerator[Burst, None],
         chain: RewriterChain,
@@ -256,7 +261,7 @@ class FaultMiddleware:
                         chain, chain.close if burst is None else partial(chain.feed, burst)
                     )
                 burst = tuple(map(without_content_length, released) if resizes else released)
-                sent_response.add(burst)
+                sent_response.add_burst(burst)
                 yield burst
         finally:
             if has_more and chain.is_over:
@@ -290,7 +295,7 @@ class SentResponse:
         self.head: ResponseHead | None = None
         self.body = bytearray()
 
-    def add(self, burst: Burst) -> None:
+    def add_burst(self, burst: Burst) -> None:
         """Add the actions of a burst up to an `Abort`."""
         for action in burst:
             if isinstance(action, Begin):
@@ -301,7 +306,7 @@ class SentResponse:
                 return
 
 
-async def _inject_whole(source: Burst, request_faults: RequestFaults) -> Burst:
+async def _inject_into_whole_response(source: Burst, request_faults: RequestFaults) -> Burst:
     """A complete response with its faults injected; unchanged if rewriting is too expensive."""
     chain, _ = request_faults.build_rewriter_chain()
     body_bytes = sum(len(action.data) for action in source if isinstance(action, Send))

@@ -1,6 +1,6 @@
 """Refuses requests by host and origin before anything else is done.
 
-Listening on localhost alone protects nobody: a web page can reach the proxy by DNS rebinding or
+Listening on localhost alone is no protection: a web page can reach the proxy by DNS rebinding or
 by a cross-site POST.  So the `Host` must be the proxy's, and a browser's request must not come
 from another origin.
 

@@ -2,7 +2,7 @@
 
 aiohttp parses requests, but loses an error between its parser and the reader of a body: when a
 malformed chunk arrives after the request was delivered, the reader would wait for ever.  Here it
-gets the error.  Input that the parser rejects gets an error response of ours.
+gets the error.  Input that the parser rejects gets an error response of the proxy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RequestAdmission:
 
     guards: RequestGuards = field(default_factory=RequestGuards)
     limits: RequestLimits = field(default_factory=RequestLimits)
-    routing: RoutingSettings = field(default_factory=RoutingSettings)
+    routing_settings: RoutingSettings = field(default_factory=RoutingSettings)
     retry_tracker: RetryTracker = field(default_factory=RetryTracker)
 
 
@@ -112,7 +112,7 @@ async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
     `Expect` header other than 100-continue.
     """
     if (request.content_length or 0) > limits.max_body_bytes:
-        raise _body_too_large(limits)
+        raise _body_too_large_error(limits)
     if request.version >= HttpVersion11 and "Expect" in request.headers:
         _send_continue(request)
     content = request.content
@@ -134,7 +134,7 @@ async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
             400, f"the request body is malformed: {_parser_error_line(str(error))}"
         ) from None
     if len(body) > limits.max_body_bytes:
-        raise _body_too_large(limits)
+        raise _body_too_large_error(limits)
     return body
 
 
@@ -148,7 +148,7 @@ async def _read_with_idle_timeout(content: StreamReader, limits: RequestLimits) 
             chunks.append(chunk)
             body_bytes += len(chunk)
             if body_bytes > limits.max_body_bytes:
-                raise _body_too_large(limits)
+                raise _body_too_large_error(limits)
     return b"".join(chunks)
 
 
@@ -159,7 +159,7 @@ def _send_continue(request: web.BaseRequest) -> None:
         request.transport.write(_CONTINUE_RESPONSE)
 
 
-def _body_too_large(limits: RequestLimits) -> RequestRefused:
+def _body_too_large_error(limits: RequestLimits) -> RequestRefused:
     return RequestRefused(
         413,
         f"the request body is larger than {limits.max_body_bytes} bytes: start llm-proxy with "

@@ -15,7 +15,7 @@ from llm_proxy.faults.fault_record import FaultRecord
 from llm_proxy.miss_report import MissReport
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
-    ReportExhausted,
+    ReportScriptExhausted,
     ScriptedResponse,
     SendTurns,
 )
@@ -52,21 +52,26 @@ class SimulatedDetails:
         cls, scripted_response: ScriptedResponse, source: ActionSource
     ) -> SimulatedDetails:
         """The details of a scripted response and of its actions."""
-        scripted_action, finish, calls, failure = scripted_response.action, "", list[str](), ""
+        scripted_action, finish, calls, failure = (
+            scripted_response.scripted_action,
+            "",
+            list[str](),
+            "",
+        )
         match scripted_action:
-            case SendTurns(turns=turns):
+            case SendTurns(response_turns=turns):
                 finish = str(turns[0].finish or "")
                 parts = [part for turn in turns for part in turn.parts]
                 calls = [part.name for part in parts if isinstance(part, ToolCall)]
-            case FailResponse(status=failure):
+            case FailResponse(failure_status=failure):
                 pass
-            case ReportExhausted():
+            case ReportScriptExhausted():
                 pass
         actions = source if isinstance(source, tuple) else ()
         chunks = sum(isinstance(action, Send) for action in actions)
         other_fields = (
-            scripted_response.session_failure,
-            scripted_response.notes,
+            scripted_response.session_failure_reason,
+            scripted_response.journal_notes,
             scripted_response.reported_metadata,
         )
         return cls(scripted_response.origin, finish, tuple(calls), chunks, failure, *other_fields)
@@ -91,7 +96,7 @@ class JournalEntry:
     bytes: int = 0
     """Body bytes sent."""
     ms: float = 0.0
-    """Time from the request read in full to the last byte."""
+    """Time from the request read in full to the last byte, in ms."""
     late_mean_ms: float = 0.0
     late_worst_ms: float = 0.0
     timed_writes: int = 0
@@ -99,7 +104,7 @@ class JournalEntry:
     pace: str = ""
     """The pace of the response in the pace grammar; empty if it had none."""
     ending: str = ""
-    """`sent`, `cut` (by an `Abort`, an error or a stop) or `client_gone`."""
+    """`sent`, `cut` (by an `Abort`, an internal error or a stop) or `client_gone`."""
     note: str = ""
     """A sentence on what went wrong."""
     simulated: SimulatedDetails | None = None
@@ -206,7 +211,7 @@ class Journal:
         """The session of each of the latest requests that its scenario did not expect, and why."""
         return list(self._failed_sessions)
 
-    def document(self) -> dict[str, Any]:
+    def to_json_document(self) -> dict[str, Any]:
         """The document that `GET /_proxy/journal` returns and `--journal` writes."""
         # Copied if still running: a thread may serialise the document while the entry changes.
         entries = [entry if entry.status else replace(entry) for entry in self.entries]
@@ -215,7 +220,7 @@ class Journal:
             "entries": entries,
             "faults": self._rule_documents(),
             "misses": self.misses,
-            "library": self.library_usage.document(),
+            "library": self.library_usage.to_json_document(),
         }
 
     def set_rules_provider(self, rule_documents: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
@@ -229,7 +234,7 @@ class Journal:
         self.entries.append(entry)
         return entry
 
-    def add_recorded(self, recorded_file: RecordedFile) -> None:
+    def add_recorded_file(self, recorded_file: RecordedFile) -> None:
         """Add a recording that became a cassette."""
         self.counts.recorded += 1
         self.counts.complete_recordings += recorded_file.complete

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy import http_heads
-from llm_proxy.credentials import credential_spellings
+from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.redaction import Redactor, displayable_target
@@ -31,11 +31,17 @@ def redact_scripted_response(
     """The scripted response with the request's secrets redacted from its messages."""
     return replace(
         scripted_response,
-        session_failure=redacted_text(scripted_response.session_failure, routed.decompressed),
-        warnings=tuple(
-            redacted_text(warning, routed.decompressed) for warning in scripted_response.warnings
+        session_failure_reason=redacted_text(
+            scripted_response.session_failure_reason, routed.decompressed_request
         ),
-        notes=tuple(redacted_text(note, routed.decompressed) for note in scripted_response.notes),
+        warnings=tuple(
+            redacted_text(warning, routed.decompressed_request)
+            for warning in scripted_response.warnings
+        ),
+        journal_notes=tuple(
+            redacted_text(note, routed.decompressed_request)
+            for note in scripted_response.journal_notes
+        ),
     )
 
 
@@ -46,7 +52,7 @@ def redacted_path(request: Request) -> str:
 
 def redacted_text(text: str, request: Request) -> str:
     """`text`, which may quote the request, with the request's secrets redacted."""
-    secrets, encoded = credential_spellings(request), text.encode("utf-8", "replace")
+    secrets, encoded = request_credential_spellings(request), text.encode("utf-8", "replace")
     if not any(secret in encoded for secret in secrets):  # nearly always
         return text
     return Redactor(secrets).redact(encoded).decode()
@@ -87,5 +93,5 @@ async def set_request_fields(entry: JournalEntry, routed: RoutedRequest) -> None
     entry.dialect = routed.dialect.name
     entry.model = routed.model
     entry.key = routed.key[:16]
-    entry.streams = routed.dialect.streams(routed.decompressed)
+    entry.streams = routed.dialect.streams(routed.decompressed_request)
     entry.retry_count = sdk_retry_count(routed)

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from llm_proxy.ages import MaxAge, cassette_age, format_days
-from llm_proxy.display import path_as_utf8
+from llm_proxy.ages import MaxAge, cassette_age, format_age
+from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import printable_excerpt
 
 log: Final = logging.getLogger("llm_proxy")
@@ -69,7 +69,7 @@ class LibraryUsage:
         log.warning(
             "%s was recorded %s ago (--max-age %s): record it again",
             printable_excerpt(file, _MAX_PATH_CHARS),
-            format_days(age),
+            format_age(age),
             self._max_age,
         )
 
@@ -77,11 +77,11 @@ class LibraryUsage:
         """Add a cassette that was recorded."""
         self._recorded_files.add(file)
 
-    def finish(self, present_files: Iterable[str]) -> None:
+    def determine_unused_files(self, present_files: Iterable[str]) -> None:
         """End the run; `present_files` are those that existed when it began."""
         self.unused_files = sorted(set(present_files) - self._played_files)
 
-    def document(self) -> dict[str, Any]:
+    def to_json_document(self) -> dict[str, Any]:
         """The journal's `library` object, with files relative to the library's folder."""
         return {
             "played": self.played_file_names,
@@ -97,4 +97,4 @@ class LibraryUsage:
         return sorted(map(self._relative_name, files))
 
     def _relative_name(self, file: str) -> str:
-        return path_as_utf8(Path(file).relative_to(self._root))
+        return path_as_unicode_text(Path(file).relative_to(self._root))

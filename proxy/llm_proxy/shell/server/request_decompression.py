@@ -57,5 +57,5 @@ def _decompress(body: bytes, coding: str, max_bytes: int) -> bytes:
         decompressed += piece
         if len(decompressed) > max_bytes:
             raise InvalidContentCoding(f"it decodes to more than {max_bytes} bytes")
-    decoder.close()
+    decoder.raise_if_truncated()
     return bytes(decompressed)

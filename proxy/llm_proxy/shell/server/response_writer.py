@@ -50,7 +50,7 @@ class ResponseWriter(web.StreamResponse):
         self.was_aborted = False
         """Whether the response was cut off by `abort`."""
         self.close_reason = ""
-        """Why the connection was reset by us; empty if it was not."""
+        """Why the connection was reset when the client stopped reading; empty if it was not."""
 
     @property
     def is_started(self) -> bool:
@@ -58,7 +58,7 @@ class ResponseWriter(web.StreamResponse):
         return self._head is not None
 
     @property
-    def head(self) -> ResponseHead | None:
+    def written_head(self) -> ResponseHead | None:
         """The head that was written; None if none was."""
         return self._head
 
@@ -67,7 +67,7 @@ class ResponseWriter(web.StreamResponse):
         self._closes_connection = True
 
     def buffer_head(self, head: ResponseHead) -> None:
-        """Add the head to the buffer.  Raises `ValueError` for one with control characters."""
+        """Add the head to the buffer.  Raises `ValueError` for one that could forge a response."""
         is_http_1_1 = self._request.version >= HttpVersion11
         lines = http_heads.head_lines(head)
         match head.framing:
@@ -103,7 +103,7 @@ class ResponseWriter(web.StreamResponse):
     def buffer_raw(self, data: bytes) -> None:
         """Add bytes to the buffer without framing them.
 
-        They are dropped if the head says chunked and the client's HTTP version has no chunks.
+        They are dropped if the head's framing is chunked and the client's HTTP version lacks it.
         """
         if self._head is None or self._chunked or self._head.framing != "chunked":
             self._unwritten += data
@@ -215,7 +215,7 @@ async def _wait_while_client_reads(
     sock = transport.get_extra_info("socket")
     last_unsent, idle_checks = -1, 0
     while not drain_task.done():
-        unsent = transport.get_write_buffer_size() + unsent_bytes(sock)
+        unsent = transport.get_write_buffer_size() + unacknowledged_byte_count(sock)
         if unsent != last_unsent:
             last_unsent, idle_checks = unsent, 0
         elif idle_checks >= _CHECKS_PER_DRAIN_TIMEOUT:
@@ -233,7 +233,7 @@ async def _wait_for_delivery(transport: asyncio.WriteTransport, sock: Any) -> No
     """
     interval_s, last_unsent, waited_s = 0.001, -1, 0.0
     while not transport.is_closing():
-        unsent = transport.get_write_buffer_size() + unsent_bytes(sock)
+        unsent = transport.get_write_buffer_size() + unacknowledged_byte_count(sock)
         if unsent != last_unsent:
             last_unsent, waited_s = unsent, 0.0
         if unsent == 0 or waited_s > _DELIVERY_TIMEOUT_S:
@@ -243,7 +243,7 @@ async def _wait_for_delivery(transport: asyncio.WriteTransport, sock: Any) -> No
         interval_s = min(interval_s * 2, _MAX_POLL_INTERVAL_S)
 
 
-def unsent_bytes(sock: Any) -> int:
+def unacknowledged_byte_count(sock: Any) -> int:
     """Bytes written to a socket that the peer has not acknowledged; 0 if unknown."""
     import fcntl  # noqa: PLC0415 # not on every platform
 

@@ -28,7 +28,7 @@ AttemptState = Literal["running", "failed"]
 
 def sdk_retry_count(routed: RoutedRequest) -> int | None:
     """The SDK's count of previous attempts; None if the header is missing or invalid."""
-    count = header_value(routed.decompressed.headers, RETRY_COUNT_HEADER) or ""
+    count = header_value(routed.decompressed_request.headers, RETRY_COUNT_HEADER) or ""
     return int(count) if _RETRY_COUNT.fullmatch(count) else None
 
 
@@ -69,7 +69,7 @@ class RetryTracker:
         self._remember_open(_OpenRequest(logical_request, fingerprint))
         return replace(routed, logical_request=logical_request)
 
-    def finish(self, routed: RoutedRequest, *, succeeded: bool) -> None:
+    def end_attempt(self, routed: RoutedRequest, *, succeeded: bool) -> None:
         """End an attempt; a request that succeeded is no longer open."""
         open_request = (
             self._open_by_number.get(routed.logical_request.number)
@@ -112,7 +112,7 @@ class RetryTracker:
 
 
 def _request_fingerprint(routed: RoutedRequest) -> bytes:
-    request = routed.decompressed
+    request = routed.decompressed_request
     digest = hashlib.sha256(request.body)
     for part in (routed.session, routed.provider, request.method, request.path, request.query):
         digest.update(b"\n" + part.encode("utf-8", "surrogateescape"))

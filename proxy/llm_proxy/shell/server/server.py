@@ -76,7 +76,7 @@ class ProxyServer:
         self._is_stopping = False
 
     @property
-    def active_count(self) -> int:
+    def active_request_count(self) -> int:
         """The number of requests in progress."""
         return len(self._request_tasks)
 
@@ -88,14 +88,14 @@ class ProxyServer:
         """Close each connection after its current response, or its next one if it is idle."""
         self._is_stopping = True
 
-    def abort_all(self) -> None:
+    def cancel_responses(self) -> None:
         """Cancel every response in progress."""
         for task in self._request_tasks:
             task.cancel()
 
     async def _handle_request(self, request: web.BaseRequest) -> web.StreamResponse:
         writer = ResponseWriter(request)
-        entry = self._open_entry(request)
+        entry = self._open_journal_entry(request)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # aiohttp runs every handler in a task
         self._request_tasks.add(task)
@@ -106,7 +106,7 @@ class ProxyServer:
         except ConnectionError:
             entry.ending = entry.ending or "client_gone"
         except asyncio.CancelledError:
-            # `abort_all` cancels as a client does that leaves.
+            # A cancellation by `cancel_responses` looks like one by a client that disconnects.
             entry.ending = entry.ending or ("cut" if self._is_stopping else "client_gone")
             raise
         except Exception:  # the outermost frame: an internal error must not look like a response
@@ -117,8 +117,8 @@ class ProxyServer:
             self._request_tasks.discard(task)
             entry.bytes = writer.sent_body_bytes
             entry.note = entry.note or writer.close_reason
-            if writer.head is not None:
-                set_response_fields(entry, writer.head)
+            if writer.written_head is not None:
+                set_response_fields(entry, writer.written_head)
         return writer
 
     async def _serve_request(
@@ -138,7 +138,11 @@ class ProxyServer:
             )
             routed = self._admission.retry_tracker.assign_logical_request(
                 route_request(
-                    client_request, arrived_at_s, loop.time, decompressed, self._admission.routing
+                    client_request,
+                    arrived_at_s,
+                    loop.time,
+                    decompressed,
+                    self._admission.routing_settings,
                 )
             )
         except RequestRefused as refusal:
@@ -155,13 +159,13 @@ class ProxyServer:
                 self._log_client_left(routed, writer)
             raise
         finally:
-            self._admission.retry_tracker.finish(routed, succeeded=_succeeded(writer, entry))
+            self._admission.retry_tracker.end_attempt(routed, succeeded=_succeeded(writer, entry))
             entry.ms = round(routed.elapsed_ms(), 3)
             entry.late_mean_ms = round(lateness.mean_ms, 3)
             entry.late_worst_ms = round(lateness.worst_ms, 3)
             entry.timed_writes = lateness.write_count
 
-    def _open_entry(self, request: web.BaseRequest) -> JournalEntry:
+    def _open_journal_entry(self, request: web.BaseRequest) -> JournalEntry:
         """The journal entry of a request; for a control page, one that is not kept."""
         if is_control_path(request.path):
             return JournalEntry(0, "", request.method, request.path)
@@ -190,15 +194,15 @@ class ProxyServer:
                 source: ActionSource = replacement
                 entry.origin = "fault"
             else:
-                source, request_faults = await self._respond_with_faults(
-                    routed, entry, request_faults
-                )
+                source, request_faults = await self._faulted_response(routed, entry, request_faults)
             if request_faults is not None:
-                source = await self._fault_middleware.inject(source, request_faults, sent_response)
+                source = await self._fault_middleware.inject_faults(
+                    source, request_faults, sent_response
+                )
             await perform_actions(source, routed, writer, lateness)
             entry.ending = "cut" if writer.was_aborted else "sent"
         except LlmProxyError as error:
-            self._record_error(error, entry, routed)
+            self._journal_error(error, entry, routed)
             await send_error(writer, routed.dialect, error)
         finally:
             if request_faults is not None:
@@ -208,7 +212,7 @@ class ProxyServer:
                 self._fault_middleware.report_to_meters(request_faults, sent_response)
             await set_request_fields(entry, routed)
 
-    async def _respond_with_faults(
+    async def _faulted_response(
         self, routed: RoutedRequest, entry: JournalEntry, request_faults: RequestFaults | None
     ) -> tuple[ActionSource, RequestFaults | None]:
         """The mode's response, or the one that faults replace it with, and all its faults."""
@@ -216,7 +220,7 @@ class ProxyServer:
         entry.origin = mode_response.origin
         entry.pace = mode_response.pace
         entry.likeness = mode_response.similarity
-        entry.renamed = mode_response.renamed_count
+        entry.renamed = mode_response.replaced_value_count
         self._count_response(mode_response, routed, entry)
         request_faults = self._fault_middleware.add_scenario_faults(
             routed, mode_response, request_faults
@@ -226,7 +230,7 @@ class ProxyServer:
             if request_faults is not None and not mode_response.is_live
             else None
         )
-        return mode_response.source if replacement is None else replacement, request_faults
+        return mode_response.action_source if replacement is None else replacement, request_faults
 
     def _count_response(
         self, mode_response: ModeResponse, routed: RoutedRequest, entry: JournalEntry
@@ -238,7 +242,7 @@ class ProxyServer:
                 self._journal.library_usage.mark_played(
                     mode_response.origin, mode_response.recorded_at
                 )
-            self._count_nearest_response(mode_response, routed)
+            self._report_nearest_match(mode_response, routed)
             return
         self._journal.counts.simulated += 1
         request_line = (
@@ -246,7 +250,7 @@ class ProxyServer:
             f"{printable_excerpt(routed.stored_request.path, MAX_LOGGED_CHARS)}"
         )
         notes = (
-            mode_response.scripted_response.notes
+            mode_response.scripted_response.journal_notes
             if mode_response.scripted_response is not None
             else ()
         )
@@ -254,14 +258,14 @@ class ProxyServer:
         if mode_response.scripted_response is not None:
             scripted_response = redact_scripted_response(mode_response.scripted_response, routed)
             entry.simulated = SimulatedDetails.from_scripted(
-                scripted_response, mode_response.source
+                scripted_response, mode_response.action_source
             )
             for warning in scripted_response.warnings:
                 log.warning("%s: %s", request_line, warning)
-            if reason := scripted_response.session_failure:
+            if reason := scripted_response.session_failure_reason:
                 self._journal.add_failed_session(routed.session, reason)
 
-    def _count_nearest_response(self, mode_response: ModeResponse, routed: RoutedRequest) -> None:
+    def _report_nearest_match(self, mode_response: ModeResponse, routed: RoutedRequest) -> None:
         if mode_response.similarity is None:
             return
         self._journal.counts.answered_by_nearest += 1
@@ -272,10 +276,10 @@ class ProxyServer:
             printable_excerpt(mode_response.origin, MAX_LOGGED_CHARS),
         )
 
-    def _record_error(
+    def _journal_error(
         self, error: LlmProxyError, entry: JournalEntry, routed: RoutedRequest
     ) -> None:
-        entry.note = redacted_text(str(error), routed.decompressed)
+        entry.note = redacted_text(str(error), routed.decompressed_request)
         if isinstance(error, Miss):
             entry.origin = "miss"
             self._journal.add_miss(error.report)
@@ -309,7 +313,9 @@ class ProxyServer:
 
 
 def _succeeded(writer: ResponseWriter, entry: JournalEntry) -> bool:
-    is_success_status = writer.head is not None and writer.head.status < HTTPStatus.BAD_REQUEST
+    is_success_status = (
+        writer.written_head is not None and writer.written_head.status < HTTPStatus.BAD_REQUEST
+    )
     return is_success_status and entry.ending == "sent"
 
 

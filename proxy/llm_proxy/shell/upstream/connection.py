@@ -81,7 +81,7 @@ class UpstreamProtocol(ResponseHandler):
     """Whether the bytes being fed to the parser end exactly where a head ends."""
     _has_response_head = False
     """Whether the final head of the current response has arrived."""
-    _unsized_body: StreamReader | None = None
+    _unsized_body_reader: StreamReader | None = None
     """The current response's body if it is chunked or delimited by close; None otherwise."""
     _body_bytes_left = inf
     """Bytes of the response body still expected; `inf` if its head declares no length."""
@@ -98,7 +98,7 @@ class UpstreamProtocol(ResponseHandler):
     def set_response_params(self, **params: Any) -> None:
         """Expect the next response; aiohttp calls this for every request."""
         self._has_response_head = False
-        self._unsized_body, self._body_bytes_left, self._head_tail, self._body_tail = (
+        self._unsized_body_reader, self._body_bytes_left, self._head_tail, self._body_tail = (
             None,
             inf,
             b"",
@@ -123,7 +123,7 @@ class UpstreamProtocol(ResponseHandler):
             if body := self._feed_heads(data):
                 self._feed_body(body)
         if (
-            self._unsized_body is not None
+            self._unsized_body_reader is not None
             and self._is_response_complete
             and not self._body_tail.endswith(_CHUNKED_BODY_ENDINGS)
         ):
@@ -158,7 +158,7 @@ class UpstreamProtocol(ResponseHandler):
     @property
     def _is_response_complete(self) -> bool:
         return self._body_bytes_left == 0 or (
-            self._unsized_body is not None and self._unsized_body.is_eof()
+            self._unsized_body_reader is not None and self._unsized_body_reader.is_eof()
         )
 
     def _close_on_surplus(self, data: bytes) -> None:
@@ -200,7 +200,7 @@ class UpstreamProtocol(ResponseHandler):
             elif body is EMPTY_PAYLOAD:
                 self._body_bytes_left = 0
             elif message.chunked or length is None:
-                self._unsized_body = body
+                self._unsized_body_reader = body
             else:
                 self._body_bytes_left = int(length)
         super().feed_data(data, size)

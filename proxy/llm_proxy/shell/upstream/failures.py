@@ -15,7 +15,9 @@ from llm_proxy.shell.upstream.connection import UnexpectedBytes
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 
-def head_failure(head: ResponseHead, routed: RoutedRequest, url: URL) -> UpstreamFailed | None:
+def response_head_failure(
+    head: ResponseHead, routed: RoutedRequest, url: URL
+) -> UpstreamFailed | None:
     """Why a response with this head cannot be passed on; None if it can.
 
     The reason is an invalid head (502), or a loop through another llm-proxy (508).

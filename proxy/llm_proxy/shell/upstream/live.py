@@ -22,11 +22,11 @@ from yarl import URL
 
 from llm_proxy import http_heads, providers
 from llm_proxy.actions import Begin, Burst, Send, Wait
-from llm_proxy.credentials import credential_spellings
+from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Ending, Headers, Request, ResponseHead
 from llm_proxy.pacing import abort_of_ending
-from llm_proxy.ports import Recording
+from llm_proxy.ports import ActiveRecording
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.upstream import failures
 from llm_proxy.shell.upstream.connection import UnexpectedBytes, UpstreamResponse
@@ -94,7 +94,7 @@ class LiveUpstream:
             self._signer.close()
 
     @property
-    def active_count(self) -> int:
+    def active_response_count(self) -> int:
         """Responses that are still being read."""
         return len(self._pumps)
 
@@ -105,7 +105,7 @@ class LiveUpstream:
             await pump.stop(Ending.KILLED)
 
     async def stream(
-        self, routed: RoutedRequest, record: Callable[[], Recording] | None
+        self, routed: RoutedRequest, record: Callable[[], ActiveRecording] | None
     ) -> AsyncGenerator[Burst, None]:
         """Send the request to its provider, and yield the response as it arrives.
 
@@ -130,14 +130,16 @@ class LiveUpstream:
             finally:  # also when the client leaves at once
                 recording = record() if record is not None else None
                 if recording is not None and upstream_request is not routed.request:
-                    recording.redact_secrets(credential_spellings(upstream_request))
+                    recording.redact_secrets(request_credential_spellings(upstream_request))
                 pump.set_recording(recording)
             head = await pump.wait_for_head()
             yield Wait(pump.head_at_ms), Begin(head)
-            async with aclosing(pump.bursts()) as bursts:
+            async with aclosing(pump.read_batches()) as bursts:
                 async for reads in bursts:
                     yield tuple(
-                        wait for read in reads for wait in (Wait(read.at_ms), Send(read.data))
+                        wait
+                        for read in reads
+                        for wait in (Wait(read.at_ms), Send(read.received_bytes))
                     )
             if pump.ending is not None and (abort := abort_of_ending(pump.ending)) is not None:
                 yield (abort,)
@@ -205,7 +207,7 @@ class LiveUpstream:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise failures.upstream_failure(error, routed, url, self._settings) from error
         head = _response_head(response, routed.request.method)
-        if (failure := failures.head_failure(head, routed, url)) is not None:
+        if (failure := failures.response_head_failure(head, routed, url)) is not None:
             response.close()
             raise failure
         return response, head
@@ -222,7 +224,7 @@ class LiveUpstream:
                 allow_redirects=False,
                 proxy=self._settings.proxy_url,
             )
-        assert isinstance(response, UpstreamResponse)  # noqa: S101 # `_session` makes no other
+        assert isinstance(response, UpstreamResponse)  # noqa: S101 # `_make_session` sets it
         return response
 
 

@@ -21,7 +21,7 @@ import aiohttp
 
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Ending, Read, ResponseHead
-from llm_proxy.ports import Recording
+from llm_proxy.ports import ActiveRecording
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.upstream.connection import MalformedResponse, UpstreamResponse
 
@@ -51,7 +51,7 @@ class ResponsePump:
     ) -> None:
         """Sends the request at once.  `idle_timeout_s` is the maximum silence within a body."""
         self.ending: Ending | None = None
-        self.recording: Recording | None = None
+        self.recording: ActiveRecording | None = None
         self._routed = routed
         self._open_response = open_response
         self._idle_timeout_s = idle_timeout_s
@@ -76,7 +76,7 @@ class ResponsePump:
         self.task = self._loop.create_task(self._open_and_pump())
         self.task.add_done_callback(self._log_internal_error)
 
-    def set_recording(self, recording: Recording | None) -> None:
+    def set_recording(self, recording: ActiveRecording | None) -> None:
         """Set the response's recording, None for no recording; the pump waits for this call."""
         self.recording = recording
         self._recording_decided_event.set()
@@ -90,11 +90,11 @@ class ResponsePump:
         """The head, once it has arrived.  Raises `UpstreamFailed`, and internal errors."""
         await self._head_or_failure_event.wait()  # `_open_response` has its own timeouts
         if self._head is None:
-            self._raise_internal_error()
+            self._raise_any_internal_error()
             raise self._failure
         return self._head
 
-    async def bursts(self) -> AsyncGenerator[list[Read], None]:
+    async def read_batches(self) -> AsyncGenerator[list[Read], None]:
         """Yield the reads as they arrive; ends with the response, when `ending` is set.
 
         Raises internal errors, which are no ending of the response.
@@ -108,7 +108,7 @@ class ResponsePump:
             if reads:
                 yield reads
             if self.ending is not None and not self._queue:
-                self._raise_internal_error()
+                self._raise_any_internal_error()
                 return
 
     def detach_client(self) -> None:
@@ -129,7 +129,7 @@ class ResponsePump:
         # `asyncio.wait`, so that the caller can be cancelled; the task ends at once.
         await asyncio.wait([self.task])
 
-    def _raise_internal_error(self) -> None:
+    def _raise_any_internal_error(self) -> None:
         if self.task.done() and not self.task.cancelled():
             self.task.result()
 
@@ -178,7 +178,7 @@ class ResponsePump:
             if self._idle_timer is not None:
                 self._idle_timer.cancel()
             try:
-                self._drain_content(response.content)
+                self._rescue_buffered_bytes(response.content)
             finally:
                 self._close_response(response, ending)
                 self._set_ending(ending)
@@ -209,13 +209,13 @@ class ResponsePump:
             return Ending.RST
         return Ending.CLEAN
 
-    async def _wait_for_recording(self, recording: Recording) -> None:
+    async def _wait_for_recording(self, recording: ActiveRecording) -> None:
         """Wait until the recording has caught up; this time does not count as idle."""
         self._is_waiting_for_recording = True
         await recording.wait_for_capacity()
         self._is_waiting_for_recording, self._last_activity_at_s = False, self._loop.time()
 
-    def _drain_content(self, content: aiohttp.StreamReader) -> None:
+    def _rescue_buffered_bytes(self, content: aiohttp.StreamReader) -> None:
         content.set_exception(cast("Any", None))
         if data := content.read_nowait():
             self._queue_and_record(data)

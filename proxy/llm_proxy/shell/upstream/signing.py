@@ -74,7 +74,7 @@ class AwsSigner:
         session = self._botocore.session.get_session()
         self.region = _region_of_url(base_url or "") or os.environ.get("AWS_REGION", "").strip()
         """The region of requests whose host names none."""
-        self.region = self.region or self._look_up_at_start(
+        self.region = self.region or self._run_startup_lookup(
             lambda: session.get_config_variable("region")
         )
         if self.region and _REGION_NAME.fullmatch(self.region) is None:
@@ -86,13 +86,13 @@ class AwsSigner:
                 "--sign aws: the region is not known: set AWS_REGION, or give --upstream "
                 "bedrock=URL with a host of AWS's, which names it"
             )
-        self._credentials = self._look_up_at_start(session.get_credentials)
+        self._credentials = self._run_startup_lookup(session.get_credentials)
         if self._credentials is None:
             raise UsageError(
                 "--sign aws: there are no AWS credentials: set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or log in with aws sso login"
             )
-        self._look_up_at_start(self._credentials.get_frozen_credentials)
+        self._run_startup_lookup(self._credentials.get_frozen_credentials)
         # One thread, because requests must stay in the order of their takes; renewal may be slow.
         self._executor = ThreadPoolExecutor(1, "signing")
 
@@ -125,7 +125,7 @@ class AwsSigner:
         for name, value in http_heads.forwarded_request_headers(request.headers):
             if _SIGNED_HEADER.fullmatch(name):
                 aws_request.headers[name] = value  # adds to the headers of that name
-        credentials = _botocore_lookup(self._credentials.get_frozen_credentials)
+        credentials = _run_botocore_lookup(self._credentials.get_frozen_credentials)
         self._botocore.auth.SigV4Auth(credentials, BEDROCK, region).add_auth(aws_request)
         signature_headers = tuple(
             (name, aws_request.headers[name])
@@ -135,10 +135,10 @@ class AwsSigner:
         return replace(request, headers=(*request.headers, *signature_headers))
 
     @staticmethod
-    def _look_up_at_start(lookup: Callable[[], Any]) -> Any:
+    def _run_startup_lookup(lookup: Callable[[], Any]) -> Any:
         """The result of `lookup`.  Raises `UsageError` if it fails."""
         try:
-            return _botocore_lookup(lookup)
+            return _run_botocore_lookup(lookup)
         except _BotocoreLookupFailed as error:
             raise UsageError(
                 f"--sign aws: the AWS credentials cannot be had ({error}): look "
@@ -150,7 +150,7 @@ class _BotocoreLookupFailed(Exception):
     """A botocore lookup failed; the message is only the name of the error's type."""
 
 
-def _botocore_lookup(lookup: Callable[[], Any]) -> Any:
+def _run_botocore_lookup(lookup: Callable[[], Any]) -> Any:
     """The result of `lookup`.  Raises `_BotocoreLookupFailed` for every error.
 
     Credentials come from files, programs and services: besides botocore's own errors there are

@@ -11,7 +11,11 @@ from typing import Final
 
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempt_descriptions import chain_evidence, describe_received, format_times
+from llm_proxy.verdict.attempt_descriptions import (
+    chain_evidence,
+    describe_received,
+    format_repeat_count,
+)
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
@@ -42,12 +46,13 @@ def _applies_to_chain(chain: RetryChain) -> bool:
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     last = chain.last_attempt
-    if not _is_transient(last) or last.number in chain.continuing_attempts:
+    if not _is_transient(last) or last.number in chain.follow_up_by_attempt_number:
         return None
     attempt_count = len(chain.attempts)
     if attempt_count > 1:
         message = (
-            f"gave up after it had asked {format_times(attempt_count)}: {describe_received(last)}"
+            f"gave up after it had asked {format_repeat_count(attempt_count)}: "
+            f"{describe_received(last)}"
         )
         return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
     if last.status and last.streams and not invites_retry(last):

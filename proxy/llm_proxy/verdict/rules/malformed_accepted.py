@@ -46,8 +46,8 @@ def _is_malformed(attempt: JournalAttempt) -> bool:
     return _malformed_fault(attempt) is not None
 
 
-def _read_on_ms(attempt: JournalAttempt) -> float:
-    """How long the client read on after the malformed part; 0 without one."""
+def _read_time_after_fault_ms(attempt: JournalAttempt) -> float:
+    """How long the client read on after the malformed part, in ms; 0 without one."""
     fault = _malformed_fault(attempt)
     return 0.0 if fault is None else attempt.ms - fault.at_ms
 
@@ -64,7 +64,7 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
         )
         return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, used_attempts))
     last = chain.last_attempt
-    read_on_ms = _read_on_ms(last)
+    read_on_ms = _read_time_after_fault_ms(last)
     if last.ending == ENDING_SENT and last.streams and read_on_ms >= _MIN_READ_ON_MS:
         message = (
             f"read on for {format_duration(read_on_ms)} behind what cannot be read, to the "

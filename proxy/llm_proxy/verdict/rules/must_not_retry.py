@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_times
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_repeat_count
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
@@ -29,7 +29,7 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     forbidden_retries = [
         (*pair, level)
         for pair in chain.retried_pairs()
-        if (level := _retry_level(*pair)) is not None
+        if (level := _retry_finding_level(*pair)) is not None
     ]
     if not forbidden_retries:
         return None
@@ -40,8 +40,9 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     worst = max(levels, key=lambda finding_level: finding_level.severity)
     before, after, _ = forbidden_retries[levels.index(worst)]
     message = (
-        f"asked again for what was refused for good, {format_times(len(forbidden_retries))}: "
-        f"{_refusal_text(before)}, "
+        "asked again for what was refused for good, "
+        f"{format_repeat_count(len(forbidden_retries))}: "
+        f"{_error_response_text(before)}, "
         f"and {format_duration(pause_ms(before, after))} later the same "
         f"request{_retry_count_text(after)}"
     )
@@ -50,7 +51,7 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     )
 
 
-def _retry_level(before: JournalAttempt, after: JournalAttempt) -> FindingLevel | None:
+def _retry_finding_level(before: JournalAttempt, after: JournalAttempt) -> FindingLevel | None:
     """The level of a forbidden retry, by how certain it is; None where it is no retry."""
     if not forbids_retry(before):
         return None
@@ -59,7 +60,7 @@ def _retry_level(before: JournalAttempt, after: JournalAttempt) -> FindingLevel 
     return None if pause_ms(before, after) > _MAX_RETRY_PAUSE_MS else FindingLevel.WARNING
 
 
-def _refusal_text(attempt: JournalAttempt) -> str:
+def _error_response_text(attempt: JournalAttempt) -> str:
     should_retry_text = ", x-should-retry: false" if attempt.should_retry is False else ""
     return f"HTTP {attempt.status}{should_retry_text}"
 

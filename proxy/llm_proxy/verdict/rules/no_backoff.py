@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llm_proxy.display import format_count, format_duration
+from llm_proxy.display import count_with_noun, format_duration
 from llm_proxy.verdict.attempt_descriptions import chain_evidence
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
@@ -29,7 +29,7 @@ _LONG_PAUSE_MS: Final = 5_000.0
 """Pauses of this length need not grow: most SDKs stop growing at 8 s or more."""
 
 
-def _unadvised_pauses_ms(chain: RetryChain) -> list[float]:
+def _pauses_without_retry_after_ms(chain: RetryChain) -> list[float]:
     """The pauses without `Retry-After`, in ms; those before forbidden retries are left out."""
     return [
         pause_ms(before, after)
@@ -39,23 +39,23 @@ def _unadvised_pauses_ms(chain: RetryChain) -> list[float]:
 
 
 def _applies_to_chain(chain: RetryChain) -> bool:
-    return len(_unadvised_pauses_ms(chain)) >= _MIN_SHORT_PAUSES
+    return len(_pauses_without_retry_after_ms(chain)) >= _MIN_SHORT_PAUSES
 
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
-    pauses_ms = _unadvised_pauses_ms(chain)
+    pauses_ms = _pauses_without_retry_after_ms(chain)
     short_pauses_ms = [pause for pause in pauses_ms if pause < _MIN_PAUSE_MS]
     if len(short_pauses_ms) >= _MIN_SHORT_PAUSES:
-        is_sure = len(short_pauses_ms) > _MIN_SHORT_PAUSES and not chain.is_uncertain
+        is_sure = len(short_pauses_ms) > _MIN_SHORT_PAUSES and not chain.may_be_separate_requests
         level = FindingLevel.ERROR if is_sure else FindingLevel.WARNING
         message = (
-            f"asked again without a pause: {format_count(len(short_pauses_ms), 'time')} within "
+            f"asked again without a pause: {count_with_noun(len(short_pauses_ms), 'time')} within "
             f"{format_duration(max(short_pauses_ms))}"
         )
         return VerdictFinding(level, message, chain_evidence(chain))
     if _is_constant(pauses_ms):
         message = (
-            f"waits no longer each time: {format_count(len(pauses_ms), 'pause')} of "
+            f"waits no longer each time: {count_with_noun(len(pauses_ms), 'pause')} of "
             f"{format_duration(min(pauses_ms))} to {format_duration(max(pauses_ms))}"
         )
         return VerdictFinding(FindingLevel.WARNING, message, chain_evidence(chain))

@@ -31,7 +31,7 @@ def _met_silence(attempt: JournalAttempt) -> bool:
 
 
 def _waited_in_silence_ms(attempt: JournalAttempt) -> float:
-    """How long the client waited until the proxy ended the response; 0 where the client did."""
+    """The client's wait in silence, in ms, until the proxy ended it; 0 if the client did."""
     fault = attempt.first_fault_with_effect(*_SILENT_EFFECTS)
     return (
         0.0 if fault is None or attempt.ending != ENDING_CUT else max(0.0, attempt.ms - fault.at_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.display import format_count, format_duration
+from llm_proxy.display import count_with_noun, format_duration
 from llm_proxy.verdict.attempt_descriptions import chain_evidence
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
@@ -31,10 +31,10 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     if attempt_count <= _MAX_ATTEMPTS and not _has_burst(chain):
         return None
     message = (
-        f"asked {format_count(attempt_count, 'time')} for the same within "
+        f"asked {count_with_noun(attempt_count, 'time')} for the same within "
         f"{format_duration(duration_ms)}"
     )
-    level = FindingLevel.WARNING if chain.is_uncertain else FindingLevel.ERROR
+    level = FindingLevel.WARNING if chain.may_be_separate_requests else FindingLevel.ERROR
     return VerdictFinding(level, message, chain_evidence(chain))
 
 

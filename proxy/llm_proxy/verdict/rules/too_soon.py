@@ -1,6 +1,6 @@
 """`too-soon`: the client retries before the time in `Retry-After`.
 
-Why it matters: a provider counts early requests against the limit, and extends the limit.
+Why it matters: a provider counts early requests against the limit, and limits the client longer.
 What to do: wait for the time in the header: in seconds, in ms, or until a date.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_times
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_repeat_count
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
@@ -43,7 +43,7 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
         return None
     before, after = min(early_retries, key=lambda pair: pause_ms(*pair))
     message = (
-        f"asked again too soon, {format_times(len(early_retries))}: after "
+        f"asked again too soon, {format_repeat_count(len(early_retries))}: after "
         f"{format_duration(pause_ms(before, after))}, "
         f"where it was told to wait {format_duration(before.retry_after_ms or 0.0)}"
     )

@@ -29,13 +29,13 @@ def _is_truncated(attempt: JournalAttempt) -> bool:
 
 def _was_partial_used(attempt: JournalAttempt, chain: RetryChain) -> bool:
     return (
-        attempt.number in chain.continuing_attempts
+        attempt.number in chain.follow_up_by_attempt_number
         and attempt.first_fault_with_effect(*_DETECTABLE_EFFECTS) is not None
     )
 
 
 def _can_pass_as_complete(attempt: JournalAttempt) -> bool:
-    """Whether it can be taken for complete: parsing half of a whole body raises anyway."""
+    """Whether it looks complete: without streaming, half a document cannot be parsed at all."""
     return attempt.streams or is_disguised_failure(attempt)
 
 

@@ -17,7 +17,7 @@ _BARE_WORD: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _LITERALS: Final[dict[str, ScalarValue]] = {"true": True, "false": False, "null": None}
 
 
-def read_json(text: str, composer: DocumentComposer) -> None:
+def compose_json(text: str, composer: DocumentComposer) -> None:
     """Parse a JSON text into the composer.  Raises `UnreadableDocument`."""
     reader = _JsonReader(text, composer)
     composer.start_document()

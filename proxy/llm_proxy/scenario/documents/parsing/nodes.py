@@ -44,7 +44,7 @@ class ObjectEntry:
     mark: SourceMark
     """The position of the name."""
     node: Node
-    source_text: str = ""
+    written_name: str = ""
     """The name as written in the file, if `name` is the canonical one."""
 
 

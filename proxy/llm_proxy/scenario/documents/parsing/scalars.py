@@ -74,7 +74,7 @@ def unknown_tag_message(tag: str) -> str:
     return f"the tag {name} means nothing here: leave it out, or put the text in quotes"
 
 
-def is_collection_tag(tag: str, collection_tag: str) -> bool:
+def is_default_collection_tag(tag: str, collection_tag: str) -> bool:
     """Whether a tag is none or the default one of a list (`seq`) or an object (`map`)."""
     return tag in {"", "!", f"{_TAG_PREFIX}{collection_tag}"}
 

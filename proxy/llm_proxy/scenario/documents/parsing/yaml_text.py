@@ -28,7 +28,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
 )
 from llm_proxy.scenario.documents.parsing.scalars import (
     ScalarValue,
-    is_collection_tag,
+    is_default_collection_tag,
     scalar_value,
     tagged_value,
     unknown_tag_message,
@@ -45,7 +45,9 @@ _UNSUPPORTED_CHAR: Final = re.compile(
 """Characters that YAML forbids, and line ends of YAML 1.1 that its parsers still recognise."""
 
 
-def read_yaml(text: str, composer: DocumentComposer, loader: Loader = DEFAULT_LOADER) -> None:
+def parse_yaml_into_composer(
+    text: str, composer: DocumentComposer, loader: Loader = DEFAULT_LOADER
+) -> None:
     """Parse the documents of a text, with LF line ends, into the composer.
 
     Raises `UnreadableDocument`.
@@ -91,7 +93,7 @@ def _compose_event(event: Event, composer: DocumentComposer) -> None:
 
 def _start_collection(event: NodeEvent, composer: DocumentComposer, *, is_object: bool) -> None:
     tag, mark = str(getattr(event, "tag", None) or ""), _start_mark(event)
-    if not is_collection_tag(tag, "map" if is_object else "seq"):
+    if not is_default_collection_tag(tag, "map" if is_object else "seq"):
         composer.add_mistake(mark, unknown_tag_message(tag))
     composer.start_collection(mark, is_object=is_object, anchor=str(event.anchor or ""))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from llm_proxy.faults.rule_list_schema import FaultDocument
+from llm_proxy.faults.rule_list_schema import FaultRulesFile
 from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.findings import StructFinding
 from llm_proxy.scenario.documents.parsing.nodes import ObjectNode
@@ -29,7 +29,11 @@ Validator = Callable[[Any], Iterator[StructFinding]]
 
 VALIDATORS_BY_STRUCT: Final[Mapping[type, tuple[Validator, ...]]] = MappingProxyType(
     {
-        document.Scenario: (ids.check_id_blanks, paces.check_pace, templates.check_templates),
+        document.Scenario: (
+            ids.check_scenario_id_whitespace,
+            paces.check_pace,
+            templates.check_templates,
+        ),
         document.ScenarioTurn: (
             failures.check_failure_status,
             failures.check_unused_failure_fields,
@@ -55,5 +59,5 @@ def validate_node(struct: type, node: ObjectNode, *, is_complete: bool) -> Itera
     """The findings of validators that also run on structs with mistakes."""
     if struct is document.Scenario:
         yield from turns.check_turn_numbers(node, is_complete=is_complete)
-    if struct in (document.Scenario, document.ScenarioTurn, FaultDocument):
-        yield from faults.check_fault_rules(node, is_in_scenario=struct is not FaultDocument)
+    if struct in (document.Scenario, document.ScenarioTurn, FaultRulesFile):
+        yield from faults.check_fault_rules(node, is_in_scenario=struct is not FaultRulesFile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_proxy.scenario.documents.document import FAILURE_STATUSES, ScenarioTurn
-from llm_proxy.scenario.documents.findings import FindingSeverity, StructFinding, warning
+from llm_proxy.scenario.documents.findings import FindingSeverity, StructFinding, warning_finding
 from llm_proxy.scenario.documents.wrong_types import choice_message
 
 
@@ -32,6 +32,6 @@ def check_unused_failure_fields(scenario_turn: ScenarioTurn) -> Iterator[StructF
     }
     if not scenario_turn.failures_before_success:
         for name in (name for name, is_set in is_set_by_field.items() if is_set):
-            yield warning(
+            yield warning_finding(
                 (name,), "nothing fails here: write failures_before_success, how often to fail"
             )

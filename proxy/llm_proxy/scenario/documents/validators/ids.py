@@ -8,7 +8,7 @@ from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.documents.findings import StructFinding
 
 
-def check_id_blanks(scenario: Scenario) -> Iterator[StructFinding]:
+def check_scenario_id_whitespace(scenario: Scenario) -> Iterator[StructFinding]:
     """Find an id with outer white space, which no message can name."""
     if scenario.id != scenario.id.strip():
         yield StructFinding(

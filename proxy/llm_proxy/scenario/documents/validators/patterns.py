@@ -13,11 +13,11 @@ from llm_proxy.scenario.documents.document import ScenarioMatch, ValueCondition
 from llm_proxy.scenario.documents.findings import StructFinding
 
 _MAX_REASON_CHARS: Final = 100
-"""Of an error's reason in a message."""
+"""The most characters of an error's reason in a message."""
 _MAX_REPEAT: Final = re.compile(r"\{(?:\d*,)?(\d+)")
 """Captures the upper bound of a counted repetition."""
 _MAX_COPIES: Final = 100_000
-"""Of a part of an expression, if all counted repetitions are nested: some 60 MB."""
+"""The most copies of a part of an expression, if all counted repetitions are nested: some 60 MB."""
 
 
 def check_text_patterns(scenario_match: ScenarioMatch) -> Iterator[StructFinding]:

@@ -15,7 +15,7 @@ from llm_proxy.scenario.documents.document import (
     ToolCallPartSpec,
     ToolCallsResponse,
 )
-from llm_proxy.scenario.documents.findings import StructFinding, warning
+from llm_proxy.scenario.documents.findings import StructFinding, warning_finding
 
 _GEMINI_METADATA_KEYS: Final = ("google", "gemini", "vertex")
 _SIGNATURE_FIELDS: Final = ("thoughtSignature", "thought_signature", "signature")
@@ -53,7 +53,7 @@ def check_gemini_signature(
         for name in _SIGNATURE_FIELDS:
             signature = fields.get(name)
             if isinstance(signature, str) and not _is_base64(signature):
-                yield warning(
+                yield warning_finding(
                     ("provider_metadata", provider, name),
                     "Gemini's clients take a signature only as base64, and this is none",
                 )
@@ -65,7 +65,7 @@ def _duplicate_id_findings(field: str, calls: Iterable[tuple[int, str]]) -> Iter
     for index, call_id in calls:
         effective_id = call_id or f"call-{index + 1}"
         if effective_id in seen:
-            yield warning(
+            yield warning_finding(
                 (field, index),
                 f"two calls of this answer have the id {effective_id}, so their results "
                 "cannot be told apart",

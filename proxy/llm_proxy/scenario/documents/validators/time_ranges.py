@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import UNSET, UnsetType
 
 from llm_proxy.scenario.documents.document import ChunkSpec, MockSpec
-from llm_proxy.scenario.documents.findings import StructFinding, warning
+from llm_proxy.scenario.documents.findings import StructFinding, warning_finding
 
 _Span = float | tuple[float, ...] | UnsetType
 
@@ -27,7 +27,7 @@ def check_mock_times(mock_spec: MockSpec) -> Iterator[StructFinding]:
 def check_duplicate_thinking_time(mock_spec: MockSpec) -> Iterator[StructFinding]:
     """Find a mock with both `thinking_ms` and its old name `delay_ms`."""
     if mock_spec.thinking_ms is not UNSET and mock_spec.delay_ms is not UNSET:
-        yield warning(
+        yield warning_finding(
             ("delay_ms",), "this is the old name of thinking_ms, which is given too and wins"
         )
 

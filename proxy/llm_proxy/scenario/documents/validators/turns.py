@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_proxy.scenario.documents.fields import ANY_TURN
-from llm_proxy.scenario.documents.findings import StructFinding, warning
+from llm_proxy.scenario.documents.findings import StructFinding, warning_finding
 from llm_proxy.scenario.documents.parsing.nodes import ListNode, ObjectNode, ScalarNode
 
 
@@ -34,13 +34,13 @@ def check_turn_numbers(scenario: ObjectNode, *, is_complete: bool) -> Iterator[S
 
 def _missing_turn_findings(line_by_turn: dict[int | str, int]) -> Iterator[StructFinding]:
     if not line_by_turn:
-        yield warning(("turns",), "there are no turns, so every request fails")
+        yield warning_finding(("turns",), "there are no turns, so every request fails")
         return
     numbers = {turn for turn in line_by_turn if isinstance(turn, int)}
     if len(numbers) < len(line_by_turn):
         return  # a step for any turn covers all others
     first_missing = [number for number in range(1, max(numbers)) if number not in numbers][:1]
     for number in first_missing:
-        yield warning(
+        yield warning_finding(
             ("turns",), f"turn {number} is missing, so a request for it gets a failure report"
         )

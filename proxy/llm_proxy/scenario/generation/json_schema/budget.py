@@ -10,13 +10,13 @@ from llm_proxy.turns import Json
 MAX_STEPS: Final = 150_000
 """Per generated value; a step takes a few microseconds at most."""
 _MAX_DEPTH: Final = 200
-"""Of nested lists and objects in a value."""
+"""The most nested lists and objects in a value."""
 _CHARS_PER_STEP: Final = 100
 """Characters of a string that cost one step."""
 
 
 class SchemaTooExpensive(Exception):
-    """A schema needs too much work; the message says of what."""
+    """A schema needs too much work; the message names the cause."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ _MAX_PLAIN_INT: Final = 2**63
 """Larger integers are compared as floats or as texts."""
 
 
-class NoValue(Exception):
+class NoValueFound(Exception):
     """No value can be generated for a schema; `path` is empty if not known yet."""
 
     def __init__(self, reason: str, path: str = "") -> None:
@@ -56,7 +56,7 @@ def _large_int_key(value: int) -> Hashable:
 
 
 def merge_schemas(first: Fields, second: Fields, budget: SchemaBudget) -> dict[str, Json]:
-    """Merge two normalised schemas.  Raises `NoValue` if nothing could satisfy both."""
+    """Merge two normalised schemas.  Raises `NoValueFound` if nothing could satisfy both."""
     budget.spend(1 + (len(first) + len(second)) // 4)
     merged_fields = dict(first)
     for name, value in second.items():
@@ -69,7 +69,7 @@ def _keep_first(first: Json, _second: Json, _budget: SchemaBudget) -> Json:
     return first
 
 
-def _all_of(first: Json, second: Json, _budget: SchemaBudget) -> Json:
+def _merge_as_all_of(first: Json, second: Json, _budget: SchemaBudget) -> Json:
     return {"allOf": [first, second]}
 
 
@@ -80,7 +80,9 @@ def _merge_by_name(first: Json, second: Json, budget: SchemaBudget) -> Json:
     merged_fields = dict(lenient_json.object_fields(first))
     for name, schema in lenient_json.object_fields(second).items():
         merged_fields[name] = (
-            _all_of(merged_fields[name], schema, budget) if name in merged_fields else schema
+            _merge_as_all_of(merged_fields[name], schema, budget)
+            if name in merged_fields
+            else schema
         )
     return merged_fields
 
@@ -92,7 +94,7 @@ def _merge_by_index(first: Json, second: Json, budget: SchemaBudget) -> Json:
     budget.spend(
         (len(lenient_json.array_items(first)) + len(lenient_json.array_items(second))) // 2
     )
-    return [_all_of(one, other, budget) for one, other in pairs]
+    return [_merge_as_all_of(one, other, budget) for one, other in pairs]
 
 
 def _union(first: Json, second: Json, budget: SchemaBudget) -> Json:
@@ -129,7 +131,7 @@ def _common_types(first: Json, second: Json, _budget: SchemaBudget) -> Json:
         if value == "integer" and "number" in first_types and value not in first_types
     ]
     if not types:
-        raise NoValue(
+        raise NoValueFound(
             f"nothing is both {lenient_json.compact_json(first)} and "
             f"{lenient_json.compact_json(second)}"
         )
@@ -138,7 +140,7 @@ def _common_types(first: Json, second: Json, _budget: SchemaBudget) -> Json:
 
 def _require_equal(first: Json, second: Json, _budget: SchemaBudget) -> Json:
     if first != second:
-        raise NoValue("texts of two patterns or formats are not understood")
+        raise NoValueFound("texts of two patterns or formats are not understood")
     return first
 
 
@@ -164,7 +166,7 @@ _MERGE_BY_KEYWORD: Final[Mapping[str, Callable[[Json, Json, SchemaBudget], Json]
     "prefixItems": _merge_by_index,
     "pattern": _require_equal,
     "format": _require_equal,
-    **dict.fromkeys(("items", "additionalProperties", "propertyNames"), _all_of),
+    **dict.fromkeys(("items", "additionalProperties", "propertyNames"), _merge_as_all_of),
     **dict.fromkeys(("minimum", "exclusiveMinimum"), _larger),
     **dict.fromkeys(("minItems", "minLength", "minProperties"), _larger),
     **dict.fromkeys(("maximum", "exclusiveMaximum"), _smaller),

@@ -9,7 +9,7 @@ from itertools import islice
 from math import ceil, floor, inf, isfinite, lcm, nextafter
 from typing import Final
 
-from llm_proxy.chance import seeded_below
+from llm_proxy.chance import seeded_int_below
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.turns import Json
@@ -20,9 +20,9 @@ _DEFAULT_STEP: Final = Fraction(1, 100)
 """Non-integers without `multipleOf` are multiples of it."""
 _MAX_CANDIDATES: Final = 1000
 _MAX_FLOAT_INT: Final = 10**308
-"""Within the range of a float."""
+"""Larger numbers are ignored: this one is within the range of a float."""
 _MAX_STEP_BITS: Final = 4096
-"""Of the numerator of a common multiple of several `multipleOf`."""
+"""The most bits of the numerator of a common multiple of several `multipleOf`."""
 
 
 def make_number(
@@ -87,7 +87,7 @@ def _candidates(schema: Fields, seed: str, *, is_integer: bool) -> Iterator[int 
     step = _common_multiple([*steps, Fraction(1)] if is_integer else steps or [_DEFAULT_STEP])
     first_multiple, last_multiple = ceil(low / step), floor(high / step)
     if first_multiple <= last_multiple:
-        start = seeded_below(last_multiple - first_multiple + 1, seed)
+        start = seeded_int_below(last_multiple - first_multiple + 1, seed)
         for offset in range(min(last_multiple - first_multiple + 1, _MAX_CANDIDATES // 2)):
             candidate = step * (
                 first_multiple + (start + offset) % (last_multiple - first_multiple + 1)

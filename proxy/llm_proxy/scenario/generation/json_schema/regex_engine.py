@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from typing import Final
 
-from llm_proxy.chance import seeded_below
+from llm_proxy.chance import seeded_int_below
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.scenario.generation.json_schema.regex_parser import (
@@ -24,11 +24,11 @@ from llm_proxy.scenario.generation.json_schema.regex_parser import (
 )
 
 _MAX_CHARS: Final = 10_000
-"""Of a generated text."""
+"""The most characters of a generated text."""
 _DEFAULT_EXTRA_REPEATS: Final = 3
 """Repeats beyond the minimum of an unbounded repetition, if the length allows."""
 _MAX_EXTRA_TRIES: Final = 40
-"""Up to this number each is tried in turn if the text must be longer."""
+"""Numbers of extra repeats up to this one are tried in turn if the text must be longer."""
 
 
 def make_matching_text(
@@ -43,7 +43,7 @@ def make_matching_text(
         for alternative in parse_regex(pattern, budget)
         if _min_length(alternative.body) <= _MAX_CHARS
     ]
-    start = seeded_below(len(alternatives) or 1, seed, "alternative")
+    start = seeded_int_below(len(alternatives) or 1, seed, "alternative")
     for extra in _extra_repeat_counts(min_chars):
         for alternative in (*alternatives[start:], *alternatives[:start]):
             body_text = _generate_text(alternative.body, extra, seed, budget)
@@ -161,12 +161,12 @@ def _generate_chars(
     budget.spend(2)
     match node:
         case CharacterClass(sample_chars=among):
-            yield among[seeded_below(len(among), seed, next(draw_ids))]
+            yield among[seeded_int_below(len(among), seed, next(draw_ids))]
         case Concatenation(items=items):
             for item in items:
                 yield from _generate_chars(item, extra, seed, draw_ids, budget)
         case Alternation(options=options):
-            option = options[seeded_below(len(options), seed, next(draw_ids))]
+            option = options[seeded_int_below(len(options), seed, next(draw_ids))]
             yield from _generate_chars(option, extra, seed, draw_ids, budget)
         case Repetition(inner=inner, min_count=least, max_count=most):
             repeat_count = least + extra if most is None else min(least + extra, most)

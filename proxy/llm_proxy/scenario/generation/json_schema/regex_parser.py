@@ -34,9 +34,9 @@ _GROUP_OPENING: Final = re.compile(r"\((?:\?:|\?P?<[A-Za-z_]\w*>)?(?!\?)")
 _BRACKET_CLASS: Final = re.compile(r"\[(\^?)((?:\]|\\.)?(?:[^\]\\]|\\.)*)\]", re.DOTALL)
 _MAX_CODE: Final = 0x10FFFF
 _MAX_SAMPLED_CHARS: Final = 100
-"""Of a range without printable ASCII characters."""
+"""The most sample characters of a range without printable ASCII characters."""
 _MAX_GROUP_DEPTH: Final = 50
-"""Of nested groups."""
+"""The most nested groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +98,24 @@ class _RegexParser:
     def parse_alternatives(self) -> tuple[AnchoredAlternative, ...]:
         """Parse the whole pattern."""
         alternatives = [self._parse_alternative()]
-        while self._consume("|"):
+        while self._consume_if_next("|"):
             alternatives.append(self._parse_alternative())
         if self._position < len(self._pattern):
             raise self._unsupported_error()
         return tuple(alternatives)
 
     def _parse_alternative(self) -> AnchoredAlternative:
-        at_start = self._consume("^")
+        at_start = self._consume_if_next("^")
         body = self._parse_concatenation(0)
-        return AnchoredAlternative(body, at_start, self._consume("$"))
+        return AnchoredAlternative(body, at_start, self._consume_if_next("$"))
 
     def _parse_group(self, depth: int) -> Node:
         if depth > _MAX_GROUP_DEPTH:
             raise self._unsupported_error()
         options = [self._parse_concatenation(depth)]
-        while self._consume("|"):
+        while self._consume_if_next("|"):
             options.append(self._parse_concatenation(depth))
-        if not self._consume(")"):
+        if not self._consume_if_next(")"):
             raise self._unsupported_error()
         return Alternation(tuple(options))
 
@@ -129,7 +129,7 @@ class _RegexParser:
 
     def _parse_quantifier(self, node: Node) -> Node:
         for quantifier, min_count, max_count in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
-            if self._consume(quantifier):
+            if self._consume_if_next(quantifier):
                 return self._make_repetition(node, min_count, max_count)
         if (braces := _REPEAT_BRACES.match(self._pattern, self._position)) is None:
             return node
@@ -145,7 +145,7 @@ class _RegexParser:
 
         Also rejects the repetition of a node that only matches the empty text.
         """
-        self._consume("?")
+        self._consume_if_next("?")
         if self._position < len(self._pattern) and self._pattern[self._position] in "*+?":
             raise self._unsupported_error()
         if _is_always_empty(node):
@@ -235,7 +235,7 @@ class _RegexParser:
             return self._parse_escape()
         return _single_char(self._pattern[self._position - 1])
 
-    def _consume(self, token: str) -> bool:
+    def _consume_if_next(self, token: str) -> bool:
         """Consume a token if it comes next; whether it did."""
         is_present = self._pattern.startswith(token, self._position)
         self._position += len(token) * is_present

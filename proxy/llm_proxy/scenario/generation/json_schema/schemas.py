@@ -15,7 +15,7 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
-from llm_proxy.scenario.generation.json_schema.merging import NoValue, merge_schemas
+from llm_proxy.scenario.generation.json_schema.merging import NoValueFound, merge_schemas
 from llm_proxy.turns import Json
 
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -48,7 +48,7 @@ _MAX_SHOWN_CHARS: Final = 40
 class FlatSchema:
     """One alternative of a schema, with its composition keywords resolved."""
 
-    fields: Fields
+    keywords: Fields
     visited_refs: frozenset[str]
     """The references that led here; following one again would recurse without end."""
 
@@ -57,7 +57,7 @@ class FlatSchema:
         """The allowed types; empty if the schema has no `type`."""
         return tuple(
             lenient_json.str_or_empty(item)
-            for item in lenient_json.array_items(self.fields.get("type"))
+            for item in lenient_json.array_items(self.keywords.get("type"))
         )
 
 
@@ -69,11 +69,11 @@ class SchemaResolver:
     budget: SchemaBudget = field(default_factory=SchemaBudget)
 
     def resolve_ref(self, ref: str) -> Json:
-        """The subschema that a reference points to.  Raises `NoValue` if it is not in the root."""
+        """The subschema that a reference points to.  Raises `NoValueFound` outside the root."""
         self.budget.spend(2 + len(ref) // 2)
         value = self.root
         if ref != "#" and not ref.startswith("#/"):
-            raise NoValue(
+            raise NoValueFound(
                 f"{_truncate(ref)} refers to another schema: only its own parts are known"
             )
         for segment in ref.split("/")[1:]:
@@ -84,17 +84,17 @@ class SchemaResolver:
                 case list() if name.isdecimal() and int(name[:9]) < len(value):
                     value = value[int(name)]
                 case _:
-                    raise NoValue(f"{_truncate(ref)} refers to nothing")
+                    raise NoValueFound(f"{_truncate(ref)} refers to nothing")
         return value
 
     def alternatives(
         self, schema: Json, visited_refs: frozenset[str]
-    ) -> Iterator[FlatSchema | NoValue]:
-        """All alternatives of a schema; a `NoValue` for each that has no value."""
+    ) -> Iterator[FlatSchema | NoValueFound]:
+        """All alternatives of a schema; a `NoValueFound` for each that has no value."""
         try:
             fields = normalize_schema(schema, self.budget)
             branches = list(self._branches(fields, visited_refs))
-        except NoValue as error:
+        except NoValueFound as error:
             yield error
             return
         own_fields = {
@@ -108,7 +108,7 @@ class SchemaResolver:
         if "$ref" in fields:
             ref = lenient_json.str_or_empty(fields["$ref"]) or "#"
             if ref in visited_refs:
-                raise NoValue(f"{_truncate(ref)} holds itself without an end")
+                raise NoValueFound(f"{_truncate(ref)} holds itself without an end")
             yield _Branch((self.resolve_ref(ref),), frozenset((ref,)))
         for schema in lenient_json.array_items(fields.get("allOf")):
             yield _Branch((schema,))
@@ -121,7 +121,7 @@ class SchemaResolver:
 
     def _merge_branches(
         self, base: FlatSchema, branches: Sequence[_Branch], visited_refs: frozenset[str]
-    ) -> Iterator[FlatSchema | NoValue]:
+    ) -> Iterator[FlatSchema | NoValueFound]:
         if not branches:
             yield base
             return
@@ -129,13 +129,13 @@ class SchemaResolver:
         branch, *others = branches
         for choice in branch.choices:
             for alternative in self.alternatives(choice, visited_refs | branch.refs):
-                if isinstance(alternative, NoValue):
+                if isinstance(alternative, NoValueFound):
                     yield alternative
                     continue
                 try:
-                    fields = merge_schemas(base.fields, alternative.fields, self.budget)
+                    fields = merge_schemas(base.keywords, alternative.keywords, self.budget)
                     merged_schema = FlatSchema(fields, base.visited_refs | alternative.visited_refs)
-                except NoValue as error:
+                except NoValueFound as error:
                     yield error
                     continue
                 yield from self._merge_branches(merged_schema, others, visited_refs)
@@ -152,13 +152,13 @@ class _Branch:
 def normalize_schema(schema: Json, budget: SchemaBudget) -> Fields:
     """A schema in the keywords of draft 2020-12; its subschemas unchanged.
 
-    Raises `NoValue` for what is not a schema, and for unsupported keywords.
+    Raises `NoValueFound` for what is not a schema, and for unsupported keywords.
     """
     budget.spend(3)
     if isinstance(schema, bool):
         return {} if schema else {"enum": []}
     if not isinstance(schema, dict):
-        raise NoValue(f"{_describe_value(schema)} is no schema")
+        raise NoValueFound(f"{_describe_value(schema)} is no schema")
     budget.spend(len(schema))
     fields = {
         name: value
@@ -168,7 +168,7 @@ def normalize_schema(schema: Json, budget: SchemaBudget) -> Fields:
     if unsupported := [
         keyword for keyword in UNSUPPORTED_KEYWORDS if fields.get(keyword, False) is not False
     ]:
-        raise NoValue(f"what {unsupported[0]} asks for is not understood")
+        raise NoValueFound(f"what {unsupported[0]} asks for is not understood")
     if "type" in fields:
         fields["type"] = _normalize_types(fields, budget)
     fields = _normalize_numbers(fields)
@@ -194,7 +194,7 @@ def _normalize_numbers(fields: dict[str, Json]) -> dict[str, Json]:
     for bound in _NUMBER_KEYWORDS:
         value = fields.get(bound)
         if isinstance(value, int) and abs(value) > _MAX_FLOAT_INT:
-            raise NoValue(f"a {bound} of that many digits is not understood")
+            raise NoValueFound(f"a {bound} of that many digits is not understood")
     return fields
 
 
@@ -214,7 +214,7 @@ def _normalize_types(fields: Fields, budget: SchemaBudget) -> Json:
             for value in listed
             if lenient_json.str_or_empty(value)[:_MAX_SHOWN_CHARS].lower() not in _ACCEPTED_TYPES
         )
-        raise NoValue(f"{_describe_value(unknown)} is no type: {', '.join(TYPES)} are")
+        raise NoValueFound(f"{_describe_value(unknown)} is no type: {', '.join(TYPES)} are")
     is_nullable = fields.get("nullable") is True and types and "null" not in types
     return [*types, *(["null"] if is_nullable else [])]
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from llm_proxy.chance import seeded_below
+from llm_proxy.chance import seeded_int_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
@@ -36,7 +36,7 @@ _FORMAT_PATTERNS: Final = {
 }
 """By format, a regular expression that its values match as a whole."""
 _MAX_CHARS: Final = 1_000_000
-"""Of a generated string."""
+"""The most characters of a generated string."""
 _FIRST_DAY: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _MINUTES_PER_YEAR: Final = 525_600
 
@@ -75,7 +75,7 @@ def matches_format(text: str, format_name: str) -> bool:
 
 def make_word(seed: str) -> str:
     """The name of a tree, chosen by the seed."""
-    return _WORDS[seeded_below(len(_WORDS), seed)]
+    return _WORDS[seeded_int_below(len(_WORDS), seed)]
 
 
 def _make_word_text(min_chars: int, max_chars: int | None, seed: str) -> str:
@@ -86,7 +86,7 @@ def _make_word_text(min_chars: int, max_chars: int | None, seed: str) -> str:
 
 
 def _seeded_datetime(seed: str) -> datetime:
-    return _FIRST_DAY + timedelta(minutes=seeded_below(_MINUTES_PER_YEAR, seed, "moment"))
+    return _FIRST_DAY + timedelta(minutes=seeded_int_below(_MINUTES_PER_YEAR, seed, "moment"))
 
 
 def _seeded_uuid(seed: str) -> str:
@@ -101,7 +101,7 @@ _FORMAT_MAKERS: Final[Mapping[str, Callable[[str], str]]] = {
     "date": lambda seed: f"{_seeded_datetime(seed):%Y-%m-%d}",
     "date-time": lambda seed: f"{_seeded_datetime(seed):%Y-%m-%dT%H:%M:%SZ}",
     "time": lambda seed: f"{_seeded_datetime(seed):%H:%M:%SZ}",
-    "duration": lambda seed: f"P{1 + seeded_below(30, seed, 'days')}D",
+    "duration": lambda seed: f"P{1 + seeded_int_below(30, seed, 'days')}D",
     "email": lambda seed: f"{make_word(seed)}@example.com",
     "idn-email": lambda seed: f"{make_word(seed)}@example.com",
     "uri": lambda seed: f"https://example.com/{make_word(seed)}",
@@ -113,8 +113,8 @@ _FORMAT_MAKERS: Final[Mapping[str, Callable[[str], str]]] = {
     "uuid": _seeded_uuid,
     "hostname": _seeded_hostname,
     "idn-hostname": _seeded_hostname,
-    "ipv4": lambda seed: f"192.0.2.{1 + seeded_below(254, seed, 'host')}",
-    "ipv6": lambda seed: f"2001:db8::{1 + seeded_below(0xFFFE, seed, 'host'):x}",
+    "ipv4": lambda seed: f"192.0.2.{1 + seeded_int_below(254, seed, 'host')}",
+    "ipv6": lambda seed: f"2001:db8::{1 + seeded_int_below(0xFFFE, seed, 'host'):x}",
     "byte": lambda seed: b64encode(make_word(seed).encode()).decode(),
 }
 """Addresses and domains are reserved for documentation: nobody owns them."""

@@ -10,7 +10,7 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.generation.json_schema import numbers, texts
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
-from llm_proxy.scenario.generation.json_schema.merging import NoValue, equality_key
+from llm_proxy.scenario.generation.json_schema.merging import NoValueFound, equality_key
 from llm_proxy.scenario.generation.json_schema.regex_engine import matches_anywhere
 from llm_proxy.scenario.generation.json_schema.regex_parser import (
     AnchoredAlternative,
@@ -20,7 +20,7 @@ from llm_proxy.scenario.generation.json_schema.schemas import SchemaResolver, no
 from llm_proxy.turns import Json
 
 _MAX_DEPTH: Final = 200
-"""Of nested schemas, counting references."""
+"""The most nested schemas, counting references."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,14 @@ class SchemaValidator:
     def is_valid(self, value: Json, schema: Json, depth: int = 0) -> bool:
         """Whether the value is valid.
 
-        Raises `NoValue` for an unsupported schema, `SchemaTooExpensive` if it takes too much work.
+        Raises `NoValueFound` for an unsupported schema, `SchemaTooExpensive` for one that takes too
+        much work.
         """
         self.budget.spend()
         if schema is True:
             return True
         if depth > _MAX_DEPTH:
-            raise NoValue("its schemas are nested too deeply")
+            raise NoValueFound("its schemas are nested too deeply")
         self.budget.spend(2)
         fields = normalize_schema(schema, self.budget)
         next_depth = depth + 1
@@ -51,7 +52,7 @@ class SchemaValidator:
             self._matches_own_keywords(value, fields)
             and all(
                 self.is_valid(value, subschema, next_depth)
-                for subschema in self._required_subschemas(fields)
+                for subschema in self._always_applied_subschemas(fields)
             )
             and self._matches_combinators(value, fields, next_depth)
             and all(
@@ -72,7 +73,7 @@ class SchemaValidator:
             return fields.get("additionalProperties", True)
         return schemas[0] if len(schemas) == 1 else {"allOf": schemas}
 
-    def _required_subschemas(self, fields: Fields) -> Iterator[Json]:
+    def _always_applied_subschemas(self, fields: Fields) -> Iterator[Json]:
         yield from lenient_json.array_items(fields.get("allOf"))
         if "$ref" in fields:
             yield self.resolver.resolve_ref(lenient_json.str_or_empty(fields["$ref"]) or "#")
@@ -144,12 +145,12 @@ class SchemaValidator:
         return not pattern or self._matches_pattern(pattern, text)
 
     def _matches_pattern(self, pattern: str, text: str) -> bool:
-        """Whether a text contains a match.  Raises `NoValue` for an unsupported pattern."""
+        """Whether a text contains a match.  Raises `NoValueFound` for an unsupported pattern."""
         if pattern not in self._parsed_patterns:
             try:
                 self._parsed_patterns[pattern] = parse_regex(pattern, self.budget)
             except ValueError as error:
-                raise NoValue(str(error)) from None
+                raise NoValueFound(str(error)) from None
         return matches_anywhere(self._parsed_patterns[pattern], text, self.budget)
 
     def _has_unique_items(self, values: list[Json], fields: Fields) -> bool:

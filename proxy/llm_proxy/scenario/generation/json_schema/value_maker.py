@@ -7,13 +7,13 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from llm_proxy.chance import seeded_below
+from llm_proxy.chance import seeded_int_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.scenario.generation.json_schema import numbers, regex_engine, texts
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
-from llm_proxy.scenario.generation.json_schema.merging import NoValue, equality_key
+from llm_proxy.scenario.generation.json_schema.merging import NoValueFound, equality_key
 from llm_proxy.scenario.generation.json_schema.schemas import (
     COMPOSITION_KEYWORDS,
     FlatSchema,
@@ -24,7 +24,7 @@ from llm_proxy.scenario.generation.json_schema.validation import SchemaValidator
 from llm_proxy.turns import Json
 
 _MAX_VALUES: Final = 20_000
-"""Values and alternatives per schema."""
+"""The most values and alternatives per schema."""
 _TOO_MANY_MESSAGE: Final = f"it asks for more than {_MAX_VALUES} values"
 _MAX_VALUES_WITH_OPTIONAL: Final = 2_000
 """After so many values, optional properties and items are left out."""
@@ -32,11 +32,11 @@ _MAX_ALTERNATIVES: Final = 500
 """Further alternatives of a schema are ignored."""
 _MAX_PATH_DEPTH: Final = 60
 _DEFAULT_ITEM_COUNT: Final = 2
-"""Of an array without `prefixItems`, within its bounds."""
+"""The number of items of an array without `prefixItems`, within its bounds."""
 _MAX_TRIES: Final = 8
-"""For a value that must also pass keywords it was not generated from."""
+"""The most tries for a value that must also pass keywords it was not generated from."""
 _MAX_UNIQUE_TRIES: Final = 60
-"""For an item or a property name that differs from all others."""
+"""The most tries for an item or a property name that differs from all others."""
 _ROOT_REFS: Final = frozenset(("#",))
 """The reference to the whole schema."""
 _VALIDATED_KEYWORDS: Final = frozenset((*COMPOSITION_KEYWORDS, "not", "patternProperties"))
@@ -60,31 +60,31 @@ class SchemaValueMaker:
         self._seed = seed
         self._values_left = _MAX_VALUES
 
-    def make_valid(self, schema: Json) -> Json:
+    def make_valid_value(self, schema: Json) -> Json:
         """A value for the schema, validated against it; as a last resort without its formats.
 
-        Raises `NoValue` if there is none, `SchemaTooExpensive` if it takes too much work.
+        Raises `NoValueFound` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
         value = self.make_at_path(schema, "$")
         lenient_validator = SchemaValidator(self._schemas, self._budget, checks_format=False)
         if self._validator.is_valid(value, schema) or lenient_validator.is_valid(value, schema):
             return value
-        raise NoValue("no value is known that keeps all its rules", "$")
+        raise NoValueFound("no value is known that keeps all its rules", "$")
 
     def make_at_path(
         self, schema: Json, path: str, visited_refs: frozenset[str] = _ROOT_REFS, attempt: int = 0
     ) -> Json:
         """A value for a subschema; `path` seeds it and is reported, `attempt` varies it.
 
-        Raises `NoValue` if there is none, `SchemaTooExpensive` if it takes too much work.
+        Raises `NoValueFound` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
-        first_error: NoValue | None = None
+        first_error: NoValueFound | None = None
         try:
             needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(
                 normalize_schema(schema, self._budget)
             )
             for alternative in self._alternatives(schema, path, visited_refs):
-                if isinstance(alternative, NoValue):
+                if isinstance(alternative, NoValueFound):
                     first_error = first_error or alternative
                     continue
                 try:
@@ -93,19 +93,19 @@ class SchemaValueMaker:
                     ):
                         if not needs_validation or self._validator.is_valid(value, schema):
                             return value
-                except NoValue as error:
+                except NoValueFound as error:
                     first_error = first_error or error
-        except NoValue as error:
+        except NoValueFound as error:
             first_error = error
-        first_error = first_error or NoValue("nothing is all that it asks for")
-        raise NoValue(first_error.reason, first_error.path or path)
+        first_error = first_error or NoValueFound("nothing is all that it asks for")
+        raise NoValueFound(first_error.reason, first_error.path or path)
 
     def _alternatives(
         self, schema: Json, path: str, visited_refs: frozenset[str]
-    ) -> list[FlatSchema | NoValue]:
+    ) -> list[FlatSchema | NoValueFound]:
         """The alternatives of a schema, null last."""
         if path.count(".") + path.count("[") > _MAX_PATH_DEPTH:
-            raise NoValue("its schemas are nested too deeply")
+            raise NoValueFound("its schemas are nested too deeply")
         alternatives = list(
             islice(self._schemas.alternatives(schema, visited_refs), _MAX_ALTERNATIVES)
         )
@@ -123,12 +123,12 @@ class SchemaValueMaker:
         self, alternative: FlatSchema, path: str, attempt: int, tries: int
     ) -> Iterator[Json]:
         """Values for one alternative, the most likely first."""
-        fields = alternative.fields
+        fields = alternative.keywords
         self._budget.spend(10)
         if "enum" in fields:
             enum_values = lenient_json.array_items(fields["enum"])
             other_fields = {name: value for name, value in fields.items() if name != "enum"}
-            start = seeded_below(len(enum_values) or 1, self._seed, path) + attempt
+            start = seeded_int_below(len(enum_values) or 1, self._seed, path) + attempt
             rotated = (
                 enum_values[(start + index) % len(enum_values)] for index in range(len(enum_values))
             )
@@ -156,7 +156,7 @@ class SchemaValueMaker:
     def _make_of_type(
         self, type_name: str, alternative: FlatSchema, path: str, attempt: int
     ) -> Json:
-        """A value of one type.  Raises `NoValue` if there is none."""
+        """A value of one type.  Raises `NoValueFound` if there is none."""
         seed = f"{self._seed}\0{path}\0{attempt}"
         try:
             match type_name:
@@ -165,21 +165,21 @@ class SchemaValueMaker:
                 case "array":
                     return self._make_array(alternative, path)
                 case "string":
-                    return texts.make_text(alternative.fields, seed, self._budget)
+                    return texts.make_text(alternative.keywords, seed, self._budget)
                 case "integer" | "number":
                     return numbers.make_number(
-                        alternative.fields, seed, self._budget, is_integer=type_name == "integer"
+                        alternative.keywords, seed, self._budget, is_integer=type_name == "integer"
                     )
                 case "boolean":
-                    return (seeded_below(2, self._seed, path) + attempt) % 2 == 0
+                    return (seeded_int_below(2, self._seed, path) + attempt) % 2 == 0
                 case _:
                     return None
         except ValueError as error:
-            raise NoValue(str(error), path) from None
+            raise NoValueFound(str(error), path) from None
 
     def _make_object(self, alternative: FlatSchema, path: str, attempt: int) -> Json:
         """An object; at attempt 1 and after many values, only with its required properties."""
-        fields = alternative.fields
+        fields = alternative.keywords
         required_names = lenient_json.array_items(fields.get("required"))
         required = dict.fromkeys(value for value in required_names if isinstance(value, str))
         max_properties = _max_count(fields, "Properties", min_count=len(required))
@@ -198,7 +198,7 @@ class SchemaValueMaker:
                 try:
                     properties[name] = self._make_property(name, alternative, path)
                     optional_left -= 1
-                except NoValue:  # an optional property is left out
+                except NoValueFound:  # an optional property is left out
                     continue
         return self._add_unnamed_properties(
             properties, alternative, path, includes_optional=includes_optional
@@ -211,11 +211,11 @@ class SchemaValueMaker:
             else f"{path}[{lenient_json.compact_json(name)}]"
         )
         self._budget.spend(10 + len(property_path) // 20)
-        if not self._validator.is_valid(name, alternative.fields.get("propertyNames", True)):
-            raise NoValue(
+        if not self._validator.is_valid(name, alternative.keywords.get("propertyNames", True)):
+            raise NoValueFound(
                 "propertyNames does not allow its name", printable_excerpt(property_path, 500)
             )
-        schema = self._validator.property_schema(name, alternative.fields)
+        schema = self._validator.property_schema(name, alternative.keywords)
         return self.make_at_path(
             schema, printable_excerpt(property_path, 500), alternative.visited_refs
         )
@@ -229,7 +229,7 @@ class SchemaValueMaker:
         includes_optional: bool,
     ) -> Json:
         """Add properties that the schema does not name, up to `minProperties`; one to a map."""
-        fields = alternative.fields
+        fields = alternative.keywords
         min_properties = lenient_json.first_integer(fields.get("minProperties")) or 0
         is_map = isinstance(fields.get("additionalProperties"), dict) and not properties
         target_count = max(min_properties, 1 if is_map and includes_optional else 0)
@@ -244,11 +244,11 @@ class SchemaValueMaker:
                 name = self._make_property_name(fields, path, alternative.visited_refs, attempt)
                 if name not in properties:
                     properties[name] = self._make_property(name, alternative, path)
-            except NoValue:
+            except NoValueFound:
                 if attempt >= _MAX_TRIES:
                     break
         if len(properties) < min_properties:
-            raise NoValue(f"it needs {min_properties} properties, and has no names for them")
+            raise NoValueFound(f"it needs {min_properties} properties, and has no names for them")
         return properties
 
     def _make_property_name(
@@ -268,7 +268,7 @@ class SchemaValueMaker:
         return texts.make_word(seed) + (str(attempt) if attempt > _MAX_TRIES else "")
 
     def _make_array(self, alternative: FlatSchema, path: str) -> Json:
-        fields = alternative.fields
+        fields = alternative.keywords
         prefix_schemas = lenient_json.array_items(fields.get("prefixItems"))
         items_schema: Json = fields.get("items", True)
         min_items = lenient_json.first_integer(fields.get("minItems")) or 0
@@ -287,7 +287,7 @@ class SchemaValueMaker:
             schema = prefix_schemas[index] if index < len(prefix_schemas) else items_schema
             try:
                 items.append(self._make_item(used_keys, schema, f"{path}[{index}]", alternative))
-            except NoValue:
+            except NoValueFound:
                 if len(items) < min_items:
                     raise
                 break
@@ -296,8 +296,8 @@ class SchemaValueMaker:
     def _make_item(
         self, used_keys: set[Hashable], schema: Json, path: str, alternative: FlatSchema
     ) -> Json:
-        """An item, a new one with `uniqueItems`.  Raises `NoValue` if there is none."""
-        if alternative.fields.get("uniqueItems") is not True:
+        """An item, a new one with `uniqueItems`.  Raises `NoValueFound` if there is none."""
+        if alternative.keywords.get("uniqueItems") is not True:
             return self.make_at_path(schema, path, alternative.visited_refs)
         for attempt in range(_MAX_UNIQUE_TRIES):
             item = self.make_at_path(schema, path, alternative.visited_refs, attempt)
@@ -305,22 +305,22 @@ class SchemaValueMaker:
             if item_key not in used_keys:
                 used_keys.add(item_key)
                 return item
-        raise NoValue("no item is known that is like no other", path)
+        raise NoValueFound("no item is known that is like no other", path)
 
     def _make_matching_name(self, pattern: str, attempt: int, seed: str) -> str:
         """A name that matches a pattern; longer at each attempt, if possible."""
         for length in (attempt, 0):
             with suppress(ValueError):
                 return regex_engine.make_matching_text(pattern, length, None, seed, self._budget)
-        raise NoValue(f"no name is known that matches {printable_excerpt(pattern, 100)}")
+        raise NoValueFound(f"no name is known that matches {printable_excerpt(pattern, 100)}")
 
 
 def _max_count(fields: Fields, keyword_suffix: str, min_count: int = 0) -> int:
-    """The `maxItems` or `maxProperties`.  Raises `NoValue` if it is below the minimum."""
+    """The `maxItems` or `maxProperties`.  Raises `NoValueFound` if it is below the minimum."""
     min_count = max(min_count, lenient_json.first_integer(fields.get(f"min{keyword_suffix}")) or 0)
     max_count = lenient_json.first_integer(fields.get(f"max{keyword_suffix}"))
     if max_count is not None and max_count < min_count:
-        raise NoValue(
+        raise NoValueFound(
             f"nothing has at least {min_count} and at most {max_count} {keyword_suffix.lower()}"
         )
     return _MAX_VALUES if max_count is None else max_count
@@ -333,7 +333,7 @@ def _candidate_types(alternative: FlatSchema, path: str) -> tuple[str, ...]:
     implied_types = (
         type_name
         for type_name, names in _KEYWORDS_BY_TYPE
-        if not alternative.fields.keys().isdisjoint(names)
+        if not alternative.keywords.keys().isdisjoint(names)
     )
     return (next(implied_types, "object" if path == "$" else "string"),)
 

@@ -4,7 +4,7 @@ GET  /_proxy/health                    that the proxy serves, and its mode
 GET  /_proxy/journal                   the requests and responses of this run
 GET  /_proxy/verdict                   the verdict on the clients' behaviour after each fault
 GET  /_proxy/misses                    the requests that were not answered, and why
-GET  /_proxy/unsuccessful              sessions that their scenarios did not expect, and why
+GET  /_proxy/unsuccessful              sessions that did not do as their scenarios expect, and why
 GET  /_proxy/pace                      the pace of responses
 PUT  /_proxy/pace                      set it: {"pace": "50tps"}, and for one session {"session": …}
 DELETE /_proxy/pace                    restore the pace that the run was started with
@@ -44,7 +44,10 @@ class ControlPages:
     async def respond(
         self, request: web.BaseRequest, request_body: bytes, writer: ResponseWriter
     ) -> None:
-        """Send the JSON document of the page that `request` names, or of a 404."""
+        """Send the JSON document of the page that `request` names, or of a 404.
+
+        `request_body` is the body of `request`, which has been read already.
+        """
         status, document = await self._page_response(
             PageRequest(request.method, request.path, request_body)
         )

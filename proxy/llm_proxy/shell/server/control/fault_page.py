@@ -57,7 +57,7 @@ class FaultPage:
     def _rules_document(self) -> dict[str, object]:
         engine = self._fault_middleware.engine
         return {
-            "given": [startup_rule.to_document() for startup_rule in engine.startup_rules],
-            "faults": [runtime_rule.to_document() for runtime_rule in engine.runtime_rules],
-            "scripted": [scenario_rule.to_document() for scenario_rule in engine.scenario_rules],
+            "given": [startup_rule.to_json_fields() for startup_rule in engine.startup_rules],
+            "faults": [runtime_rule.to_json_fields() for runtime_rule in engine.runtime_rules],
+            "scripted": [scenario_rule.to_json_fields() for scenario_rule in engine.scenario_rules],
         }

@@ -42,7 +42,7 @@ class PacePage:
         fields = lenient_json.parse_object(page_request.body)
         session = fields.get("session", "")
         if not isinstance(session, str) or (session and not is_valid_name(session)):
-            shown_session = printable_excerpt(lenient_json.printable_text(session), _MAX_NAME_CHARS)
+            shown_session = printable_excerpt(lenient_json.value_as_text(session), _MAX_NAME_CHARS)
             return 400, {
                 "error": f"'{shown_session}' is no session name: use letters, digits, dot, "
                 "dash and underscore, a letter or a digit first, at most 100 of them"
@@ -62,7 +62,7 @@ class PacePage:
     def _paces_document(self) -> dict[str, object]:
         pace_registry = self._paces
         return {
-            "pace": str(pace_registry.pace),
+            "pace": str(pace_registry.default_pace),
             "started_with": str(pace_registry.startup_pace),
             "sessions": {name: str(pace) for name, pace in pace_registry.session_paces.items()},
             "seed": pace_registry.seed,

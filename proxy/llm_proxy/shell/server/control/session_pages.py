@@ -40,7 +40,7 @@ class SessionPages:
         """
         self._mode = mode
         self._choose_callback = choose_scenario
-        self._reset_callbacks = (mode.reset, *reset_callbacks)
+        self._reset_callbacks = (mode.reset_session, *reset_callbacks)
 
     async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
         """The response; None if the request is for another page."""

@@ -23,7 +23,7 @@ class StatusPages:
             case "/_proxy/health":
                 return 200, {"ok": True, "mode": self._mode.name, "version": __version__}
             case "/_proxy/journal":
-                return 200, self._journal.document()
+                return 200, self._journal.to_json_document()
             case "/_proxy/misses":
                 return 200, {"misses": self._journal.misses}
             case "/_proxy/unsuccessful":

@@ -26,7 +26,7 @@ class VerdictPage:
         if page_request.method not in READ_METHODS or page_request.path != "/_proxy/verdict":
             return None
         # In a thread: the journal may be long.
-        return 200, await asyncio.to_thread(_verdict_document, self._journal.document())
+        return 200, await asyncio.to_thread(_verdict_document, self._journal.to_json_document())
 
 
 def _verdict_document(journal: Mapping[str, Any]) -> Mapping[str, Any]:
