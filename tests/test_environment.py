@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.running.environment import (
+from llm_proxy.shell.running.environment_variables import (
     BASE_URL_PATHS,
     UPSTREAM_VARIABLES,
     adopted_upstreams,

@@ -24,7 +24,7 @@ from llm_proxy import importing
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import ImportSettings, RefusedItem, codings
 from llm_proxy.importing.file_parsing import parse_file_content
-from llm_proxy.importing.source import PARSED_BODY, NotImportable
+from llm_proxy.importing.import_data_model import PARSED_BODY, NotImportable
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import netstring
 from test_importing_hostile import read_or_refuse

@@ -13,7 +13,7 @@ from llm_proxy.cassette import Cassette, parse_cassette, spool
 from llm_proxy.exchange import Ending, Headers, Read, Request
 from llm_proxy.importing import ImportSettings, codings
 from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
-from llm_proxy.importing.source import (
+from llm_proxy.importing.import_data_model import (
     ALREADY_DECODED,
     LENGTH_MISMATCH,
     UNDECODABLE_CODING,

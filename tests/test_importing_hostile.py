@@ -25,7 +25,7 @@ from llm_proxy.importing import (
     yaml_parser,
 )
 from llm_proxy.importing.file_parsing import parse_file_content
-from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
+from llm_proxy.importing.import_data_model import NotImportable, SourceExchange, UnreadableFile
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 

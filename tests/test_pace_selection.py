@@ -33,7 +33,7 @@ from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.shell.running.pace_registry import PaceRegistry
-from llm_proxy.shell.running.simulation import SequentialOffload
+from llm_proxy.shell.running.simulate_mode_factory import SequentialOffload
 from pacing_helpers import make_player
 from raw_http import RawResponse, build_http_request, send_request
 from scenario_server import scenario_document, serve_scenarios

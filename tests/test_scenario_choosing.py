@@ -14,7 +14,7 @@ from msgspec.structs import replace as msgspec_replace
 from cli_process import run_command
 from llm_proxy.conversation import RequestMessage
 from llm_proxy.scenario.documents.document import ScenarioMatch
-from llm_proxy.scenario.engine.choosing import (
+from llm_proxy.scenario.engine.scenario_chooser import (
     ChosenScenario,
     NoScenario,
     choose_scenario,

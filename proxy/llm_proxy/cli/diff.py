@@ -25,7 +25,7 @@ from llm_proxy.cli.output.printing import (
     print_note,
     styled_line,
 )
-from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
+from llm_proxy.cli.reissue_runtime import build_reissue_settings, run_interruptibly
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.diff.exchanges import (
     DifferenceKind,

@@ -11,16 +11,16 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassettes import name_in_library, paths_with_progress
+from llm_proxy.cli.library.cassette_reading import name_in_library, paths_with_progress
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
 from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library import last_played
+from llm_proxy.shell.library.differently_keyed_takes import collision_message
 from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.library_keys import collision_message
 from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, plan_rekey
 from llm_proxy.shell.running.settings import state_folder
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llm_proxy import display, matching
-from llm_proxy.cli.library.cassettes import name_in_library
+from llm_proxy.cli.library.cassette_reading import name_in_library
 from llm_proxy.cli.library.filters import CassetteFilters, filter_options
 from llm_proxy.cli.library.rows import CassetteRow, read_rows
 from llm_proxy.cli.option_types import IntRangeType
@@ -30,7 +30,7 @@ from llm_proxy.cli.output.printing import (
     styled_line,
 )
 from llm_proxy.cli.output.progress import progress_reporter
-from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
+from llm_proxy.cli.reissue_runtime import build_reissue_settings, run_interruptibly
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import UsageError

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassettes import (
+from llm_proxy.cli.library.cassette_reading import (
     checked_library_folder,
     count_keyed_by_other_rules,
     other_rules_message,

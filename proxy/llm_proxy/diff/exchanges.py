@@ -27,9 +27,9 @@ from llm_proxy.diff.difference import (
     is_reported,
     is_significant,
 )
+from llm_proxy.diff.event_shapes import compare_shapes
 from llm_proxy.diff.requests import compare_requests
 from llm_proxy.diff.responses import compare_bodies, compare_endings, compare_heads, compare_times
-from llm_proxy.diff.shape import compare_shapes
 from llm_proxy.diff.turns import compare_turns
 from llm_proxy.matching import NO_RULES, RuleSet
 

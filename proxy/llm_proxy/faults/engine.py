@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.chance import seeded_uniform
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.faults.kind import (
     FaultContext,

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Action, Burst
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.location import StreamLocation

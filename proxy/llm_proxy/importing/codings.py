@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields
-from llm_proxy.importing.source import (
+from llm_proxy.importing.import_data_model import (
     ALREADY_DECODED,
     UNDECODABLE_CODING,
     ImportLoss,

@@ -25,7 +25,12 @@ from llm_proxy.importing.arrival_times import (
     source_timed_body,
 )
 from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
-from llm_proxy.importing.source import LENGTH_MISMATCH, ImportLoss, NotImportable, SourceExchange
+from llm_proxy.importing.import_data_model import (
+    LENGTH_MISMATCH,
+    ImportLoss,
+    NotImportable,
+    SourceExchange,
+)
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.pacing import Pace
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request

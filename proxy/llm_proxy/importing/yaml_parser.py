@@ -28,7 +28,7 @@ from yaml.events import (
 )
 
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.importing.source import UnreadableFile, UnsupportedYamlObject
+from llm_proxy.importing.import_data_model import UnreadableFile, UnsupportedYamlObject
 
 MAX_DEPTH: Final = 100
 MAX_VALUE_BYTES: Final = 256 * 1024 * 1024

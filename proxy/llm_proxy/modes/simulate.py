@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy import dialects
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
@@ -26,12 +26,12 @@ from llm_proxy.ports import Offload, PaceSource, ScenarioSource
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
-from llm_proxy.scenario.engine import choosing, mock, scripting
-from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
+from llm_proxy.scenario.engine import mock, scenario_chooser, scripting
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
 from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
+from llm_proxy.scenario.engine.scenario_chooser import ChosenScenario, NoScenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.scenario.engine.scripting import CheckedRequest
 from llm_proxy.scenario.render import actions
@@ -184,7 +184,7 @@ class SimulateMode:
         `error_response` replaces the response of any scenario.
         """
         try:
-            scenario_choice = choosing.choose_scenario(
+            scenario_choice = scenario_chooser.choose_scenario(
                 scenario_set, match_context, self._settings.get_cpu_time_s
             )
         except PatternsTooSlow as error:
@@ -263,7 +263,7 @@ class SimulateMode:
                     checked_request, mock_or_failure if isinstance(mock_or_failure, int) else None
                 )
             case NoScenario() as no_scenario:
-                reason = choosing.no_scenario_message(scenario_set, no_scenario)
+                reason = scenario_chooser.no_scenario_message(scenario_set, no_scenario)
                 if self._settings.is_fallback and not no_scenario.is_explicit:
                     raise NotSimulated(reason)
                 return scripting.error_turn_response(reason, match_context)

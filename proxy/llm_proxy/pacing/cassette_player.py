@@ -10,10 +10,10 @@ from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.pacing import timing
-from llm_proxy.pacing.endings import abort_of_ending
 from llm_proxy.pacing.pace import InstantPace, ModelledPace, Pace, RecordedPace, TokenRatePace
-from llm_proxy.pacing.pace_actions import pace_actions
 from llm_proxy.pacing.pace_input import read_pace_input
+from llm_proxy.pacing.paced_actions import pace_actions
+from llm_proxy.pacing.replayed_endings import abort_of_ending
 from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, ResponseTimes
 from llm_proxy.timeline import message_arrivals
 

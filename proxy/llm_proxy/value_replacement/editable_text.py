@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from llm_proxy.framing import eventstream, frame_edits
 from llm_proxy.framing.frame_edits import ByteEdit
-from llm_proxy.value_replacement import json_text
+from llm_proxy.value_replacement import json_string_locations
 from llm_proxy.value_replacement.text_change import TextChange
 
 _SSE_DATA_LINE: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
@@ -82,7 +82,7 @@ class Base64Text:
     """The text that a frame's payload contains in base64."""
 
     frame_payload: FramePayload
-    json_string: json_text.JsonString
+    json_string: json_string_locations.JsonString
     text: str
 
     def to_byte_edits(self, changes: Sequence[TextChange]) -> list[ByteEdit]:
@@ -143,7 +143,7 @@ def _editable_frame(frame: bytes) -> EditableText | None:
     payload = FramePayload(frame, span[0], _decode_utf8(frame[span[0] : span[1]]))
     if f'"{_BASE64_MEMBER}"' not in payload.text:
         return payload
-    for token in json_text.json_strings(payload.text):
+    for token in json_string_locations.json_strings(payload.text):
         if token.member == _BASE64_MEMBER:
             try:
                 return Base64Text(

@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_proxy import display
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
-from llm_proxy.cli.library.cassettes import (
+from llm_proxy.cli.library.cassette_reading import (
     count_keyed_by_other_rules,
     name_in_library,
     other_rules_message,

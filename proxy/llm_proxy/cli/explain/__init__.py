@@ -10,7 +10,11 @@ import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.explain.output import RequestExplanation, explanation_document, explanation_lines
-from llm_proxy.cli.explain.requests import RequestOverrides, candidate_requests, parse_header_lines
+from llm_proxy.cli.explain.request_argument import (
+    RequestOverrides,
+    candidate_requests,
+    parse_header_lines,
+)
 from llm_proxy.cli.option_types import CheckedTextType
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, match_option, normalise_option
 from llm_proxy.cli.options.server import check_session_name

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.library.cassettes import read_cassettes
+from llm_proxy.cli.library.cassette_reading import read_cassettes
 from llm_proxy.cli.output.printing import print_note
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.display import count_with_noun

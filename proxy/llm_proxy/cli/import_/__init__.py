@@ -10,7 +10,7 @@ import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.import_.report import ImportRow, import_document, print_report
-from llm_proxy.cli.library.cassettes import paths_with_progress
+from llm_proxy.cli.library.cassette_reading import paths_with_progress
 from llm_proxy.cli.option_types import CheckedTextType, IntRangeType
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
 from llm_proxy.cli.options.declaration import PATH_TYPE, env_option

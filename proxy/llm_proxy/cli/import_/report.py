@@ -12,7 +12,7 @@ from llm_proxy.cli.output.printing import Line, StyledText, print_lines, print_n
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.source import AlreadyImportedItem, ImportLoss
+from llm_proxy.importing.import_data_model import AlreadyImportedItem, ImportLoss
 from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, ImportStatus
 from llm_proxy.shell.library.library import Library
 

@@ -114,7 +114,7 @@ def _adopted_upstreams(
     explicit_upstreams: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Base URLs from the environment, but for the providers that have an explicit upstream."""
-    from llm_proxy.shell.running.environment import adopted_upstreams  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running.environment_variables import adopted_upstreams  # noqa: PLC0415 # only to serve
 
     return (
         {}
@@ -124,7 +124,7 @@ def _adopted_upstreams(
 
 
 def _client_chosen_upstreams(adopted: Mapping[str, str]) -> frozenset[str]:
-    from llm_proxy.shell.running.environment import providers_with_v1  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running.environment_variables import providers_with_v1  # noqa: PLC0415 # only to serve
 
     return providers_with_v1(adopted)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from llm_proxy import framing
-from llm_proxy.dialects import forms, json_api, lenient_json
+from llm_proxy.dialects import json_api, lenient_json, multipart_form_fields
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
@@ -97,9 +97,9 @@ class OpenAIEndpoint(RecordOnlyDialect):
 
     def model(self, request: Request) -> str:
         """The `model` of the form or the JSON body, else what the path names."""
-        if model := forms.form_field_value(request, "model") or shared_format.requested_model(
-            request
-        ):
+        if model := multipart_form_fields.form_field_value(
+            request, "model"
+        ) or shared_format.requested_model(request):
             return model
         path_match = self.path_pattern.fullmatch(request.path)
         return unquote((path_match and path_match.groupdict().get("model")) or "")
@@ -110,7 +110,7 @@ class OpenAIEndpoint(RecordOnlyDialect):
         return (
             fields.get("stream") is True
             or fields.get("stream_format") == "sse"
-            or forms.form_field_value(request, "stream").lower() == "true"
+            or multipart_form_fields.form_field_value(request, "stream").lower() == "true"
         )
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:

@@ -25,7 +25,7 @@ from llm_proxy.faults.kind import (
     StreamPosition,
 )
 from llm_proxy.faults.location import StreamLocation
-from llm_proxy.framing.invalid_utf8 import insert_invalid_utf8
+from llm_proxy.framing.invalid_utf8_insertion import insert_invalid_utf8
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 
 

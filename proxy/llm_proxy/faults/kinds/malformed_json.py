@@ -22,7 +22,7 @@ from llm_proxy.faults.kind import (
     StreamPosition,
 )
 from llm_proxy.faults.location import StreamLocation
-from llm_proxy.framing.truncated_json import truncate_json
+from llm_proxy.framing.json_truncation import truncate_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from functools import partial
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Begin, Burst
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, ResponseHead
-from llm_proxy.faults import tokens
+from llm_proxy.faults import quota_token_counting
 from llm_proxy.faults.error_responses import ErrorSpec, http_error_response
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
@@ -84,7 +84,9 @@ class _QuotaMeter:
         session_quota = self._session_quotas.get(session)
         if session_quota is None or elapsed_ms >= session_quota.window_start_ms + quota.window:
             session_quota = self._session_quotas[session] = _SessionQuotaUsage(elapsed_ms)
-        prompt_tokens = 0 if quota.tokens is None else tokens.estimate_prompt_tokens(context)
+        prompt_tokens = (
+            0 if quota.tokens is None else quota_token_counting.estimate_prompt_tokens(context)
+        )
         if self._would_exceed(session_quota, prompt_tokens):
             remaining_ms = session_quota.window_start_ms + quota.window - elapsed_ms
             error_spec = ErrorSpec(
@@ -144,7 +146,9 @@ def _add_response_tokens(
     head: ResponseHead,
     body: bytes,
 ) -> None:
-    session_quota.token_counts.append(tokens.count_response_tokens(decoded_request, head, body))
+    session_quota.token_counts.append(
+        quota_token_counting.count_response_tokens(decoded_request, head, body)
+    )
 
 
 class _LimitHeadersTransform:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.kind import FaultKind, FaultNotApplicable, OneShot, Transform

@@ -17,8 +17,8 @@ from llm_proxy.importing.aimock.losses import (
     WEB_SEARCHES,
 )
 from llm_proxy.importing.fields import nonnegative_number
-from llm_proxy.importing.source import ImportLoss, NotImportable
-from llm_proxy.scenario.engine.turns import json_stringify
+from llm_proxy.importing.import_data_model import ImportLoss, NotImportable
+from llm_proxy.scenario.engine.turn_conversion import json_stringify
 from llm_proxy.turns import Json
 
 Fields = dict[str, Json]

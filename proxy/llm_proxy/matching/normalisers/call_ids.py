@@ -16,7 +16,7 @@ from llm_proxy.matching import value_finder
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.normalisers.mapping import AliasTable
+from llm_proxy.matching.normalisers.text_mapping import AliasTable
 from llm_proxy.matching.normalisers.texts_at_path import texts_at_path
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 from llm_proxy.turns import Json

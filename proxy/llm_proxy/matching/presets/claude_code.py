@@ -5,7 +5,10 @@ from typing import Final
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.uuids import UUIDS
-from llm_proxy.matching.presets.announced_values import announced_value_rule, current_date_rule
+from llm_proxy.matching.presets.client_environment_rules import (
+    announced_value_rule,
+    current_date_rule,
+)
 from llm_proxy.matching.presets.preset import Preset
 
 _LINE: Final = r"\n ?-? ?"

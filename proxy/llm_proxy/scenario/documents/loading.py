@@ -18,7 +18,7 @@ from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import DocumentChecker, Located
 from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioDocument
 from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
-from llm_proxy.scenario.documents.parsing import json_text, yaml_text
+from llm_proxy.scenario.documents.parsing import json_document_parser, yaml_document_parser
 from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
     ListNode,
@@ -119,7 +119,7 @@ def parse_struct(struct_type: type[T], source_name: str, text: str, *, is_json: 
     composer = DocumentComposer(source_name)
     with _unreadable_as_usage_error(source_name):
         if is_json:
-            json_text.compose_json(text, composer)
+            json_document_parser.compose_json(text, composer)
         else:
             _parse_into_composer(source_name, text.encode("utf-8", "replace"), composer)
     return _require_single_struct(
@@ -191,9 +191,9 @@ def _parse_into_composer(file: str, content: bytes, composer: DocumentComposer) 
         )
     text = _decode_text(content)
     if not file.lower().endswith(".json"):
-        yaml_text.parse_yaml_into_composer(text, composer)
+        yaml_document_parser.parse_yaml_into_composer(text, composer)
     elif text.strip():
-        json_text.compose_json(text, composer)
+        json_document_parser.compose_json(text, composer)
 
 
 def _decode_text(content: bytes) -> str:

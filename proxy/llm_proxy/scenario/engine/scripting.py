@@ -18,12 +18,12 @@ from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.documents.document import ChunkSpec, Response, Scenario, ScenarioTurn
 from llm_proxy.scenario.documents.fields import ANY_TURN
-from llm_proxy.scenario.engine import checks, error_reports, turns, unsigned_reasoning
-from llm_proxy.scenario.engine.choosing import ChosenScenario
+from llm_proxy.scenario.engine import checks, error_reports, turn_conversion, unsigned_reasoning
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.engine.scenario_chooser import ChosenScenario
 from llm_proxy.scenario.generation import templates
-from llm_proxy.scenario.render.durations import gap_ms_drawer
+from llm_proxy.scenario.render.random_durations import gap_ms_drawer
 from llm_proxy.scenario.render.text_splitting import text_splitter
 from llm_proxy.scenario.scripted_response import (
     DEFAULT_FAILURE_MESSAGE,
@@ -192,7 +192,7 @@ def _send_turns_action(
     )
     # Only signatures from the scenario: document 000 strips reasoning that lacks one.
     return SendTurns(
-        (turns.turn_from_scripted_response(response, context),),
+        (turn_conversion.turn_from_scripted_response(response, context),),
         text_splitter(chunks),
         timing,
         signs_reasoning=False,

@@ -14,7 +14,7 @@ from functools import partial
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.pacing import (
@@ -24,9 +24,9 @@ from llm_proxy.pacing import (
     RecordedPace,
     TokenRatePace,
     timing,
-    tokens,
+    token_counting,
 )
-from llm_proxy.pacing.pace_actions import pace_actions
+from llm_proxy.pacing.paced_actions import pace_actions
 from llm_proxy.pacing.timing import PaceInput, ResponseTimes
 from llm_proxy.scenario.render import failures
 from llm_proxy.scenario.render.failures import FailureLimits
@@ -101,7 +101,7 @@ def _response_send_times(
                 count_output_chars(response.codec_name, message) for message in messages
             )
             output_chars = (
-                tokens.count_output_chars(send_turns.response_turns)
+                token_counting.count_output_chars(send_turns.response_turns)
                 if is_document
                 else sum(char_counts)
             )
@@ -132,7 +132,7 @@ def _response_send_times(
 
 
 def _prompt_tokens(decoded_request: DecodedRequest) -> int:
-    return tokens.count_prompt_tokens(
+    return token_counting.count_prompt_tokens(
         (), decoded_request.dialect.decode_request(decoded_request.request)
     )
 

@@ -12,9 +12,9 @@ from typing import Final
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.dialects import lenient_json, response_encoding, retry_delay
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.framing.truncated_json import truncate_json
+from llm_proxy.framing.json_truncation import truncate_json
 from llm_proxy.scenario.scripted_response import FailResponse
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 

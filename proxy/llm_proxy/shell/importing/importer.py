@@ -16,7 +16,7 @@ from llm_proxy.exchange import Outcome
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, codings
 from llm_proxy.importing.aimock import ConvertedFixture
 from llm_proxy.importing.file_parsing import parse_file_content
-from llm_proxy.importing.source import (
+from llm_proxy.importing.import_data_model import (
     INCOMPLETE,
     AlreadyImportedItem,
     ImportLoss,

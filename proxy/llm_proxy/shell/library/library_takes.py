@@ -20,9 +20,9 @@ from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
+from llm_proxy.shell.library.differently_keyed_takes import LibraryKeys
 from llm_proxy.shell.library.indexer import LibraryIndexer
 from llm_proxy.shell.library.library import Library, parse_take_path, session_of_path
-from llm_proxy.shell.library.library_keys import LibraryKeys
 from llm_proxy.take_numbers import session_take_order
 
 T = TypeVar("T")

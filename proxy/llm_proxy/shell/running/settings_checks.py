@@ -12,9 +12,9 @@ from typing import Final
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library.library import walk_cassettes
-from llm_proxy.shell.running.environment import API_KEY_VARIABLES, missing_key_variables
+from llm_proxy.shell.running.environment_variables import API_KEY_VARIABLES, missing_key_variables
 from llm_proxy.shell.running.settings import Settings, SimulationOptions
-from llm_proxy.shell.running.simulation import is_simulating
+from llm_proxy.shell.running.simulate_mode_factory import is_simulating
 
 _SHARED_WITH_FAULTS: Final = ("silence", "clock")
 """Simulation options that faults use as well."""

@@ -17,7 +17,11 @@ from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.settings_checks import auto_may_go_live, check_folders, may_record
-from llm_proxy.shell.running.simulation import SequentialOffload, is_simulating, make_simulate_mode
+from llm_proxy.shell.running.simulate_mode_factory import (
+    SequentialOffload,
+    is_simulating,
+    make_simulate_mode,
+)
 from llm_proxy.shell.server.journal import Journal, RecordedFile
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.settings import UpstreamSettings

@@ -21,7 +21,7 @@ from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.request_faults import RequestFaults
 from llm_proxy.faults.rewriting import RewriterChain, RewritingTooExpensive, rewrite_response
-from llm_proxy.faults.rewriting.chain import without_content_length
+from llm_proxy.faults.rewriting.rewriter_chain import without_content_length
 from llm_proxy.faults.rule import FaultRule, Trigger
 from llm_proxy.faults.spoiled_responses import SpoiledResponses, is_spoiled_by, response_text
 from llm_proxy.modes import ModeResponse

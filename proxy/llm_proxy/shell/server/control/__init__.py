@@ -26,7 +26,7 @@ import orjson
 from aiohttp import web
 
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.shell.server.control.page import ControlPage, PageRequest
+from llm_proxy.shell.server.control.page_protocol import ControlPage, PageRequest
 from llm_proxy.shell.server.response_writer import ResponseWriter
 
 

@@ -9,7 +9,7 @@ from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.pacing import Pace, parse_pace
 from llm_proxy.routing import is_valid_name
 from llm_proxy.shell.running.pace_registry import PaceRegistry
-from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
+from llm_proxy.shell.server.control.page_protocol import READ_METHODS, PageRequest, PageResponse
 
 _PATH: Final = "/_proxy/pace"
 _MAX_NAME_CHARS: Final = 80

@@ -10,7 +10,7 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.modes import Mode
 from llm_proxy.routing import is_valid_name
-from llm_proxy.shell.server.control.page import PageRequest, PageResponse
+from llm_proxy.shell.server.control.page_protocol import PageRequest, PageResponse
 from llm_proxy.turns import Json
 
 ChooseScenario = Callable[[str, str], Awaitable[bool]]

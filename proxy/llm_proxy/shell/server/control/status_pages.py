@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llm_proxy.modes import Mode
-from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
+from llm_proxy.shell.server.control.page_protocol import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.version import __version__
 

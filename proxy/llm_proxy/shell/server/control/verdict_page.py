@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
+from llm_proxy.shell.server.control.page_protocol import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.verdict.attempts import parse_journal
 from llm_proxy.verdict.document import verdict_document

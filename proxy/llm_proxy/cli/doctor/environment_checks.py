@@ -15,7 +15,7 @@ from llm_proxy.cli.doctor.listeners import PortListener, find_listener
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.content_decoders import new_decoder
-from llm_proxy.shell.running.environment import (
+from llm_proxy.shell.running.environment_variables import (
     BASE_URL_PATHS,
     UPSTREAM_VARIABLES,
     configured_base_url_variables,

@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.importing.aimock.losses import CHUNK_COUNTS, NONSTREAM_TIMES, RECORDED_GAPS
 from llm_proxy.importing.fields import nonnegative_number
-from llm_proxy.importing.source import ImportLoss
+from llm_proxy.importing.import_data_model import ImportLoss
 from llm_proxy.pacing.distributions import (
     DurationDistribution,
     FixedDistribution,

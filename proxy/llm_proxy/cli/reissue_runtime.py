@@ -40,7 +40,7 @@ def build_reissue_settings(option_values: dict[str, Any], rules: Sequence[str]) 
     `rules` are matching rules as text.  Raises `UsageError` for invalid values.
     """
     from llm_proxy.shell.reissuing.reissuer import ReissueSettings, api_keys_from_environ  # noqa: PLC0415 # only to send requests
-    from llm_proxy.shell.running.environment import (  # noqa: PLC0415 # only to send requests
+    from llm_proxy.shell.running.environment_variables import (  # noqa: PLC0415 # only to send requests
         adopted_upstreams,
         providers_with_v1,
     )

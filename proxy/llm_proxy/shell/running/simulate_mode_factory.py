@@ -23,7 +23,7 @@ from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import ClockKind, Settings
-from llm_proxy.shell.scenarios.library import ScenarioLibrary
+from llm_proxy.shell.scenarios.reloading import ScenarioLibrary
 
 T = TypeVar("T")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DecodedRequest
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.kind import FaultContext
 from llm_proxy.framing import codec_name_for_body, split_messages
-from llm_proxy.pacing.tokens import count_output_chars
+from llm_proxy.pacing.token_counting import count_output_chars
 from llm_proxy.turns import TokenCounting, Usage
 
 

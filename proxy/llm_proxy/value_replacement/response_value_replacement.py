@@ -12,11 +12,11 @@ from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.exchange import Read
 from llm_proxy.framing import frame_edits
 from llm_proxy.framing.frame_edits import ByteEdit
-from llm_proxy.value_replacement import json_text, streamed_fields
+from llm_proxy.value_replacement import json_string_locations, streamed_fields
 from llm_proxy.value_replacement.editable_text import EditableText, editable_text
 from llm_proxy.value_replacement.streamed_fields import FieldKey, FieldPiece
 from llm_proxy.value_replacement.text_change import TextChange
-from llm_proxy.value_replacement.values import ValueReplacements
+from llm_proxy.value_replacement.value_replacements import ValueReplacements
 
 
 def replace_recorded_values(
@@ -85,7 +85,7 @@ def _changes_by_message(
             continue
         text = editable.text
         try:
-            body = json_text.parse_json_document(text)
+            body = json_string_locations.parse_json_document(text)
         except ValueError:
             plain = [
                 change
@@ -122,7 +122,7 @@ def _source_changes(
         return []
     tokens = [
         json_string
-        for json_string in json_text.json_strings(text.text)
+        for json_string in json_string_locations.json_strings(text.text)
         if not json_string.is_member_name
     ]
     if any(
