@@ -386,7 +386,7 @@ async def _run_ollama(url: str, plans: Sequence[ConversationPlan]) -> list[list[
 
 async def _run_google(url: str, plans: Sequence[ConversationPlan]) -> list[list[SdkResponse]]:
     """Run them in the environment of Google's SDK."""
-    program = judge_runner.FOLDER / GOOGLE / "conversation_plans.py"
+    program = judge_runner.FOLDER / GOOGLE / "conversations.py"
     plan_documents = [asdict(plan) | {"headers": plan.headers} for plan in plans]
     responses = json.loads(
         await judge_runner.run_program(program, {"url": url, "talks": plan_documents})

@@ -18,8 +18,8 @@ from llm_proxy.cli.doctor import environment_checks
 from llm_proxy.cli.doctor.environment_checks import (
     check_base_urls,
     check_package,
-    check_port,
     check_proxy_variables,
+    default_port_check_result,
     http_parser_result,
 )
 from llm_proxy.cli.doctor.library import run_library_checks
@@ -243,7 +243,7 @@ async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path
 def test_a_taken_port_is_a_warning(
     occupant: PortListener | None, level: CheckLevel, text: str
 ) -> None:
-    result = check_port(4777, occupant)
+    result = default_port_check_result(4777, occupant)
     assert (result.name, result.level) == ("port 4777", level)
     assert result.text.startswith(text)
 

@@ -81,7 +81,7 @@ class ConstantTakes:
     async def cassette(self) -> Cassette:
         return self._cassette
 
-    async def nearest(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
+    async def nearest_similar_takes(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
         return None
 
     async def miss_for_request(self, call: RoutedRequest, ordinal: int) -> Miss:

@@ -52,7 +52,7 @@ def test_warnings_are_reported_and_the_file_is_loaded(text: str, messages: tuple
 
     assert without_file_name(loaded.warnings) == messages
     assert not loaded.mistakes
-    assert loaded.scenarios or loaded.mock
+    assert loaded.scenarios or loaded.unmatched_request_mock
 
 
 def test_lint_fails_over_an_unknown_status_alone() -> None:

@@ -28,7 +28,7 @@ from llm_proxy.turns import (
     Part,
     Reasoning,
     Text,
-    TokenCounting,
+    TokenCountingConvention,
     ToolCall,
     ToolResult,
     Turn,
@@ -173,7 +173,9 @@ def _without_provider_parts(turn: Turn) -> Turn:
     return replace(turn, parts=parts, finish_raw="", failure=failure, id="", metadata=())
 
 
-def _convert_token_counts(usage: Usage, source: TokenCounting, target: TokenCounting) -> Usage:
+def _convert_token_counts(
+    usage: Usage, source: TokenCountingConvention, target: TokenCountingConvention
+) -> Usage:
     if source == target:
         return usage
     cached = (usage.cache_read or 0) + (usage.cache_write or 0)
@@ -189,7 +191,7 @@ def _convert_token_counts(usage: Usage, source: TokenCounting, target: TokenCoun
     )
 
 
-def _total_tokens(usage: Usage, counting: TokenCounting) -> int | None:
+def _total_tokens(usage: Usage, counting: TokenCountingConvention) -> int | None:
     if usage.input is None or usage.output is None:
         return usage.total
     cached = 0 if counting.cache_is_input else (usage.cache_read or 0) + (usage.cache_write or 0)

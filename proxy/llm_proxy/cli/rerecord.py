@@ -137,7 +137,9 @@ def _select_groups(
         print_note(f"left out: {error}")
     chosen_paths = {row.path for row in rows if filters.matches(row)}
     if names:
-        chosen_paths &= {path for name in names for path in _paths_by_name(library, rows, name)}
+        chosen_paths &= {
+            path for name in names for path in _cassette_paths_of_argument(library, rows, name)
+        }
     rows_by_group: dict[tuple[str, str], list[CassetteRow]] = {}
     for row in rows:
         rows_by_group.setdefault((row.meta.session, _current_key(library, row, rules)), []).append(
@@ -157,7 +159,9 @@ def _select_groups(
         yield TakeGroup(session, key, items[0].meta.provider, files)
 
 
-def _paths_by_name(library: Library, rows: Sequence[CassetteRow], name: str) -> list[Path]:
+def _cassette_paths_of_argument(
+    library: Library, rows: Sequence[CassetteRow], name: str
+) -> list[Path]:
     """The files that a CASSETTE argument names.  Raises `UsageError` for none of the library."""
     if name and (found := [row.path for row in rows if _row_has_prefix(row, name)]):
         return found

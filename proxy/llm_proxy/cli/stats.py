@@ -12,7 +12,10 @@ from typing import Any
 import click
 
 from llm_proxy import ages, display
-from llm_proxy.cli.library.cassette_reading import checked_library_folder, other_rules_message
+from llm_proxy.cli.library.cassette_reading import (
+    checked_library_folder,
+    keyed_by_other_rules_message,
+)
 from llm_proxy.cli.library.filters import CassetteFilters, filter_options
 from llm_proxy.cli.library.groups import duplicate_groups, group_takes
 from llm_proxy.cli.library.rows import CassetteRow, read_rows
@@ -147,7 +150,7 @@ def _figure_lines(library_figures: LibraryFigures) -> Iterator[Line]:
             f"{ages.format_age(middle)}"
         )
     if library_figures.keyed_by_other_rules_count:
-        yield styled_line(other_rules_message(library_figures.keyed_by_other_rules_count))
+        yield styled_line(keyed_by_other_rules_message(library_figures.keyed_by_other_rules_count))
     if library_figures.duplicates:
         count = display.count_with_noun(
             len(library_figures.duplicates), "answer is there", "answers are there"

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.diff.difference import (
-    DifferenceKind,
+    DifferingValueKind,
     ExchangeComparison,
     ExchangeDifference,
     Strictness,
@@ -34,7 +34,7 @@ from llm_proxy.diff.turns import compare_turns
 from llm_proxy.matching import NO_RULES, RuleSet
 
 __all__ = [
-    "DifferenceKind",
+    "DifferingValueKind",
     "ExchangeComparison",
     "ExchangeDifference",
     "Strictness",
@@ -56,7 +56,7 @@ def compare_exchanges(
 
 def _all_differences(
     one: Cassette, other: Cassette, rules: RuleSet
-) -> Iterator[tuple[DifferenceKind, str, str, str]]:
+) -> Iterator[tuple[DifferingValueKind, str, str, str]]:
     yield from compare_requests(one, other, rules)
     yield from compare_heads(one, other)
     yield from compare_endings(one, other)

@@ -92,7 +92,7 @@ class FaultRule:
 
 
 @dataclass(frozen=True, slots=True)
-class ScenarioRule:
+class ScenarioFaultRule:
     """A rule from a scenario."""
 
     rule: FaultRule

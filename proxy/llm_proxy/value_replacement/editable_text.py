@@ -121,7 +121,7 @@ def _editable_whole_body(message: bytes) -> EditableText | None:
         return None  # audio or an image
 
 
-def _editable_element(message: bytes) -> EditableText:
+def _editable_array_element(message: bytes) -> EditableText:
     found = _BEFORE_ELEMENT.match(message)
     begin = found.end() if found is not None else 0
     return LineText(((begin, _decode_utf8(message[begin:])),))
@@ -144,7 +144,7 @@ def _editable_frame(frame: bytes) -> EditableText | None:
     if f'"{_BASE64_MEMBER}"' not in payload.text:
         return payload
     for token in json_string_locations.json_strings(payload.text):
-        if token.member == _BASE64_MEMBER:
+        if token.value_member_name == _BASE64_MEMBER:
             try:
                 return Base64Text(
                     payload, token, _decode_utf8(b64decode(token.value, validate=True))
@@ -158,7 +158,7 @@ _EDITABLE_BY_CODEC: Final[Mapping[str, Callable[[bytes], EditableText | None]]] 
     {
         "sse": _editable_sse_event,
         "ndjson": _editable_line,
-        "json-array": _editable_element,
+        "json-array": _editable_array_element,
         "whole": _editable_whole_body,
         eventstream.CODEC_NAME: _editable_frame,
     }

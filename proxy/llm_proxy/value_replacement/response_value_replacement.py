@@ -102,7 +102,7 @@ def _changes_by_message(
         for piece, change in streamed_fields.piece_changes(key, items, replacements):
             within[piece.message_index][piece].append(change)
     for number, by_piece in within.items():
-        source_changes = _source_changes(texts[number], by_piece)
+        source_changes = _changes_in_document_text(texts[number], by_piece)
         changes_by_message[number] += source_changes
         count += sum(
             bool(text_change.replacement) for text_change in source_changes
@@ -110,7 +110,7 @@ def _changes_by_message(
     return changes_by_message, count
 
 
-def _source_changes(
+def _changes_in_document_text(
     text: EditableText | None, changes_by_piece: Mapping[FieldPiece, list[TextChange]]
 ) -> list[TextChange]:
     """Translate changes of a document's strings to changes of its text.

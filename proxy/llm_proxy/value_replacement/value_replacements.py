@@ -56,7 +56,7 @@ class ValueReplacements:
                 change
                 for token in json_string_locations.json_strings(text)
                 for change in token.to_source_changes(
-                    self.find_changes(token.value, token.member, depth + 1)
+                    self.find_changes(token.value, token.value_member_name, depth + 1)
                 )
             ]
         return self._find_within_text(text)

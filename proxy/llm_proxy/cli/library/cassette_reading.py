@@ -60,7 +60,7 @@ def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
     return count
 
 
-def other_rules_message(count: int) -> str:
+def keyed_by_other_rules_message(count: int) -> str:
     """The message about cassettes that were keyed by other rules."""
     verb = "was" if count == 1 else "were"
     return (

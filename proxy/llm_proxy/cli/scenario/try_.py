@@ -75,7 +75,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
         LocatedScenario(scenario.value, scenario.file, scenario.line)
         for scenario in loaded.scenarios
     )
-    scenario_set = ScenarioSet(tuple(scripted), loaded.mock)
+    scenario_set = ScenarioSet(tuple(scripted), loaded.unmatched_request_mock)
     routed = _route_request(_load_request(request, dialect, path), **named)
     conversation = routed.dialect.decode_request(routed.decompressed_request)
     if conversation is None:
@@ -88,7 +88,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
         response = _scripted_response(scenario_set, context, chosen)
     except PatternsTooSlow as error:  # answered with an error turn, as while serving
         chosen, response = (
-            NoScenario("", is_explicit=False),
+            NoScenario("", was_explicitly_requested=False),
             scripting.error_turn_response(str(error), context),
         )
     print_lines(
@@ -135,7 +135,7 @@ def _scripted_response(
 ) -> ScriptedResponse:
     if not isinstance(chosen, NoScenario):
         return scripting.scripted_response(chosen, context, FailureCounter())
-    if scenario_set.mock is None or chosen.is_explicit:
+    if scenario_set.mock is None or chosen.was_explicitly_requested:
         return scripting.error_turn_response(
             scenario_chooser.no_scenario_message(scenario_set, chosen), context
         )

@@ -83,9 +83,9 @@ class OpenAIEndpoint(RecordOnlyDialect):
     """Decodes a successful response."""
     respond: Callable[[Request, EncodeContext], DialectResponse | None] = _no_response
     """Makes the response where nothing was recorded; None where none can be made."""
-    volatile_json_paths: tuple[str, ...] = ()
+    volatile_request_body_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ("openai-beta",)
-    id_json_paths: tuple[str, ...] = ()
+    request_body_id_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
         """Whether method and path are the endpoint's, and no `anthropic-version` header is set."""
@@ -175,7 +175,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
             return Completeness(is_complete=True, reason="[DONE]")
         fields = shared_format.decode_event(message)
         if error := fields.get("error"):
-            return json_api.completed_by_error(json_api.decode_failure(error))
+            return json_api.completeness_after_error(json_api.decode_failure(error))
         kind = _event_type(message)
         if kind in _FINAL_EVENT_TYPES:
             return Completeness(is_complete=True, reason=kind)

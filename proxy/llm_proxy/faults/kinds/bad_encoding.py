@@ -38,7 +38,7 @@ class _FalseEncodingTransform:
             Begin(replace(action.head, headers=_with_false_content_encoding(action.head.headers))),
         )
 
-    def close(self) -> Burst:
+    def actions_at_clean_end(self) -> Burst:
         return ()
 
 

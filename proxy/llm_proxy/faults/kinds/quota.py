@@ -21,7 +21,7 @@ from functools import partial
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Begin, Burst
-from llm_proxy.dialects.dialect_request import DecodedRequest
+from llm_proxy.dialects.dialect_request import DialectRequest
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, ResponseHead
 from llm_proxy.faults import quota_token_counting
@@ -98,17 +98,17 @@ class _QuotaMeter:
         session_quota.request_count += 1
         session_quota.token_counts.append(prompt_tokens)
         encode_context = replace(
-            context.decoded_request.context,
+            context.dialect_request.context,
             account_limits=self._account_limits(session_quota, elapsed_ms),
         )
-        headers = context.decoded_request.dialect.rate_limit_headers(encode_context)
+        headers = context.dialect_request.dialect.rate_limit_headers(encode_context)
         on_response_sent = (
             None
             if quota.tokens is None
-            else partial(_add_response_tokens, session_quota, context.decoded_request)
+            else partial(_add_response_tokens, session_quota, context.dialect_request)
         )
         return Transform(
-            lambda _: _LimitHeadersTransform(headers),
+            lambda _: _RateLimitHeadersTransform(headers),
             is_harmless=True,
             on_response_sent=on_response_sent,
         )
@@ -142,16 +142,16 @@ class _QuotaMeter:
 
 def _add_response_tokens(
     session_quota: _SessionQuotaUsage,
-    decoded_request: DecodedRequest,
+    dialect_request: DialectRequest,
     head: ResponseHead,
     body: bytes,
 ) -> None:
     session_quota.token_counts.append(
-        quota_token_counting.count_response_tokens(decoded_request, head, body)
+        quota_token_counting.count_response_tokens(dialect_request, head, body)
     )
 
 
-class _LimitHeadersTransform:
+class _RateLimitHeadersTransform:
     def __init__(self, headers: Headers) -> None:
         self._headers = headers
 
@@ -163,7 +163,7 @@ class _LimitHeadersTransform:
         kept = tuple(header for header in head.headers if header[0].lower() not in replaced_names)
         return (Begin(replace(head, headers=(*kept, *self._headers))),)
 
-    def close(self) -> Burst:
+    def actions_at_clean_end(self) -> Burst:
         return ()
 
 

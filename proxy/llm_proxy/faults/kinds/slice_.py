@@ -58,7 +58,7 @@ class _SliceTransform:
             case _:
                 return (action,)
 
-    def close(self) -> Burst:
+    def actions_at_clean_end(self) -> Burst:
         return ()
 
     def _slice(self, data: bytes) -> list[Action]:

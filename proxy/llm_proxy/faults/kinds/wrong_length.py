@@ -47,7 +47,7 @@ class _ContentLengthTransform:
             case _:
                 return (action,)
 
-    def close(self) -> Burst:
+    def actions_at_clean_end(self) -> Burst:
         return (Abort("fin"),)
 
 

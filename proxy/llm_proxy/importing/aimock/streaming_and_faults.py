@@ -70,15 +70,15 @@ def _profile_pace(fixture: Fields, latency_ms: float) -> ModelledPace | None:
         return None
     jitter = min(nonnegative_number(profile.get("jitter")) or 0.0, 1.0)
     gap = (
-        _jittered_span(_scaled_ms(1000 / tps, fixture), jitter)
+        _jittered_distribution(_scaled_ms(1000 / tps, fixture), jitter)
         if tps
         else FixedDistribution(latency_ms)
     )
-    ttft_span = gap if ttft is None else _jittered_span(_scaled_ms(ttft, fixture), jitter)
+    ttft_span = gap if ttft is None else _jittered_distribution(_scaled_ms(ttft, fixture), jitter)
     return ModelledPace(ttft=ttft_span, gap=gap)
 
 
-def _jittered_span(ms: float, jitter: float) -> DurationDistribution:
+def _jittered_distribution(ms: float, jitter: float) -> DurationDistribution:
     return (
         UniformDistribution(ms * (1 - jitter), ms * (1 + jitter))
         if jitter

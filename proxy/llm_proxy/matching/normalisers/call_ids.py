@@ -36,7 +36,7 @@ def _normalize_call_ids(document: KeyDocument) -> NormalizedDocument:
         return NormalizedDocument(document)
     alias_table = AliasTable("id")
     alias_by_id: dict[str, str] = {}
-    for path in document.dialect.id_json_paths:
+    for path in document.dialect.request_body_id_paths:
         for id_ in texts_at_path(document.body, path):
             if id_ and not _ALIAS.fullmatch(id_):
                 alias_by_id[id_] = alias_table.alias_of(id_)

@@ -11,6 +11,6 @@ from llm_proxy.matching.presets.preset import Preset
 AI_SDK: Final = Preset(
     name="ai-sdk",
     version=2,
-    client="Vercel's AI SDK",
+    client_display_name="Vercel's AI SDK",
     rules=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
 )

@@ -19,7 +19,7 @@ _SHELL: Final = rf"(?:{_LINE}Shell: [^\r\n]{{1,200}})?"
 CLAUDE_CODE: Final = Preset(
     name="claude-code",
     version=2,
-    client="Claude Code",
+    client_display_name="Claude Code",
     rules=(
         current_date_rule(),
         announced_value_rule(

@@ -18,7 +18,7 @@ _LINES_ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\
 CODEX: Final = Preset(
     name="codex",
     version=2,
-    client="Codex CLI",
+    client_display_name="Codex CLI",
     rules=(
         current_date_rule(),
         announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),

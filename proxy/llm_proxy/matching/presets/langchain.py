@@ -11,6 +11,6 @@ from llm_proxy.matching.presets.preset import Preset
 LANGCHAIN: Final = Preset(
     name="langchain",
     version=2,
-    client="LangChain",
+    client_display_name="LangChain",
     rules=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
 )

@@ -11,6 +11,6 @@ from llm_proxy.matching.presets.preset import Preset
 PYDANTIC_AI: Final = Preset(
     name="pydantic-ai",
     version=2,
-    client="Pydantic AI",
+    client_display_name="Pydantic AI",
     rules=(current_date_rule(), PATHS.make_rule(), CALL_IDS.make_rule(), UUIDS.make_rule()),
 )

@@ -28,7 +28,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
     ScalarNode,
     SourceMark,
     UnreadableDocument,
-    mark_at,
+    source_mark_at,
 )
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class LoadedScenarios:
     """Whether it is one file with only white space and comments."""
 
     @property
-    def mock(self) -> MockSpec | None:
+    def unmatched_request_mock(self) -> MockSpec | None:
         """The mock for requests that no scenario answers."""
         return self.mocks[0].value if self.mocks else None
 
@@ -101,7 +101,7 @@ def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
     scenarios = tuple(scenario for part in loaded for scenario in part.scenarios)
     mocks = tuple(mock for part in loaded for mock in part.mocks)
     mistakes = [mistake for part in loaded for mistake in part.mistakes]
-    mistakes += [*_duplicate_id_mistakes(scenarios), *_extra_mock_mistakes(mocks)]
+    mistakes += [*_duplicate_id_mistakes(scenarios), *_multiple_mocks_mistakes(mocks)]
     warnings = tuple(warning for part in loaded for warning in part.warnings)
     return LoadedScenarios(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
 
@@ -204,7 +204,7 @@ def _decode_text(content: bytes) -> str:
         text_before = _normalize_line_ends(content[: error.start].decode("utf-8-sig", "replace"))
         byte = content[error.start]
         raise UnreadableDocument(
-            mark_at(text_before, len(text_before)),
+            source_mark_at(text_before, len(text_before)),
             f"the byte 0x{byte:02x} is no UTF-8: save the file as UTF-8",
         ) from None
     return _normalize_line_ends(text)
@@ -260,7 +260,7 @@ def _duplicate_id_mistakes(scenarios: Iterable[Located[Scenario]]) -> Iterator[D
             )
 
 
-def _extra_mock_mistakes(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
+def _multiple_mocks_mistakes(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
     for mock in mocks[1:]:
         yield _duplicate_mistake(mock, mocks[0], "there are two mocks, and only one can answer")
 

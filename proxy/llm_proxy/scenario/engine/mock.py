@@ -16,7 +16,7 @@ from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.documents.fields import MillisecondsOrRange
 from llm_proxy.scenario.engine import turn_conversion
 from llm_proxy.scenario.engine.match_context import MatchContext
-from llm_proxy.scenario.render.random_durations import draw_ms, gap_ms_drawer
+from llm_proxy.scenario.render.random_durations import gap_ms_drawer, sample_duration_ms
 from llm_proxy.scenario.scripted_response import (
     ReportScriptExhausted,
     ResponseTiming,
@@ -105,5 +105,7 @@ def _mock_timing(mock: MockSpec, context: MatchContext) -> ResponseTiming:
     thinking: MillisecondsOrRange | UnsetType = (
         mock.delay_ms if mock.thinking_ms is UNSET else mock.thinking_ms
     )
-    thinking_ms = 0.0 if thinking is UNSET else draw_ms(thinking, context.seed, "thinking")
+    thinking_ms = (
+        0.0 if thinking is UNSET else sample_duration_ms(thinking, context.seed, "thinking")
+    )
     return ResponseTiming(thinking_ms, gap_ms_drawer(mock.chunk_delay_ms, context.seed, "gap"))

@@ -14,7 +14,7 @@ import msgspec
 
 from llm_proxy.errors import JsonPathTooManySteps
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.faults.rule import ScenarioRule
+from llm_proxy.faults.rule import ScenarioFaultRule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.documents.document import ChunkSpec, Response, Scenario, ScenarioTurn
 from llm_proxy.scenario.documents.fields import ANY_TURN
@@ -53,7 +53,7 @@ class CheckedRequest:
     scenario_turn: ScenarioTurn
     match_context: MatchContext
     """Without unsigned reasoning, if the scenario strips it."""
-    origin: str
+    response_origin: str
     fallback_reason: str
     """Why `step` is the fallback; empty if the scenario has a step for the turn."""
     journal_notes: tuple[str, ...]
@@ -63,13 +63,13 @@ def scripted_response(
     chosen: ChosenScenario, context: MatchContext, failure_counter: FailureCounter
 ) -> ScriptedResponse:
     """The response or the next failure.  Raises `NotRepresentable` as `response_or_failure`."""
-    checked = check_request(chosen, context)
+    checked = check_request_against_scenario(chosen, context)
     if isinstance(checked, ScriptedResponse):
         return checked
     return response_or_failure(checked, next_failure_number(checked, failure_counter))
 
 
-def check_request(
+def check_request_against_scenario(
     chosen: ChosenScenario, context: MatchContext
 ) -> CheckedRequest | ScriptedResponse:
     """The step for a request; a response with an error turn if a check fails."""
@@ -104,12 +104,15 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
         failure = _scripted_failure(step)
         progress = f"failure {failure_number} of {step.failures_before_success}"
         note = f"{progress}: {failure.failure_status}, {failure.message}"
-        return ScriptedResponse(failure, checked.origin, journal_notes=(*notes, note))
+        return ScriptedResponse(failure, checked.response_origin, journal_notes=(*notes, note))
     try:
         response, warnings = _fill_templates(checked.scenario, step, checked.match_context)
     except JsonPathTooManySteps as error:
         return error_turn_response(
-            f"{checked.origin}: {error}", checked.match_context, checked.origin, notes
+            f"{checked.response_origin}: {error}",
+            checked.match_context,
+            checked.response_origin,
+            notes,
         )
     send_turns = _send_turns_action(
         step.chunks or checked.scenario.chunks, response, checked.match_context
@@ -117,7 +120,7 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
     pace = step.pace.strip() or checked.scenario.pace.strip()
     return ScriptedResponse(
         replace(send_turns, pace=parse_pace(pace) if pace else None),
-        checked.origin,
+        checked.response_origin,
         checked.fallback_reason,
         (*warnings, *filter(None, (checked.fallback_reason,))),
         notes,
@@ -159,14 +162,14 @@ def _scripted_failure(step: ScenarioTurn) -> FailResponse:
     )
 
 
-def _scripted_fault_rules(scenario: Scenario, step: ScenarioTurn) -> tuple[ScenarioRule, ...]:
+def _scripted_fault_rules(scenario: Scenario, step: ScenarioTurn) -> tuple[ScenarioFaultRule, ...]:
     """The fault rules of the turn, then those of the scenario."""
     faults_by_owner = {
         f"{scenario.id}, turn {step.turn}": step.faults,
         scenario.id: scenario.faults,
     }
     return tuple(
-        ScenarioRule(rule, f"{owner}, fault {number}")
+        ScenarioFaultRule(rule, f"{owner}, fault {number}")
         for owner, faults in faults_by_owner.items()
         for number, rule in enumerate(parse_rules(faults), 1)
     )

@@ -16,11 +16,11 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.misses import grouping
 from llm_proxy.shell.running import ci_step_summary, journal_file, library_usage_report
-from llm_proxy.shell.running.environment_variables import child_environment, export_lines
+from llm_proxy.shell.running.environment_variables import child_environment, shell_export_lines
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.settings_checks import dummy_key_warning, settings_warnings
-from llm_proxy.shell.running.simulate_mode_factory import is_simulating
+from llm_proxy.shell.running.simulate_mode_factory import scenarios_may_answer
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Journal, JournalCounts
 
@@ -137,7 +137,7 @@ async def _run_until_stopped(
         code = await child.wait()  # without a limit
         code = 128 - code if code < 0 else code
     else:
-        for line in export_lines(proxy.url):
+        for line in shell_export_lines(proxy.url):
             log.info("  %s", line)
         await stop_signals.stop_event.wait()  # without a limit
         if proxy.active_stream_count():
@@ -254,7 +254,7 @@ def _sources_description(mode: ModeName, settings: Settings) -> str:
     scenario_text = "no scenarios" if scenarios is None else f"scenarios in {scenarios}"
     if mode == "simulate":
         return scenario_text
-    scenario_suffix = f", {scenario_text}" if is_simulating(mode, settings) else ""
+    scenario_suffix = f", {scenario_text}" if scenarios_may_answer(mode, settings) else ""
     return f"cassettes in {settings.cassettes}{scenario_suffix}"
 
 

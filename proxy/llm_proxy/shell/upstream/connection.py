@@ -58,7 +58,7 @@ class MalformedResponse(aiohttp.ClientPayloadError):
     """The upstream violated the framing of its response body."""
 
 
-class UnexpectedBytes(aiohttp.ClientConnectionError):
+class BytesBeforeRequestError(aiohttp.ClientConnectionError):
     """The upstream sent bytes before the request, so the request is not sent on this connection."""
 
 
@@ -117,7 +117,7 @@ class UpstreamProtocol(ResponseHandler):
             self._close_on_surplus(data)
         elif self.request_writer is not None and self.request_writer.output_size == 0:
             self._close_on_surplus(data)
-            self.set_exception(UnexpectedBytes())
+            self.set_exception(BytesBeforeRequestError())
         else:
             self.has_response_bytes = True
             if body := self._feed_heads(data):
