@@ -68,7 +68,7 @@ class Checkout:
         return self.venv / "setup-stamp.json"
 
     @property
-    def tools_folder(self) -> Path:
+    def tools(self) -> Path:
         """The folder of the set-up's own files."""
         return self.root / ".tools"
 
@@ -123,11 +123,11 @@ def ensure_environment(
     """
     if _has_extras(installed_extras(checkout), extras):
         return
-    checkout.tools_folder.mkdir(exist_ok=True)
-    with hold_lock(checkout.tools_folder / "lock", report_progress) as lock_fd:
+    checkout.tools.mkdir(exist_ok=True)
+    with hold_lock(checkout.tools / "lock", report_progress) as lock_fd:
         installed = installed_extras(checkout)  # the previous holder may have installed them
         if not _has_extras(installed, extras):
-            runner = CommandRunner(checkout.root, checkout.tools_folder, lock_fd)
+            runner = CommandRunner(checkout.root, checkout.tools, lock_fd)
             EnvironmentBuilder(checkout, runner, report_progress).build(extras, installed)
 
 
@@ -140,14 +140,14 @@ def installed_extras(checkout: Checkout) -> frozenset[str] | None:
     try:
         stamp = json.loads(checkout.stamp_file.read_bytes())
         extras, entries = frozenset(stamp["extras"]), frozenset(stamp["holds"])
-        is_valid = stamp["of"] == environment_input_fingerprint(checkout)
+        is_valid = stamp["of"] == source_fingerprint(checkout)
         is_valid = is_valid and entries <= venv_entries(checkout)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return extras if is_valid and os.access(checkout.python, os.X_OK) else None
 
 
-def environment_input_fingerprint(checkout: Checkout) -> dict[str, str]:
+def source_fingerprint(checkout: Checkout) -> dict[str, str]:
     """The inputs of an environment: if they change, it has to be created again."""
     sources = (checkout.root / "pyproject.toml", Path(__file__), Path(installers.__file__))
     version = ".".join(map(str, sys.version_info[:3]))
@@ -203,7 +203,7 @@ class EnvironmentBuilder:
         """
         start = time.monotonic()
         failure, hint = "", "see that pip reaches its index, then run this again"
-        self.runner.clear_log_and_temporary_files()
+        self.runner.clear_files()
         for installer in installers.available_installers(self.runner, self.report_progress):
             verb = "making" if installed is None else "extending"
             self.report_progress(f"{verb} .venv with {installer.name} …")
@@ -260,7 +260,7 @@ class EnvironmentBuilder:
         self._write_stamp(extras)
 
     def _install(self, installer: Installer, packages: Sequence[str]) -> None:
-        command = installer.package_install_command(self.checkout.python)
+        command = installer.command(self.checkout.python)
         self.runner.run(*command, *packages, **installer.variables)
 
     def _write_stamp(self, extras: frozenset[str]) -> None:
@@ -269,7 +269,7 @@ class EnvironmentBuilder:
         entries = sorted(
             entry for entry in venv_entries(self.checkout) if not entry.endswith(excluded)
         )
-        fingerprint = environment_input_fingerprint(self.checkout)
+        fingerprint = source_fingerprint(self.checkout)
         stamp = {"of": fingerprint, "extras": sorted(extras), "holds": entries}
         _write_atomically(self.checkout.stamp_file, json.dumps(stamp, indent=1).encode())
 
@@ -279,7 +279,7 @@ class EnvironmentBuilder:
         with suppress(OSError):
             venv.rmdir()
         if (venv / _OWNER_MARKER).exists():
-            venv.rename(self.runner.temporary_files_folder / "old-venv")
+            venv.rename(self.runner.temporary / "old-venv")
             self.runner.clear_temporary()
         elif os.path.lexists(venv):
             names = (f".venv-{number}" for number in count(1))

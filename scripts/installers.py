@@ -96,34 +96,34 @@ class CommandRunner:
 
     root: Path
     """The working directory of the programs."""
-    tools_folder: Path
+    tools: Path
     lock_fd: int
     """The descriptor of the held lock: a process that inherits it holds the lock too."""
 
     @property
     def log_file(self) -> Path:
         """The output of all programs of this set-up."""
-        return self.tools_folder / "setup.log"
+        return self.tools / "setup.log"
 
     @property
-    def temporary_files_folder(self) -> Path:
+    def temporary(self) -> Path:
         """The folder of temporary files."""
-        return self.tools_folder / "tmp"
+        return self.tools / "tmp"
 
     @property
     def uv_path(self) -> Path:
         """The uv that is kept for the next set-up."""
-        return self.tools_folder / "uv" / "bin" / "uv"
+        return self.tools / "uv" / "bin" / "uv"
 
-    def clear_log_and_temporary_files(self) -> None:
+    def clear_files(self) -> None:
         """Empty the log and the temporary folder."""
         self.log_file.write_bytes(b"")
         self.clear_temporary()
 
     def clear_temporary(self) -> None:
         """Empty the temporary folder."""
-        shutil.rmtree(self.temporary_files_folder, ignore_errors=True)
-        self.temporary_files_folder.mkdir(exist_ok=True)
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.temporary.mkdir(exist_ok=True)
 
     def run(self, *command: str | Path, **variables: str) -> None:
         """Run a program to its end, with its output in the log.
@@ -189,8 +189,8 @@ class CommandRunner:
         inherited = {
             name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES
         }
-        cache = {"UV_CACHE_DIR": str(self.tools_folder / "uv-cache")}
-        fixed = {**_FIXED_VARIABLES, "TMPDIR": str(self.temporary_files_folder)}
+        cache = {"UV_CACHE_DIR": str(self.tools / "uv-cache")}
+        fixed = {**_FIXED_VARIABLES, "TMPDIR": str(self.temporary)}
         return {**cache, **variables, **inherited, **fixed}
 
 
@@ -206,7 +206,7 @@ class Installer:
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables that it needs."""
 
-    def package_install_command(self, python: Path) -> Command:
+    def command(self, python: Path) -> Command:
         """The command that installs into the environment of this Python; append the packages."""
         return (*self.command_prefix, python, *self.command_suffix)
 
@@ -251,7 +251,7 @@ def _install_uv(
 ) -> Path | None:
     """uv from the index that pip is configured with; None if it cannot be installed."""
     report_progress("getting uv, which installs faster than pip …")
-    folder = runner.tools_folder / "uv"
+    folder = runner.tools / "uv"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         # Only a wheel: without one, pip would start to compile uv.
@@ -266,7 +266,7 @@ def _install_uv(
 
 def _find_pip(runner: CommandRunner) -> Command:
     """The pip of the base Python, of the current environment, or of an earlier run."""
-    own_python = runner.tools_folder / "pip" / "bin" / "python"
+    own_python = runner.tools / "pip" / "bin" / "python"
     for python in dict.fromkeys((base_python(), Path(sys.executable), own_python)):
         if runner.capture_stdout(python, "-m", "pip", "--version") is not None:
             return (python, "-m", "pip")
@@ -275,7 +275,7 @@ def _find_pip(runner: CommandRunner) -> Command:
 
 def _install_pip(runner: CommandRunner) -> Command:
     """A pip unpacked by Python's `ensurepip`; empty if there is no `ensurepip` either."""
-    folder = runner.tools_folder / "pip"
+    folder = runner.tools / "pip"
     if runner.capture_stdout(base_python(), "-m", "venv", "--clear", folder) is None:
         shutil.rmtree(folder, ignore_errors=True)
         return ()

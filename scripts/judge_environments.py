@@ -48,19 +48,19 @@ class Judge:
         return next((path for path in paths if path.exists()), None)
 
     @property
-    def has_python_environment(self) -> bool:
+    def is_python(self) -> bool:
         """Whether it has a Python environment of its own."""
         return self.lock_file is not None and self.lock_file.suffix == ".txt"
 
     @property
     def is_node(self) -> bool:
         """Whether it runs in Node."""
-        return self.lock_file is not None and not self.has_python_environment
+        return self.lock_file is not None and not self.is_python
 
     @property
     def environment_folder(self) -> Path:
         """The folder of its packages."""
-        return self.folder / (".venv" if self.has_python_environment else "node_modules")
+        return self.folder / (".venv" if self.is_python else "node_modules")
 
     def lock_checksum(self) -> str:
         """The content of the stamp of an up-to-date environment."""
@@ -123,7 +123,7 @@ def _install_all(judges: Sequence[Judge]) -> int:
             continue
         start = time.monotonic()
         try:
-            _install_judge_environment(judge)
+            _install(judge)
         except RequirementConflict as conflict:
             failures += 1
             _report_progress(f"{judge.name}: skipped: {_describe_conflict(judge, conflict)}")
@@ -135,7 +135,7 @@ def _install_all(judges: Sequence[Judge]) -> int:
     return 1 if failures else 0
 
 
-def _install_judge_environment(judge: Judge) -> None:
+def _install(judge: Judge) -> None:
     """Create the environment of one judge.
 
     Raises `SetupError`, `CommandFailed` (of which `RequirementConflict` is a subclass) and
@@ -147,9 +147,9 @@ def _install_judge_environment(judge: Judge) -> None:
         if judge.is_installed():  # the previous holder of the lock may have installed it
             return
         runner = CommandRunner(judge.folder, tools, lock_fd)
-        runner.clear_log_and_temporary_files()
+        runner.clear_files()
         shutil.rmtree(judge.environment_folder, ignore_errors=True)
-        if judge.has_python_environment:
+        if judge.is_python:
             _install_python_packages(judge, runner)
         else:
             _install_node_packages(runner)
@@ -172,7 +172,7 @@ def _install_python_packages(judge: Judge, runner: CommandRunner) -> None:
             base = installers.base_python()
             runner.run(base, "-m", "venv", "--clear", "--without-pip", judge.environment_folder)
             python = judge.environment_folder / "bin" / "python"
-            runner.run(*installer.package_install_command(python), *packages, **installer.variables)
+            runner.run(*installer.command(python), *packages, **installer.variables)
         except RequirementConflict:
             raise  # another installer would meet the same constraint
         except CommandFailed as error:

@@ -16,7 +16,7 @@ import pytest
 import corpus
 import judge_runner
 import thoroughness
-from llm_proxy.shell.running.environment_variables import API_KEY_VARIABLES, BASE_URL_PATHS
+from llm_proxy.shell.running.environment import API_KEY_VARIABLES, BASE_URL_PATHS
 from thoroughness import quick_or_thorough
 
 _LIVE_VARIABLES: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")

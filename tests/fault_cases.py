@@ -122,7 +122,7 @@ def _rules_for_mode(mode: Mode) -> tuple[str, ...]:
 
 def _rule_for_whole_body(text: str) -> str:
     """The rule with a location valid in a body without messages; empty where it has no meaning."""
-    if "whole" not in parse_rule(text).kind.allowed_framing_codecs:
+    if "whole" not in parse_rule(text).kind.allowed_codecs:
         return ""
     for location in (_MIDDLE_LOCATION, ""):
         try:

@@ -525,7 +525,7 @@ def expected_skip_reason(cell: Cell) -> str:
     body_framing: Framing = "chunked" if cell.unfaulted.is_chunked else "length"
     if body_framing not in kind.allowed_framings:
         return f"{kind.name} has no meaning in {_BODY_FRAMINGS[body_framing]}"
-    if cell.codec not in kind.allowed_framing_codecs:
+    if cell.codec not in kind.allowed_codecs:
         body = "a whole body" if is_whole_body else f"a body of {cell.codec}"
         return f"{kind.name} has no meaning in {body}"
     needs_messages = isinstance(location, AtEvent) or (

@@ -114,4 +114,4 @@ def apply_faults_live(
         sent += chain.feed([action])
         if chain.is_over:
             break
-    return [*sent, *chain.actions_at_clean_end()], faults
+    return [*sent, *chain.close()], faults

@@ -61,17 +61,15 @@ def _bodies(kind: FaultKind) -> str:
         return "every connection"
     suffixes = {"length": " of a declared length", "chunked": " in chunks"}
     suffix = "".join(text for name, text in suffixes.items() if kind.allowed_framings == {name})
-    if kind.allowed_framing_codecs == ALL_CODECS:
+    if kind.allowed_codecs == ALL_CODECS:
         return f"bodies{suffix}" if suffix else "every answer"
-    if kind.allowed_framing_codecs == STREAM_CODECS:
+    if kind.allowed_codecs == STREAM_CODECS:
         return f"streams{suffix}"
-    missing = ALL_CODECS - kind.allowed_framing_codecs
+    missing = ALL_CODECS - kind.allowed_codecs
     if len(missing) == 1:
         return f"every answer but {_FRAMINGS[next(iter(missing))]}"
     return (
-        ", ".join(
-            _FRAMINGS[framing] for framing in _FRAMINGS if framing in kind.allowed_framing_codecs
-        )
+        ", ".join(_FRAMINGS[framing] for framing in _FRAMINGS if framing in kind.allowed_codecs)
         + suffix
     )
 

@@ -142,7 +142,7 @@ async def run_program(program: Path, document: object) -> bytes:
 def _command(program: Path) -> tuple[str, str]:
     judge = Judge(program.parent)
     venv_python = judge.environment_folder / "bin" / "python"
-    interpreter = str(venv_python) if judge.has_python_environment else sys.executable
+    interpreter = str(venv_python) if judge.is_python else sys.executable
     return "node" if judge.is_node else interpreter, str(program)
 
 

@@ -19,9 +19,9 @@ from llm_proxy.exchange import Framing, Request, ResponseHead
 from llm_proxy.routing import SESSION_HEADER
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
+from llm_proxy.scenario.engine.choosing import ChosenScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext
-from llm_proxy.scenario.engine.scenario_chooser import ChosenScenario
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario
 from llm_proxy.scenario.engine.scripting import scripted_response
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from aiohttp import web
 
 from dialect_manners import ENCODE_CONTEXT
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.render.actions import response_actions
-from llm_proxy.scenario.render.failures import SilentFailureLimits
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
-from llm_proxy.shell.server.intake import RequestAdmissionPolicy
+from llm_proxy.shell.server.intake import RequestAdmission
 from llm_proxy.shell.server.journal import Journal, JournalEntry
 from llm_proxy.shell.server.server import ProxyServer
 
@@ -31,17 +31,17 @@ class ScriptedMode:
     """A mode that renders the response that a test's function chooses."""
 
     choose_response: ResponseChooser
-    limits: SilentFailureLimits = field(default_factory=SilentFailureLimits)
+    limits: FailureLimits = field(default_factory=FailureLimits)
     pace: Pace = field(default_factory=RecordedPace)
     name: str = "directed"
 
     async def respond(self, call: RoutedRequest) -> ModeResponse:
         """Render the chosen response; only messages with non-empty `content` count as content."""
-        dialect_request = DialectRequest(
+        decoded_request = DecodedRequest(
             call.dialect, call.decompressed_request, replace(ENCODE_CONTEXT, provider=call.provider)
         )
         burst = response_actions(
-            self.choose_response(call), dialect_request, _has_content, self.pace, self.limits
+            self.choose_response(call), decoded_request, _has_content, self.pace, self.limits
         )
         return ModeResponse(burst, "directed")
 
@@ -71,7 +71,7 @@ async def serve_mode(mode: Mode) -> AsyncIterator[ModeServer]:
     """Run a server with this mode."""
     journal = Journal()
     server = ProxyServer(
-        mode, RequestAdmissionPolicy(), journal, ControlPages(()), FaultMiddleware(FaultEngine())
+        mode, RequestAdmission(), journal, ControlPages(()), FaultMiddleware(FaultEngine())
     )
     runner = web.ServerRunner(server.connection_factory(access_log=None), shutdown_timeout=0.5)
     await runner.setup()

@@ -111,11 +111,7 @@ def body_with_id(path: str, id_: str) -> Json:
 
 @pytest.mark.parametrize(
     ("name", "path"),
-    [
-        (dialect.name, path)
-        for dialect in dialects.DIALECTS
-        for path in dialect.request_body_id_paths
-    ],
+    [(dialect.name, path) for dialect in dialects.DIALECTS for path in dialect.id_json_paths],
 )
 def test_every_id_of_every_dialect_is_found(name: str, path: str) -> None:
     body = body_with_id(path, "call_1234")

@@ -21,11 +21,7 @@ from cli_process import CommandResult, environment, run_command, running_command
 from in_process_proxy import load_cassettes
 from llm_proxy.exchange import Ending
 from llm_proxy.outcome import cassette_outcome
-from llm_proxy.shell.running.environment_variables import (
-    API_KEY_VARIABLES,
-    BASE_URL_PATHS,
-    DUMMY_KEY,
-)
+from llm_proxy.shell.running.environment import API_KEY_VARIABLES, BASE_URL_PATHS, DUMMY_KEY
 from llm_proxy.version import __version__
 from raw_http import build_http_request, open_line, send_request
 from stored_cassettes import (

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from llm_proxy.cli import cli
-from llm_proxy.shell.running.environment_variables import BASE_URL_PATHS
+from llm_proxy.shell.running.environment import BASE_URL_PATHS
 from llm_proxy.shell.server import control, guards, intake
 from llm_proxy.shell.upstream import signing
 

@@ -14,16 +14,16 @@ import pytest
 
 import sample_cassettes
 from cli_process import CommandResult, run_command, running_server
-from llm_proxy.cli.doctor import environment_checks
-from llm_proxy.cli.doctor.environment_checks import (
-    check_base_urls,
-    check_package,
-    check_proxy_variables,
-    default_port_check_result,
-    http_parser_result,
-)
+from llm_proxy.cli.doctor import machine
 from llm_proxy.cli.doctor.library import run_library_checks
 from llm_proxy.cli.doctor.listeners import PortListener, find_listener
+from llm_proxy.cli.doctor.machine import (
+    check_base_urls,
+    check_package,
+    check_port,
+    check_proxy_variables,
+    http_parser_result,
+)
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 from spool_files import EVENTS, encode_body, encode_opening, write_spool
 
@@ -211,7 +211,7 @@ def test_packages_are_held_against_the_oldest_that_is_safe(
 def test_releases_are_compared_by_their_numbers(
     monkeypatch: pytest.MonkeyPatch, release: str, floor: tuple[int, ...], level: CheckLevel
 ) -> None:
-    monkeypatch.setattr(environment_checks, "version", lambda package: release)
+    monkeypatch.setattr(machine, "version", lambda package: release)
     assert check_package("aiohttp", floor).level is level
 
 
@@ -243,7 +243,7 @@ async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path
 def test_a_taken_port_is_a_warning(
     occupant: PortListener | None, level: CheckLevel, text: str
 ) -> None:
-    result = default_port_check_result(4777, occupant)
+    result = check_port(4777, occupant)
     assert (result.name, result.level) == ("port 4777", level)
     assert result.text.startswith(text)
 

@@ -177,9 +177,9 @@ def test_a_rename_interrupted_by_a_crash_leaves_one_take_after_a_retry(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.apply_key_changes(plan_rekey(tmp_path, rules).changes))
+            list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
     file_count = len(file_names(tmp_path))
-    list(rekeying.apply_key_changes(plan_rekey(tmp_path, rules).changes))
+    list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
 
     assert file_count == 2
     assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
@@ -199,7 +199,7 @@ def test_temporary_files_left_by_a_crash_are_recognised_by_recover(
         temporary_names.extend(path.name for path in tmp_path.rglob("*.tmp"))
 
     monkeypatch.setattr("os.fsync", record_temporary_files)
-    list(rekeying.apply_key_changes(plan.changes))
+    list(rekeying.apply_changes(plan.changes))
 
     assert [
         cassette_filer.TEMPORARY_FILE_NAME.fullmatch(name) is not None for name in temporary_names
@@ -219,8 +219,8 @@ def test_takes_keep_their_order_when_a_crash_comes_in_between(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.apply_key_changes(plan_rekey(tmp_path, rules).changes))
-    list(rekeying.apply_key_changes(plan_rekey(tmp_path, rules).changes))
+            list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
+    list(rekeying.apply_changes(plan_rekey(tmp_path, rules).changes))
 
     assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response("1"), text_response("2")]
@@ -238,7 +238,7 @@ def test_existing_takes_keep_their_numbers(tmp_path: Path) -> None:
     cassette_library = Library(tmp_path / "cassettes")
     cassette_library.refresh()
     list(
-        rekeying.apply_key_changes(
+        rekeying.apply_changes(
             rekeying.plan_rekey(
                 cassette_library, parse_rules(["uuids"]), cassette_library.cassette_paths()
             ).changes
@@ -250,7 +250,7 @@ def test_existing_takes_keep_their_numbers(tmp_path: Path) -> None:
     plan = rekeying.plan_rekey(
         cassette_library, parse_rules(["uuids"]), cassette_library.cassette_paths()
     )
-    list(rekeying.apply_key_changes(plan.changes))
+    list(rekeying.apply_changes(plan.changes))
 
     assert [cassette.response_body for cassette in load_cassettes(tmp_path)] == response_bodies(
         [text_response("1"), text_response("2")]

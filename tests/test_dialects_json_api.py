@@ -41,13 +41,11 @@ def test_completeness_depends_on_status_and_syntax(
 
 
 def test_a_short_error_is_not_truncated() -> None:
-    assert (
-        json_api.completeness_after_error(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
-    )
+    assert json_api.completed_by_error(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
 
 
 def test_a_long_error_is_truncated() -> None:
-    reason = json_api.completeness_after_error(Failure("no\n\n  " + "x" * 1000)).reason
+    reason = json_api.completed_by_error(Failure("no\n\n  " + "x" * 1000)).reason
     assert reason == "in-band error: no " + "x" * 56 + "…"
 
 
@@ -59,7 +57,7 @@ def test_a_long_error_is_truncated() -> None:
     ],
 )
 def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, reason: str) -> None:
-    assert json_api.completeness_after_error(failure).reason == reason
+    assert json_api.completed_by_error(failure).reason == reason
 
 
 @pytest.mark.parametrize(

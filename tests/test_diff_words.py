@@ -7,17 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.diff.word_diff import (
-    DEFAULT_MAX_CHARS,
-    TextDiffSegment,
-    format_word_diff,
-    word_changes,
-)
+from llm_proxy.diff.word_diff import DEFAULT_MAX_CHARS, WordChange, format_word_diff, word_changes
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
 
 
-def both_texts(changes: tuple[TextDiffSegment, ...]) -> tuple[str, str]:
+def both_texts(changes: tuple[WordChange, ...]) -> tuple[str, str]:
     """Return the old and the new text of a diff."""
     return (
         "".join(item.text for item in changes if item.kind != "new"),

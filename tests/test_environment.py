@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.running.environment_variables import (
+from llm_proxy.shell.running.environment import (
     BASE_URL_PATHS,
     UPSTREAM_VARIABLES,
+    adopted_upstreams,
     child_environment,
-    providers_with_v1_in_base_url,
-    shell_export_lines,
-    upstream_urls_from_environment,
+    export_lines,
+    providers_with_v1,
 )
 from llm_proxy.shell.running.settings import parse_upstreams
 
@@ -57,7 +57,7 @@ def test_every_variable_that_is_adopted_is_also_set() -> None:
 def test_addresses_in_the_environment_become_upstreams(
     environ: Mapping[str, str], adopted: Mapping[str, str]
 ) -> None:
-    assert upstream_urls_from_environment(environ) == adopted
+    assert adopted_upstreams(environ) == adopted
 
 
 @pytest.mark.parametrize("name", sorted(UPSTREAM_VARIABLES))
@@ -82,7 +82,7 @@ def test_a_value_that_is_no_plain_url_is_refused_with_its_variable(
     name: str, value: str, expected_message: str
 ) -> None:
     with pytest.raises(UsageError) as error:
-        upstream_urls_from_environment({name: value})
+        adopted_upstreams({name: value})
     message = str(error.value)
     assert message.startswith(f"{name}: {expected_message}")
     assert message.endswith(
@@ -93,7 +93,7 @@ def test_a_value_that_is_no_plain_url_is_refused_with_its_variable(
 
 def test_a_key_in_place_of_an_address_is_not_shown() -> None:
     with pytest.raises(UsageError) as error:
-        upstream_urls_from_environment({"OPENAI_BASE_URL": "sk-proj-canary-canary"})
+        adopted_upstreams({"OPENAI_BASE_URL": "sk-proj-canary-canary"})
     assert "canary" not in str(error.value)
 
 
@@ -104,12 +104,12 @@ def test_a_scheme_may_be_written_in_capitals(pair: str) -> None:
 
 def test_an_explicit_upstream_makes_the_variable_irrelevant() -> None:
     environ = {"OPENAI_BASE_URL": "nonsense", "OPENAI_API_BASE": "too", "GROQ_BASE_URL": "http://g"}
-    assert upstream_urls_from_environment(environ, {"openai"}) == {"groq": "http://g"}
+    assert adopted_upstreams(environ, {"openai"}) == {"groq": "http://g"}
 
 
 def test_the_clients_that_are_given_a_v1_are_known() -> None:
-    assert providers_with_v1_in_base_url(UPSTREAM_VARIABLES.values()) == {"openai", "mistral"}
-    assert providers_with_v1_in_base_url(["mistral", "groq"]) == {"mistral"}
+    assert providers_with_v1(UPSTREAM_VARIABLES.values()) == {"openai", "mistral"}
+    assert providers_with_v1(["mistral", "groq"]) == {"mistral"}
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_the_operators_environment_is_not_changed() -> None:
 
 
 def test_exports_can_be_pasted_into_a_shell() -> None:
-    assert f"export OPENAI_BASE_URL={URL}/v1" in shell_export_lines(URL)
+    assert f"export OPENAI_BASE_URL={URL}/v1" in export_lines(URL)
     assert all(
         export_line.startswith("export ") and " " not in export_line[7:]
-        for export_line in shell_export_lines(URL)
+        for export_line in export_lines(URL)
     )

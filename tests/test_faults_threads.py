@@ -65,5 +65,5 @@ async def test_a_large_request_is_decoded_in_another_thread(
 
     monkeypatch.setattr(type(call.dialect), "decode_request", record_thread)
     longer_request = replace(request, body=request.body + b" " * padding_bytes)
-    assert await faults.spoiled_request_number(routed_request(longer_request)) is None
+    assert await faults.continued_request_number(routed_request(longer_request)) is None
     assert [thread is not threading.main_thread() for thread in threads] == [in_other_thread]

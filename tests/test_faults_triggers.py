@@ -19,7 +19,7 @@ from llm_proxy.actions import Begin, Burst
 from llm_proxy.exchange import Request
 from llm_proxy.faults.engine import FaultEngine, FaultEngineConfig
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.rule import ScenarioFaultRule
+from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.routing import RoutedRequest
 
 
@@ -230,12 +230,11 @@ def test_a_quota_that_admits_a_request_is_never_counted_as_struck() -> None:
 def test_scenario_rules_count_its_responses_and_turn_rules_those_of_the_turn() -> None:
     engine = FaultEngine()
     turn_rules = [
-        ScenarioFaultRule(parse_rule("reset,nth=2"), f"refund, turn {item}, fault 1")
-        for item in (1, 2)
+        ScenarioRule(parse_rule("reset,nth=2"), f"refund, turn {item}, fault 1") for item in (1, 2)
     ]
-    scenario_rule = ScenarioFaultRule(parse_rule("reset,nth=2"), "refund, fault 1")
+    scenario_rule = ScenarioRule(parse_rule("reset,nth=2"), "refund, fault 1")
 
-    def fault_count(*rules: ScenarioFaultRule, now: float = 0.0) -> int:
+    def fault_count(*rules: ScenarioRule, now: float = 0.0) -> int:
         return len(
             engine.select_scenario_faults(routed_call(), None, rules, now).finalize_records()
         )
@@ -250,7 +249,7 @@ def test_scenario_rules_count_its_responses_and_turn_rules_those_of_the_turn() -
         fault_count(turn_rules[1], scenario_rule),
         fault_count(scenario_rule),
     ] == [0, 2, 0]
-    windowed_rule = ScenarioFaultRule(parse_rule("reset,window=5s..6s"), "late, fault 1")
+    windowed_rule = ScenarioRule(parse_rule("reset,window=5s..6s"), "late, fault 1")
     assert [
         fault_count(windowed_rule),
         fault_count(windowed_rule, now=5_500),

@@ -165,16 +165,13 @@ def test_a_stream_is_cut_into_its_messages(case: Case) -> None:
 @each_case
 def test_a_stream_that_comes_byte_by_byte_is_cut_at_the_same_places(case: Case) -> None:
     single = [bytes([item]) for item in case.stream]
-    assert feed_all(framing.new_message_splitter(case.codec), single) == case.messages
+    assert feed_all(framing.new_codec(case.codec), single) == case.messages
 
 
 @each_case
 def test_a_stream_in_two_reads_is_cut_at_the_same_places(case: Case) -> None:
     for at in range(len(case.stream) + 1):
-        assert (
-            feed_all(framing.new_message_splitter(case.codec), split_at(case.stream, [at]))
-            == case.messages
-        )
+        assert feed_all(framing.new_codec(case.codec), split_at(case.stream, [at])) == case.messages
 
 
 @each_case
@@ -187,12 +184,12 @@ def test_following_bytes_change_no_complete_message(case: Case) -> None:
 
 @each_case
 def test_a_message_is_given_as_soon_as_nothing_can_change_it(case: Case) -> None:
-    assert framing.new_message_splitter(case.codec).feed(case.stream) == list(case.ended)
+    assert framing.new_codec(case.codec).feed(case.stream) == list(case.ended)
 
 
 @each_case
 def test_a_codec_can_be_reused_after_close(case: Case) -> None:
-    codec = framing.new_message_splitter(case.codec)
+    codec = framing.new_codec(case.codec)
     first = feed_all(codec, [case.stream])
     assert feed_all(codec, [case.stream]) == first
 
@@ -311,7 +308,7 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
 )
 def test_time_is_linear(name: str, unit: bytes, size: int, read_size: int) -> None:
     stream = unit * (quick_or_thorough(size // 5, size) // len(unit))
-    codec = framing.new_message_splitter(name)
+    codec = framing.new_codec(name)
     received_bytes = 0
     for at in range(0, len(stream), read_size):  # a codec that rescans would take minutes
         for message in codec.feed(stream[at : at + read_size]):
@@ -322,7 +319,7 @@ def test_time_is_linear(name: str, unit: bytes, size: int, read_size: int) -> No
 
 def test_a_codec_of_another_name_is_unknown() -> None:
     with pytest.raises(KeyError):
-        framing.new_message_splitter("protobuf")
+        framing.new_codec("protobuf")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def _served(host: str) -> bool:
     transport.get_extra_info.return_value = ("127.0.0.1", PORT)
     request = make_mocked_request("GET", "/", headers={"Host": host}, transport=transport)
     try:
-        RequestGuards().refuse_if_not_for_proxy(request)
+        RequestGuards().check(request)
     except RequestRefused as refused:
         return refused.status != 421
     return True
@@ -70,4 +70,4 @@ def test_the_names_of_this_machine_are_served() -> None:
 def test_a_target_that_is_no_path_is_named_without_its_secrets(target: str, shown: str) -> None:
     request = Mock(raw_path=target)
     with pytest.raises(RequestRefused, match=f"^{re.escape(repr(shown))} is no path: "):
-        RequestGuards().refuse_if_not_for_proxy(request)
+        RequestGuards().check(request)

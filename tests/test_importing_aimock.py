@@ -17,7 +17,7 @@ from cli_process import CommandResult, run_command
 from in_process_proxy import proxy
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture, FixtureScenarios
-from llm_proxy.importing.import_data_model import UnreadableFile
+from llm_proxy.importing.source import UnreadableFile
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents.document import Scenario, TextResponse
 from llm_proxy.scenario.documents.loading import parse_scenario_file

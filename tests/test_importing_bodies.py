@@ -24,13 +24,13 @@ from llm_proxy import importing
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import ImportSettings, RefusedItem, codings
 from llm_proxy.importing.file_parsing import parse_file_content
-from llm_proxy.importing.import_data_model import PARSED_BODY, NotImportable
-from llm_proxy.routing import RequestKeySettings
+from llm_proxy.importing.source import PARSED_BODY, NotImportable
+from llm_proxy.routing import RoutingSettings
 from test_importing_formats import netstring
 from test_importing_hostile import read_or_refuse
 
 URL: Final = "https://api.openai.com/v1/chat/completions"
-SETTINGS: Final = ImportSettings(RequestKeySettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+SETTINGS: Final = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 Fields = dict[str, Any]
 
 

@@ -13,7 +13,7 @@ from llm_proxy.cassette import Cassette, parse_cassette, spool
 from llm_proxy.exchange import Ending, Headers, Read, Request
 from llm_proxy.importing import ImportSettings, codings
 from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     ALREADY_DECODED,
     LENGTH_MISMATCH,
     UNDECODABLE_CODING,
@@ -22,7 +22,7 @@ from llm_proxy.importing.import_data_model import (
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import parse_pace
-from llm_proxy.routing import RequestKeySettings, route_request
+from llm_proxy.routing import RoutingSettings, route_request
 
 BODY = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}],"stream":true}'
 JSON = (("Content-Type", "application/json"),)
@@ -35,7 +35,7 @@ def event(text: str) -> bytes:
 
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 EVENTS = (event("Hel"), event("lo"), END, b"data: [DONE]\n\n")
-SETTINGS = ImportSettings(RequestKeySettings(), "llm-proxy 1", "2026-01-01T00:00:00.000Z")
+SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy 1", "2026-01-01T00:00:00.000Z")
 
 
 def chat_request(
@@ -85,7 +85,7 @@ def test_a_model_is_stored_in_printable_characters_as_in_a_recording() -> None:
 
 def test_normaliser_rules_apply_as_they_do_to_a_recording() -> None:
     rules = parse_rules(["uuids", "ignore=$.messages"])
-    settings = replace(SETTINGS, routing_settings=RequestKeySettings("mine", rules))
+    settings = replace(SETTINGS, routing_settings=RoutingSettings("mine", rules))
 
     meta = stored_cassette(PLAIN, settings).meta
 
@@ -103,7 +103,7 @@ def test_a_session_that_was_chosen_is_that_of_requests_that_name_another() -> No
     assert stored_cassette(other).meta.session == "other"
     assert (
         stored_cassette(
-            other, replace(SETTINGS, routing_settings=RequestKeySettings("mine"))
+            other, replace(SETTINGS, routing_settings=RoutingSettings("mine"))
         ).meta.session
         == "mine"
     )

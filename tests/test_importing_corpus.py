@@ -18,7 +18,7 @@ from corpus import RAW, Row, rows
 from in_process_proxy import proxy
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem
 from llm_proxy.pacing import InstantPace
-from llm_proxy.routing import RequestKeySettings
+from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.importing.files import assign_session_names, find_files
 from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, Importer
 from llm_proxy.shell.library.library import Library
@@ -43,7 +43,7 @@ def run_import(folder: Path, files: Iterable[Path], *, is_dry: bool) -> list[Fil
     """Import these files, each with its own session, and return their reports."""
     library = Library(folder)
     library.refresh()
-    settings = ImportSettings(RequestKeySettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+    settings = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
     paths = list(files)
     return list(
         Importer(library, settings, assign_session_names(paths), is_dry).import_files(paths)

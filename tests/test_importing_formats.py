@@ -15,7 +15,7 @@ from llm_proxy.exchange import Ending, Read
 from llm_proxy.importing import NumberedExchange, RefusedItem
 from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.formats.go_vcr import parse_go_duration_ms
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     FORM_PARAMETERS,
     NO_DATE,
     NO_EVENT_BYTES,

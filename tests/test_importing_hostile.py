@@ -25,13 +25,13 @@ from llm_proxy.importing import (
     yaml_parser,
 )
 from llm_proxy.importing.file_parsing import parse_file_content
-from llm_proxy.importing.import_data_model import NotImportable, SourceExchange, UnreadableFile
-from llm_proxy.routing import RequestKeySettings
+from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
+from llm_proxy.routing import RoutingSettings
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
 TOO_DEEP = f"values stand within each other more than {yaml_parser.MAX_DEPTH} deep"
 NO_TAG = "stands for an object of a program, which is not made"
-SETTINGS = ImportSettings(RequestKeySettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 
 
 def read_or_refuse(data: bytes) -> None:

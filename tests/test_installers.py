@@ -23,7 +23,7 @@ class Machine:
     """Fakes the answers of a machine's programs and records the commands that are run."""
 
     def __init__(self, installers: Any, tools: Path) -> None:
-        self.tools_folder = tools
+        self.tools = tools
         self.uv_path = tools / "uv" / "bin" / "uv"
         self.has: set[str] = set()
         self.settings = ""
@@ -52,7 +52,7 @@ class Machine:
     def usable(self) -> list[str]:
         return [
             " ".join(map(str, (*installer.command_prefix, *installer.command_suffix))).replace(
-                str(self.tools_folder), "…"
+                str(self.tools), "…"
             )
             for installer in self._installers.available_installers(self, self.notices.append)
         ]
@@ -99,7 +99,7 @@ def test_uv_is_fetched_as_a_wheel_into_the_checkout(machine: Machine) -> None:
 
     (fetched,) = machine.ran
     assert "--only-binary=:all:" in fetched
-    assert f"--target {machine.tools_folder}/uv uv" in fetched
+    assert f"--target {machine.tools}/uv uv" in fetched
 
 
 def test_a_machine_with_neither_is_told_what_to_install(installers: Any, machine: Machine) -> None:
@@ -202,7 +202,7 @@ def test_a_constraint_that_contradicts_is_named_with_what_it_contradicts(
     installers: Any, tmp_path: Path, output: str, pins: tuple[str, ...]
 ) -> None:
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.clear_log_and_temporary_files()
+    runner.clear_files()
 
     with pytest.raises(installers.RequirementConflict) as conflict:
         runner.run("sh", "-c", 'printf %s "$1"; exit 1', "sh", output)
@@ -222,7 +222,7 @@ def test_a_package_that_is_not_to_be_had_contradicts_nothing(
     installers: Any, tmp_path: Path, output: str
 ) -> None:
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.clear_log_and_temporary_files()
+    runner.clear_files()
 
     with pytest.raises(installers.CommandFailed) as failed:
         runner.run("sh", "-c", 'echo "$1"; exit 1', "sh", output)
@@ -236,7 +236,7 @@ def test_a_program_is_run_without_what_would_lead_it_elsewhere(
     for name in ("PYTHONPATH", "PIP_TARGET", "UV_INDEX", "TMPDIR"):
         monkeypatch.setenv(name, "of the user")
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.clear_log_and_temporary_files()
+    runner.clear_files()
 
     runner.run("env", UV_INDEX="of pip", UV_DEFAULT_INDEX="of pip")
 
@@ -250,7 +250,7 @@ def test_a_program_that_fails_is_quoted_and_its_output_kept(
     installers: Any, tmp_path: Path
 ) -> None:
     runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.clear_log_and_temporary_files()
+    runner.clear_files()
 
     with pytest.raises(installers.CommandFailed, match=r"^no disk$"):
         runner.run("sh", "-c", "echo working; echo ERROR: no disk; exit 3")

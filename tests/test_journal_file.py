@@ -12,7 +12,7 @@ import pytest
 from cli_process import run_command, running_server
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.running import journal_file
-from llm_proxy.shell.running.environment_variables import DUMMY_KEY
+from llm_proxy.shell.running.environment import DUMMY_KEY
 from raw_http import build_http_request, send_request
 from stored_cassettes import raw_chat_request, text_response, write_cassettes
 

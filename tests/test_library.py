@@ -132,17 +132,17 @@ async def test_a_cassette_of_another_name_answers_whatever_the_size_of_its_reque
 
 def test_an_opening_is_read_without_the_rest(tmp_path: Path) -> None:
     [path] = write_cassettes(tmp_path, raw_chat_request("hello"), text_response("x"))
-    meta, request = _open_library(tmp_path).read_meta_and_request(path)
+    meta, request = _open_library(tmp_path).read_opening(path)
     assert meta.key == key_of_request(raw_chat_request("hello"))
     assert b"hello" in request.body
 
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:2]) + b"\xff garbage")
-    assert _open_library(tmp_path).read_meta_and_request(path) == (meta, request)
+    assert _open_library(tmp_path).read_opening(path) == (meta, request)
 
     path.write_bytes(lines[0] + lines[1].rstrip(b"\n"))
     with pytest.raises(CassetteError, match="torn"):
-        _open_library(tmp_path).read_meta_and_request(path)
+        _open_library(tmp_path).read_opening(path)
 
 
 def test_two_files_for_one_take_are_refused_by_name(tmp_path: Path) -> None:

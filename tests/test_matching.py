@@ -348,7 +348,7 @@ class TestVolatileFields:
         [
             (dialect.name, field)
             for dialect in dialects.DIALECTS
-            for field in dialect.volatile_request_body_paths
+            for field in dialect.volatile_json_paths
         ],
     )
     def test_every_volatile_field_is_documented(self, name: str, field: str) -> None:

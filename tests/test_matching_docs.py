@@ -15,7 +15,7 @@ from llm_proxy.matching import RuleSet
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.option_grammar import parse_rule, parse_rules
 from llm_proxy.matching.presets import PRESETS
-from llm_proxy.routing import RequestKeySettings, route_request
+from llm_proxy.routing import RoutingSettings, route_request
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 PAGE: Final = (DOCS / "matching.md").read_text("utf-8")
@@ -59,9 +59,7 @@ def key_of(line: str, rules: RuleSet) -> str:
         headers=(("content-type", "application/json"), *headers),
         body=match["body"].encode(),
     )
-    return route_request(
-        request, 0.0, lambda: 0.0, settings=RequestKeySettings(match_rules=rules)
-    ).key
+    return route_request(request, 0.0, lambda: 0.0, settings=RoutingSettings(match_rules=rules)).key
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
@@ -102,7 +100,7 @@ def test_every_rule_has_its_section_and_its_row(name: str) -> None:
 
 def test_every_preset_has_its_row() -> None:
     rows = [
-        f"| `{preset.name}` | {preset.client_display_name} | "
+        f"| `{preset.name}` | {preset.client} | "
         f"{', '.join(f'`{step.name}`' for step in preset.rules)} |"
         for preset in PRESETS.values()
     ]

@@ -15,7 +15,7 @@ from llm_proxy.matching import EXACT_MATCH, NO_RULES, RuleSet
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.miss_report import MissReport
 from llm_proxy.misses import CassetteCandidate
-from llm_proxy.routing import RequestKeySettings, RoutedRequest, route_request
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 
 UUIDS = ("b8a1f8f4-6f3c-4a11-9f0e-0123456789ab", "11111111-2222-3333-4444-555555555555")
 
@@ -23,7 +23,7 @@ UUIDS = ("b8a1f8f4-6f3c-4a11-9f0e-0123456789ab", "11111111-2222-3333-4444-555555
 def call(rules: RuleSet = NO_RULES, /, **body: Any) -> RoutedRequest:
     content = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], **body})
     request = Request("POST", "/v1/chat/completions", "", (), content)
-    return route_request(request, 0.0, lambda: 0.0, settings=RequestKeySettings(match_rules=rules))
+    return route_request(request, 0.0, lambda: 0.0, settings=RoutingSettings(match_rules=rules))
 
 
 def report_of_miss(requested: RoutedRequest, stored: RoutedRequest) -> MissReport:

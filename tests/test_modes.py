@@ -52,7 +52,7 @@ class StoredTakes:
         count = self._count.get(session, 0) if key == KEY else 0
         return [StoredTake(f"{session}-{number}") for number in range(1, count + 1)]
 
-    async def nearest_similar_takes(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
+    async def nearest(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
         return None
 
     async def miss_for_request(self, call: RoutedRequest, ordinal: int) -> Miss:

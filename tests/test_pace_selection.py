@@ -33,7 +33,7 @@ from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.shell.running.pace_registry import PaceRegistry
-from llm_proxy.shell.running.simulate_mode_factory import SequentialOffload
+from llm_proxy.shell.running.simulation import SequentialOffload
 from pacing_helpers import make_player
 from raw_http import RawResponse, build_http_request, send_request
 from scenario_server import scenario_document, serve_scenarios
@@ -81,7 +81,7 @@ class ConstantTakes:
     async def cassette(self) -> Cassette:
         return self._cassette
 
-    async def nearest_similar_takes(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
+    async def nearest(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
         return None
 
     async def miss_for_request(self, call: RoutedRequest, ordinal: int) -> Miss:

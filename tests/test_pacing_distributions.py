@@ -17,7 +17,7 @@ from llm_proxy.pacing.distributions import (
     MeasuredDistribution,
     NormalDistribution,
     UniformDistribution,
-    clamped_quantile_ms,
+    draw_ms,
 )
 from llm_proxy.pacing.profiles import PROFILES
 from llm_proxy.pacing.timing import make_seeded_draw
@@ -27,7 +27,7 @@ ROLLS: Final = [make_seeded_draw(0, "default", "key", 1)("gap", number) for numb
 
 
 def draws(distribution: DurationDistribution) -> list[float]:
-    return [clamped_quantile_ms(distribution, roll) for roll in ROLLS]
+    return [draw_ms(distribution, roll) for roll in ROLLS]
 
 
 def test_a_fixed_time_is_always_the_same() -> None:
@@ -47,9 +47,7 @@ def test_a_normal_time_has_its_mean_and_its_deviation() -> None:
 
     assert mean(times) == pytest.approx(50.0, rel=0.02)
     assert stdev(times) == pytest.approx(10.0, rel=0.05)
-    assert clamped_quantile_ms(NormalDistribution(50.0, 10.0), 0.975) == NormalDist(
-        50.0, 10.0
-    ).inv_cdf(0.975)
+    assert draw_ms(NormalDistribution(50.0, 10.0), 0.975) == NormalDist(50.0, 10.0).inv_cdf(0.975)
 
 
 def test_a_lognormal_time_has_its_median_and_its_spread() -> None:
@@ -62,13 +60,7 @@ def test_a_lognormal_time_has_its_median_and_its_spread() -> None:
 def test_a_measured_time_is_interpolated_linearly_between_quantiles() -> None:
     span = MeasuredDistribution((10.0, 20.0, 60.0))
 
-    assert [clamped_quantile_ms(span, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == [
-        10,
-        15,
-        20,
-        40,
-        60,
-    ]
+    assert [draw_ms(span, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == [10, 15, 20, 40, 60]
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -89,11 +81,11 @@ def test_the_draws_of_a_profile_follow_its_quantiles(name: str) -> None:
 
 @given(DISTRIBUTIONS, st.floats(0, 1))
 def test_no_draw_is_below_0_or_above_a_day(span: DurationDistribution, share: float) -> None:
-    assert 0.0 <= clamped_quantile_ms(span, share) <= MAX_DURATION_MS
+    assert 0.0 <= draw_ms(span, share) <= MAX_DURATION_MS
 
 
 @given(DISTRIBUTIONS, st.floats(0, 1), st.floats(0, 1))
 def test_a_larger_share_is_no_shorter_time(
     span: DurationDistribution, one: float, other: float
 ) -> None:
-    assert clamped_quantile_ms(span, min(one, other)) <= clamped_quantile_ms(span, max(one, other))
+    assert draw_ms(span, min(one, other)) <= draw_ms(span, max(one, other))

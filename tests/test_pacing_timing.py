@@ -12,11 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.pacing import ModelledPace, TokenRatePace, parse_pace
-from llm_proxy.pacing.distributions import (
-    FixedDistribution,
-    UniformDistribution,
-    clamped_quantile_ms,
-)
+from llm_proxy.pacing.distributions import FixedDistribution, UniformDistribution, draw_ms
 from llm_proxy.pacing.profiles import PROFILES
 from llm_proxy.pacing.timing import (
     IndexedUniformDraw,
@@ -24,7 +20,7 @@ from llm_proxy.pacing.timing import (
     ResponseTimes,
     cap_gaps,
     make_seeded_draw,
-    response_due_times,
+    response_times,
 )
 
 CHANCE: Final = make_seeded_draw(0, "default", "key", 1)
@@ -40,7 +36,7 @@ def make_response(
 def times_of(text: str, response: PaceInput, chance: IndexedUniformDraw = CHANCE) -> ResponseTimes:
     pace = parse_pace(text)
     assert isinstance(pace, TokenRatePace | ModelledPace)
-    return response_due_times(pace, response, chance)
+    return response_times(pace, response, chance)
 
 
 RESPONSE: Final = make_response(0, 4, 4, 0, 4, 0, 0, tokens=3)
@@ -121,9 +117,9 @@ def test_every_gap_has_its_own_random_number() -> None:
     gap = UniformDistribution(30.0, 80.0)
     found = times_of("ttft=1..2s,gap=30..80ms", make_response(4, 0, 4, 4, tokens=3))
 
-    head = clamped_quantile_ms(UniformDistribution(1000.0, 2000.0), CHANCE("ttft", 0))
-    second = head + clamped_quantile_ms(gap, CHANCE("gap", 1))
-    third = second + clamped_quantile_ms(gap, CHANCE("gap", 2))
+    head = draw_ms(UniformDistribution(1000.0, 2000.0), CHANCE("ttft", 0))
+    second = head + draw_ms(gap, CHANCE("gap", 1))
+    third = second + draw_ms(gap, CHANCE("gap", 2))
     assert found.piece_times_ms == pytest.approx((head, head, second, third))
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace as msgspec_replace
 from cli_process import run_command
 from llm_proxy.conversation import RequestMessage
 from llm_proxy.scenario.documents.document import ScenarioMatch
-from llm_proxy.scenario.engine.scenario_chooser import (
+from llm_proxy.scenario.engine.choosing import (
     ChosenScenario,
     NoScenario,
     choose_scenario,
@@ -165,7 +165,7 @@ async def test_an_unknown_id_is_reported_with_the_nearest_ones(
 def test_an_id_in_a_header_that_no_scenario_has_is_unknown_whatever_the_message_says() -> None:
     chosen = choose_scenario(TWO_SCENARIOS, make_match_context("a", scenario="zzz"), thread_time)
 
-    assert chosen == NoScenario("zzz", was_explicitly_requested=True)
+    assert chosen == NoScenario("zzz", is_explicit=True)
     assert (
         no_scenario_message(TWO_SCENARIOS, chosen)
         == "Scenario not found: zzz. `llm-proxy scenario ls` lists all ids."

@@ -13,13 +13,13 @@ from dialect_manners import MANNERS, Manner, json_request
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import DialectResponse, lenient_json
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.scenario.render.actions import response_actions
-from llm_proxy.scenario.render.failures import SilentFailureLimits
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import FailResponse
 from raw_http import open_line, send_request
 from scripted_server import ScriptedMode, serve_mode
@@ -41,13 +41,13 @@ for_each_manner = pytest.mark.parametrize(
 def failure_actions(
     fail: FailResponse, manner: Manner = MANNERS_BY_NAME["openai-chat stream"]
 ) -> Burst:
-    dialect_request = DialectRequest(manner.dialect, manner.request, manner.context)
+    decoded_request = DecodedRequest(manner.dialect, manner.request, manner.context)
     return response_actions(
         fail,
-        dialect_request,
+        decoded_request,
         lambda _codec, _message: True,
         RecordedPace(4.0),
-        SilentFailureLimits(9000.0),
+        FailureLimits(9000.0),
     )
 
 
@@ -383,7 +383,7 @@ class TestOnTheWire:
     async def test_a_timeout_is_silent_up_to_its_limit_at_any_pace(
         self, pace: InstantPace | RecordedPace
     ) -> None:
-        mode = ScriptedMode(lambda _: FailResponse("timeout"), SilentFailureLimits(150.0), pace)
+        mode = ScriptedMode(lambda _: FailResponse("timeout"), FailureLimits(150.0), pace)
         async with serve_mode(mode) as server:
             started = asyncio.get_running_loop().time()
             raw = await send_request(server.url, raw_chat_request())

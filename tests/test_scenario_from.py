@@ -27,7 +27,7 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Ending, Read, Request, ResponseHead
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.engine import turn_conversion
+from llm_proxy.scenario.engine import turns
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.recorded.from_cassettes import (
     GeneratedScenario,
@@ -134,7 +134,7 @@ def first_turn(generated: GeneratedScenario, cassette: Cassette) -> Turn:
     match_context = MatchContext(
         conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed"
     )
-    return turn_conversion.turn_from_scripted_response(
+    return turns.turn_from_scripted_response(
         load_generated(generated).turns[0].response, match_context
     )
 

@@ -34,12 +34,12 @@ from in_process_proxy import proxy
 from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import dialect_of_request
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
 from llm_proxy.scenario.render.actions import response_actions
-from llm_proxy.scenario.render.failures import SilentFailureLimits
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.synthesis import lorem
@@ -199,14 +199,14 @@ def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> N
     dialect, context = dialect_of_request(request), EncodeContext("seed", 0, provider="test-llm")
     conversation = dialect.decode_request(request)
     assert conversation is not None
-    response = synthesize_response(conversation, context, "choices").send_turns_action
+    response = synthesize_response(conversation, context, "choices").send_turns
 
     burst = response_actions(
         response,
-        DialectRequest(dialect, request, context),
+        DecodedRequest(dialect, request, context),
         dialect.output_chars,
         RecordedPace(),
-        SilentFailureLimits(),
+        FailureLimits(),
     )
 
     assert [item.due for item in burst if isinstance(item, Wait)] == [

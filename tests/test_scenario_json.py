@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.scenario.documents.parsing import json_document_parser
+from llm_proxy.scenario.documents.parsing import json_text
 from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
     ListNode,
@@ -24,7 +24,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
 
 def read(text: str) -> DocumentComposer:
     composer = DocumentComposer("s.json")
-    json_document_parser.compose_json(text, composer)
+    json_text.compose_json(text, composer)
     return composer
 
 

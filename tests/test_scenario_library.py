@@ -16,7 +16,7 @@ from llm_proxy.scenario.documents.loading import LoadedScenarios, parse_scenario
 from llm_proxy.shell.scenarios import files
 from llm_proxy.shell.scenarios import library as library_module
 from llm_proxy.shell.scenarios.files import load_scenarios
-from llm_proxy.shell.scenarios.reloading import CHECK_INTERVAL_S, ScenarioLibrary
+from llm_proxy.shell.scenarios.library import CHECK_INTERVAL_S, ScenarioLibrary
 from waiting import wait_until
 
 ROOT = os.geteuid() == 0

@@ -58,7 +58,7 @@ def test_every_field_loads_as_msgspec_reads_it() -> None:
     expected = msgspec.convert(DOCUMENT, ScenarioDocument)
 
     assert tuple(scenario.value for scenario in loaded.scenarios) == expected.scenarios
-    assert loaded.unmatched_request_mock == expected.mock
+    assert loaded.mock == expected.mock
     assert loaded.warnings == ()
 
 
@@ -94,9 +94,7 @@ def test_camel_case_loads_as_the_same() -> None:
     assert [scenario.value for scenario in load_value(document).scenarios] == [
         scenario.value for scenario in load_value(DOCUMENT).scenarios
     ]
-    assert (
-        load_value(document).unmatched_request_mock == load_value(DOCUMENT).unmatched_request_mock
-    )
+    assert load_value(document).mock == load_value(DOCUMENT).mock
 
 
 @pytest.mark.shows("000-04 to 000-21", "000-67 to 000-69", "000-77", "000-103")
@@ -196,7 +194,7 @@ def test_the_example_of_the_mock_loads_unchanged() -> None:
     )
 
     assert loaded.mistakes == ()
-    assert loaded.unmatched_request_mock == MockSpec(
+    assert loaded.mock == MockSpec(
         replies=(
             MockReply(tool_calls=(MockCall(id="1", name="lookup", args={"id": 42}),)),
             MockReply(content="Found it: refunds take 3 business days."),
@@ -274,7 +272,7 @@ def test_each_scenario_has_its_position() -> None:
 
 def test_a_document_may_name_its_schema() -> None:
     assert load_value({"$schema": "schema.json"} | EMPTY).scenarios[0].value.id == "a"
-    assert load_value({"$schema": "schema.json", "mock": MOCK}).unmatched_request_mock is not None
+    assert load_value({"$schema": "schema.json", "mock": MOCK}).mock is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"# nothing yet\n", b"---\n---\n", b"\xef\xbb\xbf", b"~"])
@@ -348,7 +346,7 @@ def test_loading_accepts_exactly_what_msgspec_accepts(path: tuple[Any, ...], odd
     else:
         assert loaded.mistakes or (
             tuple(scenario.value for scenario in loaded.scenarios) == expected.scenarios
-            and loaded.unmatched_request_mock == expected.mock
+            and loaded.mock == expected.mock
         )
 
 

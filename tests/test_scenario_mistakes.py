@@ -8,7 +8,7 @@ import yaml
 from invalid_scenarios import SYNTAX_ERRORS, VALIDATION_ERRORS, WARNINGS
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.documents.mistakes import DocumentMistake, child_path, join_choices
-from llm_proxy.scenario.documents.parsing import yaml_document_parser
+from llm_proxy.scenario.documents.parsing import yaml_text
 from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import UnreadableDocument
 
@@ -32,9 +32,7 @@ def test_errors_of_the_python_parser_are_explained_too(text: str) -> None:
     if "ud83d" in text:
         return  # this parser reads such a pair, and the composer refuses the halves
     with pytest.raises(UnreadableDocument) as caught:
-        yaml_document_parser.parse_yaml_into_composer(
-            text, DocumentComposer("s.yaml"), yaml.BaseLoader
-        )
+        yaml_text.parse_yaml_into_composer(text, DocumentComposer("s.yaml"), yaml.BaseLoader)
     assert "no valid YAML" not in caught.value.message
 
 
@@ -52,7 +50,7 @@ def test_warnings_are_reported_and_the_file_is_loaded(text: str, messages: tuple
 
     assert without_file_name(loaded.warnings) == messages
     assert not loaded.mistakes
-    assert loaded.scenarios or loaded.unmatched_request_mock
+    assert loaded.scenarios or loaded.mock
 
 
 def test_lint_fails_over_an_unknown_status_alone() -> None:

@@ -14,7 +14,7 @@ from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.engine import unsigned_reasoning
-from llm_proxy.scenario.engine.scenario_chooser import ChosenScenario, choose_scenario
+from llm_proxy.scenario.engine.choosing import ChosenScenario, choose_scenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall
 from scenario_server import (
@@ -366,9 +366,7 @@ async def _match_context(body: dict[str, Any]) -> Any:
     request = encode_request("anthropic", RequestSpec(more=body))
     conversation = dialect_of_request(request).decode_request(request)
     assert conversation is not None
-    return replace(
-        make_match_context(), conversation=conversation, request_json=json.loads(request.body)
-    )
+    return replace(make_match_context(), conversation=conversation, body=json.loads(request.body))
 
 
 @pytest.mark.shows("000-90")
@@ -388,10 +386,10 @@ def test_converse_bodies_are_stripped_too() -> None:
 
     view, notes = unsigned_reasoning.context_visible_to_scenario(
         parse_scenario(scenario_document()),
-        replace(make_match_context(), conversation=conversation, request_json=body),
+        replace(make_match_context(), conversation=conversation, body=body),
     )
 
     assert notes == ("reasoning without a signature stripped from message 2",)
-    assert view.request_json == {
+    assert view.body == {
         "messages": [body["messages"][0], {"role": "assistant", "content": [called]}]
     }

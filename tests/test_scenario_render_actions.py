@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from dialect_manners import MANNERS, Manner
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.errors import NotRepresentable, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.scenario.render.actions import OutputCharCounter, response_actions
-from llm_proxy.scenario.render.failures import SilentFailureLimits
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,
@@ -52,8 +52,8 @@ def actions_of(
     pace: Pace = RecordedPace(),  # noqa: B008 # the default is frozen
     has_content: OutputCharCounter = is_content,
 ) -> Burst:
-    dialect_request = DialectRequest(manner.dialect, manner.request, manner.context)
-    return response_actions(response, dialect_request, has_content, pace, SilentFailureLimits())
+    decoded_request = DecodedRequest(manner.dialect, manner.request, manner.context)
+    return response_actions(response, decoded_request, has_content, pace, FailureLimits())
 
 
 def timeline(burst: Burst) -> list[float | str]:

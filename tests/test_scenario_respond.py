@@ -25,6 +25,12 @@ def agent(cue):
         return {"content": "Found it.", "stopReason": "length"}
     return {"toolCalls": [{"name": "lookup", "args": {"id": 42}}]}
 
+def documented(cue):
+    chat = cue.conversation
+    values = (chat.messages, chat.system, chat.tools, chat.first_user_text, cue.path, cue.seed)
+    assert all(value is not None for value in values)
+    return f"{cue.body['model']} {cue.model} {cue.dialect} {cue.session}"
+
 async def slow(cue):
     await asyncio.sleep(0)
     return "Later."
@@ -69,6 +75,14 @@ async def test_a_function_returns_a_text_or_a_reply_and_drives_several_turns(
         [("text", "Found it.")],
     ]
     assert responses[1].turn.finish is FinishReason.LENGTH
+
+
+async def test_a_function_reads_every_documented_attribute_of_the_request(
+    tmp_path: Path, respond_module: str
+) -> None:
+    async with serve_scenarios(tmp_path, respond=f"{respond_module}:documented") as server:
+        answered = await server.send()
+    assert answered.turn.text == "m m openai-chat default"
 
 
 @pytest.mark.shows("004-09")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.scenario.documents.document import ChunkSpec
-from llm_proxy.scenario.render.random_durations import gap_ms_drawer, sample_duration_ms
+from llm_proxy.scenario.render.durations import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.render.text_splitting import text_splitter
 from llm_proxy.scenario.scripted_response import as_single_piece
 
@@ -84,13 +84,13 @@ def test_a_span_is_drawn_between_its_least_and_most(
     bounds: list[float], what: tuple[int, str]
 ) -> None:
     least, most = bounds
-    assert least <= sample_duration_ms((least, most), *what) <= most
-    assert sample_duration_ms(most, *what) == most
+    assert least <= draw_ms((least, most), *what) <= most
+    assert draw_ms(most, *what) == most
 
 
 @pytest.mark.shows("004-11", "004-13")
 def test_a_span_is_drawn_evenly() -> None:
-    draws = [sample_duration_ms((100, 200), "seed", ordinal) for ordinal in range(2000)]
+    draws = [draw_ms((100, 200), "seed", ordinal) for ordinal in range(2000)]
     tenths = [sum(draw // 10 == 10 + tenth for draw in draws) for tenth in range(10)]
 
     assert all(150 < tenth < 250 for tenth in tenths)

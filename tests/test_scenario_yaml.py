@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.parsing import json_document_parser, yaml_document_parser
+from llm_proxy.scenario.documents.parsing import json_text, yaml_text
 from llm_proxy.scenario.documents.parsing.composing import MAX_DEPTH, DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
     ListNode,
@@ -22,7 +22,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
     UnreadableDocument,
     plain_value,
 )
-from llm_proxy.scenario.documents.parsing.yaml_document_parser import Loader
+from llm_proxy.scenario.documents.parsing.yaml_text import Loader
 from llm_proxy.turns import Json
 
 PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)
@@ -31,7 +31,7 @@ PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)
 def read(text: str, parser: Loader = yaml.CBaseLoader) -> list[Node]:
     """Return the documents of a text that has no mistakes."""
     composer = DocumentComposer("s.yaml")
-    yaml_document_parser.parse_yaml_into_composer(text, composer, parser)
+    yaml_text.parse_yaml_into_composer(text, composer, parser)
     assert composer.mistakes == []
     return composer.documents
 
@@ -42,7 +42,7 @@ def values(text: str, parser: Loader = yaml.CBaseLoader) -> list[Json]:
 
 def json_value(text: str) -> Json:
     composer = DocumentComposer("s.json")
-    json_document_parser.compose_json(text, composer)
+    json_text.compose_json(text, composer)
     assert composer.mistakes == []
     [document] = composer.documents
     return plain_value(document)
@@ -205,7 +205,7 @@ def test_no_text_brings_a_reader_down(text: str) -> None:
     for parser in PARSERS:
         composer = DocumentComposer("s.yaml")
         try:
-            yaml_document_parser.parse_yaml_into_composer(text, composer, parser)
+            yaml_text.parse_yaml_into_composer(text, composer, parser)
         except UnreadableDocument as error:
             assert error.message  # noqa: PT017 # that it is raised is not what is tested
 

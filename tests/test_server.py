@@ -28,7 +28,7 @@ from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import journal
 from llm_proxy.shell.server.intake import ClientConnection as Intake
-from llm_proxy.shell.server.intake import RequestBodyLimits
+from llm_proxy.shell.server.intake import RequestLimits
 from raw_http import RawConnection, RawResponse, build_http_request, open_line, send_request
 from stored_cassettes import (
     StoredResponse,
@@ -422,7 +422,7 @@ class TestBodies:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            run, "RequestBodyLimits", functools.partial(RequestBodyLimits, body_idle_timeout_s=0.2)
+            run, "RequestLimits", functools.partial(RequestLimits, body_idle_timeout_s=0.2)
         )
         async with proxy("replay", tmp_path) as replaying:
             raw, rest = await _response_and_rest(
@@ -435,7 +435,7 @@ class TestBodies:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            run, "RequestBodyLimits", functools.partial(RequestBodyLimits, body_idle_timeout_s=1.0)
+            run, "RequestLimits", functools.partial(RequestLimits, body_idle_timeout_s=1.0)
         )
         async with proxy("replay", tmp_path) as replaying, open_line(replaying.url) as client:
             await client.send(_with_body(b"Content-Length: 6"))

@@ -246,7 +246,7 @@ def test_a_failure_is_one_sentence_with_its_reason_and_the_log(harness: SetupHar
     message = str(failure.value)
     assert "\n" not in message
     assert "fail says: no such package" in message
-    assert str(harness.checkout.tools_folder / "setup.log") in message
+    assert str(harness.checkout.tools / "setup.log") in message
 
 
 def test_the_environment_lies_in_its_two_folders_alone(harness: SetupHarness) -> None:

@@ -17,7 +17,7 @@ from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.matching import key_document
 from llm_proxy.matching.option_grammar import parse_rule
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.scenario.engine.scenario_chooser import choose_scenario
+from llm_proxy.scenario.engine.choosing import choose_scenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Json
 from scenario_server import (
@@ -61,7 +61,7 @@ def test_a_pattern_ends_in_time_or_is_named(
 ) -> None:
     text = repeated * (size // len(repeated)) + "!"
     document = locate_scenario(scenario_document(text_turn(), match=MATCH_FIELDS[field](pattern)))
-    context = replace(make_match_context(text, system=text), request_json={"text": text})
+    context = replace(make_match_context(text, system=text), body={"text": text})
     started_at_s = process_time()
 
     error = ""
@@ -111,7 +111,7 @@ def test_a_path_that_visits_too_much_is_named(path: str) -> None:
     with pytest.raises(PatternsTooSlow, match="visit more than 20,000 values of the request"):
         choose_scenario(
             ScenarioSet((document,)),
-            replace(make_match_context("x"), request_json=body),
+            replace(make_match_context("x"), body=body),
             thread_time,
         )
 

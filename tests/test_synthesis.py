@@ -105,14 +105,14 @@ def test_the_words_are_one_list_again_and_again() -> None:
 @settings(max_examples=50)
 @given(message=st.text(min_size=1))
 def test_an_answer_is_lorem_and_the_message_verbatim(message: str) -> None:
-    assert synthesize(message).send_turns_action.response_turns[0].text == lorem_and_echo(message)
+    assert synthesize(message).send_turns.response_turns[0].text == lorem_and_echo(message)
 
 
 def test_without_a_user_message_there_is_nothing_to_echo() -> None:
     response = synthesize_response(Conversation(()), CONTEXT, "choices")
 
-    assert response.send_turns_action.response_turns[0].parts == (Text(lorem_of("")),)
-    assert response.send_turns_action.response_turns[0].model == "synthesis"
+    assert response.send_turns.response_turns[0].parts == (Text(lorem_of("")),)
+    assert response.send_turns.response_turns[0].model == "synthesis"
 
 
 @pytest.mark.shows("001-13", "001-14")
@@ -123,7 +123,7 @@ def test_the_latest_message_counts_its_texts_joined_and_nothing_else_of_it() -> 
     others = (RequestMessage("user", (Text("Hi"),)), RequestMessage("assistant", (Text("Hello"),)))
     response = synthesize_response(Conversation((*others, latest)), CONTEXT, "choices")
 
-    assert response.send_turns_action.response_turns[0].text == lorem_and_echo("Look:\nnice?")
+    assert response.send_turns.response_turns[0].text == lorem_and_echo("Look:\nnice?")
 
 
 MESSAGE: Final = "one two\n three  four five six \n"
@@ -132,7 +132,7 @@ ECHO_PIECES: Final = [" one two\n three  four five", " six \n"]
 
 @pytest.mark.shows("001-17", "001-20")
 def test_lorem_and_echo_are_cut_each_by_itself_five_words_a_piece() -> None:
-    action = synthesize(MESSAGE).send_turns_action
+    action = synthesize(MESSAGE).send_turns
     pieces = list(action.split_text(action.response_turns[0].text))
 
     *full, last = pieces[:-2]
@@ -150,7 +150,7 @@ def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
     response = synthesize(message)
 
     assert response.content_kind == "reasoning"
-    assert response.send_turns_action.response_turns[0].parts == (
+    assert response.send_turns.response_turns[0].parts == (
         Reasoning(expected_text),
         Text(expected_text),
     )
@@ -164,15 +164,15 @@ def test_any_other_reason_asks_for_no_reasoning(message: str) -> None:
     response = synthesize(message)
 
     assert response.content_kind == "text"
-    assert response.send_turns_action.response_turns[0].parts == (Text(lorem_and_echo(message)),)
+    assert response.send_turns.response_turns[0].parts == (Text(lorem_and_echo(message)),)
 
 
 @pytest.mark.shows("001-18")
 def test_pieces_are_100_ms_apart() -> None:
-    gap = synthesize("Hi").send_turns_action.timing.compute_gap_ms
+    gap = synthesize("Hi").send_turns.timing.compute_gap_ms
     assert gap is not None
     assert [gap(k) for k in (1, 2, 100)] == [100.0] * 3
-    assert synthesize("Hi").send_turns_action.timing.thinking_ms == 0
+    assert synthesize("Hi").send_turns.timing.thinking_ms == 0
 
 
 @pytest.mark.shows("001-01")
@@ -182,10 +182,7 @@ def test_the_same_conversation_is_answered_the_same_and_another_seed_changes_but
     )
 
     assert synthesize("Hi") == synthesize("Hi") != other
-    [turn], [same] = (
-        other.send_turns_action.response_turns,
-        synthesize("Hi").send_turns_action.response_turns,
-    )
+    [turn], [same] = other.send_turns.response_turns, synthesize("Hi").send_turns.response_turns
     assert replace(turn, id=RESPONSE_ID) == same
 
 
@@ -198,10 +195,10 @@ def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
         (RequestMessage("system", (Text("0"),)), RequestMessage("user", (Text("123456789"),))),
         system="0",
     )
-    [turn] = synthesize_response(conversation, CONTEXT, "choices").send_turns_action.response_turns
+    [turn] = synthesize_response(conversation, CONTEXT, "choices").send_turns.response_turns
 
     assert turn.usage == Usage(3, -(-len(turn.text) // 4))
-    [turn] = synthesize_response(inline_system, CONTEXT, "choices").send_turns_action.response_turns
+    [turn] = synthesize_response(inline_system, CONTEXT, "choices").send_turns.response_turns
     assert turn.usage is not None
     assert turn.usage.input == 3
 
@@ -212,7 +209,7 @@ def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
 @pytest.mark.shows("001-19", "001-21", "001-22", "001-23", "001-24")
 def test_each_chunk_has_the_shape_of_document_001() -> None:
     message = "Hi\nReason: so"
-    events = stream_chunks(synthesize(message).send_turns_action)
+    events = stream_chunks(synthesize(message).send_turns)
 
     common_fields = {
         "id": RESPONSE_ID,
@@ -237,7 +234,7 @@ def test_each_chunk_has_the_shape_of_document_001() -> None:
 
 @pytest.mark.shows("001-16", "001-21", "001-25")
 def test_each_event_is_one_line_of_data_in_utf_8() -> None:
-    response = encode_action(synthesize("Grüße 🌊").send_turns_action)
+    response = encode_action(synthesize("Grüße 🌊").send_turns)
 
     assert ("Content-Type", "text/event-stream; charset=utf-8") in response.head.headers
     assert response.head.framing == "chunked"
@@ -250,7 +247,7 @@ def test_each_event_is_one_line_of_data_in_utf_8() -> None:
 
 @pytest.mark.shows("001-04")
 def test_a_whole_answer_is_the_text_of_the_stream() -> None:
-    action = synthesize("Hi\nReason: so").send_turns_action
+    action = synthesize("Hi\nReason: so").send_turns
     document = json.loads(encode_action(action, stream=False).framed_messages[0])
 
     [choice] = document["choices"]
@@ -285,26 +282,20 @@ def test_each_message_of_an_instruction_is_a_choice_of_its_own() -> None:
     )
     response = synthesize(INSTRUCTION)
 
-    assert (
-        response.content_kind,
-        response.warnings,
-        response.send_turns_action.turns_are_successive,
-    ) == (
+    assert (response.content_kind, response.warnings, response.send_turns.turns_are_successive) == (
         "instruction",
         (),
         True,
     )
-    usage = response.send_turns_action.response_turns[0].usage
-    assert response.send_turns_action.response_turns == tuple(
+    usage = response.send_turns.response_turns[0].usage
+    assert response.send_turns.response_turns == tuple(
         Turn(message, FinishReason.STOP, "", usage, None, RESPONSE_ID, "m") for message in messages
     )
 
 
 @pytest.mark.shows("001-31", "001-34")
 def test_choices_come_one_after_the_other_and_finish_once() -> None:
-    events = [
-        chunk["choices"][0] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns_action)
-    ]
+    events = [chunk["choices"][0] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns)]
 
     order = [event["index"] for event in events]
     assert order == [*sorted(order[:-1]), 0]
@@ -317,8 +308,7 @@ def test_choices_come_one_after_the_other_and_finish_once() -> None:
 @pytest.mark.shows("001-27", "001-32")
 def test_the_mark_of_a_message_is_cut_by_itself() -> None:
     deltas = [
-        chunk["choices"][0]["delta"]
-        for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns_action)
+        chunk["choices"][0]["delta"] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns)
     ]
 
     assert deltas[1:9] == [
@@ -335,9 +325,7 @@ def test_the_mark_of_a_message_is_cut_by_itself() -> None:
 
 @pytest.mark.shows("001-33")
 def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -> None:
-    events = [
-        chunk["choices"][0] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns_action)
-    ]
+    events = [chunk["choices"][0] for chunk in stream_chunks(synthesize(INSTRUCTION).send_turns)]
     calls = [event["delta"]["tool_calls"][0] for event in events if "tool_calls" in event["delta"]]
 
     assert calls == [
@@ -362,7 +350,7 @@ def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -
 @pytest.mark.shows("001-31", "001-34")
 def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
     document = json.loads(
-        encode_action(synthesize(INSTRUCTION).send_turns_action, stream=False).framed_messages[0]
+        encode_action(synthesize(INSTRUCTION).send_turns, stream=False).framed_messages[0]
     )
 
     first, second, third = document["choices"]
@@ -383,8 +371,8 @@ def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
 def test_without_a_mark_or_reasoning_there_are_only_words() -> None:
     response = synthesize(instruction_message(messages=[{"text_message": {"length": 3}}]))
 
-    assert response.send_turns_action.response_turns[0].parts == (Text("lorem ipsum dolor"),)
-    assert not response.send_turns_action.turns_are_successive
+    assert response.send_turns.response_turns[0].parts == (Text("lorem ipsum dolor"),)
+    assert not response.send_turns.turns_are_successive
 
 
 def test_an_unknown_field_is_ignored_and_named() -> None:
@@ -392,7 +380,7 @@ def test_an_unknown_field_is_ignored_and_named() -> None:
         instruction_message(messages=[{"text_message": {"length": 3}}], reasonning={"length": 1})
     )
 
-    assert (response.content_kind, response.send_turns_action.response_turns[0].text) == (
+    assert (response.content_kind, response.send_turns.response_turns[0].text) == (
         "instruction",
         "lorem ipsum dolor",
     )
@@ -458,7 +446,7 @@ def test_an_instruction_that_cannot_be_followed_is_a_message_like_any_other(
     response = synthesize(message)
 
     assert response.content_kind == "reasoning"
-    assert response.send_turns_action.response_turns[0].parts == (
+    assert response.send_turns.response_turns[0].parts == (
         Reasoning(expected_text),
         Text(expected_text),
     )
@@ -487,7 +475,7 @@ def test_each_stream_has_its_words_between_its_marks(
 
     action = synthesize(
         instruction_message(id_message=mark, messages=entries, **thinking)
-    ).send_turns_action
+    ).send_turns
 
     def stream(count: int) -> str:
         return " ".join(filter(None, (mark, lorem.lorem_words(count), mark)))
@@ -507,7 +495,7 @@ def decoded_turns(variant: Manner, message: str) -> tuple[Turn, ...]:
     layout = message_layout_of(dialect, request, variant.context)
     action = synthesize_response(
         user_conversation(message), variant.context, layout, "m"
-    ).send_turns_action
+    ).send_turns
     context = replace(
         variant.context,
         split_text=action.split_text,
@@ -615,7 +603,7 @@ def client(response: DialectResponse) -> openai.OpenAI:
 def test_the_sdk_receives_each_message_by_its_index() -> None:
     texts: dict[int, str] = {}
     arguments: dict[str, str] = {}
-    with client(encode_action(synthesize(INSTRUCTION).send_turns_action)) as sdk:
+    with client(encode_action(synthesize(INSTRUCTION).send_turns)) as sdk:
         stream = sdk.chat.completions.create(model="m", messages=[], stream=True)
         choices = [chunk.choices[0] for chunk in stream]
     for choice in choices:
@@ -631,7 +619,7 @@ def test_the_sdk_receives_each_message_by_its_index() -> None:
 
 
 def test_the_sdk_accumulates_a_stream_into_the_whole_answer() -> None:
-    action = synthesize("Hi\nReason: so").send_turns_action
+    action = synthesize("Hi\nReason: so").send_turns
     with client(encode_action(action)) as sdk:
         with sdk.chat.completions.stream(model="m", messages=[]) as stream:
             accumulated = stream.get_final_completion()

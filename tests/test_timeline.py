@@ -34,7 +34,7 @@ def test_a_message_has_arrived_when_its_last_byte_has(
     expected: list[tuple[float, float, int]],
 ) -> None:
     arrivals = message_arrivals(messages, [Read(at, data) for at, data in reads])
-    assert [(item.at_ms, item.gap_ms, item.reads_since_previous) for item in arrivals] == expected
+    assert [(item.at_ms, item.gap_ms, item.read_count) for item in arrivals] == expected
     assert [item.message_bytes for item in arrivals] == messages
     assert [item.number for item in arrivals] == list(range(1, len(messages) + 1))
 
@@ -48,7 +48,7 @@ def test_gaps_and_reads_of_a_timeline_add_up(reads: list[Read], codec: str) -> N
     if arrivals:
         assert arrivals[-1].at_ms == reads[-1].at_ms
         assert sum(item.gap_ms for item in arrivals) == pytest.approx(arrivals[-1].at_ms)
-        assert sum(item.reads_since_previous for item in arrivals) == len(reads)
+        assert sum(item.read_count for item in arrivals) == len(reads)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llm_proxy import framing
 from llm_proxy.framing import CODECS, sse
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
-from llm_proxy.framing.json_truncation import make_json_invalid_by_halving
+from llm_proxy.framing.truncated_json import truncate_json
 
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 
@@ -52,13 +52,11 @@ JSON = st.recursive(
     ],
 )
 def test_half_of_the_content_is_left(codec: str, message: bytes, truncated: bytes) -> None:
-    assert make_json_invalid_by_halving(codec, message) == truncated
+    assert truncate_json(codec, message) == truncated
 
 
 def test_a_frame_keeps_its_headers_and_is_one_that_clients_accept() -> None:
-    truncated = parse_frame(
-        make_json_invalid_by_halving("eventstream", encode_frame(HEADERS, b'{"a":12}'))
-    )
+    truncated = parse_frame(truncate_json("eventstream", encode_frame(HEADERS, b'{"a":12}')))
 
     assert truncated is not None
     assert (truncated.headers, truncated.payload) == (HEADERS, b'{"a"')
@@ -67,7 +65,7 @@ def test_a_frame_keeps_its_headers_and_is_one_that_clients_accept() -> None:
 def test_a_frame_that_was_broken_is_cut_in_half() -> None:
     broken = encode_frame(HEADERS, b'{"a":12}')[:-1] + b"\0"
 
-    assert make_json_invalid_by_halving("eventstream", broken) == broken[: len(broken) // 2]
+    assert truncate_json("eventstream", broken) == broken[: len(broken) // 2]
 
 
 def encode_message(codec: str, value: object) -> bytes:
@@ -105,7 +103,7 @@ def json_content(codec: str, message: bytes) -> bytes:
 @settings(max_examples=25)
 @given(value=JSON)
 def test_a_truncated_value_is_one_message_and_no_json(codec: str, value: object) -> None:
-    truncated = make_json_invalid_by_halving(codec, encode_message(codec, value))
+    truncated = truncate_json(codec, encode_message(codec, value))
 
     assert framing.split_messages(codec, truncated) == [truncated]
     assert json_content(codec, truncated).decode().strip()

@@ -15,7 +15,7 @@ from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.matching.option_grammar import parse_rules
-from llm_proxy.routing import is_valid_session_or_provider_name
+from llm_proxy.routing import is_valid_name
 
 _HAND_EDITED_ADVICE: Final = "was edited by hand; record it again"
 
@@ -58,15 +58,12 @@ def integrity_problems(cassette: Cassette, location: CassetteLocation) -> Iterat
             "llm-proxy"
         )
     for label, name in (("session", meta.session), ("provider", meta.provider)):
-        if not is_valid_session_or_provider_name(name):
+        if not is_valid_name(name):
             yield (
                 f"no {label} can be called {printable_excerpt(repr(name), 60)}: line 1 "
                 f"{_HAND_EDITED_ADVICE}"
             )
-    if is_valid_session_or_provider_name(meta.session) and location.session not in {
-        None,
-        meta.session,
-    }:
+    if is_valid_name(meta.session) and location.session not in {None, meta.session}:
         yield (
             f"session {meta.session} lies in the folder of session {location.session}: "
             f"move it below {_session_folder_label(meta.session)}"

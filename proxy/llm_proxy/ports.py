@@ -86,9 +86,7 @@ class TakeSource(Protocol):
         Raises `CassetteError` if one of them is invalid.
         """
 
-    async def nearest_similar_takes(
-        self, routed: RoutedRequest, share: float
-    ) -> SimilarTakes | None:
+    async def nearest(self, routed: RoutedRequest, share: float) -> SimilarTakes | None:
         """The playable takes of the most similar request; None below a similarity of `share`.
 
         Raises `CassetteError` if one of them is invalid.

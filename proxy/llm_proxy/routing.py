@@ -180,7 +180,7 @@ def _redact_body(body: bytes, redactor: redaction.Redactor) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestKeySettings:
+class RoutingSettings:
     """The operator's settings for routing requests."""
 
     default_session: str = DEFAULT_SESSION
@@ -194,7 +194,7 @@ def route_request(
     arrived_at_s: float,
     clock: Callable[[], float],
     decompressed: Request | None = None,
-    settings: RequestKeySettings = RequestKeySettings(),
+    settings: RoutingSettings = RoutingSettings(),
 ) -> RoutedRequest:
     """Route a request; `decompressed` is the same request without its content coding.
 
@@ -259,13 +259,13 @@ def _first_not_none(*names: str | None) -> str:
     return next(name for name in names if name is not None)
 
 
-def is_valid_session_or_provider_name(text: str) -> bool:
+def is_valid_name(text: str) -> bool:
     """Whether a text is a valid session or provider name: one safe path segment."""
     return _NAME_PATTERN.fullmatch(text) is not None
 
 
 def _checked_name(label: str, name: str) -> str:
-    if not is_valid_session_or_provider_name(name):
+    if not is_valid_name(name):
         raise RequestRefused(
             400,
             f"'{printable_excerpt(name, _MAX_NAME_CHARS)}' is no {label} name: use letters, "

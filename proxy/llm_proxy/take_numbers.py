@@ -175,7 +175,7 @@ class TakeAllocator:
         self._own_takes.discard(stored_number)
 
     @property
-    def must_replace_older_takes(self) -> bool:
+    def is_replacing(self) -> bool:
         """Whether the older takes still have to be replaced by takes of this run."""
         return self._is_replacing
 

@@ -27,7 +27,7 @@ class MessageArrival:
     """ms since the request was read in full."""
     gap_ms: float
     """ms since the previous message; for the first, since the request."""
-    reads_since_previous: int
+    read_count: int
     """The number of reads since the previous message: 0 if both ended in the same read."""
 
 

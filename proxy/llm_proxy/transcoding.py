@@ -28,7 +28,7 @@ from llm_proxy.turns import (
     Part,
     Reasoning,
     Text,
-    TokenCountingConvention,
+    TokenCounting,
     ToolCall,
     ToolResult,
     Turn,
@@ -173,9 +173,7 @@ def _without_provider_parts(turn: Turn) -> Turn:
     return replace(turn, parts=parts, finish_raw="", failure=failure, id="", metadata=())
 
 
-def _convert_token_counts(
-    usage: Usage, source: TokenCountingConvention, target: TokenCountingConvention
-) -> Usage:
+def _convert_token_counts(usage: Usage, source: TokenCounting, target: TokenCounting) -> Usage:
     if source == target:
         return usage
     cached = (usage.cache_read or 0) + (usage.cache_write or 0)
@@ -191,7 +189,7 @@ def _convert_token_counts(
     )
 
 
-def _total_tokens(usage: Usage, counting: TokenCountingConvention) -> int | None:
+def _total_tokens(usage: Usage, counting: TokenCounting) -> int | None:
     if usage.input is None or usage.output is None:
         return usage.total
     cached = 0 if counting.cache_is_input else (usage.cache_read or 0) + (usage.cache_write or 0)

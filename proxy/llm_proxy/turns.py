@@ -111,7 +111,7 @@ class FinishReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCountingConvention:
+class TokenCounting:
     """Which tokens a provider includes in its input and output counts."""
 
     cache_is_input: bool = True

@@ -63,7 +63,7 @@ def _throughput_rows(event_count: int) -> Iterator[Row]:
 
 
 def _parse_events(chunks: list[bytes]) -> None:
-    codec = framing.new_message_splitter("sse")
+    codec = framing.new_codec("sse")
     for chunk in chunks:
         codec.feed(chunk)
     codec.close()

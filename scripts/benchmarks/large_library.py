@@ -20,7 +20,7 @@ from typing import Final
 
 import server_processes
 import socket_client
-from record_latency import chat_request_body
+from record_latency import chat_body
 from result_table import Row, median_p95
 
 START_TARGET_S: Final = 2.0
@@ -60,7 +60,7 @@ def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
 
 
 def _chat_request(port: int, number: int) -> bytes:
-    body = chat_request_body(2048, f"library {number}")
+    body = chat_body(2048, f"library {number}")
     return socket_client.encode_chat_request(port, body, "x-bench: 5 0.1 1")
 
 
@@ -131,13 +131,13 @@ def _hit_row(small: Path, large: Path, count: int) -> Row:
     references: dict[str, float] = {}
     for name, values in times_ms.items():
         references |= median_p95(values[_SMALL_COUNT:], f"ms {name}")
-        references |= {f"ms first {name}": _median_uncached_hit_ms(values)}
+        references |= {f"ms first {name}": _first_hit_ms(values)}
     small_ms, large_ms = (median(values[_SMALL_COUNT:]) for values in times_ms.values())
     added_percent = 100 * (large_ms / small_ms - 1)
     return Row("library", "a hit, dearer than in a small one by", added_percent, "%",
                references, HIT_TARGET_PERCENT)  # fmt: skip
 
 
-def _median_uncached_hit_ms(times_ms: Sequence[float]) -> float:
+def _first_hit_ms(times_ms: Sequence[float]) -> float:
     """The median of the hits that read their cassettes."""
     return median(times_ms[:_SMALL_COUNT])

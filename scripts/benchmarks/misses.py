@@ -94,12 +94,12 @@ def _miss_times_ms(folder: Path, count: int) -> list[float]:
             body = json.dumps(_chat_body(number) | {"temperature": 0.5}).encode()
             sock.sendall(socket_client.encode_chat_request(port, body))
             start = time.monotonic()
-            _read_miss_response_body(sock)
+            _read_miss(sock)
             times_ms.append((time.monotonic() - start) * 1000)
     return times_ms
 
 
-def _read_miss_response_body(sock: socket) -> bytes:
+def _read_miss(sock: socket) -> bytes:
     """The body of one complete response, which has a Content-Length."""
     raw = b""
     while True:

@@ -49,7 +49,7 @@ _SESSION: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class _ReplaySchedule:
+class _Plan:
     """A request, and when each chunk of its response is due."""
 
     cassette: Cassette
@@ -107,7 +107,7 @@ def _load_streams(library: Path) -> Iterator[Cassette]:
             yield cassette
 
 
-def _make_replay_schedule(cassette: Cassette, pace: str, ordinal: int) -> _ReplaySchedule:
+def _make_plan(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
     """The plan of a replay, computed by llm-proxy's own code."""
     rolls = make_seeded_draw(0, _SESSION, cassette.meta.key, ordinal)
     head_due_ms = due_ms = 0.0
@@ -124,19 +124,17 @@ def _make_replay_schedule(cassette: Cassette, pace: str, ordinal: int) -> _Repla
                 chunks.append(data)
             case _:
                 pass
-    return _ReplaySchedule(cassette, head_due_ms, tuple(chunks_due_ms), tuple(chunks))
+    return _Plan(cassette, head_due_ms, tuple(chunks_due_ms), tuple(chunks))
 
 
-def _measure_delays(
-    ports: Sequence[int], plans: Sequence[_ReplaySchedule]
-) -> list[list[list[float]]]:
+def _measure_delays(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[list[float]]]:
     """The delays of the chunks in ms, by server and response.
 
     All requests are sent to all servers at the same time, responses 10 ms apart, so that other
     load on the machine affects all of them.  The first server is llm-proxy; others know plans by
     their numbers.
     """
-    sent: list[tuple[int, _ReplaySchedule]] = []
+    sent: list[tuple[int, _Plan]] = []
     socks: list[socket] = []
     requests: list[bytes] = []
     for number, plan in enumerate(plans):
@@ -155,7 +153,7 @@ def _measure_delays(
     return delays_ms
 
 
-def _warm_up(port: int, plans: Sequence[_ReplaySchedule], pace: str) -> None:
+def _warm_up(port: int, plans: Sequence[_Plan], pace: str) -> None:
     """Make a replay read the recordings, which it does at the first request for each."""
     fast_pace = "instant" if pace in _RECORDED_PACES else f"{pace},max-gap=1ms"
     for plan in plans:
@@ -164,9 +162,7 @@ def _warm_up(port: int, plans: Sequence[_ReplaySchedule], pace: str) -> None:
             socket_client.send_request(sock, request)
 
 
-def _compare_delays(
-    folder: Path, rounds: Sequence[Sequence[_ReplaySchedule]], pace: str
-) -> _Delays:
+def _compare_delays(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) -> _Delays:
     """The delays of llm-proxy and of the bare loop, measured at the same time."""
     delays = _Delays([], [])
     with server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as replay_port:
@@ -189,7 +185,7 @@ def _delay_row(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int
     them, at random, from either server.
     """
     plans = [
-        [_make_replay_schedule(stream, pace, ordinal) for stream in streams]
+        [_make_plan(stream, pace, ordinal) for stream in streams]
         for ordinal in range(2, rounds + 2)
     ]
     delays = _compare_delays(folder, plans, pace)
@@ -204,9 +200,7 @@ def _delay_row(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int
 
 def _drift_row(folder: Path, long_stream: Cassette) -> Row:
     """How much later the last events of a long stream are than its first."""
-    delays = _compare_delays(
-        folder, [[_make_replay_schedule(long_stream, "recorded", 2)]], "recorded"
-    )
+    delays = _compare_delays(folder, [[_make_plan(long_stream, "recorded", 2)]], "recorded")
     replay_ms, bare_ms = (
         abs(median(chunk_delays[-_DRIFT_EVENTS:]) - median(chunk_delays[:_DRIFT_EVENTS]))
         for [chunk_delays] in (delays.replay_delays_ms, delays.bare_delays_ms)
@@ -219,7 +213,7 @@ def _speed_row(folder: Path, long_stream: Cassette) -> Row:
     """The difference between the duration at 4x and a quarter of the duration."""
     durations_ms: dict[str, float] = {}
     for pace in _RECORDED_PACES:
-        plan = _make_replay_schedule(long_stream, pace, 1)
+        plan = _make_plan(long_stream, pace, 1)
         with server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as port:
             _warm_up(port, [plan], pace)
             [[delays_ms]] = _measure_delays((port,), [plan])

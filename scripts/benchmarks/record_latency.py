@@ -131,7 +131,7 @@ def _send_requests(
     requests = [
         socket_client.encode_chat_request(
             port,
-            chat_request_body(load.body_size, f"{load.name} {number} {index}"),
+            chat_body(load.body_size, f"{load.name} {number} {index}"),
             f"x-bench: {event_count} {load.event_gap_ms} {index}{abs(number)}",
         )
         for index in range(len(socks))
@@ -143,12 +143,11 @@ def _add_delays(delays: Delays, responses: list[socket_client.TimedResponse]) ->
     for response in responses:
         delays.first_byte_ms.append(response.first_byte_ms)
         delays.later_events_ms += [
-            (arrived - written) / 1e6
-            for written, arrived in response.event_write_and_arrival_times_ns()[1:]
+            (arrived - written) / 1e6 for written, arrived in response.event_times_ns()[1:]
         ]
 
 
-def chat_request_body(size: int, nonce: str) -> bytes:
+def chat_body(size: int, nonce: str) -> bytes:
     """The body of a chat request, of about `size` bytes, which differs for each nonce."""
     rng = Random(nonce)
     messages = [{"role": "user", "content": nonce}]

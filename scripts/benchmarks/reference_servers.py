@@ -98,7 +98,7 @@ async def start_provider() -> int:
     return int(server.sockets[0].getsockname()[1])
 
 
-async def start_pass_through_proxy(url: str) -> int:
+async def start_pass_through(url: str) -> int:
     """Start a pass-through; returns its port."""
     session = ClientSession(
         connector=TCPConnector(limit=0),
@@ -128,7 +128,7 @@ async def start_pass_through_proxy(url: str) -> int:
     return await _start_http_server(forward)
 
 
-async def start_timed_replay_server(cassette: Cassette, speed: float) -> int:
+async def start_deadline_replay(cassette: Cassette, speed: float) -> int:
     """Start a server that writes each read at its recorded time; returns its port."""
 
     async def play(request: web.Request) -> web.StreamResponse:
@@ -195,9 +195,9 @@ async def main(kind: str, *arguments: str) -> None:
         case ["provider"]:
             port = await start_provider()
         case ["bare", url]:
-            port = await start_pass_through_proxy(url)
+            port = await start_pass_through(url)
         case ["deadlines", path, speed]:
-            port = await start_timed_replay_server(_load_cassette(path), float(speed))
+            port = await start_deadline_replay(_load_cassette(path), float(speed))
         case ["plans", path]:
             port = await start_planned_replay(
                 json.loads(await asyncio.to_thread(Path(path).read_bytes))

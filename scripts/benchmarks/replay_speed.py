@@ -11,7 +11,7 @@ from typing import Final
 
 import server_processes
 import socket_client
-from record_latency import chat_request_body
+from record_latency import chat_body
 from result_table import Row, median_p95
 
 from llm_proxy.cassette import Cassette, parse_cassette
@@ -31,7 +31,7 @@ def measure(folder: Path, *, is_quick: bool) -> Iterator[Row]:
 
 
 def _chat_request(port: int) -> bytes:
-    body = chat_request_body(2048, "replay")
+    body = chat_body(2048, "replay")
     return socket_client.encode_chat_request(port, body, f"x-bench: {_EVENT_COUNT} 10 1")
 
 

@@ -40,12 +40,12 @@ def run_llm_proxy(folder: Path, mode: str, *options: str) -> Iterator[int]:
         process = subprocess.Popen(command, stderr=log, env=_isolated_environment(folder))
     with process:
         try:
-            yield _wait_for_port_file(process, port_file, Path(log.name))
+            yield _wait_for_port(process, port_file, Path(log.name))
         finally:
             _terminate(process)
 
 
-def _wait_for_port_file(process: subprocess.Popen[bytes], port_file: Path, log: Path) -> int:
+def _wait_for_port(process: subprocess.Popen[bytes], port_file: Path, log: Path) -> int:
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(FileNotFoundError):

@@ -36,7 +36,7 @@ class TimedResponse:
         """The time from the request to the first byte."""
         return (self.reads[0][0] - self.request_sent_ns) / 1e6
 
-    def event_write_and_arrival_times_ns(self) -> list[tuple[int, int]]:
+    def event_times_ns(self) -> list[tuple[int, int]]:
         """The write time of each event, which it contains, and the time when all of it arrived."""
         raw = b"".join(data for _, data in self.reads)
         return [
@@ -111,12 +111,12 @@ def send_requests(
             if not ready and not unsent:
                 raise TimeoutError("a server of the benchmark is silent")
             for key, _ in ready:
-                if _receive_into_response(key.fileobj, key.data):
+                if _read(key.fileobj, key.data):
                     selector.unregister(key.fileobj)
     return responses
 
 
-def _receive_into_response(sock: object, response: TimedResponse) -> bool:
+def _read(sock: object, response: TimedResponse) -> bool:
     """Read once; returns whether the response is complete."""
     assert isinstance(sock, socket.socket)
     data = sock.recv(_READ_SIZE)

@@ -38,7 +38,7 @@ class CassetteEncoder:
     def __init__(self, codec: str) -> None:
         """`codec`: the name of the codec that splits the body into messages."""
         self._codec_name = codec
-        self._message_splitter = framing.new_message_splitter(codec)
+        self._message_splitter = framing.new_codec(codec)
         self._read_starts: deque[tuple[int, float]] = deque()
         """Starts of reads that are not written yet: (offset in the body, ms)."""
         self._written_bytes = 0

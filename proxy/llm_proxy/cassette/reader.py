@@ -77,7 +77,7 @@ def parse_cassette(file: str, content: bytes) -> Cassette:
 
     Raises `CassetteError` for anything that is not a complete and consistent cassette.
     """
-    return _parse_reporting_invalid_lines(file, content, _parse_cassette)
+    return _parse_with(file, content, _parse_cassette)
 
 
 def parse_cassette_opening(file: str, content: bytes) -> tuple[CassetteMeta, StoredRequest]:
@@ -89,7 +89,7 @@ def parse_cassette_opening(file: str, content: bytes) -> tuple[CassetteMeta, Sto
     second, newline, _ = rest.partition(b"\n")
     if not newline:
         raise CassetteError(file, 2, "the file is torn: it ends before its request")
-    return _parse_reporting_invalid_lines(file, first + b"\n" + second + b"\n", _parse_opening)
+    return _parse_with(file, first + b"\n" + second + b"\n", _parse_opening)
 
 
 def parse_cassette_meta(file: str, content: bytes) -> CassetteMeta:
@@ -97,12 +97,10 @@ def parse_cassette_meta(file: str, content: bytes) -> CassetteMeta:
 
     Raises `CassetteError` as `parse_cassette` does.
     """
-    return _parse_reporting_invalid_lines(file, content, _parse_meta)
+    return _parse_with(file, content, _parse_meta)
 
 
-def _parse_reporting_invalid_lines(
-    file: str, content: bytes, parse: Callable[[str, _CassetteLines], T]
-) -> T:
+def _parse_with(file: str, content: bytes, parse: Callable[[str, _CassetteLines], T]) -> T:
     count = _count_lines(file, content)
     try:
         return parse(file, _parse_lines(file, content, count))

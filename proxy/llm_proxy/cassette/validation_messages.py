@@ -50,7 +50,7 @@ def validation_sentence(
     if (unknown := _UNKNOWN_FIELD.fullmatch(problem)) is not None:
         return f"{_field_name(root, f'{path}.{unknown[1]}')} is an unknown field"
     name = _field_name(root, path)
-    expectation = _expected_value_phrase(
+    expectation = _expectation(
         problem, allowed_values.get(name.rpartition(".")[2], ""), pattern_descriptions
     )
     return f"{name or 'the line'} must be {expectation}"
@@ -60,9 +60,7 @@ def _field_name(root: str, path: str) -> str:
     return (root + path).removeprefix(".")
 
 
-def _expected_value_phrase(
-    message: str, allowed_values: str, pattern_descriptions: Mapping[str, str]
-) -> str:
+def _expectation(message: str, allowed_values: str, pattern_descriptions: Mapping[str, str]) -> str:
     if (value := _INVALID_ENUM_VALUE.fullmatch(message)) is not None:
         shown = value[1] if len(value[1]) <= _MAX_SHOWN_CHARS else value[1][:_MAX_SHOWN_CHARS] + "…"
         return f"one of {allowed_values}, and it is {shown}"

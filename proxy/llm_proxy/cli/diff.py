@@ -25,10 +25,10 @@ from llm_proxy.cli.output.printing import (
     print_note,
     styled_line,
 )
-from llm_proxy.cli.reissue_runtime import build_reissue_settings, run_interruptibly
+from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.diff.exchanges import (
-    DifferingValueKind,
+    DifferenceKind,
     ExchangeComparison,
     ExchangeDifference,
     Strictness,
@@ -48,7 +48,7 @@ _MAX_INLINE_CHARS: Final = 40
 _MAX_VALUE_CHARS: Final = 300
 """Characters of a value that are shown."""
 _WORD_DIFF_KINDS: Final = frozenset(
-    (DifferingValueKind.REQUEST, DifferingValueKind.CONTENT, DifferingValueKind.BYTES)
+    (DifferenceKind.REQUEST, DifferenceKind.CONTENT, DifferenceKind.BYTES)
 )
 """Kinds whose values may be long and mostly the same."""
 

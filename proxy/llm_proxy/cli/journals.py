@@ -30,7 +30,7 @@ class _JournalLibrary(msgspec.Struct):
     recorded: list[str]
 
 
-class _JournalLibraryPart(msgspec.Struct):
+class _JournalDocument(msgspec.Struct):
     library: _JournalLibrary
 
 
@@ -38,7 +38,7 @@ SOURCE_ARGUMENT: Final = click.argument("source", required=False, metavar="[SOUR
 """A file that `--journal` wrote, or the URL of a running proxy."""
 
 
-def load_run_journal(source: str | None) -> JournalDocument:
+def load_run(source: str | None) -> JournalDocument:
     """The run in a journal file or of a running proxy; `source` is a path or a URL.
 
     Without one, the proxy at LLM_PROXY_URL is used, else the one on the default port.  Raises
@@ -60,7 +60,7 @@ def journal_cassette_names(path: Path) -> list[str]:
     """
     try:
         journal_library = msgspec.json.decode(
-            _read_journal_file(path), type=_JournalLibraryPart
+            _read_journal_file(path), type=_JournalDocument
         ).library
     except msgspec.DecodeError:
         raise UsageError(

@@ -15,7 +15,7 @@ import click
 from llm_proxy import ages, display
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.library import groups
-from llm_proxy.cli.library.cassette_reading import checked_library_folder
+from llm_proxy.cli.library.cassettes import checked_library_folder
 from llm_proxy.cli.library.filters import CassetteFilters, filter_options
 from llm_proxy.cli.library.rows import CassetteRow, read_rows
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option

@@ -94,7 +94,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
             row
             for row in all_rows
             if filters.matches(row)
-            and _journal_name_of_cassette(row) not in used_names
+            and _cassette_name_in_journal(row) not in used_names
             and is_unplayed(row)
         ],
     )
@@ -117,7 +117,7 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     )
 
 
-def _journal_name_of_cassette(row: CassetteRow) -> str:
+def _cassette_name_in_journal(row: CassetteRow) -> str:
     return display.path_as_unicode_text(row.relative_path)
 
 
@@ -129,7 +129,7 @@ def _names_used_by_journals(
     Raises `UsageError` for a journal that names only other cassettes, and if no journal names
     any: all would be deleted.
     """
-    names = {_journal_name_of_cassette(row) for row in all_rows}
+    names = {_cassette_name_in_journal(row) for row in all_rows}
     used: set[str] = set()
     for path in journals:
         cassette_names = journal_cassette_names(path)
@@ -177,7 +177,7 @@ class _UnplayedFilter:
         """Whether a cassette was recorded before the cutoff, and not played since."""
         if self._cutoff is None:
             return True
-        last_played_at = self._last_played.played_at_by_path.get(_journal_name_of_cassette(row))
+        last_played_at = self._last_played.played_at_by_path.get(_cassette_name_in_journal(row))
         recorded_at = datetime.now(UTC) - row.age if row.age is not None else None
         return (last_played_at is None or last_played_at < self._cutoff) and (
             recorded_at is not None and recorded_at < self._cutoff

@@ -21,8 +21,8 @@ from llm_proxy.cli.output.printing import (
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
 from llm_proxy.shell.recording.recovery import (
-    AbandonedSpoolOfOtherLibrary,
     DeletedFile,
+    ForeignSpool,
     KeptFile,
     RecoveredRecording,
     RecoveryResult,
@@ -66,7 +66,7 @@ def recover(cassettes: Path, spool: Path | None) -> None:
                 print_lines([_result_line(result)])
             case KeptFile(reason=why):
                 print_note(why)
-            case AbandonedSpoolOfOtherLibrary(library_folder=library):
+            case ForeignSpool(library_folder=library):
                 other_library_counts[library] += 1
     if counts.total() == other_library_counts.total():
         print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")

@@ -11,17 +11,17 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassette_reading import name_in_library, paths_with_progress
+from llm_proxy.cli.library.cassettes import name_in_library, paths_with_progress
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
 from llm_proxy.cli.output.json_documents import cassette_error_document
 from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.differently_keyed_takes import collision_message
 from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_key_changes, plan_rekey
+from llm_proxy.shell.library.library_keys import collision_message
+from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, plan_rekey
 from llm_proxy.shell.running.settings import state_folder
 
 _KEPT_REASON: Final = (
@@ -75,14 +75,14 @@ def _apply_key_changes(library: Library, changes: Sequence[KeyChange]) -> list[K
     """
     state = state_folder(os.environ)
     names = {
-        name_in_library(library, change.path): name_in_library(library, change.new_cassette_path)
+        name_in_library(library, change.path): name_in_library(library, change.target)
         for change in changes
-        if change.path != change.new_cassette_path
+        if change.path != change.target
     }
     last_played.copy_times_to_new_names(state, library.root, names)
     try:
         with locked_folder(library.root):
-            applied_changes = list(apply_key_changes(changes))
+            applied_changes = list(apply_changes(changes))
     except OSError as error:
         raise UsageError(
             f"{library.root} cannot be written: {error.strerror}; what was renamed is whole: do it "
@@ -99,7 +99,7 @@ def _print_rekeying(
     print_lines(
         _renamed_file_line(library, key_change)
         for key_change in key_changes
-        if key_change.path != key_change.new_cassette_path
+        if key_change.path != key_change.target
     )
     print_lines(
         styled_line(collision_message(collision.paths, collision.rules))
@@ -114,9 +114,7 @@ def _print_rekeying(
 
 
 def _renamed_file_line(library: Library, key_change: KeyChange) -> Line:
-    return styled_line(
-        f"{name_in_library(library, key_change.path)} -> {key_change.new_cassette_path.name}"
-    )
+    return styled_line(f"{name_in_library(library, key_change.path)} -> {key_change.target.name}")
 
 
 def _summary_line(
@@ -131,7 +129,7 @@ def _summary_line(
             if plan.unkeyable_paths or plan.read_errors
             else ""
         )
-    renamed = sum(key_change.path != key_change.new_cassette_path for key_change in key_changes)
+    renamed = sum(key_change.path != key_change.target for key_change in key_changes)
     would = " would be" if dry_run else ""
     hint = "; nothing was changed (--dry-run)" if dry_run else ""
     return f"{looked}: {len(key_changes)}{would} keyed anew, {renamed} of them renamed{hint}"
@@ -150,7 +148,7 @@ def _rekey_document(
         "keyed": [
             {
                 "name": escaped_name(key_change.path),
-                "new_name": escaped_name(key_change.new_cassette_path),
+                "new_name": escaped_name(key_change.target),
                 "key": key_change.meta.key,
             }
             for key_change in key_changes

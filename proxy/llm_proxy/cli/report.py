@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run_journal
+from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
 from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, styled_line
 from llm_proxy.display import count_with_noun, escape_line, format_duration
 from llm_proxy.misses import grouping
@@ -37,7 +37,7 @@ def report(source: str | None, *, as_json: bool) -> None:
       llm-proxy report run.json
       llm-proxy report http://127.0.0.1:4777 --json | jq .lateness.worst
     """
-    run_report = report_of(load_run_journal(source))
+    run_report = report_of(load_run(source))
     if as_json:
         print_json({"report": _DOCUMENT_VERSION, **asdict(run_report)})
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llm_proxy import display, matching
-from llm_proxy.cli.library.cassette_reading import name_in_library
+from llm_proxy.cli.library.cassettes import name_in_library
 from llm_proxy.cli.library.filters import CassetteFilters, filter_options
 from llm_proxy.cli.library.rows import CassetteRow, read_rows
 from llm_proxy.cli.option_types import IntRangeType
@@ -30,7 +30,7 @@ from llm_proxy.cli.output.printing import (
     styled_line,
 )
 from llm_proxy.cli.output.progress import progress_reporter
-from llm_proxy.cli.reissue_runtime import build_reissue_settings, run_interruptibly
+from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import UsageError
@@ -137,9 +137,7 @@ def _select_groups(
         print_note(f"left out: {error}")
     chosen_paths = {row.path for row in rows if filters.matches(row)}
     if names:
-        chosen_paths &= {
-            path for name in names for path in _cassette_paths_of_argument(library, rows, name)
-        }
+        chosen_paths &= {path for name in names for path in _paths_by_name(library, rows, name)}
     rows_by_group: dict[tuple[str, str], list[CassetteRow]] = {}
     for row in rows:
         rows_by_group.setdefault((row.meta.session, _current_key(library, row, rules)), []).append(
@@ -159,9 +157,7 @@ def _select_groups(
         yield TakeGroup(session, key, items[0].meta.provider, files)
 
 
-def _cassette_paths_of_argument(
-    library: Library, rows: Sequence[CassetteRow], name: str
-) -> list[Path]:
+def _paths_by_name(library: Library, rows: Sequence[CassetteRow], name: str) -> list[Path]:
     """The files that a CASSETTE argument names.  Raises `UsageError` for none of the library."""
     if name and (found := [row.path for row in rows if _row_has_prefix(row, name)]):
         return found

@@ -12,10 +12,7 @@ from typing import Any
 import click
 
 from llm_proxy import ages, display
-from llm_proxy.cli.library.cassette_reading import (
-    checked_library_folder,
-    keyed_by_other_rules_message,
-)
+from llm_proxy.cli.library.cassettes import checked_library_folder, other_rules_message
 from llm_proxy.cli.library.filters import CassetteFilters, filter_options
 from llm_proxy.cli.library.groups import duplicate_groups, group_takes
 from llm_proxy.cli.library.rows import CassetteRow, read_rows
@@ -32,8 +29,8 @@ from llm_proxy.cli.output.printing import (
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching.option_grammar import parse_rules
-from llm_proxy.shell.library.differently_keyed_takes import is_keyed_by
 from llm_proxy.shell.library.library import Library, walk_cassettes
+from llm_proxy.shell.library.library_keys import is_keyed_by
 
 _GROUPINGS: tuple[tuple[str, Callable[[CassetteRow], str]], ...] = (
     ("dialect", lambda row: row.meta.dialect),
@@ -150,7 +147,7 @@ def _figure_lines(library_figures: LibraryFigures) -> Iterator[Line]:
             f"{ages.format_age(middle)}"
         )
     if library_figures.keyed_by_other_rules_count:
-        yield styled_line(keyed_by_other_rules_message(library_figures.keyed_by_other_rules_count))
+        yield styled_line(other_rules_message(library_figures.keyed_by_other_rules_count))
     if library_figures.duplicates:
         count = display.count_with_noun(
             len(library_figures.duplicates), "answer is there", "answers are there"

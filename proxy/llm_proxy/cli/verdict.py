@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run_journal
+from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
 from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.output.printing import (
     Line,
@@ -71,7 +71,7 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     Every finding is a note, a warning or an error. The exit code is 1 where one is a warning or
     worse, or as --level says.
     """
-    run_verdict = judged(load_run_journal(source).entries)
+    run_verdict = judged(load_run(source).entries)
     threshold = FindingLevel(level)
     if junit is not None:
         _write_junit_file(junit, junit_xml(run_verdict, threshold))

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassette_reading import (
+from llm_proxy.cli.library.cassettes import (
     checked_library_folder,
     count_keyed_by_other_rules,
-    keyed_by_other_rules_message,
+    other_rules_message,
     read_cassettes,
 )
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
@@ -38,7 +38,7 @@ class FileToVerify:
     library_root: Path | None
     """The library that contains it; None where it is not known."""
 
-    def location_in_library(self) -> CassetteLocation:
+    def library_location(self) -> CassetteLocation:
         """The key prefix and the session that its name and folder give."""
         path = self.path.resolve()
         take = parse_take_path(path.parent, path)
@@ -88,7 +88,7 @@ def verify(
         print_lines(styled_line(str(problem)) for problem in problems)
         print_note(_summary_line(files_to_verify, problems, paths or (cassettes,)))
         if others:
-            print_note(keyed_by_other_rules_message(others))
+            print_note(other_rules_message(others))
     raise click.exceptions.Exit(1 if problems else 0)
 
 
@@ -125,7 +125,7 @@ def _find_problems(files_to_verify: Sequence[FileToVerify]) -> Iterator[Cassette
         if isinstance(cassette, CassetteError):
             yield cassette
             continue
-        for why in integrity_problems(cassette, file.location_in_library()):
+        for why in integrity_problems(cassette, file.library_location()):
             yield CassetteError(str(path), 1, why)
 
 

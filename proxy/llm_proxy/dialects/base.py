@@ -13,7 +13,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Headers, Request, ResponseHead
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Dialect(Protocol):
         """The name in cassettes and paths: `openai-chat`."""
 
     @property
-    def volatile_request_body_paths(self) -> tuple[str, ...]:
+    def volatile_json_paths(self) -> tuple[str, ...]:
         """JSONPaths of request body fields that clients change in each run: `$.input[*].id`.
 
         They are not part of the key, so a change here requires a change of
@@ -60,17 +60,16 @@ class Dialect(Protocol):
         """
 
     @property
-    def request_body_id_paths(self) -> tuple[str, ...]:
+    def id_json_paths(self) -> tuple[str, ...]:
         """JSONPaths of the ids of calls and messages that the request body itself contains.
 
         References to content stored elsewhere, such as a conversation that the provider keeps, are
-        excluded: another id there is another request.  Syntax as in
-        `volatile_request_body_paths`.  A change here requires a new version of the normaliser
-        `call-ids`.
+        excluded: another id there is another request.  Syntax as in `volatile_json_paths`.  A
+        change here requires a new version of the normaliser `call-ids`.
         """
 
     @property
-    def token_counting(self) -> TokenCountingConvention:
+    def token_counting(self) -> TokenCounting:
         """What its usage counts as input and as output."""
 
     @property

@@ -141,7 +141,7 @@ class Capabilities:
     """What one kind of response can represent: streamed or whole, on one path of a dialect."""
 
     dialect: str
-    is_streamed_response: bool
+    is_streamed: bool
     finish_by_raw_reason: Mapping[str, FinishReason]
     """The `FinishReason` of each of the format's finish reasons; any other is `OTHER`."""
     raw_reason_by_finish: Mapping[FinishReason, str]
@@ -158,7 +158,7 @@ class Capabilities:
     """Whether a turn with these converted parts waits for the client to run a tool."""
     convert_tool_result: Callable[[ToolResult], ToolResult | None] = convert_to_none
     convert_media: Callable[[Media], Media | None] = convert_to_none
-    merged_part_kinds: frozenset[type[Part]] = frozenset((Text, Reasoning, Refusal))
+    merged_kinds: frozenset[type[Part]] = frozenset((Text, Reasoning, Refusal))
     """The kinds whose neighbours are merged, since the format has no boundary between them."""
     part_kinds_kept_if_empty: frozenset[type[Part]] = frozenset()
     """The kinds that are kept even if empty, provided that they have metadata."""

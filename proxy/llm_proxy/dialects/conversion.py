@@ -89,7 +89,7 @@ def convert(
         )
     turns = list(map(replace_lone_surrogates, turns))
     failure = next((turn.failure for turn in turns if turn.failure), None)
-    if failure and not capabilities.is_streamed_response:
+    if failure and not capabilities.is_streamed:
         metadata = next(turn.metadata for turn in turns if turn.failure)
         error = Turn((), failure=capabilities.convert_failure(failure), metadata=metadata)
         has_parts = any(turn.parts for turn in turns)
@@ -204,7 +204,7 @@ class _TurnConverter:
             unsorted_parts = list(converted)
             converted.sort(key=lambda part: order.index(type(part)))
             self.losses += ["the order of parts"] * (converted != unsorted_parts)
-        return part_merging.merge_neighbours(converted, self._capabilities.merged_part_kinds)
+        return part_merging.merge_neighbours(converted, self._capabilities.merged_kinds)
 
     def _representable_parts(self, parts: tuple[Part, ...]) -> Iterable[Part]:
         """The converted parts; unsupported and empty ones are left out."""

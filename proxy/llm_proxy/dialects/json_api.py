@@ -61,7 +61,7 @@ def completeness_by_framing(response: DialectResponse) -> Completeness:
     return Completeness(is_complete=True, reason="HTTP framing ended")
 
 
-def completeness_after_error(failure: Failure) -> Completeness:
+def completed_by_error(failure: Failure) -> Completeness:
     """Complete: the provider ended the stream with an error."""
     message = " ".join((failure.message or failure.type or failure.code).split())
     if len(message) > _MAX_REASON_CHARS:

@@ -19,9 +19,9 @@ class Opaque(RecordOnlyDialect):
     """The fallback dialect `opaque`."""
 
     name = "opaque"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ()
-    request_body_id_paths: tuple[str, ...] = ()
+    id_json_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
         """True for any request."""

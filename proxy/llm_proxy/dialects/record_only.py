@@ -11,14 +11,14 @@ from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.turns import TokenCountingConvention, Turn
+from llm_proxy.turns import TokenCounting, Turn
 
 
 class RecordOnlyDialect:
     """A dialect that is matched and checked for completeness, but never encoded."""
 
     name: str
-    token_counting = TokenCountingConvention()
+    token_counting = TokenCounting()
     overloaded_status = 503
 
     def decode_request(self, request: Request) -> Conversation | None:

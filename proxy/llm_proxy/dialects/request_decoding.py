@@ -177,7 +177,7 @@ def first_system_text(messages: Iterable[RequestMessage]) -> str:
     return next((message.text for message in messages if message.role == "system"), "")
 
 
-def conversation_from_prompt(prompt: Json, temperature: Json, top_p: Json) -> Conversation:
+def prompt_conversation(prompt: Json, temperature: Json, top_p: Json) -> Conversation:
     """A conversation of one user message with the prompt."""
     return Conversation(
         (request_message("user", decode_texts(prompt)),),

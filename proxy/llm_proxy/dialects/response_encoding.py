@@ -41,7 +41,7 @@ def json_post_request(path: str, body: Document, headers: Headers = ()) -> Reque
     return Request("POST", path, "", all_headers, single_line_json(body))
 
 
-def streamed_response(
+def stream_response(
     codec: str, content_type: str, messages: Iterable[bytes], headers: Headers = ()
 ) -> DialectResponse:
     """A stream of messages that `codec` splits."""

@@ -12,7 +12,7 @@ Strictness = Literal["exact", "live", "shape"]
 """How strictly two exchanges are compared: see `diff.exchanges`."""
 
 
-class DifferingValueKind(StrEnum):
+class DifferenceKind(StrEnum):
     """The kind of value that differs."""
 
     REQUEST = "asked"
@@ -38,44 +38,41 @@ class DifferingValueKind(StrEnum):
     TIME = "time"
 
 
-_INSIGNIFICANT_KINDS: Final = frozenset(
-    (DifferingValueKind.TIME, DifferingValueKind.VOLATILE_HEADER)
-)
+_INSIGNIFICANT_KINDS: Final = frozenset((DifferenceKind.TIME, DifferenceKind.VOLATILE_HEADER))
 _BREAKING_KINDS: Final = frozenset(
     (
-        DifferingValueKind.STATUS,
-        DifferingValueKind.ENDING,
-        DifferingValueKind.SHAPE,
-        DifferingValueKind.MODEL,
-        DifferingValueKind.FINISH,
-        DifferingValueKind.TOOLS,
+        DifferenceKind.STATUS,
+        DifferenceKind.ENDING,
+        DifferenceKind.SHAPE,
+        DifferenceKind.MODEL,
+        DifferenceKind.FINISH,
+        DifferenceKind.TOOLS,
     )
 )
-_SIGNIFICANT_KINDS: Final[Mapping[Strictness, frozenset[DifferingValueKind]]] = MappingProxyType(
+_SIGNIFICANT_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
     {
-        "exact": frozenset(DifferingValueKind) - _INSIGNIFICANT_KINDS - {DifferingValueKind.SHAPE},
+        "exact": frozenset(DifferenceKind) - _INSIGNIFICANT_KINDS - {DifferenceKind.SHAPE},
         "live": _BREAKING_KINDS,
-        "shape": frozenset((DifferingValueKind.STATUS, DifferingValueKind.SHAPE)),
+        "shape": frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE)),
     }
 )
-_REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferingValueKind]]] = MappingProxyType(
+_REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
     {
-        "exact": frozenset(DifferingValueKind) - {DifferingValueKind.SHAPE},
-        "live": frozenset(DifferingValueKind)
-        - {DifferingValueKind.REQUEST, DifferingValueKind.BYTES},
-        "shape": frozenset((DifferingValueKind.STATUS, DifferingValueKind.SHAPE)),
+        "exact": frozenset(DifferenceKind) - {DifferenceKind.SHAPE},
+        "live": frozenset(DifferenceKind) - {DifferenceKind.REQUEST, DifferenceKind.BYTES},
+        "shape": frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE)),
     }
 )
 """An exact comparison omits the shape, which would only repeat the differences of bytes and
 contents."""
 
 
-def is_significant(kind: DifferingValueKind, strictness: Strictness) -> bool:
+def is_significant(kind: DifferenceKind, strictness: Strictness) -> bool:
     """Whether a difference of this kind makes two exchanges count as different."""
     return kind in _SIGNIFICANT_KINDS[strictness]
 
 
-def is_reported(kind: DifferingValueKind, strictness: Strictness) -> bool:
+def is_reported(kind: DifferenceKind, strictness: Strictness) -> bool:
     """Whether a difference of this kind is included in the comparison."""
     return kind in _REPORTED_KINDS[strictness]
 
@@ -84,7 +81,7 @@ def is_reported(kind: DifferingValueKind, strictness: Strictness) -> bool:
 class ExchangeDifference:
     """One value in which two exchanges differ."""
 
-    kind: DifferingValueKind
+    kind: DifferenceKind
     path: str
     """Such as `$.messages[0].content` of a request, `turns[0].parts[1].text`, `content-type`."""
     first_value: str

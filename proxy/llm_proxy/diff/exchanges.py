@@ -20,21 +20,21 @@ from collections.abc import Iterator
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.diff.difference import (
-    DifferingValueKind,
+    DifferenceKind,
     ExchangeComparison,
     ExchangeDifference,
     Strictness,
     is_reported,
     is_significant,
 )
-from llm_proxy.diff.event_shapes import compare_shapes
 from llm_proxy.diff.requests import compare_requests
 from llm_proxy.diff.responses import compare_bodies, compare_endings, compare_heads, compare_times
+from llm_proxy.diff.shape import compare_shapes
 from llm_proxy.diff.turns import compare_turns
 from llm_proxy.matching import NO_RULES, RuleSet
 
 __all__ = [
-    "DifferingValueKind",
+    "DifferenceKind",
     "ExchangeComparison",
     "ExchangeDifference",
     "Strictness",
@@ -56,7 +56,7 @@ def compare_exchanges(
 
 def _all_differences(
     one: Cassette, other: Cassette, rules: RuleSet
-) -> Iterator[tuple[DifferingValueKind, str, str, str]]:
+) -> Iterator[tuple[DifferenceKind, str, str, str]]:
     yield from compare_requests(one, other, rules)
     yield from compare_heads(one, other)
     yield from compare_endings(one, other)

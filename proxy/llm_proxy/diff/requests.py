@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.diff import json_leaves
-from llm_proxy.diff.difference import DifferingValueKind
+from llm_proxy.diff.difference import DifferenceKind
 from llm_proxy.matching import RuleSet
 
 
 def compare_requests(
     one: Cassette, other: Cassette, rules: RuleSet
-) -> Iterator[tuple[DifferingValueKind, str, str, str]]:
+) -> Iterator[tuple[DifferenceKind, str, str, str]]:
     """Yields the values of the requests that differ under these rules."""
     first, second = (
         json_leaves.json_leaves(
@@ -23,7 +23,7 @@ def compare_requests(
     )
     for difference in json_leaves.compare_leaves(first, second):
         yield (
-            DifferingValueKind.REQUEST,
+            DifferenceKind.REQUEST,
             difference.path,
             difference.requested,
             difference.stored,

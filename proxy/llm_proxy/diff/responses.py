@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.diff.difference import DifferingValueKind
+from llm_proxy.diff.difference import DifferenceKind
 from llm_proxy.diff.flatten import differing_values
 from llm_proxy.diff.word_diff import common_prefix_length
 from llm_proxy.exchange import Headers
@@ -24,7 +24,7 @@ _VOLATILE_HEADER_PATTERN: Final = re.compile(
 _EMPTY_VALUE: Final = '""'
 """The text for a header without a value; an empty text means no header."""
 
-KindPathValues = tuple[DifferingValueKind, str, str, str]
+KindPathValues = tuple[DifferenceKind, str, str, str]
 
 
 def compare_heads(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
@@ -36,14 +36,14 @@ def compare_heads(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     if before != after:
         status_differs = one.response_head.status != other.response_head.status
         yield (
-            DifferingValueKind.STATUS if status_differs else DifferingValueKind.HEADER,
+            DifferenceKind.STATUS if status_differs else DifferenceKind.HEADER,
             "status",
             before,
             after,
         )
     if one.response_head.framing != other.response_head.framing:
         yield (
-            DifferingValueKind.HEADER,
+            DifferenceKind.HEADER,
             "framing",
             one.response_head.framing,
             other.response_head.framing,
@@ -54,13 +54,13 @@ def compare_heads(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     ):
         if name == "content-type":
             if _media_type(first) != _media_type(second):
-                yield DifferingValueKind.SHAPE, name, first, second
-            yield DifferingValueKind.HEADER, name, first, second
+                yield DifferenceKind.SHAPE, name, first, second
+            yield DifferenceKind.HEADER, name, first, second
         else:
             kind = (
-                DifferingValueKind.VOLATILE_HEADER
+                DifferenceKind.VOLATILE_HEADER
                 if _VOLATILE_HEADER_PATTERN.fullmatch(name)
-                else DifferingValueKind.HEADER
+                else DifferenceKind.HEADER
             )
             yield kind, name, first, second
 
@@ -69,10 +69,10 @@ def compare_endings(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares the endings, and whether the exchanges are complete."""
     before, after = (cassette.response_end.ending.value for cassette in (one, other))
     if before != after:
-        yield DifferingValueKind.ENDING, "ending", before, after
+        yield DifferenceKind.ENDING, "ending", before, after
     first, second = cassette_outcome(one), cassette_outcome(other)
     if first.is_complete != second.is_complete:
-        yield DifferingValueKind.ENDING, "outcome", str(first), str(second)
+        yield DifferenceKind.ENDING, "outcome", str(first), str(second)
 
 
 def compare_bodies(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
@@ -80,28 +80,28 @@ def compare_bodies(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     if one.response_end.sha256 == other.response_end.sha256:
         return
     yield (
-        DifferingValueKind.BYTES,
+        DifferenceKind.BYTES,
         "size",
         str(one.response_end.size_bytes),
         str(other.response_end.size_bytes),
     )
-    yield DifferingValueKind.BYTES, "sha256", one.response_end.sha256, other.response_end.sha256
+    yield DifferenceKind.BYTES, "sha256", one.response_end.sha256, other.response_end.sha256
     offset = common_prefix_length(one.response_body, other.response_body)
     yield (
-        DifferingValueKind.BYTES,
+        DifferenceKind.BYTES,
         f"from byte {offset}",
         _describe_stream_message_at(one, offset),
         _describe_stream_message_at(other, offset),
     )
     if len(one.framed_messages) != len(other.framed_messages):
         before, after = (str(len(cassette.framed_messages)) for cassette in (one, other))
-        yield DifferingValueKind.BYTES, "messages", before, after
+        yield DifferenceKind.BYTES, "messages", before, after
 
 
 def compare_times(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares the times of head, first byte, longest gap and end, and the number of reads."""
     for figure_name, before, after in differing_values(_time_figures(one), _time_figures(other)):
-        yield DifferingValueKind.TIME, figure_name, before, after
+        yield DifferenceKind.TIME, figure_name, before, after
 
 
 def _time_figures(cassette: Cassette) -> dict[str, str]:

@@ -11,36 +11,36 @@ from typing import Any, Final
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.dialects import lenient_json
-from llm_proxy.diff.difference import DifferingValueKind
+from llm_proxy.diff.difference import DifferenceKind
 from llm_proxy.diff.flatten import flatten_json
 from llm_proxy.turns import Part, ToolCall, Turn
 
-_KIND_BY_FIELD: Final[Mapping[str, DifferingValueKind]] = MappingProxyType(
+_KIND_BY_FIELD: Final[Mapping[str, DifferenceKind]] = MappingProxyType(
     {
-        "id": DifferingValueKind.ID,
-        "call_id": DifferingValueKind.ID,
-        "signature": DifferingValueKind.ID,
-        "redacted": DifferingValueKind.ID,
-        "metadata": DifferingValueKind.ID,
-        "model": DifferingValueKind.MODEL,
-        "finish": DifferingValueKind.FINISH,
-        "finish_raw": DifferingValueKind.FINISH,
-        "failure": DifferingValueKind.FINISH,
-        "usage": DifferingValueKind.USAGE,
+        "id": DifferenceKind.ID,
+        "call_id": DifferenceKind.ID,
+        "signature": DifferenceKind.ID,
+        "redacted": DifferenceKind.ID,
+        "metadata": DifferenceKind.ID,
+        "model": DifferenceKind.MODEL,
+        "finish": DifferenceKind.FINISH,
+        "finish_raw": DifferenceKind.FINISH,
+        "failure": DifferenceKind.FINISH,
+        "usage": DifferenceKind.USAGE,
     }
 )
 """The kind of difference of a turn's or part's field; other fields are `CONTENT`."""
 _CAPITAL_PATTERN: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
-KindPathValues = tuple[DifferingValueKind, str, str, str]
-_Leaves = dict[str, tuple[DifferingValueKind, str]]
+KindPathValues = tuple[DifferenceKind, str, str, str]
+_Leaves = dict[str, tuple[DifferenceKind, str]]
 
 
 def compare_turns(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares turns part by part; ids, finish and usage have their own kinds of difference."""
     first, second = cassette_response_turns(one), cassette_response_turns(other)
     if len(first) != len(second):
-        yield DifferingValueKind.FINISH, "turns", str(len(first)), str(len(second))
+        yield DifferenceKind.FINISH, "turns", str(len(first)), str(len(second))
     before, after = _turn_values(first), _turn_values(second)
     for path in dict.fromkeys((*before, *after)):
         kind, value = before.get(path, (None, ""))
@@ -55,12 +55,12 @@ def _turn_values(turns: tuple[Turn, ...]) -> _Leaves:
     for turn_index, turn in enumerate(turns):
         path = f"turns[{turn_index}]"
         tool_names = [part.name for part in turn.parts if isinstance(part, ToolCall)]
-        leaves[f"{path}.tools"] = (DifferingValueKind.TOOLS, ", ".join(tool_names))
+        leaves[f"{path}.tools"] = (DifferenceKind.TOOLS, ", ".join(tool_names))
         for index, part in enumerate(turn.parts):
             leaves |= _part_values(f"{path}.parts[{index}]", part)
         for field in dataclasses.fields(turn):
             if field.name != "parts":
-                leaves |= _leaves_of_field(
+                leaves |= _field_values(
                     f"{path}.{field.name}", field.name, getattr(turn, field.name)
                 )
     return leaves
@@ -68,21 +68,21 @@ def _turn_values(turns: tuple[Turn, ...]) -> _Leaves:
 
 def _part_values(path: str, part: Part) -> _Leaves:
     part_type = _CAPITAL_PATTERN.sub("_", type(part).__name__).lower()
-    leaves: _Leaves = {f"{path}.type": (DifferingValueKind.CONTENT, part_type)}
+    leaves: _Leaves = {f"{path}.type": (DifferenceKind.CONTENT, part_type)}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if isinstance(part, ToolCall) and field.name == "arguments":
             value = _parse_arguments(part.arguments)
-        leaves |= _leaves_of_field(f"{path}.{field.name}", field.name, value)
+        leaves |= _field_values(f"{path}.{field.name}", field.name, value)
     return leaves
 
 
-def _leaves_of_field(path: str, name: str, value: Any) -> _Leaves:
+def _field_values(path: str, name: str, value: Any) -> _Leaves:
     """The leaves of a field; none where it is empty."""
     json_value = _to_json_value(dict(value) if name == "metadata" else value)
     if json_value in (None, "", [], {}):
         return {}
-    kind = _KIND_BY_FIELD.get(name, DifferingValueKind.CONTENT)
+    kind = _KIND_BY_FIELD.get(name, DifferenceKind.CONTENT)
     return {leaf_path: (kind, text) for leaf_path, text in flatten_json(path, json_value)}
 
 

@@ -44,7 +44,7 @@ DEFAULT_MAX_CHARS: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
-class TextDiffSegment:
+class WordChange:
     """A segment that both texts contain, or only the old or only the new one."""
 
     kind: ChangeKind
@@ -56,7 +56,7 @@ def split_words(text: str) -> list[str]:
     return _WORD_PATTERN.findall(text)
 
 
-def word_changes(old: str, new: str) -> tuple[TextDiffSegment, ...]:
+def word_changes(old: str, new: str) -> tuple[WordChange, ...]:
     """The changes from `old` to `new`, in order.
 
     The segments of kind `same` and `old`, joined, are the old text; `same` and `new` the new one.
@@ -71,11 +71,11 @@ def word_changes(old: str, new: str) -> tuple[TextDiffSegment, ...]:
         new[prefix_length : len(new) - suffix_length],
     )
     return tuple(
-        _absorb_space_between_changes(
+        _merge_changes(
             [
-                TextDiffSegment("same", old[:prefix_length]),
+                WordChange("same", old[:prefix_length]),
                 *_diff_words(old_middle, new_middle),
-                TextDiffSegment("same", old[len(old) - suffix_length :]),
+                WordChange("same", old[len(old) - suffix_length :]),
             ]
         )
     )
@@ -140,7 +140,7 @@ def _splits_token(text: str, offset: int) -> bool:
     return len(adjacent_chars) > 1 and _TOKEN_PATTERN.fullmatch(adjacent_chars) is not None
 
 
-def _diff_words(old: str, new: str) -> Iterator[TextDiffSegment]:
+def _diff_words(old: str, new: str) -> Iterator[WordChange]:
     longer = max(old, new, key=len)
     if len(longer) > _MAX_CHANGED_CHARS:
         yield from _replacement_changes(old, new)
@@ -156,7 +156,7 @@ def _diff_words(old: str, new: str) -> Iterator[TextDiffSegment]:
     remaining_tokens = _MAX_COMPARED_TOKENS
     for before, after in _old_new_pairs(_align_tokens(*clauses, junk=True)):
         if before == after:
-            yield TextDiffSegment("same", before)
+            yield WordChange("same", before)
             continue
         one, other = _split_tokens(before), _split_tokens(after)
         remaining_tokens -= len(one) + len(other)
@@ -166,7 +166,7 @@ def _diff_words(old: str, new: str) -> Iterator[TextDiffSegment]:
             yield from _replacement_changes(before, after)
 
 
-def _old_new_pairs(changes: Iterator[TextDiffSegment]) -> Iterator[tuple[str, str]]:
+def _old_new_pairs(changes: Iterator[WordChange]) -> Iterator[tuple[str, str]]:
     for is_same, group in groupby(changes, key=lambda word_change: word_change.kind == "same"):
         members = list(group)
         if is_same:
@@ -180,57 +180,57 @@ def _old_new_pairs(changes: Iterator[TextDiffSegment]) -> Iterator[tuple[str, st
 
 def _align_tokens(
     old: Sequence[str], new: Sequence[str], *, junk: bool = False
-) -> Iterator[TextDiffSegment]:
+) -> Iterator[WordChange]:
     matcher = SequenceMatcher(None, old, new, autojunk=junk)
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag == "equal":
-            yield TextDiffSegment("same", "".join(old[old_start:old_end]))
+            yield WordChange("same", "".join(old[old_start:old_end]))
         else:
             yield from _replacement_changes(
                 "".join(old[old_start:old_end]), "".join(new[new_start:new_end])
             )
 
 
-def _replacement_changes(old: str, new: str) -> Iterator[TextDiffSegment]:
+def _replacement_changes(old: str, new: str) -> Iterator[WordChange]:
     if old:
-        yield TextDiffSegment("old", old)
+        yield WordChange("old", old)
     if new:
-        yield TextDiffSegment("new", new)
+        yield WordChange("new", new)
 
 
-def _absorb_space_between_changes(changes: Sequence[TextDiffSegment]) -> Iterator[TextDiffSegment]:
+def _merge_changes(changes: Sequence[WordChange]) -> Iterator[WordChange]:
     """Drops empty segments; white space between two changes becomes part of both."""
     nonempty_changes = [word_change for word_change in changes if word_change.text]
-    split_changes: list[TextDiffSegment] = []
+    split_changes: list[WordChange] = []
     for index, word_change in enumerate(nonempty_changes):
         is_between = 0 < index < len(nonempty_changes) - 1
         if word_change.kind == "same" and word_change.text.isspace() and is_between:
             split_changes += [
-                TextDiffSegment("old", word_change.text),
-                TextDiffSegment("new", word_change.text),
+                WordChange("old", word_change.text),
+                WordChange("new", word_change.text),
             ]
         else:
             split_changes.append(word_change)
     for is_same, group in groupby(split_changes, key=lambda change: change.kind == "same"):
         members = list(group)
         if is_same:
-            yield TextDiffSegment("same", "".join(member.text for member in members))
+            yield WordChange("same", "".join(member.text for member in members))
         else:
             # sorted() is stable: all old segments come before all new ones, each in order
             for kind, same_kind_changes in groupby(
-                sorted(members, key=_is_added_segment), key=attrgetter("kind")
+                sorted(members, key=_is_new), key=attrgetter("kind")
             ):
-                yield TextDiffSegment(
+                yield WordChange(
                     kind, "".join(word_change.text for word_change in same_kind_changes)
                 )
 
 
-def _is_added_segment(word_change: TextDiffSegment) -> bool:
+def _is_new(word_change: WordChange) -> bool:
     return word_change.kind == "new"
 
 
 def _format_change(old: str, new: str) -> str:
-    old, new = _excerpts_around_difference(old, new)
+    old, new = _format_differing_texts(old, new)
     shown = [f"[-{escape_line(old)}-]"] if old else []
     shown += [f"{{+{escape_line(new)}+}}"] if new else []
     return " ".join(shown)
@@ -254,7 +254,7 @@ def _format_context(text: str, *, first: bool, last: bool) -> str:
     return f"{start_text}…{end_text}"
 
 
-def _excerpts_around_difference(old: str, new: str) -> tuple[str, str]:
+def _format_differing_texts(old: str, new: str) -> tuple[str, str]:
     """Two texts truncated so that their first difference is visible."""
     if max(len(old), len(new)) <= _MAX_SHOWN_CHARS:
         return old, new

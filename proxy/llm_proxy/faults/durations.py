@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from llm_proxy.faults.kind import FaultContext
 from llm_proxy.pacing import durations
-from llm_proxy.pacing.distributions import DurationDistribution, clamped_quantile_ms
+from llm_proxy.pacing.distributions import DurationDistribution, draw_ms
 
 
-def parse_duration_distribution(text: str) -> DurationDistribution:
+def parse_duration(text: str) -> DurationDistribution:
     """Parses a duration or a distribution of durations, with the syntax of paces.
 
     Raises `ValueError` with a description of what is expected.
@@ -24,4 +24,4 @@ def seeded_duration_ms(
     distribution: DurationDistribution, context: FaultContext, purpose: str
 ) -> float:
     """Draws the duration in ms for this request; the same in each run with the same seed."""
-    return clamped_quantile_ms(distribution, context.draw_uniform(purpose))
+    return draw_ms(distribution, context.draw_uniform(purpose))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.chance import seeded_uniform
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.faults.kind import (
     FaultContext,
@@ -23,7 +23,7 @@ from llm_proxy.faults.kind import (
     Transform,
 )
 from llm_proxy.faults.request_faults import RequestFaults, SelectedRule
-from llm_proxy.faults.rule import FaultRule, ScenarioFaultRule, Selector, Trigger
+from llm_proxy.faults.rule import FaultRule, ScenarioRule, Selector, Trigger
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import RequestCounter
 
@@ -152,7 +152,7 @@ class FaultEngine:
         self,
         routed: RoutedRequest,
         request_faults: RequestFaults | None,
-        rules: Sequence[ScenarioFaultRule],
+        rules: Sequence[ScenarioRule],
         now_ms: float,
     ) -> RequestFaults:
         """Adds the faults that the rules of the answering scenario cause to those of this request.
@@ -250,11 +250,11 @@ class FaultEngine:
         encode_context = EncodeContext(
             f"{seed}\0{rule_index}", config.get_unix_time(), provider=routed.provider
         )
-        dialect_request = DialectRequest(
+        decoded_request = DecodedRequest(
             routed.dialect, routed.decompressed_request, encode_context
         )
         return FaultContext(
-            dialect_request,
+            decoded_request,
             lambda purpose: self._seeded_uniform(rule, routed, request_ordinal, purpose),
             config.max_silence_ms,
             lambda: routed.conversation,

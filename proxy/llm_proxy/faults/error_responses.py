@@ -30,15 +30,15 @@ class ErrorSpec:
 
 def http_error_response(context: FaultContext, error_spec: ErrorSpec) -> Burst:
     """The error response as actions, in the dialect of the request."""
-    dialect_request = context.dialect_request
-    encode_context = replace(dialect_request.context, account_limits=error_spec.account_limits)
+    decoded_request = context.decoded_request
+    encode_context = replace(decoded_request.context, account_limits=error_spec.account_limits)
     failure = Failure(error_spec.message, type=error_spec.type)
     retry_delay_ms = (
         error_spec.provider_retry_delay_ms
         if error_spec.retry_after_ms is None
         else error_spec.retry_after_ms
     )
-    response = dialect_request.dialect.error_response(
+    response = decoded_request.dialect.error_response(
         error_spec.status_code,
         failure,
         encode_context,

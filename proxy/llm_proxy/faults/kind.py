@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Action, Burst
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.location import StreamLocation
@@ -53,7 +53,7 @@ UniformDraw = Callable[[str], float]
 class FaultContext:
     """The request that a fault applies to."""
 
-    dialect_request: DialectRequest
+    decoded_request: DecodedRequest
     draw_uniform: UniformDraw
     max_silence_ms: float
     """The longest silence on a connection; it ends a fault that the client does not end."""
@@ -65,7 +65,7 @@ class FaultContext:
 class StreamPosition:
     """The state of a response at the location of a fault."""
 
-    fault_context: FaultContext
+    context: FaultContext
     at_ms: float
     """In ms since the request was read in full, by the due times of the actions before it."""
     head: ResponseHead | None
@@ -76,9 +76,9 @@ class StreamPosition:
     """The messages that were sent completely."""
     sent_message_prefix: bytes = b""
     """The part that was sent of the message that is not complete yet."""
-    replaced_messages: tuple[bytes, ...] = ()
+    taken_messages: tuple[bytes, ...] = ()
     """The next messages, as many as the fault takes; fewer where the body ends before."""
-    replaced_due_times_ms: tuple[float, ...] = ()
+    taken_due_times_ms: tuple[float, ...] = ()
     """When the last byte of each of `taken_messages` was due."""
     sent_body_byte_count: int = 0
 
@@ -109,7 +109,7 @@ class ActionTransform(Protocol):
     def feed(self, action: Action) -> Burst:
         """The actions that replace this one."""
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         """The actions to add before the clean end."""
 
 
@@ -127,7 +127,7 @@ class OneShot:
     """Injects actions once, at its location."""
 
     make_injected_actions: Callable[[StreamPosition], InjectedActions]
-    replaced_message_count: int = 0
+    taken_message_count: int = 0
     """How many whole messages it takes out of the stream.  A fault that takes `ALL_MESSAGES` begins
     with the first message, unless the rule has a location."""
     check_applicable: Callable[[StreamPosition], None] | None = None
@@ -221,7 +221,7 @@ class FaultKind:
     arguments: Mapping[str, FaultArgument] = field(default_factory=dict)
     allowed_locations: frozenset[str] = NO_LOCATIONS
     """The kinds of location that a rule may give it, by their names in rules."""
-    allowed_framing_codecs: frozenset[str] = ALL_CODECS
+    allowed_codecs: frozenset[str] = ALL_CODECS
     """The codecs of the bodies that it is applicable to."""
     allowed_framings: frozenset[Framing] = ALL_FRAMINGS
     """The HTTP body framings that it is applicable to."""

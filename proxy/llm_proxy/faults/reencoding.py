@@ -40,12 +40,12 @@ def to_representable_turn(position: StreamPosition, turn: Turn) -> Turn:
     Raises `FaultNotApplicable` for an error response, and for a turn that the dialect cannot
     represent.
     """
-    dialect_request = position.fault_context.dialect_request
+    decoded_request = position.context.decoded_request
     if not json_api.succeeded(position.require_head()):
         raise FaultNotApplicable("the answer is an error already")
     try:
-        return dialect_request.dialect.representable_turns(
-            dialect_request.request, (turn,), dialect_request.context
+        return decoded_request.dialect.representable_turns(
+            decoded_request.request, (turn,), decoded_request.context
         ).turns[0]
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
@@ -54,7 +54,7 @@ def to_representable_turn(position: StreamPosition, turn: Turn) -> Turn:
 def decode_response_turns(position: StreamPosition, messages: Sequence[bytes]) -> tuple[Turn, ...]:
     """The turns that the dialect decodes from these messages of the response."""
     assert position.head is not None  # noqa: S101 # it is checked before
-    return position.fault_context.dialect_request.dialect.decode_response(
+    return position.context.decoded_request.dialect.decode_response(
         DialectResponse(position.head, position.codec, messages)
     )
 
@@ -64,7 +64,7 @@ def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
 
     Raises `FaultNotApplicable` where it contains no turn, or a failed one.
     """
-    turns = decode_response_turns(position, (*position.sent_messages, *position.replaced_messages))
+    turns = decode_response_turns(position, (*position.sent_messages, *position.taken_messages))
     if not turns:
         raise FaultNotApplicable("the answer says nothing that can be read")
     if any(turn.failure for turn in turns):
@@ -81,8 +81,8 @@ def encode_replacement_actions(position: StreamPosition, turns: Sequence[Turn]) 
     due_ms = -1.0
     for index, message in enumerate(_encode_turns(position, turns).framed_messages):
         next_due_ms = (
-            position.replaced_due_times_ms[min(index, len(position.replaced_due_times_ms) - 1)]
-            if position.replaced_due_times_ms
+            position.taken_due_times_ms[min(index, len(position.taken_due_times_ms) - 1)]
+            if position.taken_due_times_ms
             else due_ms
         )
         if next_due_ms > due_ms:
@@ -120,7 +120,7 @@ def encode_ending_actions(position: StreamPosition, with_ending: Callable[[Turn]
 
 def _with_id_and_model(position: StreamPosition, so_far: Sequence[Turn]) -> list[Turn]:
     """The turns with id and model, from the next messages where those before lack them."""
-    next_turn = next(iter(decode_response_turns(position, position.replaced_messages)), Turn(()))
+    next_turn = next(iter(decode_response_turns(position, position.taken_messages)), Turn(()))
     return [
         replace(turn, id=turn.id or next_turn.id, model=turn.model or next_turn.model)
         for turn in so_far
@@ -128,18 +128,18 @@ def _with_id_and_model(position: StreamPosition, so_far: Sequence[Turn]) -> list
 
 
 def _empty_stream_turns(position: StreamPosition) -> tuple[Turn, ...]:
-    dialect_request = position.fault_context.dialect_request
-    if dialect_request.dialect.decode_request(dialect_request.request) is None:
+    decoded_request = position.context.decoded_request
+    if decoded_request.dialect.decode_request(decoded_request.request) is None:
         raise FaultNotApplicable("the answer says nothing that can be read")
     return (Turn(()),)
 
 
 def _context_for_encoding(position: StreamPosition) -> EncodeContext:
     """The context to encode the rest with: with the creation time that the response declared."""
-    encode_context = position.fault_context.dialect_request.context
+    encode_context = position.context.decoded_request.context
     for message in (
         *position.sent_messages[:_MAX_SEARCHED_MESSAGES],
-        *position.replaced_messages[:_MAX_SEARCHED_MESSAGES],
+        *position.taken_messages[:_MAX_SEARCHED_MESSAGES],
     ):
         if (created_match := _CREATED_PATTERN.search(message)) is not None:
             return replace(encode_context, created_unix_s=int(created_match[1]))
@@ -147,10 +147,10 @@ def _context_for_encoding(position: StreamPosition) -> EncodeContext:
 
 
 def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectResponse:
-    dialect_request = position.fault_context.dialect_request
+    decoded_request = position.context.decoded_request
     try:
-        response = dialect_request.dialect.encode_response(
-            dialect_request.request, turns, _context_for_encoding(position)
+        response = decoded_request.dialect.encode_response(
+            decoded_request.request, turns, _context_for_encoding(position)
         )
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
@@ -166,7 +166,7 @@ def _ending_messages(position: StreamPosition, response: DialectResponse) -> lis
     contains the end.
     """
     dialect, codec, messages = (
-        position.fault_context.dialect_request.dialect,
+        position.context.decoded_request.dialect,
         position.codec,
         response.framed_messages,
     )

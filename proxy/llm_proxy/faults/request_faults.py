@@ -142,7 +142,7 @@ class RequestFaults:
             self._record_outcome(selected_rule, str(error))
             return None
         self._record_outcome(selected_rule, "")
-        is_head_request = selected_rule.context.dialect_request.request.method == "HEAD"
+        is_head_request = selected_rule.context.decoded_request.request.method == "HEAD"
         return tuple(_head_only(replacement)) if is_head_request else replacement
 
     def _record_outcome(self, selected_rule: SelectedRule, skip_reason: str) -> None:

@@ -92,7 +92,7 @@ class FaultRule:
 
 
 @dataclass(frozen=True, slots=True)
-class ScenarioFaultRule:
+class ScenarioRule:
     """A rule from a scenario."""
 
     rule: FaultRule

@@ -76,7 +76,7 @@ class SpoiledResponses:
         for key in [key for key in self._request_numbers if key[0] == session]:
             del self._request_numbers[key]
 
-    def spoiled_request_number(self, session: str, conversation: Conversation) -> int | None:
+    def continued_request_number(self, session: str, conversation: Conversation) -> int | None:
         """The number of the request whose spoiled response this conversation contains; or None."""
         for message in reversed(conversation.messages):
             if message.role != "assistant":

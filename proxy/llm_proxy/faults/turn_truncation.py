@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import estimates_and_fakes
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.kind import FaultNotApplicable, InjectedActions, OneShot, StreamPosition
 from llm_proxy.turns import FinishReason, Part, Reasoning, Text, Turn, Usage
@@ -25,14 +25,14 @@ def truncation_mechanism(finish: FinishReason) -> OneShot:
     def check_applicable(position: StreamPosition) -> None:
         turn = reencoding.to_representable_turn(position, Turn((Text("a"),), finish=finish))
         if turn.finish in _NORMAL_FINISHES:
-            name = position.fault_context.dialect_request.dialect.name
+            name = position.context.decoded_request.dialect.name
             raise FaultNotApplicable(f"{name} has no word for an answer that ends so")
 
     def inject(position: StreamPosition) -> InjectedActions:
-        dialect_request = position.fault_context.dialect_request
+        decoded_request = position.context.decoded_request
         if position.codec == "whole":
             turns = [
-                _with_finish_reason(_with_first_half_of_text(turn), finish, dialect_request)
+                _with_finish_reason(_with_first_half_of_text(turn), finish, decoded_request)
                 for turn in reencoding.decode_whole_response(position)
             ]
             return InjectedActions(
@@ -41,22 +41,22 @@ def truncation_mechanism(finish: FinishReason) -> OneShot:
                 has_own_timing=True,
             )
         burst = reencoding.encode_ending_actions(
-            position, lambda so_far: _with_finish_reason(so_far, finish, dialect_request)
+            position, lambda so_far: _with_finish_reason(so_far, finish, decoded_request)
         )
         return InjectedActions(burst, ends_response=True)
 
     return OneShot(
-        inject, replaced_message_count=1, changes_length=True, check_applicable=check_applicable
+        inject, taken_message_count=1, changes_length=True, check_applicable=check_applicable
     )
 
 
-def _with_finish_reason(turn: Turn, finish: FinishReason, dialect_request: DialectRequest) -> Turn:
+def _with_finish_reason(turn: Turn, finish: FinishReason, decoded_request: DecodedRequest) -> Turn:
     """The turn with this finish reason, and with its usage estimated up to there."""
     reported_usage = turn.usage or Usage()
     input_tokens = (
         reported_usage.input
         if reported_usage.input is not None
-        else _estimate_prompt_tokens(dialect_request)
+        else _estimate_prompt_tokens(decoded_request)
     )
     output_tokens = estimates_and_fakes.estimated_token_count(
         "".join(map(_countable_text, turn.parts))
@@ -67,8 +67,8 @@ def _with_finish_reason(turn: Turn, finish: FinishReason, dialect_request: Diale
     return replace(turn, finish=finish, finish_raw="", usage=usage)
 
 
-def _estimate_prompt_tokens(dialect_request: DialectRequest) -> int:
-    conversation = dialect_request.dialect.decode_request(dialect_request.request)
+def _estimate_prompt_tokens(decoded_request: DecodedRequest) -> int:
+    conversation = decoded_request.dialect.decode_request(decoded_request.request)
     messages = conversation.messages if conversation is not None else ()
     return estimates_and_fakes.estimated_token_count(
         "".join(

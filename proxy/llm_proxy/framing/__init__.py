@@ -61,7 +61,7 @@ _JSON_DOCUMENT_CODECS: Final = ("whole", "json-array")
 """Codecs for a body that is one JSON document."""
 
 
-def new_message_splitter(name: str) -> MessageSplitter:
+def new_codec(name: str) -> MessageSplitter:
     """A new codec by its name, with the package's message limit.
 
     Raises `KeyError` for a name that is not in `CODECS`.
@@ -108,5 +108,5 @@ def _codec_name_for_json_document(labelled_codec: str, body: bytes) -> str:
 
 def split_messages(codec_name: str, body: bytes) -> list[bytes]:
     """All messages of a complete body."""
-    codec = new_message_splitter(codec_name)
+    codec = new_codec(codec_name)
     return [*codec.feed(body), *codec.close()]

@@ -208,18 +208,18 @@ def parse_headers(data: bytes, offset: int) -> Iterator[RawHeader]:
     """
     while offset < len(data):
         start = offset
-        name, offset = _slice_and_end_offset(data, offset + 1, data[offset])
+        name, offset = _slice_at(data, offset + 1, data[offset])
         value_type, offset = data[offset], offset + 1
         if value_type in (_BYTES_TYPE, _STRING_TYPE):
             (length,) = _VALUE_LENGTH_STRUCT.unpack_from(data, offset)
             offset += _VALUE_LENGTH_STRUCT.size
         else:
             length = _FIXED_VALUE_BYTES[value_type]
-        value, offset = _slice_and_end_offset(data, offset, length)
+        value, offset = _slice_at(data, offset, length)
         yield RawHeader(name, value_type, value, start, offset)
 
 
-def _slice_and_end_offset(data: bytes, offset: int, length: int) -> tuple[bytes, int]:
+def _slice_at(data: bytes, offset: int, length: int) -> tuple[bytes, int]:
     """`length` bytes from an offset, and their end offset."""
     end = offset + length
     if end > len(data):

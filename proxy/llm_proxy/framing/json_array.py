@@ -49,7 +49,7 @@ class JsonArraySplitter:
         for end in self._element_ends():
             messages += self._limited_pieces(start, end)
             start = end
-        return messages + self._take_oversized_pieces(start)
+        return messages + self._trim_pending(start)
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining messages."""
@@ -100,7 +100,7 @@ class JsonArraySplitter:
             return byte in b"]}" and self._depth == 1
         return False
 
-    def _take_oversized_pieces(self, start: int) -> list[bytes]:
+    def _trim_pending(self, start: int) -> list[bytes]:
         full_bytes = (len(self._pending) - start) // self._limit * self._limit
         oversized_pieces = self._limited_pieces(start, start + full_bytes)
         del self._pending[: start + full_bytes]

@@ -24,15 +24,15 @@ class NdjsonSplitter:
         lines: list[bytes] = []
         for end in ends:
             self._pending += end + b"\n"
-            lines += self._take_size_limited_pieces(1)
+            lines += self._take_lines(1)
         self._pending += rest
-        return lines + self._take_size_limited_pieces(self._limit)
+        return lines + self._take_lines(self._limit)
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining messages."""
-        return self._take_size_limited_pieces(1)
+        return self._take_lines(1)
 
-    def _take_size_limited_pieces(self, min_bytes: int) -> list[bytes]:
+    def _take_lines(self, min_bytes: int) -> list[bytes]:
         """Remove messages from the front while at least `min_bytes` are pending."""
         pending, limit = self._pending, self._limit
         start = 0

@@ -61,7 +61,7 @@ class SseSplitter:
                 ]
                 start, self._has_nonblank_line = end, False
             self._line_start = end
-        return messages + self._take_oversized_pieces(start)
+        return messages + self._trim_pending(start)
 
     def close(self) -> list[bytes]:
         """End the stream; return the remaining messages."""
@@ -71,7 +71,7 @@ class SseSplitter:
         self._has_nonblank_line = False
         return [rest] if rest else []
 
-    def _take_oversized_pieces(self, start: int) -> list[bytes]:
+    def _trim_pending(self, start: int) -> list[bytes]:
         pending = self._pending
         scannable_bytes = len(pending) - (1 if pending[-1:] == b"\r" else 0)
         oversized_pieces: list[bytes] = []

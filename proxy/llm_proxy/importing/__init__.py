@@ -18,8 +18,8 @@ Files are untrusted: a malformed one is refused, with the position and the reaso
 """
 
 from llm_proxy.importing.conversion import ImportedCassette, ImportSettings, convert_to_cassette
-from llm_proxy.importing.import_data_model import RefusedItem
 from llm_proxy.importing.recordings import ForeignRecording, NumberedExchange, parse_recording
+from llm_proxy.importing.source import RefusedItem
 
 __all__ = [
     "ForeignRecording",

@@ -9,7 +9,7 @@ from llm_proxy.actions import Begin, Send, Wait
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.schema import MAX_OFFSET_MS
 from llm_proxy.exchange import Read
-from llm_proxy.importing.import_data_model import SourceExchange
+from llm_proxy.importing.source import SourceExchange
 from llm_proxy.pacing import Pace
 from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.timing import make_seeded_draw

@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     ALREADY_DECODED,
     UNDECODABLE_CODING,
     ImportLoss,
@@ -26,7 +26,7 @@ def decode_exchange_bodies(
     source_exchange: SourceExchange, decompress: Decompress
 ) -> SourceExchange:
     """The exchange with decoded bodies, and headers that fit them."""
-    request_headers, request_body, request_coding, message_losses = _remove_content_coding(
+    request_headers, request_body, request_coding, message_losses = _decode_http_message(
         source_exchange.request.headers, source_exchange.request.body, decompress
     )
     if request_coding:  # the length counts the encoded bytes
@@ -34,7 +34,7 @@ def decode_exchange_bodies(
     losses = message_losses
     headers, body, coding = source_exchange.response_headers, source_exchange.response_body, ""
     if not source_exchange.reads:
-        headers, body, coding, message_losses = _remove_content_coding(
+        headers, body, coding, message_losses = _decode_http_message(
             source_exchange.response_headers, source_exchange.response_body, decompress
         )
         losses += message_losses
@@ -48,7 +48,7 @@ def decode_exchange_bodies(
     )
 
 
-def _remove_content_coding(
+def _decode_http_message(
     headers: Headers, body: bytes, decompress: Decompress
 ) -> tuple[Headers, bytes, str, tuple[ImportLoss, ...]]:
     """Headers and body without a coding, the removed coding, and the losses."""

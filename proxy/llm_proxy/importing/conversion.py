@@ -25,15 +25,10 @@ from llm_proxy.importing.arrival_times import (
     source_timed_body,
 )
 from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
-from llm_proxy.importing.import_data_model import (
-    LENGTH_MISMATCH,
-    ImportLoss,
-    NotImportable,
-    SourceExchange,
-)
+from llm_proxy.importing.source import LENGTH_MISMATCH, ImportLoss, NotImportable, SourceExchange
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.pacing import Pace
-from llm_proxy.routing import RequestKeySettings, RoutedRequest, route_request
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 
 _STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", EVENTSTREAM_CODEC))
 
@@ -42,8 +37,8 @@ _STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", EVENTSTREAM_CO
 class ImportSettings:
     """The options of an import."""
 
-    routing_settings: RequestKeySettings
-    importing_tool: str
+    routing_settings: RoutingSettings
+    importer: str
     """Name and version of the importing tool: `llm-proxy 1.0`."""
     imported_at: str
     """The time of the import (ISO 8601), for exchanges without a recording time."""
@@ -279,7 +274,7 @@ def _make_meta(
         else f", its times made up by {import_settings.pace}"
     )
     meta = CassetteMeta(
-        recording_tool=f"{import_settings.importing_tool}, imported from {source_tool}{pace_note}",
+        recording_tool=f"{import_settings.importer}, imported from {source_tool}{pace_note}",
         recorded_at=source_exchange.recorded_at or import_settings.imported_at,
         dialect=routed.dialect.name,
         provider=routed.provider,

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.importing.import_data_model import NotImportable, UnsupportedYamlObject
+from llm_proxy.importing.source import NotImportable, UnsupportedYamlObject
 
 _HTTP_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from llm_proxy.importing import yaml_parser
-from llm_proxy.importing.import_data_model import ParsedFile, UnreadableFile
+from llm_proxy.importing.source import ParsedFile, UnreadableFile
 
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
 """Larger files are refused, also those that decompress to more."""

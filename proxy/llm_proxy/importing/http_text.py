@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields
-from llm_proxy.importing.import_data_model import NotImportable
+from llm_proxy.importing.source import NotImportable
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _LINE_END: Final = re.compile(r"\r?\n")

@@ -9,7 +9,7 @@ from typing import Final
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.importing import aimock
 from llm_proxy.importing.formats import FORMATS
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     ForeignFormat,
     NotImportable,
     ParsedFile,

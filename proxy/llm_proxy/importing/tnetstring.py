@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from llm_proxy.importing.import_data_model import UnreadableFile
+from llm_proxy.importing.source import UnreadableFile
 
 MAX_DEPTH: Final = 50
 _SIZE: Final = re.compile(rb"(0|[1-9][0-9]{0,11}):")

@@ -28,7 +28,7 @@ from yaml.events import (
 )
 
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.importing.import_data_model import UnreadableFile, UnsupportedYamlObject
+from llm_proxy.importing.source import UnreadableFile, UnsupportedYamlObject
 
 MAX_DEPTH: Final = 100
 MAX_VALUE_BYTES: Final = 256 * 1024 * 1024
@@ -95,7 +95,7 @@ def _decode_bytearray(arguments: Any, _: Any) -> bytes:
             raise ValueError
 
 
-def _join_iterator_pieces(arguments: Any, _: Any) -> bytes:
+def _decode_iterator(arguments: Any, _: Any) -> bytes:
     match arguments:
         case [list() as pieces] if all(isinstance(piece, bytes) for piece in pieces):
             return b"".join(pieces)
@@ -110,7 +110,7 @@ OBJECT_DECODERS: Final = MappingProxyType[str, Callable[[Any, Any], Any]](
         "CIMultiDict": _decode_single_argument,
         "BytesIO": _decode_bytesio,
         "bytearray": _decode_bytearray,
-        "iter": _join_iterator_pieces,
+        "iter": _decode_iterator,
     }
 )
 """Functions from an object's arguments and state to its text, bytes or list, by class name.  Each
@@ -244,10 +244,10 @@ def _collection_value(open_yaml_collection: _OpenYamlCollection) -> Any:
         return (
             decode_object(arguments, state)
             if decode_object
-            else _unsupported_object_error(open_yaml_collection.event, tag)
+            else _unsupported_object(open_yaml_collection.event, tag)
         )
     except ValueError:
-        return _unsupported_object_error(open_yaml_collection.event, tag)
+        return _unsupported_object(open_yaml_collection.event, tag)
 
 
 def _member_name(event: Event, value: Any) -> str:
@@ -264,7 +264,7 @@ def _scalar_value(event: ScalarEvent) -> Any:
         except ValueError:
             _raise_unreadable(event, "this is no base64")
     if tag is not None and tag not in _TEXT_TAGS:
-        return _unsupported_object_error(event, tag)
+        return _unsupported_object(event, tag)
     if tag is not None or not event.implicit[0]:
         return text
     if text in _SCALAR_CONSTANTS:
@@ -274,7 +274,7 @@ def _scalar_value(event: ScalarEvent) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def _unsupported_object_error(event: Event, tag: str) -> UnsupportedYamlObject:
+def _unsupported_object(event: Event, tag: str) -> UnsupportedYamlObject:
     name = printable_excerpt(tag.replace("tag:yaml.org,2002:", "!!"), 80)
     reason = f"the tag {name} stands for an object of a program, which is not made"
     return UnsupportedYamlObject(f"{_event_line_label(event)}: {reason}")

@@ -9,7 +9,7 @@ from llm_proxy.matching.keys import request_key
 from llm_proxy.matching.rules import NormaliserRule, RuleSet
 
 
-def rules_causing_collision(
+def colliding_rules(
     requests: Sequence[tuple[str, StoredRequest]], rules: RuleSet
 ) -> tuple[NormaliserRule, ...]:
     """The rules that make the keys of these (provider, request) pairs equal.

@@ -75,7 +75,7 @@ def key_document(provider: str, request: StoredRequest) -> KeyDocument:
     )
     kind, body = _key_body(request)
     if kind == "json":
-        for path in dialect.volatile_request_body_paths:
+        for path in dialect.volatile_json_paths:
             _remove_at_path(body, path.removeprefix("$.").split("."))
     return KeyDocument(
         method=request.method.upper(),

@@ -62,7 +62,7 @@ class ValueFinder:
     """The values that begin with a word character."""
     _word_lengths: tuple[int, ...]
     """The distinct lengths of `_words` in characters, longest first."""
-    _non_word_initial_values: tuple[str, ...]
+    _other_values: tuple[str, ...]
     """The other values."""
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -83,9 +83,7 @@ class ValueFinder:
         """
         spans: list[tuple[int, int]] = []
         offset = 0
-        for begin, size in sorted(
-            [*self._find_known_words(text), *self._find_non_word_initial_values(text)]
-        ):
+        for begin, size in sorted([*self._find_words(text), *self._find_other_values(text)]):
             if begin >= offset:
                 offset = begin - size
                 spans.append((begin, offset))
@@ -100,7 +98,7 @@ class ValueFinder:
             offset = end
         return "".join([*pieces, text[offset:]])
 
-    def _find_known_words(self, text: str) -> Iterator[tuple[int, int]]:
+    def _find_words(self, text: str) -> Iterator[tuple[int, int]]:
         for found in _WORD_BEGINS.finditer(text) if self._words else ():
             begin = found.start()
             for size in self._word_lengths:
@@ -109,9 +107,9 @@ class ValueFinder:
                     yield begin, -size
                     break
 
-    def _find_non_word_initial_values(self, text: str) -> Iterator[tuple[int, int]]:
-        for value in self._non_word_initial_values:
-            begins = _value_start_pattern(value)
+    def _find_other_values(self, text: str) -> Iterator[tuple[int, int]]:
+        for value in self._other_values:
+            begins = _begin_pattern(value)
             offset = text.find(value)
             while offset >= 0:
                 if begins.match(text, offset) and _ends_at_boundary(
@@ -121,7 +119,7 @@ class ValueFinder:
                 offset = text.find(value, offset + 1)
 
 
-def _value_start_pattern(value: str) -> re.Pattern[str]:
+def _begin_pattern(value: str) -> re.Pattern[str]:
     """The pattern that must match at the start of a value without a leading word character."""
     if looks_like_path(value):
         return _PATH_BEGINS

@@ -87,7 +87,7 @@ def miss_advice(
     suggested = tuple(dict.fromkeys(remedy.rule for remedy in remedies))
     normaliser_steps = {
         normaliser.name: normaliser.normalize_document
-        for normaliser in _unused_argumentless_rules(rules)
+        for normaliser in _argumentless_normalisers(rules)
     }
     ignore_steps = {
         f"ignore={_jsonpath_of(difference.path_steps)}": _make_ignore_function(
@@ -115,7 +115,7 @@ def _normaliser_by_path(
         > _MAX_TRIED_BODY_BYTES
     ):
         return rule_by_path
-    for rule in _unused_argumentless_rules(rules):
+    for rule in _argumentless_normalisers(rules):
         remaining = list_differences(
             rule.normalize_document(requested).document, rule.normalize_document(stored).document
         )
@@ -126,7 +126,7 @@ def _normaliser_by_path(
     return rule_by_path
 
 
-def _unused_argumentless_rules(rules: RuleSet) -> Iterator[NormaliserRule]:
+def _argumentless_normalisers(rules: RuleSet) -> Iterator[NormaliserRule]:
     names_in_use = {step.name for rule in rules.rules for step in (rule, *rule.preset_rules)}
     return (
         normaliser.make_rule()

@@ -124,7 +124,7 @@ def _displayable_value(path: str, value: str, leaves: Mapping[str, str]) -> str:
     return leaves.get(path, _MASKED_JSON) if value else ""
 
 
-def format_json_path(parts: _PathParts) -> str:
+def path_text(parts: _PathParts) -> str:
     """A path as text: `$.messages[1].content`."""
     return "$" + "".join(
         f"[{part}]" if isinstance(part, int) else json_path_step(part) for part in parts
@@ -151,10 +151,7 @@ def _compare_values(
                 yield from _masked_difference(parts, requested, stored)
             else:
                 yield RequestDifference(
-                    format_json_path(parts),
-                    _displayable_json(requested),
-                    _displayable_json(stored),
-                    parts,
+                    path_text(parts), _displayable_json(requested), _displayable_json(stored), parts
                 )
 
 
@@ -165,7 +162,7 @@ def _masked_difference(
         requested_mask, stored_mask = (
             "" if isinstance(value, _Absent) else _MASKED_JSON for value in (requested, stored)
         )
-        yield RequestDifference(format_json_path(parts), requested_mask, stored_mask, parts)
+        yield RequestDifference(path_text(parts), requested_mask, stored_mask, parts)
 
 
 def _is_secret_value_member(name: str, fields: Mapping[str, Json]) -> bool:

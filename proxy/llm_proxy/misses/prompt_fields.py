@@ -28,9 +28,7 @@ def prompt_leaves(document: KeyDocument) -> dict[str, str]:
     """
     match document.body_kind, document.body:
         case "form", list() as fields:
-            prompt_document = replace(
-                document, body_kind="json", body=_multipart_prompt_fields(fields)
-            )
+            prompt_document = replace(document, body_kind="json", body=_form_prompt_fields(fields))
         case "json", dict() as body:
             prompt_document = replace(
                 document, body={text: body[text] for text in body if text in PROMPT_FIELDS}
@@ -41,7 +39,7 @@ def prompt_leaves(document: KeyDocument) -> dict[str, str]:
     return {path: text for path, text in leaves.items() if path[:1] == "$" or path == "body"}
 
 
-def _multipart_prompt_fields(fields: list[Json]) -> Json:
+def _form_prompt_fields(fields: list[Json]) -> Json:
     """The prompt fields by name, so that an inserted field does not shift the others' paths."""
     contents_by_name: dict[str, list[Json]] = {}
     for field in fields:

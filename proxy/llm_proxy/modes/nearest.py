@@ -31,7 +31,7 @@ async def respond_nearest(
     """
     if player.min_similarity is None:
         return None
-    similar_takes = await takes.nearest_similar_takes(routed, player.min_similarity)
+    similar_takes = await takes.nearest(routed, player.min_similarity)
     take = (
         None
         if similar_takes is None

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy import dialects
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
@@ -26,16 +26,16 @@ from llm_proxy.ports import Offload, PaceSource, ScenarioSource
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
-from llm_proxy.scenario.engine import mock, scenario_chooser, scripting
+from llm_proxy.scenario.engine import choosing, mock, scripting
+from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
 from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
-from llm_proxy.scenario.engine.scenario_chooser import ChosenScenario, NoScenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.scenario.engine.scripting import CheckedRequest
 from llm_proxy.scenario.render import actions
-from llm_proxy.scenario.render.failures import SilentFailureLimits
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.synthesis.message_layout import message_layout_of
 from llm_proxy.synthesis.response import synthesize_response
@@ -70,13 +70,13 @@ class SimulationSettings:
     get_cpu_time_s: Callable[[], float]
     """Returns the CPU time of the calling thread, in s."""
     pace_source: PaceSource
-    failure_limits: SilentFailureLimits
+    failure_limits: FailureLimits
     offload: Offload
     """Runs a slow function without blocking other requests."""
     synthesizes_unmatched: bool = False
     """Whether synthesis responds where scenarios exist but none matches."""
     respond_function: RespondFunction | None = None
-    follows_another_mode: bool = False
+    is_fallback: bool = False
     """Whether another mode responds first, and reports best why a request has no response."""
 
 
@@ -85,7 +85,7 @@ _ResponseChoice = CheckedRequest | ScriptedResponse | MockSpec | NoScenario | No
 
 
 @dataclass(frozen=True, slots=True)
-class _RequestAndResponseChoice:
+class _PreparedResponse:
     """A request for a turn, and what responds to it."""
 
     match_context: MatchContext
@@ -126,7 +126,7 @@ class SimulateMode:
         )
         run_function = self._settings.offload if is_slow else _run_inline
         await run_function(lambda: routed.key)
-        encode_context = self._make_encode_context(routed)
+        encode_context = self._encode_context(routed)
         prepared = await run_function(
             partial(self._prepare_response, routed, scenario_set, encode_context)
         )
@@ -152,14 +152,12 @@ class SimulateMode:
 
     def _prepare_response(
         self, routed: RoutedRequest, scenario_set: ScenarioSet, encode_context: EncodeContext
-    ) -> _RequestAndResponseChoice | ModeResponse:
+    ) -> _PreparedResponse | ModeResponse:
         """Chooses what responds to a request for a turn; responds to other requests directly."""
         conversation = routed.conversation
         if conversation is None:
             return self._auxiliary_response(routed, scenario_set, encode_context)
-        is_previous_missing = self._response_store.is_previous_response_missing(
-            routed.session, conversation
-        )
+        is_previous_missing = self._response_store.is_previous_missing(routed.session, conversation)
         missing_message = _PREVIOUS_MISSING_MESSAGE.format(conversation.previous_response_id)
         conversation = self._response_store.with_previous_messages(routed.session, conversation)
         chosen_scenario = self._scenario_by_session.get(routed.session, "")
@@ -169,7 +167,7 @@ class SimulateMode:
             if is_previous_missing
             else None
         )
-        return _RequestAndResponseChoice(
+        return _PreparedResponse(
             match_context,
             encode_context,
             self._choose_response(scenario_set, match_context, error_response),
@@ -186,16 +184,14 @@ class SimulateMode:
         `error_response` replaces the response of any scenario.
         """
         try:
-            scenario_choice = scenario_chooser.choose_scenario(
+            scenario_choice = choosing.choose_scenario(
                 scenario_set, match_context, self._settings.get_cpu_time_s
             )
         except PatternsTooSlow as error:
             return error_response or scripting.error_turn_response(str(error), match_context)
         if isinstance(scenario_choice, ChosenScenario):
-            return error_response or scripting.check_request_against_scenario(
-                scenario_choice, match_context
-            )
-        if scenario_choice.was_explicitly_requested:
+            return error_response or scripting.check_request(scenario_choice, match_context)
+        if scenario_choice.is_explicit:
             return scenario_choice
         if scenario_set.mock is not None or self._settings.respond_function is not None:
             return scenario_set.mock or MockSpec()
@@ -209,7 +205,7 @@ class SimulateMode:
         self,
         routed: RoutedRequest,
         scenario_set: ScenarioSet,
-        prepared: _RequestAndResponseChoice,
+        prepared: _PreparedResponse,
         mock_or_failure: MockInvocation | int | None,
     ) -> tuple[ModeResponse, StoredResponse | None]:
         scripted_response = self._scripted_response(routed, scenario_set, prepared, mock_or_failure)
@@ -229,7 +225,7 @@ class SimulateMode:
             stored_response = StoredResponse(
                 prepared.match_context.conversation, turns, turn_context, body, dialect
             )
-        dialect_request = DialectRequest(
+        decoded_request = DecodedRequest(
             routed.dialect, routed.decompressed_request, encode_context
         )
         scenario_pace = action.pace if isinstance(action, SendTurns) else None
@@ -240,7 +236,7 @@ class SimulateMode:
         )
         burst = actions.response_actions(
             action,
-            dialect_request,
+            decoded_request,
             routed.dialect.output_chars,
             pace,
             self._settings.failure_limits,
@@ -254,7 +250,7 @@ class SimulateMode:
         self,
         routed: RoutedRequest,
         scenario_set: ScenarioSet,
-        prepared: _RequestAndResponseChoice,
+        prepared: _PreparedResponse,
         mock_or_failure: MockInvocation | int | None,
     ) -> ScriptedResponse:
         """The scripted response.  Raises `NotSimulated` to leave the error to the other mode."""
@@ -267,8 +263,8 @@ class SimulateMode:
                     checked_request, mock_or_failure if isinstance(mock_or_failure, int) else None
                 )
             case NoScenario() as no_scenario:
-                reason = scenario_chooser.no_scenario_message(scenario_set, no_scenario)
-                if self._settings.follows_another_mode and not no_scenario.was_explicitly_requested:
+                reason = choosing.no_scenario_message(scenario_set, no_scenario)
+                if self._settings.is_fallback and not no_scenario.is_explicit:
                     raise NotSimulated(reason)
                 return scripting.error_turn_response(reason, match_context)
             case None:
@@ -283,7 +279,7 @@ class SimulateMode:
                 )
                 origin = f"synthesis: {synthesized.content_kind}"
                 return ScriptedResponse(
-                    synthesized.send_turns_action,
+                    synthesized.send_turns,
                     origin,
                     warnings=synthesized.warnings,
                     is_synthesized=True,
@@ -318,7 +314,7 @@ class SimulateMode:
         self._scenario_by_session[session] = scenario
         return scenario in (await self._scenarios.current_scenarios()).scenarios_by_id
 
-    def _make_encode_context(self, routed: RoutedRequest) -> EncodeContext:
+    def _encode_context(self, routed: RoutedRequest) -> EncodeContext:
         """The context whose seed depends on the request and on how often it was sent."""
         scenario = routed.requested_scenario or self._scenario_by_session.get(routed.session, "")
         request_label = f"{routed.key} {scenario}"  # the key does not contain the scenario

@@ -78,13 +78,13 @@ class CassetteValueReplacer:
         self, cassette: Cassette, rules: RuleSet, document: NormalizedDocument
     ) -> None:
         replaced = self._cached_documents.pop(cassette.file, None)
-        self._cached_bytes += _cached_cassette_cost_bytes(cassette) - (
-            _cached_cassette_cost_bytes(replaced[0]) if replaced is not None else 0
+        self._cached_bytes += _cassette_size_bytes(cassette) - (
+            _cassette_size_bytes(replaced[0]) if replaced is not None else 0
         )
         self._cached_documents[cassette.file] = cassette, rules, document
         while self._cached_bytes > _CACHE_BYTES:
             _, (oldest_cassette, *_) = self._cached_documents.popitem(last=False)
-            self._cached_bytes -= _cached_cassette_cost_bytes(oldest_cassette)
+            self._cached_bytes -= _cassette_size_bytes(oldest_cassette)
 
 
 def _replace_values(
@@ -99,5 +99,5 @@ def _replace_values(
     return replace_recorded_values(cassette, replacements) if replacements else (cassette, 0)
 
 
-def _cached_cassette_cost_bytes(cassette: Cassette) -> int:
+def _cassette_size_bytes(cassette: Cassette) -> int:
     return cassette.response_end.size_bytes + 2 * len(cassette.request.body)

@@ -18,9 +18,9 @@ All times are in ms since the request was read in full.  Due times are absolute,
 and a late write does not delay later ones.
 """
 
+from llm_proxy.pacing.endings import abort_of_ending
 from llm_proxy.pacing.grammar import parse_pace
 from llm_proxy.pacing.pace import InstantPace, ModelledPace, Pace, RecordedPace, TokenRatePace
-from llm_proxy.pacing.replayed_endings import abort_of_ending
 
 __all__ = [
     "InstantPace",

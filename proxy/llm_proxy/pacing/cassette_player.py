@@ -10,10 +10,10 @@ from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.pacing import timing
+from llm_proxy.pacing.endings import abort_of_ending
 from llm_proxy.pacing.pace import InstantPace, ModelledPace, Pace, RecordedPace, TokenRatePace
+from llm_proxy.pacing.pace_actions import pace_actions
 from llm_proxy.pacing.pace_input import read_pace_input
-from llm_proxy.pacing.paced_actions import build_paced_actions
-from llm_proxy.pacing.replayed_endings import abort_of_ending
 from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, ResponseTimes
 from llm_proxy.timeline import message_arrivals
 
@@ -49,10 +49,10 @@ def replay_actions(
         )
     if isinstance(pace, TokenRatePace | ModelledPace):
         pace_input = cached_input or read_pace_input(cassette, pace.chunks)
-        pieces, times = pace_input.pieces, timing.response_due_times(pace, pace_input, draw_uniform)
+        pieces, times = pace_input.pieces, timing.response_times(pace, pace_input, draw_uniform)
     else:
         pieces, times = _recorded_pieces(cassette, pace)
-    return (*build_paced_actions(head, pieces, times, pace), *ending_actions)
+    return (*pace_actions(head, pieces, times, pace), *ending_actions)
 
 
 def is_slow_to_plan(cassette: Cassette, pace: Pace, cached_input: PaceInput | None = None) -> bool:

@@ -85,7 +85,7 @@ ZERO_DURATION: Final = FixedDistribution(0.0)
 """Always 0."""
 
 
-def clamped_quantile_ms(distribution: DurationDistribution, probability: float) -> float:
+def draw_ms(distribution: DurationDistribution, probability: float) -> float:
     """The quantile in ms at this probability (0 up to 1), limited to 0 up to a day."""
     return min(max(_quantile_ms(distribution, probability), 0.0), MAX_DURATION_MS)
 

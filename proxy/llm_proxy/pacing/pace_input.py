@@ -10,7 +10,7 @@ from itertools import accumulate
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, stored_dialect_response, stored_http_request
 from llm_proxy.dialects import OPAQUE, Dialect
-from llm_proxy.pacing import token_counting
+from llm_proxy.pacing import tokens
 from llm_proxy.pacing.pace import Chunks
 from llm_proxy.pacing.timing import PaceInput
 
@@ -46,14 +46,12 @@ def _decoded_pace_input(cassette: Cassette, dialect: Dialect, chunks: Chunks | N
     @cache
     def count_output_tokens() -> int:
         turns = dialect.decode_response(response)
-        characters = (
-            token_counting.count_output_chars(turns) if streamed_chars is None else streamed_chars
-        )
-        return token_counting.count_output_tokens(turns, dialect.token_counting, characters)
+        characters = tokens.count_output_chars(turns) if streamed_chars is None else streamed_chars
+        return tokens.count_output_tokens(turns, dialect.token_counting, characters)
 
     @cache
     def count_prompt_tokens() -> int:
-        return token_counting.count_prompt_tokens(
+        return tokens.count_prompt_tokens(
             dialect.decode_response(response), dialect.decode_request(stored_http_request(cassette))
         )
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from llm_proxy.chance import seeded_uniform
-from llm_proxy.pacing.distributions import ZERO_DURATION, DurationDistribution, clamped_quantile_ms
+from llm_proxy.pacing.distributions import ZERO_DURATION, DurationDistribution, draw_ms
 from llm_proxy.pacing.pace import ModelledPace, TokenRatePace
 
 IndexedUniformDraw = Callable[[str, int], float]
@@ -53,7 +53,7 @@ def make_seeded_draw(*values: object) -> IndexedUniformDraw:
     return partial(seeded_uniform, "pace", *values)
 
 
-def response_due_times(
+def response_times(
     pace: TokenRatePace | ModelledPace, pace_input: PaceInput, draw_uniform: IndexedUniformDraw
 ) -> ResponseTimes:
     """When the head, the pieces and the end are due at this pace."""
@@ -84,14 +84,10 @@ def _first_token_ms(
     pace_input: PaceInput,
     draw_uniform: IndexedUniformDraw,
 ) -> float:
-    ttft_ms = clamped_quantile_ms(ttft, draw_uniform("ttft", 0))
+    ttft_ms = draw_ms(ttft, draw_uniform("ttft", 0))
     if prefill == ZERO_DURATION:
         return ttft_ms
-    return (
-        ttft_ms
-        + clamped_quantile_ms(prefill, draw_uniform("prefill", 0))
-        * pace_input.count_prompt_tokens()
-    )
+    return ttft_ms + draw_ms(prefill, draw_uniform("prefill", 0)) * pace_input.count_prompt_tokens()
 
 
 def _times_at_rate(ms_per_token: float, pace_input: PaceInput) -> Iterator[float]:
@@ -124,9 +120,7 @@ def _times_with_gaps(
     offset_ms, gap_index = 0.0, 0
     for piece_chars in pace_input.output_char_counts:
         if piece_chars:
-            offset_ms += (
-                clamped_quantile_ms(gap, draw_uniform("gap", gap_index)) if gap_index else 0.0
-            )
+            offset_ms += draw_ms(gap, draw_uniform("gap", gap_index)) if gap_index else 0.0
             gap_index += 1
         yield offset_ms
 
@@ -135,21 +129,19 @@ def _total_gap_ms(
     gap: DurationDistribution, gap_count: int, draw_uniform: IndexedUniformDraw
 ) -> float:
     drawn_indexes = range(1, min(gap_count, _MAX_DRAWN_GAPS) + 1)
-    drawn_ms = sum(
-        clamped_quantile_ms(gap, draw_uniform("gap", number)) for number in drawn_indexes
-    )
+    drawn_ms = sum(draw_ms(gap, draw_uniform("gap", number)) for number in drawn_indexes)
     return drawn_ms * gap_count / len(drawn_indexes) if drawn_indexes else 0.0
 
 
 def cap_gaps(times: ResponseTimes, max_gap_ms: float) -> ResponseTimes:
     """The times with no gap longer than `max_gap_ms`: everything after a longer gap moves up."""
-    head, *pieces, end = _times_with_capped_gaps(
+    head, *pieces, end = _cap_times(
         (times.head_ms, *times.piece_times_ms, times.end_ms), max_gap_ms
     )
     return ResponseTimes(head, tuple(pieces), end)
 
 
-def _times_with_capped_gaps(times_ms: Iterable[float], max_gap_ms: float) -> Iterator[float]:
+def _cap_times(times_ms: Iterable[float], max_gap_ms: float) -> Iterator[float]:
     capped_ms = previous_ms = 0.0
     for time_ms in times_ms:
         capped_ms += min(time_ms - previous_ms, max_gap_ms)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from llm_proxy.faults.rule import ScenarioFaultRule
+from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import Pace
 from llm_proxy.turns import Json, Turn
 
@@ -92,5 +92,5 @@ class ScriptedResponse:
     """Provider metadata, by provider, that is reported with the turn."""
     is_synthesized: bool = False
     """Whether it comes from synthesis, not from a scenario or a mock."""
-    fault_rules: tuple[ScenarioFaultRule, ...] = ()
+    fault_rules: tuple[ScenarioRule, ...] = ()
     """Fault rules of the scenario for this response."""

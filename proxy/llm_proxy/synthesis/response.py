@@ -42,7 +42,7 @@ _PIECE_GAP_MS: Final = 100.0
 class SynthesizedResponse:
     """A synthesized response, and what determined it."""
 
-    send_turns_action: SendTurns
+    send_turns: SendTurns
     content_kind: Literal["text", "reasoning", "instruction"]
     """What determined its content."""
     warnings: tuple[str, ...] = ()

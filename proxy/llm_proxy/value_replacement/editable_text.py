@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from llm_proxy.framing import eventstream, frame_edits
 from llm_proxy.framing.frame_edits import ByteEdit
-from llm_proxy.value_replacement import json_string_locations
+from llm_proxy.value_replacement import json_text
 from llm_proxy.value_replacement.text_change import TextChange
 
 _SSE_DATA_LINE: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
@@ -82,7 +82,7 @@ class Base64Text:
     """The text that a frame's payload contains in base64."""
 
     frame_payload: FramePayload
-    json_string: json_string_locations.JsonString
+    json_string: json_text.JsonString
     text: str
 
     def to_byte_edits(self, changes: Sequence[TextChange]) -> list[ByteEdit]:
@@ -121,7 +121,7 @@ def _editable_whole_body(message: bytes) -> EditableText | None:
         return None  # audio or an image
 
 
-def _editable_array_element(message: bytes) -> EditableText:
+def _editable_element(message: bytes) -> EditableText:
     found = _BEFORE_ELEMENT.match(message)
     begin = found.end() if found is not None else 0
     return LineText(((begin, _decode_utf8(message[begin:])),))
@@ -143,8 +143,8 @@ def _editable_frame(frame: bytes) -> EditableText | None:
     payload = FramePayload(frame, span[0], _decode_utf8(frame[span[0] : span[1]]))
     if f'"{_BASE64_MEMBER}"' not in payload.text:
         return payload
-    for token in json_string_locations.json_strings(payload.text):
-        if token.value_member_name == _BASE64_MEMBER:
+    for token in json_text.json_strings(payload.text):
+        if token.member == _BASE64_MEMBER:
             try:
                 return Base64Text(
                     payload, token, _decode_utf8(b64decode(token.value, validate=True))
@@ -158,7 +158,7 @@ _EDITABLE_BY_CODEC: Final[Mapping[str, Callable[[bytes], EditableText | None]]] 
     {
         "sse": _editable_sse_event,
         "ndjson": _editable_line,
-        "json-array": _editable_array_element,
+        "json-array": _editable_element,
         "whole": _editable_whole_body,
         eventstream.CODEC_NAME: _editable_frame,
     }

@@ -11,7 +11,7 @@ from typing import Final
 
 from llm_proxy.matching import value_finder as standing
 from llm_proxy.value_replacement.text_change import TextChange
-from llm_proxy.value_replacement.value_replacements import ValueReplacements
+from llm_proxy.value_replacement.values import ValueReplacements
 
 _STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
 """Members that identify which of several interleaved fields a message continues."""

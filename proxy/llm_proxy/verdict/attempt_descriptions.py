@@ -9,7 +9,7 @@ from llm_proxy.display import count_with_noun, format_duration
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.attempts import ENDING_CLIENT_GONE, ENDING_CUT, InjectedFault, JournalAttempt
 from llm_proxy.verdict.finding import FindingEvidence
-from llm_proxy.verdict.retry_chains import RetryChain, pause_between_attempts_ms
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 
 _EFFECT_DESCRIPTIONS: Final = {
     FaultEffect.UNANSWERED: "no answer",
@@ -57,7 +57,7 @@ def attempt_evidence(
 def describe_received(attempt: JournalAttempt) -> str:
     """What the client received: `HTTP 429, told to wait 2.0 s (fault status,code=429)`."""
     fault_texts = [_fault_text(attempt, fault) for fault in attempt.injected_faults]
-    descriptions = [*(fault_texts or [_describe_attempt_result(attempt)])]
+    descriptions = [*(fault_texts or [_response_text(attempt)])]
     if attempt.retry_after_ms is not None:
         descriptions.append(f"told to wait {format_duration(attempt.retry_after_ms)}")
     if attempt.should_retry is not None:
@@ -68,9 +68,7 @@ def describe_received(attempt: JournalAttempt) -> str:
 
 def describe_client_action(attempt: JournalAttempt, next_attempt: JournalAttempt | None) -> str:
     """What the client did: `left after 10.0 s; asked again 350 ms later (#4)`; may be empty."""
-    return "; ".join(
-        filter(None, (_connection_duration_text(attempt), _retry_text(attempt, next_attempt)))
-    )
+    return "; ".join(filter(None, (_departure_text(attempt), _retry_text(attempt, next_attempt))))
 
 
 def format_evidence(finding_evidence: FindingEvidence) -> str:
@@ -101,14 +99,14 @@ def _fault_position_text(fault: InjectedFault) -> str:
     return "" if fault.byte is None else f" after {count_with_noun(fault.byte, 'byte')}"
 
 
-def _describe_attempt_result(attempt: JournalAttempt) -> str:
+def _response_text(attempt: JournalAttempt) -> str:
     if not attempt.status:
         return "no answer"
     is_complete = attempt.status < HTTPStatus.BAD_REQUEST and attempt.ending != ENDING_CUT
     return "an answer" if is_complete else f"HTTP {attempt.status}"
 
 
-def _connection_duration_text(attempt: JournalAttempt) -> str:
+def _departure_text(attempt: JournalAttempt) -> str:
     """How long the client stayed connected; empty where it had no choice."""
     duration_text = format_duration(max(0.0, attempt.ms))
     if not attempt.is_over:
@@ -128,6 +126,6 @@ def _retry_text(attempt: JournalAttempt, next_attempt: JournalAttempt | None) ->
     count = next_attempt.retry_count
     count_text = "" if count is None else f", retry {count} by its SDK's count"
     return (
-        f"asked again {format_duration(pause_between_attempts_ms(attempt, next_attempt))} later "
+        f"asked again {format_duration(pause_ms(attempt, next_attempt))} later "
         f"(#{next_attempt.number}{count_text})"
     )

@@ -52,7 +52,7 @@ class InjectedFault(msgspec.Struct, frozen=True):
     """Why the fault was not injected; empty where it was."""
 
 
-class SimulatedResponseOrigin(msgspec.Struct, frozen=True):
+class SimulatedResponse(msgspec.Struct, frozen=True):
     """The origin of a simulated response."""
 
     source: str = ""
@@ -84,7 +84,7 @@ class JournalAttempt(msgspec.Struct, frozen=True):
     """The pace of the response; empty where it had none."""
     ending: str = ""
     note: str = ""
-    simulated: SimulatedResponseOrigin | None = None
+    simulated: SimulatedResponse | None = None
     at_ms: BoundedMs = 0.0
     streams: bool = False
     retry_count: BoundedInt | None = None

@@ -63,7 +63,7 @@ class RetryChain:
         return any(attempt.first_fault_with_effect(*effects) for attempt in self.attempts)
 
 
-def pause_between_attempts_ms(before: JournalAttempt, after: JournalAttempt) -> float:
+def pause_ms(before: JournalAttempt, after: JournalAttempt) -> float:
     """How long the client waited between two attempts, in ms."""
     return max(0.0, after.at_ms - before.ended_at_ms)
 

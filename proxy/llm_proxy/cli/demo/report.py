@@ -38,7 +38,7 @@ class ChatTextReader:
     """Incremental decoder: the text of an OpenAI chat stream, as its bytes arrive."""
 
     def __init__(self) -> None:
-        self._codec = framing.new_message_splitter("sse")
+        self._codec = framing.new_codec("sse")
 
     def feed(self, data: bytes) -> Iterator[str]:
         """The pieces of text that these bytes complete."""

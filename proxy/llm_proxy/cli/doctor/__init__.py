@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.doctor import environment_checks, library
+from llm_proxy.cli.doctor import library, machine
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 from llm_proxy.cli.options import (
     CONFIG_OPTION,
@@ -59,7 +59,7 @@ def doctor(
       llm-proxy doctor --json | jq '.checks[] | select(.level != "ok")'
     """
     results = [
-        *environment_checks.run_machine_checks(os.environ, DEFAULT_PORT),
+        *machine.run_machine_checks(os.environ, DEFAULT_PORT),
         *library.run_library_checks(
             cassettes, spool or default_spool_folder(os.environ), parse_rules(normalise)
         ),

@@ -10,10 +10,10 @@ from typing import Final
 
 from llm_proxy import display
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
-from llm_proxy.cli.library.cassette_reading import (
+from llm_proxy.cli.library.cassettes import (
     count_keyed_by_other_rules,
-    keyed_by_other_rules_message,
     name_in_library,
+    other_rules_message,
     read_cassettes,
 )
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
@@ -62,7 +62,7 @@ def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
         yield CheckResult(_LIBRARY_CHECK, CheckLevel.WARNING, text)
     if other_rules_count := count_keyed_by_other_rules(library.cassette_paths(), rules):
         yield CheckResult(
-            _LIBRARY_CHECK, CheckLevel.WARNING, keyed_by_other_rules_message(other_rules_count)
+            _LIBRARY_CHECK, CheckLevel.WARNING, other_rules_message(other_rules_count)
         )
     for cassette_error in errors[:_MAX_SHOWN_FILES]:
         yield CheckResult(

@@ -10,11 +10,7 @@ import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.explain.output import RequestExplanation, explanation_document, explanation_lines
-from llm_proxy.cli.explain.request_argument import (
-    RequestOverrides,
-    parse_header_lines,
-    requests_from_argument,
-)
+from llm_proxy.cli.explain.requests import RequestOverrides, candidate_requests, parse_header_lines
 from llm_proxy.cli.option_types import CheckedTextType
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, match_option, normalise_option
 from llm_proxy.cli.options.server import check_session_name
@@ -24,7 +20,7 @@ from llm_proxy.matching import EXACT_MATCH
 from llm_proxy.matching.option_grammar import parse_match_settings, parse_rules
 from llm_proxy.misses.key_explanation import explain_key
 from llm_proxy.misses.report import FULL_LIMITS
-from llm_proxy.routing import RequestKeySettings, RoutedRequest, route_request
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_takes import LibraryTakes
 
@@ -72,8 +68,8 @@ def explain(
     request_overrides = RequestOverrides(
         fields["path"], fields["method"], parse_header_lines(fields["headers"])
     )
-    candidates = requests_from_argument(library, request, request_overrides)
-    routing = RequestKeySettings(
+    candidates = candidate_requests(library, request, request_overrides)
+    routing = RoutingSettings(
         fields["session"] or candidates.cassette_session or DEFAULT_SESSION, rules
     )
     routed_candidates = [_route_request(sent, routing) for sent in candidates.requests]
@@ -97,7 +93,7 @@ def explain(
     )
 
 
-def _route_request(request: Request, routing: RequestKeySettings) -> RoutedRequest:
+def _route_request(request: Request, routing: RoutingSettings) -> RoutedRequest:
     return route_request(request, 0.0, lambda: 0.0, settings=routing)
 
 

@@ -12,7 +12,7 @@ from llm_proxy.cli.export.foreign_formats import ExportSelection, export_bytes
 from llm_proxy.cli.export.transcoded import check_transcode_options, losses_note, response_bytes
 from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
-from llm_proxy.cli.output.new_file_or_stdout import write_new_file_or_stdout
+from llm_proxy.cli.output.files import write_new_file_or_stdout
 from llm_proxy.cli.output.printing import print_note
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER

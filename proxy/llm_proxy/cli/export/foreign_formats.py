@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.library.cassette_reading import read_cassettes
+from llm_proxy.cli.library.cassettes import read_cassettes
 from llm_proxy.cli.output.printing import print_note
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.display import count_with_noun
@@ -27,7 +27,7 @@ from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
 class ExportSelection:
     """Which cassettes to export, and the base URLs for their requests."""
 
-    selected_cassette_names: tuple[str, ...]
+    names: tuple[str, ...]
     is_all: bool
     """Whether every cassette of the library is exported; `names` is then empty."""
     upstream_pairs: tuple[str, ...]
@@ -77,18 +77,16 @@ def export_bytes(library: Library, format_: ExportFormat, selection: ExportSelec
 
 
 def _check_selection(format_: ExportFormat, selection: ExportSelection) -> None:
-    if bool(selection.selected_cassette_names) == selection.is_all:
+    if bool(selection.names) == selection.is_all:
         raise UsageError("export needs to know which: name cassettes, or give --all")
-    if not format_.allows_several and (
-        selection.is_all or len(selection.selected_cassette_names) > 1
-    ):
+    if not format_.allows_several and (selection.is_all or len(selection.names) > 1):
         raise UsageError(f"--format {format_.name} is of one cassette: name one")
 
 
 def _select_cassettes(library: Library, selection: ExportSelection) -> Iterator[Cassette]:
     """The cassettes in the order of `names`; all of them by session and recording time."""
-    if selection.selected_cassette_names:
-        for name in selection.selected_cassette_names:
+    if selection.names:
+        for name in selection.names:
             yield library.load_cassette(find_cassette_path(library, name))
         return
     every: list[Cassette] = []

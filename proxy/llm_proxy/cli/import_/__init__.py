@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cli.import_.report import ImportRow, import_report_document, print_report
-from llm_proxy.cli.library.cassette_reading import paths_with_progress
+from llm_proxy.cli.import_.report import ImportRow, import_document, print_report
+from llm_proxy.cli.library.cassettes import paths_with_progress
 from llm_proxy.cli.option_types import CheckedTextType, IntRangeType
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
 from llm_proxy.cli.options.declaration import PATH_TYPE, env_option
@@ -20,7 +20,7 @@ from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.importing import ImportSettings
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import Pace, RecordedPace, parse_pace
-from llm_proxy.routing import RequestKeySettings, is_valid_session_or_provider_name
+from llm_proxy.routing import RoutingSettings, is_valid_name
 from llm_proxy.shell.importing.files import assign_session_names, find_files
 from llm_proxy.shell.importing.importer import Importer, timestamp_now
 from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
@@ -30,7 +30,7 @@ from llm_proxy.version import __version__
 
 def _check_provider_name(name: str) -> None:
     """Raise `UsageError` for an invalid provider name."""
-    if not is_valid_session_or_provider_name(name):
+    if not is_valid_name(name):
         raise UsageError(
             f"'{printable_excerpt(name, 100)}' is no provider name: use letters, digits, dot, "
             "dash and "
@@ -119,7 +119,7 @@ def import_(
         for file_report in importer.import_files(paths_with_progress(files))
     ]
     if as_json:
-        print_json(import_report_document(library, rows, is_dry_run=dry_run))
+        print_json(import_document(library, rows, is_dry_run=dry_run))
     else:
         print_report(library, rows, is_dry_run=dry_run)
     raise click.exceptions.Exit(1 if any(row.has_refusals for row in rows) else 0)
@@ -129,8 +129,8 @@ def _build_import_settings(
     session: str, provider: str | None, times: str | None, seed: int, normalise: Sequence[str]
 ) -> ImportSettings:
     return ImportSettings(
-        routing_settings=RequestKeySettings(session, parse_rules(normalise)),
-        importing_tool=f"llm-proxy {__version__}",
+        routing_settings=RoutingSettings(session, parse_rules(normalise)),
+        importer=f"llm-proxy {__version__}",
         imported_at=timestamp_now(),
         pace=_parse_import_pace(times) if times else None,
         seed=seed,

@@ -12,7 +12,7 @@ from llm_proxy.cli.output.printing import Line, StyledText, print_lines, print_n
 from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.import_data_model import AlreadyImportedItem, ImportLoss
+from llm_proxy.importing.source import AlreadyImportedItem, ImportLoss
 from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, ImportStatus
 from llm_proxy.shell.library.library import Library
 
@@ -53,7 +53,7 @@ class ImportRow:
     cassette_paths: tuple[str, ...]
     scenario_file: str
     """The scenario file that it was converted to; empty for none."""
-    holds_fixtures: bool
+    is_scripted: bool
     """Whether it holds fixtures, which become scenarios, and no exchanges."""
 
     @classmethod
@@ -82,13 +82,13 @@ class ImportRow:
             scenario_file=display.path_as_unicode_text(file_report.scenario_path)
             if file_report.scenario_path
             else "",
-            holds_fixtures=file_report.format == aimock.TITLE,
+            is_scripted=file_report.format == aimock.TITLE,
         )
 
     @property
     def counted_unit(self) -> str:
         """What the counts are of: `fixture` or `exchange`."""
-        return "fixture" if self.holds_fixtures else "exchange"
+        return "fixture" if self.is_scripted else "exchange"
 
     @property
     def has_refusals(self) -> bool:
@@ -142,7 +142,7 @@ def _count_losses(rows: Iterable[ImportRow]) -> Counter[ImportLoss]:
 
 def _rows_by_unit(rows: Sequence[ImportRow]) -> dict[str, list[ImportRow]]:
     found: dict[str, list[ImportRow]] = {}
-    for row in sorted(rows, key=lambda import_row: import_row.holds_fixtures):
+    for row in sorted(rows, key=lambda import_row: import_row.is_scripted):
         found.setdefault(row.counted_unit, []).append(row)
     return found
 
@@ -157,10 +157,10 @@ def _summary_lines(
         places = (
             list(written) if unit == "fixture" else [display.path_as_unicode_text(library.root)]
         )
-        yield _import_counts_line(unit, some, places, is_dry_run=is_dry_run)
+        yield _unit_summary_line(unit, some, places, is_dry_run=is_dry_run)
 
 
-def _import_counts_line(
+def _unit_summary_line(
     unit: str, rows: Sequence[ImportRow], places: Sequence[str], *, is_dry_run: bool
 ) -> str:
     imported, present = (
@@ -188,7 +188,7 @@ def _import_counts_line(
     return ", ".join(parts)
 
 
-def import_report_document(
+def import_document(
     library: Library, rows: Sequence[ImportRow], *, is_dry_run: bool
 ) -> dict[str, Any]:
     """The report as a JSON document."""
@@ -200,11 +200,9 @@ def import_report_document(
         "sum": {
             "files": {status: files[status] for status in _STATUS_STYLES},
             "exchanges": _count_results(
-                import_row for import_row in rows if not import_row.holds_fixtures
+                import_row for import_row in rows if not import_row.is_scripted
             ),
-            "fixtures": _count_results(
-                import_row for import_row in rows if import_row.holds_fixtures
-            ),
+            "fixtures": _count_results(import_row for import_row in rows if import_row.is_scripted),
             "lost": {
                 loss.name: {f"{unit}s": count, "text": loss.effect}
                 for unit, some in _rows_by_unit(rows).items()

@@ -52,7 +52,7 @@ class CassetteFilters:
             and self.provider in {"", meta.provider}
             and str(row.http_status).startswith((self.status or "").rstrip("x"))
             and (self.older_than is None or _is_older(row, self.older_than))
-            and (self.newer_than is None or _was_recorded_within_age(row, self.newer_than))
+            and (self.newer_than is None or _is_newer(row, self.newer_than))
         )
 
 
@@ -60,7 +60,7 @@ def _is_older(row: CassetteRow, age_text: str) -> bool:
     return row.age is not None and row.age > ages.parse_age(age_text)
 
 
-def _was_recorded_within_age(row: CassetteRow, age_text: str) -> bool:
+def _is_newer(row: CassetteRow, age_text: str) -> bool:
     return row.age is not None and row.age <= ages.parse_age(age_text)
 
 

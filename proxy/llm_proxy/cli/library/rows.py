@@ -10,7 +10,7 @@ from typing import Any
 
 from llm_proxy import ages, display
 from llm_proxy.cassette import Cassette, CassetteEnd, CassetteMeta
-from llm_proxy.cli.library.cassette_reading import name_in_library, read_cassettes
+from llm_proxy.cli.library.cassettes import name_in_library, read_cassettes
 from llm_proxy.cli.output.json_documents import meta_document, outcome_document
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome

@@ -19,7 +19,7 @@ from llm_proxy.cli.options.declaration import (
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.pacing import parse_pace
-from llm_proxy.routing import is_valid_session_or_provider_name
+from llm_proxy.routing import is_valid_name
 from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
 
 DEFAULT_PORT: Final = 4777
@@ -49,7 +49,7 @@ def _check_fault_rule(text: str) -> None:
 
 def check_session_name(name: str) -> None:
     """Raise `UsageError` for an invalid session name."""
-    if not is_valid_session_or_provider_name(name):
+    if not is_valid_name(name):
         raise UsageError(
             f"'{printable_excerpt(name, 100)}' is no session name: use letters, digits, dot, dash "
             "and underscore, at most 100 of them"

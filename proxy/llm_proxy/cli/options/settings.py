@@ -41,9 +41,7 @@ def build_settings(
     port = option_values["port"]
     explicit_upstreams = parse_upstreams(option_values.get("upstream", ()))
     adopted = (
-        _upstream_urls_from_environment(explicit_upstreams, environ)
-        if command and contacts_provider
-        else {}
+        _adopted_upstreams(explicit_upstreams, environ) if command and contacts_provider else {}
     )
     return Settings(
         cassettes=option_values["cassettes"],
@@ -51,7 +49,7 @@ def build_settings(
         port=(0 if command else DEFAULT_PORT) if port is None else port,
         port_file=option_values["port_file"],
         upstreams=adopted | explicit_upstreams,
-        client_chosen_upstreams=_adopted_providers_with_v1(adopted),
+        client_chosen_upstreams=_client_chosen_upstreams(adopted),
         upstream_proxy=_checked_upstream_proxy_url(option_values.get("upstream_proxy") or ""),
         idle_timeout=option_values.get("idle_timeout", 300.0),
         finish_on_disconnect=option_values.get("finish_on_disconnect", False),
@@ -69,7 +67,7 @@ def build_settings(
         seed=option_values["seed"],
         faults=_fault_rules(option_values),
         fault_header=option_values["fault_header"],
-        journal=_checked_journal_path(option_values["journal"]),
+        journal=_journal_path(option_values["journal"]),
         state=state_folder(environ),
         matching=_build_matching_options(option_values),
         library_checks=LibraryChecks(
@@ -106,29 +104,29 @@ def _fault_rules(option_values: dict[str, Any]) -> tuple[FaultRule, ...]:
     return rules + read_fault_rules(option_values["faults"])
 
 
-def _checked_journal_path(path: Path | None) -> Path | None:
+def _journal_path(path: Path | None) -> Path | None:
     if path is not None:
         check_writable(path)
     return path
 
 
-def _upstream_urls_from_environment(
+def _adopted_upstreams(
     explicit_upstreams: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Base URLs from the environment, but for the providers that have an explicit upstream."""
-    from llm_proxy.shell.running.environment_variables import upstream_urls_from_environment  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running.environment import adopted_upstreams  # noqa: PLC0415 # only to serve
 
     return (
         {}
         if DEFAULT_PROVIDER in explicit_upstreams
-        else upstream_urls_from_environment(environ, explicit_upstreams)
+        else adopted_upstreams(environ, explicit_upstreams)
     )
 
 
-def _adopted_providers_with_v1(adopted: Mapping[str, str]) -> frozenset[str]:
-    from llm_proxy.shell.running.environment_variables import providers_with_v1_in_base_url  # noqa: PLC0415 # only to serve
+def _client_chosen_upstreams(adopted: Mapping[str, str]) -> frozenset[str]:
+    from llm_proxy.shell.running.environment import providers_with_v1  # noqa: PLC0415 # only to serve
 
-    return providers_with_v1_in_base_url(adopted)
+    return providers_with_v1(adopted)
 
 
 def _checked_upstream_proxy_url(url: str) -> str | None:

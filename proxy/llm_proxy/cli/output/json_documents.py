@@ -77,7 +77,7 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
             {
                 "at": message_arrival.at_ms,
                 "gap": round(message_arrival.gap_ms, 2),
-                "reads": message_arrival.reads_since_previous,
+                "reads": message_arrival.read_count,
                 **encode_message(message_arrival.message_bytes),
             }
             for message_arrival in message_arrivals(cassette.framed_messages, cassette.reads)

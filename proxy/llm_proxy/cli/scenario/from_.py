@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
-from llm_proxy.cli.output.new_file_or_stdout import write_new_file_or_stdout
+from llm_proxy.cli.output.files import write_new_file_or_stdout
 from llm_proxy.cli.output.printing import print_note
 from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.errors import UsageError

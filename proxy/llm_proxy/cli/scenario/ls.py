@@ -65,8 +65,8 @@ def _scenario_row(located: Located[Scenario]) -> Line:
 
 def _summary_line(loaded: LoadedScenarios) -> str:
     parts = [display.count_with_noun(len(loaded.scenarios), "scenario")]
-    if loaded.unmatched_request_mock is not None:
-        parts.append(f"the mock {loaded.unmatched_request_mock.name}")
+    if loaded.mock is not None:
+        parts.append(f"the mock {loaded.mock.name}")
     if loaded.mistakes:
         parts.append(display.count_with_noun(len(loaded.mistakes), "mistake"))
     return ", ".join(parts)
@@ -84,8 +84,6 @@ def _scenario_list_document(loaded: LoadedScenarios) -> dict[str, Any]:
             }
             for scenario in loaded.scenarios
         ],
-        "mock": None
-        if loaded.unmatched_request_mock is None
-        else loaded.unmatched_request_mock.name,
+        "mock": None if loaded.mock is None else loaded.mock.name,
         "mistakes": [mistake_document(mistake) for mistake in loaded.mistakes],
     }

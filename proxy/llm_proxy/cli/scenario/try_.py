@@ -20,13 +20,13 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import PatternsTooSlow, UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, RoutedRequest, route_request
-from llm_proxy.scenario.engine import mock, scenario_chooser, scripting
+from llm_proxy.scenario.engine import choosing, mock, scripting
+from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
-from llm_proxy.scenario.engine.match_explanations import ScenarioTrial, try_each_scenario
 from llm_proxy.scenario.engine.mock import MockInvocation
-from llm_proxy.scenario.engine.scenario_chooser import ChosenScenario, NoScenario
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
+from llm_proxy.scenario.engine.trials import ScenarioTrial, try_each_scenario
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,
@@ -75,7 +75,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
         LocatedScenario(scenario.value, scenario.file, scenario.line)
         for scenario in loaded.scenarios
     )
-    scenario_set = ScenarioSet(tuple(scripted), loaded.unmatched_request_mock)
+    scenario_set = ScenarioSet(tuple(scripted), loaded.mock)
     routed = _route_request(_load_request(request, dialect, path), **named)
     conversation = routed.dialect.decode_request(routed.decompressed_request)
     if conversation is None:
@@ -84,11 +84,11 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
         )
     context = match_context_of(routed, conversation, "")
     try:
-        chosen = scenario_chooser.choose_scenario(scenario_set, context, time.thread_time)
+        chosen = choosing.choose_scenario(scenario_set, context, time.thread_time)
         response = _scripted_response(scenario_set, context, chosen)
     except PatternsTooSlow as error:  # answered with an error turn, as while serving
         chosen, response = (
-            NoScenario("", was_explicitly_requested=False),
+            NoScenario("", is_explicit=False),
             scripting.error_turn_response(str(error), context),
         )
     print_lines(
@@ -135,9 +135,9 @@ def _scripted_response(
 ) -> ScriptedResponse:
     if not isinstance(chosen, NoScenario):
         return scripting.scripted_response(chosen, context, FailureCounter())
-    if scenario_set.mock is None or chosen.was_explicitly_requested:
+    if scenario_set.mock is None or chosen.is_explicit:
         return scripting.error_turn_response(
-            scenario_chooser.no_scenario_message(scenario_set, chosen), context
+            choosing.no_scenario_message(scenario_set, chosen), context
         )
     mock_response = mock.mock_response(MockInvocation(scenario_set.mock, 1), context)
     return replace(mock_response, origin=f"{mock_response.origin}, call 1")

@@ -18,7 +18,7 @@ from llm_proxy.cli.output.printing import (
     write_terminal_safe_bytes,
 )
 from llm_proxy.cli.show.lookup import find_cassette_path
-from llm_proxy.cli.show.message_table import CassetteDisplayOptions
+from llm_proxy.cli.show.message_table import CassetteLayout
 from llm_proxy.cli.show.review import review_lines, unreadable_file_lines
 from llm_proxy.cli.show.summary import cassette_lines, raw_message_lines
 from llm_proxy.errors import CassetteError, UsageError
@@ -69,7 +69,7 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
         print_lines(
             cassette_lines(
                 loaded,
-                CassetteDisplayOptions(
+                CassetteLayout(
                     terminal_columns(), show_all=full, ascii_only=is_stdout_ascii_only()
                 ),
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassette_reading import name_in_library
+from llm_proxy.cli.library.cassettes import name_in_library
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.library.library import Library, walk_cassettes
 

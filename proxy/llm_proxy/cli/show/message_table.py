@@ -33,7 +33,7 @@ _FRAME_TYPE_HEADERS: Final = (":event-type", ":exception-type", ":error-code", "
 
 
 @dataclass(frozen=True, slots=True)
-class CassetteDisplayOptions:
+class CassetteLayout:
     """How `show` lays out a cassette: width, truncation and character set."""
 
     width_columns: int
@@ -43,7 +43,7 @@ class CassetteDisplayOptions:
     ascii_only: bool = False
 
 
-def message_table_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Iterator[Line]:
+def message_table_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]:
     """The table as lines; none where there are no messages."""
     arrivals = timeline.message_arrivals(cassette.framed_messages, cassette.reads)
     if not arrivals:
@@ -54,7 +54,7 @@ def message_table_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> I
         max(arrival.gap_ms for arrival in arrivals), any(contributions), layout
     )
     render_message = _MESSAGE_RENDERERS.get(cassette.codec_name, _raw_message_text)
-    yield columns.table_header_line()
+    yield columns.title_line()
     before = 0
     for arrival, contribution in zip(shown, contributions, strict=True):
         if missing := arrival.number - before - 1:
@@ -65,7 +65,7 @@ def message_table_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> I
 
 
 def _shown_arrivals(
-    arrivals: Sequence[MessageArrival], layout: CassetteDisplayOptions
+    arrivals: Sequence[MessageArrival], layout: CassetteLayout
 ) -> Sequence[MessageArrival]:
     if layout.show_all or len(arrivals) <= _SHOWN_AT_START + _SHOWN_AT_END + 1:
         return arrivals
@@ -106,13 +106,13 @@ class _MessageRowFormatter:
 
     longest_gap_ms: float
     """The gap that fills the whole bar."""
-    has_contribution_column: bool
+    has_contributions: bool
     """Whether the table has a column for what messages add."""
-    layout: CassetteDisplayOptions
+    layout: CassetteLayout
 
-    def table_header_line(self) -> Line:
+    def title_line(self) -> Line:
         """The line above the rows."""
-        adds = f"{'adds':{_CONTRIBUTION_COLUMNS}} " if self.has_contribution_column else ""
+        adds = f"{'adds':{_CONTRIBUTION_COLUMNS}} " if self.has_contributions else ""
         text = f"{'#':>6} {'at ms':>10} {'gap ms':>9} {'':{_BAR_COLUMNS}} {adds}message"
         return styled_line(StyledText(text, "bold"))
 
@@ -128,14 +128,14 @@ class _MessageRowFormatter:
                 _CONTRIBUTION_COLUMNS,
             )
             + " "
-            if self.has_contribution_column
+            if self.has_contributions
             else ""
         )
         taken = (
             len(figures)
             + _BAR_COLUMNS
             + 1
-            + (_CONTRIBUTION_COLUMNS + 1 if self.has_contribution_column else 0)
+            + (_CONTRIBUTION_COLUMNS + 1 if self.has_contributions else 0)
         )
         message = display.escape_line(text)
         if not self.layout.show_all:

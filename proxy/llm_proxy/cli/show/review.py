@@ -15,7 +15,7 @@ from llm_proxy import display
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.cli.output.printing import Line, styled_line
-from llm_proxy.cli.show.message_table import CassetteDisplayOptions
+from llm_proxy.cli.show.message_table import CassetteLayout
 from llm_proxy.cli.show.summary import (
     LabelledLine,
     align_labels,
@@ -26,7 +26,7 @@ from llm_proxy.cli.show.summary import (
 from llm_proxy.errors import CassetteError
 from llm_proxy.outcome import cassette_outcome
 
-_UNCUT: Final = CassetteDisplayOptions(width_columns=0, show_all=True)
+_UNCUT: Final = CassetteLayout(width_columns=0, show_all=True)
 
 
 def review_lines(cassette: Cassette) -> Iterator[Line]:
@@ -42,7 +42,7 @@ def review_lines(cassette: Cassette) -> Iterator[Line]:
     if not cassette_response_turns(cassette):
         yield from raw_message_lines(cassette)
         yield styled_line()
-    yield from align_labels(_response_ending_lines(cassette))
+    yield from align_labels(_ending_lines(cassette))
 
 
 def unreadable_file_lines(error: CassetteError, content: bytes) -> Iterator[Line]:
@@ -89,7 +89,7 @@ def _pretty_body(body: bytes) -> str:
         return body.decode("utf-8", "backslashreplace")
 
 
-def _response_ending_lines(cassette: Cassette) -> Iterator[LabelledLine]:
+def _ending_lines(cassette: Cassette) -> Iterator[LabelledLine]:
     end = cassette.response_end
     secrets = (
         f", {display.count_with_noun(end.redacted_count, 'secret')} replaced"

@@ -10,7 +10,7 @@ from llm_proxy import display, last_message, timeline
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.cli.output.printing import Line, StyledText, styled_line, styled_outcome
-from llm_proxy.cli.show.message_table import CassetteDisplayOptions, message_table_lines
+from llm_proxy.cli.show.message_table import CassetteLayout, message_table_lines
 from llm_proxy.cli.show.turn_text import labelled_texts
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcome import cassette_outcome
@@ -27,7 +27,7 @@ LabelledLine = tuple[str, Line]
 """A label, often empty, and a line."""
 
 
-def cassette_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Iterator[Line]:
+def cassette_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[Line]:
     """The whole cassette as lines."""
     outcome = cassette_outcome(cassette)
     yield styled_line(StyledText(display.path_as_unicode_text(cassette.file), "bold"))
@@ -43,7 +43,7 @@ def cassette_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Iterat
     if cassette.framed_messages:
         yield from message_table_lines(cassette, layout)
         yield styled_line()
-    yield from align_labels(_response_ending_lines(cassette))
+    yield from align_labels(_ending_lines(cassette))
 
 
 def raw_message_lines(cassette: Cassette) -> Iterator[Line]:
@@ -70,7 +70,7 @@ def meta_lines(cassette: Cassette, outcome: Outcome) -> Iterator[LabelledLine]:
     yield "key", styled_line(meta.key, StyledText(f"  (rules {meta.key_rules_version})", "dim"))
 
 
-def _request_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Iterator[LabelledLine]:
+def _request_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
     request = cassette.request
     target = f"{request.path}?{request.query}" if request.query else request.path
     notes = [f"{len(request.body):,} bytes"] if request.body else ["no body"]
@@ -111,7 +111,7 @@ def _response_lines(cassette: Cassette) -> Iterator[LabelledLine]:
         yield "", styled_line(StyledText(f"{name}: {value}", "dim"))
 
 
-def turn_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Iterator[LabelledLine]:
+def turn_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
     """The decoded turns, or a note where the dialect decodes none."""
     turns = cassette_response_turns(cassette)
     if not turns:
@@ -128,9 +128,7 @@ def turn_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Iterator[L
             yield from _text_block_lines(name, text, layout)
 
 
-def _text_block_lines(
-    name: str, text: str, layout: CassetteDisplayOptions
-) -> Iterator[LabelledLine]:
+def _text_block_lines(name: str, text: str, layout: CassetteLayout) -> Iterator[LabelledLine]:
     """A text as rows, the first with the label; truncated unless `show_all` is set."""
     shown = (
         text if layout.show_all else "\n".join(text[:_MAX_TEXT_CHARS].split("\n")[:_MAX_TEXT_LINES])
@@ -142,7 +140,7 @@ def _text_block_lines(
         yield "", styled_line(StyledText(f"… {more}: --full shows all", "dim"))
 
 
-def _timeline_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Iterator[LabelledLine]:
+def _timeline_lines(cassette: Cassette, layout: CassetteLayout) -> Iterator[LabelledLine]:
     reads = display.count_with_noun(len(cassette.reads), "read")
     count = display.count_with_noun(len(cassette.framed_messages), "message")
     yield "timeline", styled_line(f"{count} in {reads}, {cassette.response_end.size_bytes:,} bytes")
@@ -157,7 +155,7 @@ def _timeline_lines(cassette: Cassette, layout: CassetteDisplayOptions) -> Itera
     yield "", styled_line(StyledText(f"0{end:>{width - 1}}", "dim"))
 
 
-def _response_ending_lines(cassette: Cassette) -> Iterator[LabelledLine]:
+def _ending_lines(cassette: Cassette) -> Iterator[LabelledLine]:
     """How the response ended, and the checksum of its body."""
     end = cassette.response_end
     style = "good" if end.ending is Ending.CLEAN else "bad"

@@ -30,10 +30,7 @@ def encode_block(part: Part | Fields) -> Document:
         case Reasoning():
             return _encode_reasoning(part)
         case ToolCall():
-            return {
-                **_encode_call_without_input(part),
-                "input": orjson.Fragment(part.arguments.encode()),
-            }
+            return {**_encode_tool_call(part), "input": orjson.Fragment(part.arguments.encode())}
         case ToolResult():
             return _encode_tool_result(part)
         case Media() | Refusal():
@@ -53,7 +50,7 @@ def encode_block_start(part: Part | Fields) -> Document:
         case Reasoning() if not part.redacted:
             return {"type": "thinking", "thinking": "", "signature": ""}
         case ToolCall():
-            return {**_encode_call_without_input(part), "input": {}}
+            return {**_encode_tool_call(part), "input": {}}
         case _:
             return encode_block(part)
 
@@ -98,7 +95,7 @@ def _encode_compaction_summary(reasoning: Reasoning) -> Document:
     return {"content": reasoning.text or None, **encrypted_field}
 
 
-def _encode_call_without_input(tool_call: ToolCall) -> Document:
+def _encode_tool_call(tool_call: ToolCall) -> Document:
     """A call without its arguments; metadata overrides the type for tools of the provider."""
     return {
         "type": block_decoder.TOOL_USE,

@@ -32,7 +32,7 @@ def capabilities(*, streams: bool, context: EncodeContext) -> Capabilities:
     """The capabilities of a legacy completion, streamed or whole."""
     return Capabilities(
         dialect="anthropic's completions",
-        is_streamed_response=streams,
+        is_streamed=streams,
         finish_by_raw_reason=message_decoder.FINISH_BY_STOP_REASON,
         raw_reason_by_finish=_STOP_REASONS,
         id_prefix="compl_",

@@ -37,7 +37,7 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing.sse import parse_event
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _VERSION_HEADER: Final = "anthropic-version"
 """The header that all clients of Anthropic's API send, and no other client."""
@@ -76,14 +76,14 @@ class Anthropic:
     """The dialect `anthropic`."""
 
     name = "anthropic"
-    volatile_request_body_paths = ("$.metadata.user_id",)
+    volatile_json_paths = ("$.metadata.user_id",)
     cassette_key_headers = ("anthropic-beta",)
-    request_body_id_paths = (
+    id_json_paths = (
         "$.messages[*].id",
         "$.messages[*].content[*].id",
         "$.messages[*].content[*].tool_use_id",
     )
-    token_counting = TokenCountingConvention(cache_is_input=False)
+    token_counting = TokenCounting(cache_is_input=False)
     overloaded_status = 529
 
     def matches(self, request: Request) -> bool:
@@ -226,7 +226,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
     for fields in map(_parse_event_payload, reversed(response.framed_messages)):
         kind = response_payload_kind(fields)
         if kind == "error":
-            return json_api.completeness_after_error(decode_failure(fields))
+            return json_api.completed_by_error(decode_failure(fields))
         if kind == "message_stop":
             return Completeness(is_complete=True, reason="message_stop")
         if kind in _ENDING_KINDS and (reason := stop_reason(fields)):

@@ -71,7 +71,7 @@ def capabilities(*, streams: bool, context: EncodeContext, id_prefix: str = "msg
     """The capabilities of a message, streamed or whole."""
     return Capabilities(
         dialect="anthropic",
-        is_streamed_response=streams,
+        is_streamed=streams,
         finish_by_raw_reason=message_decoder.FINISH_BY_STOP_REASON,
         raw_reason_by_finish=_STOP_REASONS,
         convert_text=block_capabilities.representable_text,
@@ -82,7 +82,7 @@ def capabilities(*, streams: bool, context: EncodeContext, id_prefix: str = "msg
         else block_capabilities.representable_object_argument_call,
         convert_tool_result=block_capabilities.representable_tool_result,
         convert_media=block_capabilities.representable_media,
-        merged_part_kinds=frozenset(),
+        merged_kinds=frozenset(),
         part_kinds_kept_if_empty=frozenset((Media, Reasoning)),
         id_prefix=id_prefix,
         call_id_prefix="toolu_",

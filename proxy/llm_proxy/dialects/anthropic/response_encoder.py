@@ -61,7 +61,7 @@ def encode_response(
             sse.encode_event(response_encoding.single_line_json(event), name)
             for name, event in events
         )
-        return response_encoding.streamed_response(
+        return response_encoding.stream_response(
             "sse", _EVENT_STREAM_TYPE, messages, (_NO_CACHE, *headers)
         )
     document = (

@@ -19,9 +19,7 @@ from llm_proxy.turns import FinishReason, Turn
 
 def _decode_prompt_request(body: Fields) -> Conversation:
     top_p = body.get("top_p", body.get("p"))
-    return request_decoding.conversation_from_prompt(
-        body.get("prompt"), body.get("temperature"), top_p
-    )
+    return request_decoding.prompt_conversation(body.get("prompt"), body.get("temperature"), top_p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class CompletionFormat:
         usage_fields = ("input", "output") if self.has_usage else ()
         return Capabilities(
             dialect="bedrock",
-            is_streamed_response=streams,
+            is_streamed=streams,
             finish_by_raw_reason=FINISH_BY_REASON,
             raw_reason_by_finish=self.raw_reason_by_finish,
             id_prefix="" if self.has_response_id and not streams else None,
@@ -102,7 +100,7 @@ _COHERE_FINISH_REASONS: Final = {
 def _decode_titan_request(body: Fields) -> Conversation:
     config = lenient_json.object_fields(body.get("textGenerationConfig"))
     prompt = body.get("inputText")
-    return request_decoding.conversation_from_prompt(
+    return request_decoding.prompt_conversation(
         prompt, config.get("temperature"), config.get("topP")
     )
 

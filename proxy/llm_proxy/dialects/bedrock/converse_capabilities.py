@@ -72,15 +72,15 @@ def capabilities(*, streams: bool) -> Capabilities:
     """The capabilities of Converse, streamed or whole."""
     return Capabilities(
         dialect="bedrock",
-        is_streamed_response=streams,
+        is_streamed=streams,
         finish_by_raw_reason=converse_decoder.FINISH_BY_STOP_REASON,
         raw_reason_by_finish=_STOP_REASONS,
-        convert_text=_representable_text,
-        convert_reasoning=_representable_reasoning,
-        convert_tool_call=_representable_tool_call if streams else _representable_whole_tool_call,
-        convert_tool_result=_representable_tool_result,
-        convert_media=partial(_representable_media, streams=streams),
-        merged_part_kinds=frozenset(),
+        convert_text=_convert_text,
+        convert_reasoning=_convert_reasoning,
+        convert_tool_call=_convert_tool_call if streams else _convert_whole_tool_call,
+        convert_tool_result=_convert_tool_result,
+        convert_media=partial(_convert_media, streams=streams),
+        merged_kinds=frozenset(),
         call_id_prefix="tooluse_",
         includes_model=False,
         usage_fields=usage.USAGE_FIELDS,
@@ -95,11 +95,11 @@ def capabilities(*, streams: bool) -> Capabilities:
     )
 
 
-def _representable_text(text: Text) -> Text:
-    return Text(text.text, tuple(map(_representable_citation, text.citations)))
+def _convert_text(text: Text) -> Text:
+    return Text(text.text, tuple(map(_convert_citation, text.citations)))
 
 
-def _representable_citation(citation: Citation) -> Citation:
+def _convert_citation(citation: Citation) -> Citation:
     """A page or a document; citations apply to the whole block, so there is no span."""
     fields = dict(nonempty_metadata(citation.metadata, CITATION_METADATA))
     if not isinstance(fields.get("location"), dict):
@@ -115,7 +115,7 @@ def _representable_citation(citation: Citation) -> Citation:
     )
 
 
-def _representable_reasoning(reasoning: Reasoning) -> Reasoning:
+def _convert_reasoning(reasoning: Reasoning) -> Reasoning:
     """Readable or signed reasoning, else redacted reasoning."""
     if reasoning.text or reasoning.signature or not reasoning.redacted:
         return Reasoning(reasoning.text, reasoning.signature)
@@ -134,14 +134,14 @@ def _is_base64(text: str) -> bool:
         return False
 
 
-def _representable_tool_call(call: ToolCall) -> ToolCall:
+def _convert_tool_call(call: ToolCall) -> ToolCall:
     return replace(
         tool_call_with_text_arguments(call),
         metadata=_nondefault_type_metadata(call.metadata, TOOL_USE),
     )
 
 
-def _representable_whole_tool_call(call: ToolCall) -> ToolCall | None:
+def _convert_whole_tool_call(call: ToolCall) -> ToolCall | None:
     converted = tool_call_with_object_arguments(call)
     return converted and replace(
         converted, metadata=_nondefault_type_metadata(call.metadata, TOOL_USE)
@@ -156,7 +156,7 @@ def _nondefault_type_metadata(metadata: Metadata, default_type: str) -> Metadata
     return (("type", kind),) if kind.endswith(default_type.removeprefix("tool")) else ()
 
 
-def _representable_tool_result(tool_result: ToolResult) -> ToolResult:
+def _convert_tool_result(tool_result: ToolResult) -> ToolResult:
     """The result of a provider's tool."""
     return ToolResult(
         join_pieces([tool_result.call_id]),
@@ -167,7 +167,7 @@ def _representable_tool_result(tool_result: ToolResult) -> ToolResult:
     )
 
 
-def _representable_media(media: Media, *, streams: bool) -> Media | None:
+def _convert_media(media: Media, *, streams: bool) -> Media | None:
     """Images, and in a document audio and video, too; inline or in S3.  None for others."""
     kind, _, format_name = media.media_type.partition("/")
     if format_name not in _MEDIA_FORMATS.get(kind, ()) or (streams and kind != "image"):

@@ -75,7 +75,7 @@ def encode_response(turn: Turn, context: EncodeContext, *, streams: bool) -> Dia
     ]
     if turn.failure is not None:
         messages.append(frames.encode_exception_frame(turn.failure))
-    return response_encoding.streamed_response(
+    return response_encoding.stream_response(
         frames.CODEC, eventstream.CONTENT_TYPE, messages, headers
     )
 
@@ -129,14 +129,14 @@ def _encode_block(part: Part) -> Document:
         case ToolCall():
             return {
                 "toolUse": {
-                    **_tool_call_without_input(part),
+                    **_encode_tool_call(part),
                     "input": _json_fragment(part.arguments),
                 }
             }
         case ToolResult():
             return {
                 "toolResult": {
-                    **_tool_result_without_content(part),
+                    **_encode_tool_result(part),
                     "content": _encode_result_contents(part),
                 }
             }
@@ -160,9 +160,9 @@ def _encode_block_start(part: Part) -> Document:
     """The start of a block; empty for kinds without a start event."""
     match part:
         case ToolCall():
-            return {"toolUse": _tool_call_without_input(part)}
+            return {"toolUse": _encode_tool_call(part)}
         case ToolResult():
-            return {"toolResult": _tool_result_without_content(part)}
+            return {"toolResult": _encode_tool_result(part)}
         case Media():
             kind, format_name = _media_kind_and_format(part)
             return {kind: {"format": format_name}}
@@ -198,11 +198,11 @@ def _encode_reasoning_deltas(reasoning: Reasoning, split_text: TextSplitter) -> 
         yield {"signature": reasoning.signature}
 
 
-def _tool_call_without_input(call: ToolCall) -> Document:
+def _encode_tool_call(call: ToolCall) -> Document:
     return {"toolUseId": call.id, "name": call.name, **dict(call.metadata)}
 
 
-def _tool_result_without_content(tool_result: ToolResult) -> Document:
+def _encode_tool_result(tool_result: ToolResult) -> Document:
     status = "error" if tool_result.failed else "success"
     return {"toolUseId": tool_result.call_id, "status": status, **dict(tool_result.metadata)}
 

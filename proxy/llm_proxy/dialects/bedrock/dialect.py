@@ -42,7 +42,7 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing.eventstream import EventStreamSplitter, Frame, parse_frame
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _DOCUMENT_OPERATIONS: Final = ("converse", "invoke")
 _STREAM_OPERATIONS: Final = ("converse-stream", "invoke-with-response-stream")
@@ -56,9 +56,9 @@ class Bedrock:
     """The dialect `bedrock`."""
 
     name = "bedrock"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ()
-    request_body_id_paths = (
+    id_json_paths = (
         "$.messages[*].content[*].toolUse.toolUseId",
         "$.messages[*].content[*].toolResult.toolUseId",
         "$.messages[*].content[*].id",
@@ -67,7 +67,7 @@ class Bedrock:
         "$.messages[*].tool_call_id",
     )
     """Those of Converse, of Claude's own format, and of the chat format."""
-    token_counting = TokenCountingConvention(cache_is_input=False)
+    token_counting = TokenCounting(cache_is_input=False)
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
@@ -119,7 +119,7 @@ class Bedrock:
                 return Completeness(is_complete=False, reason="bytes that are no frame")
             failure = _decode_exception_frame(frame) or _feed_frame(decoder, frame).failure
             if failure:
-                return json_api.completeness_after_error(failure)
+                return json_api.completed_by_error(failure)
         if decoder.ending_reason:
             return Completeness(is_complete=True, reason=decoder.ending_reason)
         is_empty = not json_api.joined_body(response)

@@ -73,7 +73,7 @@ def encode_model_response(
             ("X-Amzn-Bedrock-Content-Type", "application/json"),
         )
         messages = _encode_frames(model_format, turn, context)
-        return response_encoding.streamed_response(
+        return response_encoding.stream_response(
             frames.CODEC, eventstream.CONTENT_TYPE, messages, headers
         )
     fields = {

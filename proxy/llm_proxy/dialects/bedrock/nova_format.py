@@ -41,7 +41,7 @@ class NovaFormat:
         return replace(
             capabilities,
             convert_text=without_citations,
-            merged_part_kinds=frozenset((Text,)),
+            merged_kinds=frozenset((Text,)),
             usage_fields=tuple(count for count in usage.USAGE_FIELDS if count != "total"),
             required_usage_fields=("input", "output"),
         )

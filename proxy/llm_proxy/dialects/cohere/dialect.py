@@ -45,7 +45,7 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _V2_CHAT: Final = "v2/chat"
 _V1_CHAT: Final = "v1/chat"
@@ -85,13 +85,13 @@ class Cohere:
     """The dialect `cohere`."""
 
     name = "cohere"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ()
-    request_body_id_paths = (
+    id_json_paths = (
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    token_counting = TokenCountingConvention()
+    token_counting = TokenCounting()
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
@@ -135,7 +135,7 @@ class Cohere:
                 return request_decoder.decode_v1_request(body)
             case operation if operation == _V1_GENERATE:
                 sampling = body.get("temperature"), body.get("p")
-                return request_decoding.conversation_from_prompt(body.get("prompt"), *sampling)
+                return request_decoding.prompt_conversation(body.get("prompt"), *sampling)
             case _:
                 return None
 
@@ -272,7 +272,7 @@ def _has_cohere_client_header(request: Request) -> bool:
 def _event_completeness(event: Fields) -> Completeness | None:
     fields = lenient_json.object_fields(event.get("delta")) or event
     if failure := shared_fields.decode_failure(fields):
-        return json_api.completeness_after_error(failure)
+        return json_api.completed_by_error(failure)
     if event.get("type") == v2_decoder.END_EVENT:
         return Completeness(is_complete=True, reason=v2_decoder.END_EVENT)
     if event.get("is_finished") is True and event.get("event_type") in _V1_FINAL_EVENT_TYPES:

@@ -40,15 +40,15 @@ def capabilities(response_id: str, *, stream: bool) -> Capabilities:
     """What a stream or a document can hold; `response_id` is for a turn that has none."""
     return Capabilities(
         dialect="cohere",
-        is_streamed_response=stream,
+        is_streamed=stream,
         finish_by_raw_reason=shared_fields.FINISH_BY_REASON,
         raw_reason_by_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
         convert_text=partial(
-            citations_and_usage.convert_cited_text, convert_citation=_representable_citation
+            citations_and_usage.convert_cited_text, convert_citation=_convert_citation
         ),
-        convert_tool_call=_representable_tool_call,
-        merged_part_kinds=frozenset((Text,)),
+        convert_tool_call=_convert_tool_call,
+        merged_kinds=frozenset((Text,)),
         part_order=(Text, ToolCall),
         id_prefix="co-",
         includes_model=False,
@@ -62,13 +62,13 @@ def capabilities(response_id: str, *, stream: bool) -> Capabilities:
     )
 
 
-def _representable_tool_call(call: ToolCall) -> ToolCall | None:
+def _convert_tool_call(call: ToolCall) -> ToolCall | None:
     """A call whose arguments are an object, without its id; None for other arguments."""
     tool_call = tool_call_with_object_arguments(call)
     return None if tool_call is None else replace(tool_call, id="")
 
 
-def _representable_citation(citation: Citation) -> Citation:
+def _convert_citation(citation: Citation) -> Citation:
     fields = {
         **dict(citation.metadata),
         _SOURCE_ID: citations_and_usage.citation_source_id(citation),

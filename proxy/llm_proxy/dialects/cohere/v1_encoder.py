@@ -59,11 +59,11 @@ class CohereV1Encoder:
                 sse.encode_event(response_encoding.single_line_json(event), event["event_type"])
                 for event in self._encode_events(turn)
             )
-            return response_encoding.streamed_response("sse", sse.CONTENT_TYPE, events, headers)
+            return response_encoding.stream_response("sse", sse.CONTENT_TYPE, events, headers)
         lines = (
             response_encoding.single_line_json(event) + b"\n" for event in self._encode_events(turn)
         )
-        return response_encoding.streamed_response("ndjson", _NDJSON_CONTENT_TYPE, lines, headers)
+        return response_encoding.stream_response("ndjson", _NDJSON_CONTENT_TYPE, lines, headers)
 
     def _encode_events(self, turn: Turn) -> Iterator[Document]:
         yield _encode_event("stream-start", generation_id=turn.id)

@@ -41,15 +41,15 @@ def capabilities(*, stream: bool) -> Capabilities:
     """What a stream or a document can hold."""
     return Capabilities(
         dialect="cohere",
-        is_streamed_response=stream,
+        is_streamed=stream,
         finish_by_raw_reason=shared_fields.FINISH_BY_REASON,
         raw_reason_by_finish=_RAW_OF_FINISH,
         convert_text=partial(
-            citations_and_usage.convert_cited_text, convert_citation=_representable_citation
+            citations_and_usage.convert_cited_text, convert_citation=_convert_citation
         ),
-        convert_reasoning=_representable_reasoning,
+        convert_reasoning=_convert_reasoning,
         convert_tool_call=tool_call_with_text_arguments,
-        merged_part_kinds=frozenset((Text,)),
+        merged_kinds=frozenset((Text,)),
         part_order=() if stream else (Reasoning, Text, ToolCall),
         id_prefix="co-",
         includes_model=False,
@@ -68,12 +68,12 @@ def is_tool_plan(part: Part) -> bool:
     return isinstance(part, Reasoning) and part.metadata == TOOL_PLAN_METADATA
 
 
-def _representable_reasoning(reasoning: Reasoning) -> Reasoning | None:
+def _convert_reasoning(reasoning: Reasoning) -> Reasoning | None:
     metadata = TOOL_PLAN_METADATA if TOOL_PLAN_METADATA[0] in reasoning.metadata else ()
     return Reasoning(reasoning.text, metadata=metadata) if reasoning.text else None
 
 
-def _representable_citation(citation: Citation) -> Citation:
+def _convert_citation(citation: Citation) -> Citation:
     source_id = citations_and_usage.citation_source_id(citation)
     has_source = bool(citation.url or citation.title or citation.quoted or source_id)
     is_tool = (shared_fields.SOURCE_METADATA[1], TOOL_SOURCE) in citation.metadata
@@ -101,7 +101,7 @@ def _representable_citation(citation: Citation) -> Citation:
 def _normalize_turn(turn: Turn, *, stream: bool) -> Turn:
     """The turn with merged blocks and indexed citations; in a document, tool plans come first."""
     parts = turn.parts if stream else sorted(turn.parts, key=lambda part: not is_tool_plan(part))
-    numbered = tuple(_with_citation_content_indices(_merge_adjacent_reasoning(parts)))
+    numbered = tuple(_set_content_indices(_merge_adjacent_reasoning(parts)))
     fields = dict(citations_and_usage.with_billed_units(turn).metadata)
     fields[CITATIONS] = list(_keep_non_text_citations(fields.get(CITATIONS)))
     return replace(
@@ -119,7 +119,7 @@ def _merge_adjacent_reasoning(parts: Iterable[Part]) -> Iterable[Part]:
             yield from group
 
 
-def _with_citation_content_indices(parts: Iterable[Part]) -> Iterable[Part]:
+def _set_content_indices(parts: Iterable[Part]) -> Iterable[Part]:
     """The parts; each citation has the `content_index` of its block, which is left out for 0."""
     content_index = 0
     for part in parts:

@@ -31,7 +31,7 @@ class CohereV2Encoder:
         """The response: a stream of events, or one document."""
         headers = errors.common_response_headers(self.context)
         if self.stream:
-            return response_encoding.streamed_response(
+            return response_encoding.stream_response(
                 "sse", sse.CONTENT_TYPE, self._encode_sse_messages(turn), headers
             )
         return response_encoding.json_response(_encode_whole_response(turn), headers)

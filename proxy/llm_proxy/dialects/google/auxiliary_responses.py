@@ -34,9 +34,7 @@ def models_response(context: EncodeContext, *, is_vertex: bool) -> DialectRespon
     )
 
 
-def gemini_model_info_response(
-    name: str, context: EncodeContext, *, is_vertex: bool
-) -> DialectResponse:
+def model_response(name: str, context: EncodeContext, *, is_vertex: bool) -> DialectResponse:
     """One model; 404 where `EncodeContext.models` is not empty and does not list it."""
     if context.models and name not in context.models:
         return errors.model_not_found_response(name, context)

@@ -171,10 +171,10 @@ class _CandidateSources:
         else:
             self._add_grounding_support(
                 {**segment, "text": text[slice(*citation.span)]},
-                self._find_or_add_grounding_chunk(citation),
+                self._grounding_chunk_index(citation),
             )
 
-    def _find_or_add_grounding_chunk(self, citation: Citation) -> int:
+    def _grounding_chunk_index(self, citation: Citation) -> int:
         chunk = _grounding_chunk(citation)
         index = self._chunk_indices.setdefault(lenient_json.compact_json(chunk), len(self._chunks))
         if index == len(self._chunks):

@@ -116,7 +116,7 @@ class CandidateContentDecoder:
             self._sources = [_decode_source(chunk) for chunk in chunks]
             self._cited_source_indices.clear()
         for support in lenient_json.array_objects(grounding.get(GROUNDING_SOURCE_FIELDS[1])):
-            self._add_cited_segment(support)
+            self._add_support(support)
 
     def parts(self) -> tuple[Part, ...]:
         """The decoded parts, with their citations."""
@@ -125,7 +125,7 @@ class CandidateContentDecoder:
             self._fragments.joined_parts(), [*self._located_citations, *self._uncited_sources()]
         )
 
-    def _add_cited_segment(self, support: Fields) -> None:
+    def _add_support(self, support: Fields) -> None:
         segment = lenient_json.object_fields(support.get("segment"))
         start, end = (None, None) if segment.get("partIndex") else _segment_byte_span(segment)
         for index in map(

@@ -43,7 +43,7 @@ from llm_proxy.dialects.google.gemini_decoder import (
 from llm_proxy.dialects.google.gemini_encoder import GeminiEncoder
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _GENERATE: Final = "generateContent"
 _STREAM_GENERATE: Final = "streamGenerateContent"
@@ -71,15 +71,15 @@ class Gemini:
     """The dialect `gemini`."""
 
     name = "gemini"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ()
-    request_body_id_paths = (
+    id_json_paths = (
         "$.contents[*].parts[*].functionCall.id",
         "$.contents[*].parts[*].functionResponse.id",
         "$.contents[*].parts[*].function_call.id",
         "$.contents[*].parts[*].function_response.id",
     )
-    token_counting = TokenCountingConvention(reasoning_is_output=False)
+    token_counting = TokenCounting(reasoning_is_output=False)
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
@@ -208,9 +208,7 @@ class Gemini:
         is_vertex = "publishers" in match["front"]
         if match["model"] is None:
             return auxiliary_responses.models_response(context, is_vertex=is_vertex)
-        return auxiliary_responses.gemini_model_info_response(
-            match["model"], context, is_vertex=is_vertex
-        )
+        return auxiliary_responses.model_response(match["model"], context, is_vertex=is_vertex)
 
     def _response_options(self, request: Request) -> GeminiResponseOptions:
         match = _match_path(request)
@@ -268,7 +266,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
     block_reason = ""
     for document in parse_chunks(response):
         if error := document.get("error"):
-            return json_api.completeness_after_error(shared_format.decode_failure(error))
+            return json_api.completed_by_error(shared_format.decode_failure(error))
         block_reason = block_reason or prompt_block_reason(document)
         for index, candidate in indexed_candidates(document):
             finished_by_index[index] = finished_by_index.get(index, False) or has_finish_reason(

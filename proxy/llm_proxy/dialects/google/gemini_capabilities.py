@@ -42,7 +42,7 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
     """What a response can hold; only a single turn (`is_single`) can be a blocked prompt."""
     return Capabilities(
         dialect="gemini",
-        is_streamed_response=options.codec != "whole",
+        is_streamed=options.codec != "whole",
         finish_by_raw_reason=gemini_decoder.FINISH_BY_REASON,
         raw_reason_by_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
@@ -53,7 +53,7 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
         awaits_client_predicate=representable_parts.has_client_tool_call,
         convert_tool_result=representable_parts.representable_tool_result,
         convert_media=representable_parts.representable_media,
-        merged_part_kinds=frozenset(),
+        merged_kinds=frozenset(),
         part_kinds_kept_if_empty=frozenset((Text,)),
         id_prefix="",
         call_id_prefix=None,
@@ -68,7 +68,7 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
         response_allows_several_choices=True,
         normalize_turn=partial(_normalize_turn, is_single=is_single),
         convert_failure=errors.with_status_defaults,
-        convert_failed_turn=_turn_before_last_chunk,
+        convert_failed_turn=_failed_stream_turn,
     )
 
 
@@ -124,7 +124,7 @@ def _join_audio(fragments: FragmentJoiner) -> Part:
     )
 
 
-def _turn_before_last_chunk(turn: Turn) -> Turn:
+def _failed_stream_turn(turn: Turn) -> Turn:
     """What a stream holds before its last chunk: usage, but no citations and no finish metadata."""
     names = tuple(
         name for name in gemini_decoder.RESPONSE_METADATA if name != gemini_decoder.PROMPT_FEEDBACK

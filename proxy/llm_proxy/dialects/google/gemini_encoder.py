@@ -62,12 +62,12 @@ class GeminiEncoder:
                     sse.encode_event(response_encoding.single_line_json(chunk), line_end=_LINE_END)
                     for chunk in self._encode_chunks(turns)
                 )
-                return response_encoding.streamed_response("sse", sse.CONTENT_TYPE, events)
+                return response_encoding.stream_response("sse", sse.CONTENT_TYPE, events)
             case "json-array":
                 elements = _encode_array_elements(
                     map(response_encoding.single_line_json, self._encode_chunks(turns))
                 )
-                return response_encoding.streamed_response(
+                return response_encoding.stream_response(
                     "json-array", _ARRAY_CONTENT_TYPE, elements
                 )
 

@@ -61,24 +61,24 @@ def capabilities(*, streams: bool, agent: str) -> Capabilities:
     """What a response can hold; that of an agent names the agent and no model."""
     return Capabilities(
         dialect="gemini-interactions",
-        is_streamed_response=streams,
+        is_streamed=streams,
         finish_by_raw_reason=interaction_decoder.FINISH_BY_STATUS,
         raw_reason_by_finish=_RAW_OF_FINISH,
-        convert_text=_representable_text,
+        convert_text=_convert_text,
         convert_reasoning=representable_parts.representable_reasoning,
-        convert_tool_call=partial(_representable_tool_call, streams=streams),
-        convert_provider_tool_call=_representable_provider_tool_call,
+        convert_tool_call=partial(_convert_tool_call, streams=streams),
+        convert_provider_tool_call=_convert_provider_tool_call,
         awaits_client_predicate=_awaits_client,
-        convert_tool_result=_representable_tool_result,
-        convert_media=_representable_media,
-        merged_part_kinds=frozenset(),
+        convert_tool_result=_convert_tool_result,
+        convert_media=_convert_media,
+        merged_kinds=frozenset(),
         id_prefix="v1_",
         includes_model=not agent,
         usage_fields=tuple(interaction_decoder.USAGE_WIRE_NAMES),
         required_usage_fields=("input", "output", "total"),
         metadata_names=interaction_decoder.METADATA_FIELDS,
         normalize_turn=partial(_normalize_turn, agent=agent),
-        convert_failure=_representable_failure if streams else errors.with_status_defaults,
+        convert_failure=_convert_failure if streams else errors.with_status_defaults,
     )
 
 
@@ -93,16 +93,16 @@ def content_kind_of_media(media_type: str) -> str:
     return top_level_type if top_level_type in MEDIA_KINDS else MEDIA_KINDS[-1]
 
 
-def _representable_text(text: Text) -> Text:
+def _convert_text(text: Text) -> Text:
     unique: dict[tuple[object, ...], Citation] = {}
     for citation in filter(
-        None, (_representable_citation(citation, text.text) for citation in text.citations)
+        None, (_convert_citation(citation, text.text) for citation in text.citations)
     ):
         unique.setdefault((citation.url, citation.title, citation.quoted, citation.span), citation)
     return Text(text.text, tuple(unique.values()))
 
 
-def _representable_citation(citation: Citation, text: str) -> Citation | None:
+def _convert_citation(citation: Citation, text: str) -> Citation | None:
     """A citation of a page, a file or a place; None where it is empty."""
     kind = dict(citation.metadata).get("type")
     kind = kind if isinstance(kind, str) and kind in _METADATA_OF_CITATION_KIND else URL_CITATION
@@ -115,7 +115,7 @@ def _representable_citation(citation: Citation, text: str) -> Citation | None:
     return Citation(citation.url, citation.title, quoted, span, (*kind_metadata, *metadata))
 
 
-def _representable_tool_call(call: ToolCall, *, streams: bool) -> ToolCall | None:
+def _convert_tool_call(call: ToolCall, *, streams: bool) -> ToolCall | None:
     """A call of a client's function, or of a server tool where its metadata has such a kind.
 
     None where the arguments are not an object; a streamed function call may have any text.
@@ -134,12 +134,12 @@ def _representable_tool_call(call: ToolCall, *, streams: bool) -> ToolCall | Non
     )
 
 
-def _representable_provider_tool_call(call: ToolCall) -> ToolCall | None:
+def _convert_provider_tool_call(call: ToolCall) -> ToolCall | None:
     """A call that a tool of the provider answered."""
     default_kind = f"{call.name}_call" if call.name in _GOOGLE_TOOLS else f"{_MCP_TOOL}_call"
     kind = _metadata_kind(call.metadata, _SERVER_CALL_KINDS) or default_kind
     fields: dict[str, Json] = {**dict(call.metadata), "type": kind}
-    return _representable_tool_call(replace(call, metadata=tuple(fields.items())), streams=False)
+    return _convert_tool_call(replace(call, metadata=tuple(fields.items())), streams=False)
 
 
 def _awaits_client(parts: Sequence[Part]) -> bool:
@@ -150,7 +150,7 @@ def _awaits_client(parts: Sequence[Part]) -> bool:
     )
 
 
-def _representable_tool_result(result: ToolResult) -> ToolResult:
+def _convert_tool_result(result: ToolResult) -> ToolResult:
     default_kind = (
         f"{result.name}_result" if result.name in _GOOGLE_TOOLS else f"{_MCP_TOOL}_result"
     )
@@ -160,7 +160,7 @@ def _representable_tool_result(result: ToolResult) -> ToolResult:
     return replace(result, name=name, metadata=(("type", kind), *metadata))
 
 
-def _representable_media(media: Media) -> Media | None:
+def _convert_media(media: Media) -> Media | None:
     """Media, inline or by reference; None where there is only a transcript."""
     if media.transcript and not (media.base64 or media.url):
         return None
@@ -183,7 +183,7 @@ def _normalize_turn(turn: Turn, *, agent: str) -> Turn:
     )
 
 
-def _representable_failure(failure: Failure) -> Failure:
+def _convert_failure(failure: Failure) -> Failure:
     message = errors.with_status_defaults(failure).message
     return Failure(message, code=failure.type or failure.code or "internal")
 

@@ -29,9 +29,7 @@ class InteractionEncoder:
 
     def encode_stream(self, turn: Turn) -> DialectResponse:
         """A stream of named events, then `[DONE]`, or an error as the last event."""
-        return response_encoding.streamed_response(
-            "sse", sse.CONTENT_TYPE, self._encode_events(turn)
-        )
+        return response_encoding.stream_response("sse", sse.CONTENT_TYPE, self._encode_events(turn))
 
     def encode_whole_response(self, turn: Turn) -> DialectResponse:
         """One document."""

@@ -30,7 +30,7 @@ from llm_proxy.dialects.google.interaction_encoder import InteractionEncoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _PATH: Final = re.compile(
     r"/v1(?:beta1?|alpha)?(?:/projects/[^/]+/locations/[^/]+)?"
@@ -42,15 +42,15 @@ class GeminiInteractions:
     """The dialect `gemini-interactions`."""
 
     name = "gemini-interactions"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ()
-    request_body_id_paths = (
+    id_json_paths = (
         "$.input[*].id",
         "$.input[*].call_id",
         "$.input[*].content[*].id",
         "$.input[*].content[*].call_id",
     )
-    token_counting = TokenCountingConvention(reasoning_is_output=False)
+    token_counting = TokenCounting(reasoning_is_output=False)
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
@@ -95,7 +95,7 @@ class GeminiInteractions:
             if event.get("event_type") in interaction_decoder.COMPLETED_EVENT_TYPES:
                 return Completeness(is_complete=True, reason="interaction completed")
             if error := event.get("error"):
-                return json_api.completeness_after_error(shared_format.decode_failure(error))
+                return json_api.completed_by_error(shared_format.decode_failure(error))
         empty = not json_api.joined_body(response).strip()
         reason = "empty stream" if empty else "no [DONE], interaction not completed"
         return Completeness(is_complete=False, reason=reason)

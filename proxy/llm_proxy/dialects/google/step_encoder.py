@@ -46,7 +46,7 @@ def encode_step_start(part: Part) -> Document:
             return _encode_call_start(part)
         case ToolResult():
             return {
-                **_type_metadata_field(part),
+                **_kind_field(part),
                 "call_id": part.call_id,
                 **_tool_name_field(part),
                 **_metadata_fields(part),
@@ -67,7 +67,7 @@ def encode_step_deltas(part: Part, split_text: TextSplitter) -> Iterator[Documen
         case ToolCall():
             yield from _encode_argument_deltas(part, split_text)
         case ToolResult():
-            yield {**_type_metadata_field(part), **_result_fields(part)}
+            yield {**_kind_field(part), **_result_fields(part)}
         case Media():
             yield _encode_media(part)
 
@@ -127,7 +127,7 @@ def _signature_fields(reasoning: Reasoning) -> Document:
 
 
 def _encode_call_start(call: ToolCall) -> Document:
-    marked_kind = _type_metadata_field(call)
+    marked_kind = _kind_field(call)
     name_field = _tool_name_field(call) if marked_kind else {"name": call.name}
     kind = marked_kind or {"type": capabilities.FUNCTION_CALL}
     return {**kind, "id": call.id, **name_field, "arguments": {}, **_metadata_fields(call)}
@@ -135,7 +135,7 @@ def _encode_call_start(call: ToolCall) -> Document:
 
 def _encode_argument_deltas(call: ToolCall, split_text: TextSplitter) -> Iterator[Document]:
     """Arguments as fragments of JSON text; those of server tools as one object."""
-    if marked_kind := _type_metadata_field(call):
+    if marked_kind := _kind_field(call):
         yield {**marked_kind, "arguments": orjson.Fragment(call.arguments)}
         return
     for piece in split_text(call.arguments):
@@ -169,7 +169,7 @@ def _encode_media(media: Media) -> Document:
     }
 
 
-def _type_metadata_field(part: ToolCall | ToolResult) -> Document:
+def _kind_field(part: ToolCall | ToolResult) -> Document:
     return {name: value for name, value in part.metadata if name == "type"}
 
 

@@ -77,7 +77,7 @@ def _load_or_unload_response(
         **done_fields(reason),
     }
     return (
-        response_encoding.streamed_response("ndjson", NDJSON_CONTENT_TYPE, [encode_line(document)])
+        response_encoding.stream_response("ndjson", NDJSON_CONTENT_TYPE, [encode_line(document)])
         if stream
         else response_encoding.json_response(document)
     )
@@ -203,14 +203,14 @@ def _transfer_progress_response(steps: list[Document], *, stream: bool) -> Diale
     """The progress of a transfer as a stream; unstreamed, only its last status."""
     steps = [*steps, {"status": SUCCESS}]
     if stream:
-        return response_encoding.streamed_response(
+        return response_encoding.stream_response(
             "ndjson", NDJSON_CONTENT_TYPE, map(encode_line, steps)
         )
     return response_encoding.json_response(steps[-1])
 
 
 def _pull_steps(name: str) -> list[Document]:
-    layer = _layer_transfer_status("pulling", name)
+    layer = _layer_step("pulling", name)
     return [
         {"status": "pulling manifest"},
         *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(1, 5)),
@@ -219,8 +219,8 @@ def _pull_steps(name: str) -> list[Document]:
     ]
 
 
-def _model_push_statuses(name: str) -> list[Document]:
-    layer = _layer_transfer_status("pushing", name)
+def _push_steps(name: str) -> list[Document]:
+    layer = _layer_step("pushing", name)
     return [
         {"status": "retrieving manifest"},
         *({**layer, "completed": _MODEL_SIZE_BYTES * quarter // 4} for quarter in range(1, 5)),
@@ -228,14 +228,14 @@ def _model_push_statuses(name: str) -> list[Document]:
     ]
 
 
-def _model_creation_statuses(name: str) -> list[Document]:
+def _create_steps(name: str) -> list[Document]:
     return [
         {"status": f"using existing layer sha256:{_fake_digest(name)}"},
         {"status": "writing manifest"},
     ]
 
 
-def _layer_transfer_status(verb: str, name: str) -> Document:
+def _layer_step(verb: str, name: str) -> Document:
     digest = _fake_digest(name)
     return {
         "status": f"{verb} {digest[:12]}",
@@ -254,8 +254,8 @@ _PATHS_REQUIRING_MODEL: Final = (
 
 _TRANSFER_STEPS: Final[dict[str, Callable[[str], list[Document]]]] = {
     paths.PULL: _pull_steps,
-    paths.PUSH: _model_push_statuses,
-    paths.CREATE: _model_creation_statuses,
+    paths.PUSH: _push_steps,
+    paths.CREATE: _create_steps,
 }
 
 _DOCUMENT_BUILDERS: Final[dict[str, Callable[[str, Fields, EncodeContext], Document]]] = {

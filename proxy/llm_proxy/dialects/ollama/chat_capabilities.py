@@ -40,7 +40,7 @@ def capabilities(path: str, *, stream: bool) -> Capabilities:
         raise NotRepresentable(f"ollama tells no turn on {path}")
     return Capabilities(
         dialect="ollama",
-        is_streamed_response=stream,
+        is_streamed=stream,
         finish_by_raw_reason=FINISH_BY_REASON,
         raw_reason_by_finish=_RAW_OF_FINISH,
         stop_means_tool_calls=True,
@@ -55,7 +55,7 @@ def capabilities(path: str, *, stream: bool) -> Capabilities:
             _normalize_turn, images=1 if path == GENERATE and not stream else None
         ),
         convert_failure=errors.as_stream_error_failure if stream else errors.as_http_error_failure,
-        convert_failed_turn=_turn_before_last_chunk,
+        convert_failed_turn=_failed_stream_turn,
     )
 
 
@@ -94,6 +94,6 @@ def _estimated_durations_ns(usage: Usage, fields: Fields) -> dict[str, Json]:
     return {_TOTAL_DURATION: sum(duration_ns or 0 for duration_ns in durations_ns), **estimates_ns}
 
 
-def _turn_before_last_chunk(turn: Turn) -> Turn:
+def _failed_stream_turn(turn: Turn) -> Turn:
     """What a stream holds before an error line; without any part, not even the model."""
     return replace(turn, usage=None, metadata=(), model=turn.model if turn.parts else "")

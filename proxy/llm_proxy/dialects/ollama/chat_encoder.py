@@ -39,7 +39,7 @@ class OllamaEncoder:
     def encode_response(self, turn: Turn) -> DialectResponse:
         """The response: a stream of lines, or one document."""
         if self.is_streamed:
-            return response_encoding.streamed_response(
+            return response_encoding.stream_response(
                 "ndjson", NDJSON_CONTENT_TYPE, map(encode_line, self._encode_lines(turn))
             )
         return response_encoding.json_response(

@@ -29,7 +29,7 @@ from llm_proxy.dialects.ollama import (
 from llm_proxy.dialects.ollama.chat_capabilities import capabilities
 from llm_proxy.dialects.ollama.chat_encoder import OllamaEncoder
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _STREAMING_PATHS: Final = (paths.CHAT, paths.GENERATE, paths.PULL, paths.PUSH, paths.CREATE)
 _DOCUMENT_PATHS: Final = (paths.SHOW, paths.COPY, paths.EMBED, paths.EMBEDDINGS)
@@ -47,13 +47,13 @@ class Ollama:
     """The dialect `ollama`."""
 
     name = "ollama"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ()
-    request_body_id_paths = (
+    id_json_paths = (
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    token_counting = TokenCountingConvention()
+    token_counting = TokenCounting()
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
@@ -99,7 +99,7 @@ class Ollama:
         for line in reversed(response.framed_messages):
             fields = lenient_json.parse_object(line)
             if error := fields.get("error"):
-                return json_api.completeness_after_error(json_api.decode_failure(error))
+                return json_api.completed_by_error(json_api.decode_failure(error))
             if fields.get("done") is True:
                 return Completeness(is_complete=True, reason="done: true")
             if fields.get("status") == "success":

@@ -36,7 +36,7 @@ from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
 from llm_proxy.dialects.openai.provider_variants import provider_variant
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, Metadata, Part, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, Metadata, Part, TokenCounting, Turn
 
 _PATH: Final = "/chat/completions"
 
@@ -45,14 +45,14 @@ class OpenAIChat:
     """The dialect `openai-chat`."""
 
     name = "openai-chat"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers = ("openai-beta",)
-    request_body_id_paths = (
+    id_json_paths = (
         "$.messages[*].id",
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    token_counting = TokenCountingConvention()
+    token_counting = TokenCounting()
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:

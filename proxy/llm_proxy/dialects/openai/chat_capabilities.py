@@ -84,7 +84,7 @@ def capabilities(
     has_reasoning_details = variant.reasoning_field == "details"
     return Capabilities(
         dialect="openai-chat",
-        is_streamed_response=options.stream,
+        is_streamed=options.stream,
         finish_by_raw_reason=choices_decoder.FINISH_BY_REASON,
         raw_reason_by_finish={
             **(_LEGACY_FINISH_REASONS if options.uses_legacy_functions else _FINISH_REASONS),
@@ -99,7 +99,7 @@ def capabilities(
         if options.uses_legacy_functions
         else _representable_tool_call,
         convert_media=_representable_media,
-        merged_part_kinds=frozenset(
+        merged_kinds=frozenset(
             (Text, Refusal) if has_reasoning_details else (Text, Refusal, Reasoning)
         ),
         part_order=() if options.stream else _part_order(options),

@@ -36,7 +36,7 @@ class ChatEncoder:
         """The response: a stream or a JSON document; each turn is one choice."""
         headers = errors.common_response_headers(self.context)
         if self.options.stream:
-            return response_encoding.streamed_response(
+            return response_encoding.stream_response(
                 "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, self._encode_events(turns), headers
             )
         return response_encoding.json_response(self._encode_whole_response(turns), headers)

@@ -70,7 +70,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
     is_finished_by_index: dict[int, bool] = {}
     for document in _parse_response_objects(response):
         if error := document.get("error"):
-            return json_api.completeness_after_error(json_api.decode_failure(error))
+            return json_api.completed_by_error(json_api.decode_failure(error))
         for index, choice in _indexed_choices(document):
             is_finished_by_index[index] = is_finished_by_index.get(index, False) or bool(
                 choice.get("finish_reason")

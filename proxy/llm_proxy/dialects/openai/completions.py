@@ -29,7 +29,7 @@ from llm_proxy.dialects.openai.completions_encoder import CompletionEncoder, cap
 from llm_proxy.dialects.openai.provider_variants import provider_variant
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, Metadata, Part, Text, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, Metadata, Part, Text, TokenCounting, Turn
 
 _PATH: Final = "/completions"
 _FIM_PATH: Final = "/fim/completions"
@@ -40,10 +40,10 @@ class OpenAICompletions:
     """The dialect `openai-completions`."""
 
     name = "openai-completions"
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers = ("openai-beta",)
-    request_body_id_paths: tuple[str, ...] = ()
-    token_counting = TokenCountingConvention()
+    id_json_paths: tuple[str, ...] = ()
+    token_counting = TokenCounting()
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
@@ -69,11 +69,7 @@ class OpenAICompletions:
         """The prompt as one user message; several prompts become one message."""
         body = lenient_json.parse_object(request.body)
         settings = body.get("temperature"), body.get("top_p")
-        return (
-            request_decoding.conversation_from_prompt(body.get("prompt"), *settings)
-            if body
-            else None
-        )
+        return request_decoding.prompt_conversation(body.get("prompt"), *settings) if body else None
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; without a content type, by whether the request streams."""

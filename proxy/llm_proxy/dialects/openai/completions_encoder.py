@@ -28,7 +28,7 @@ def capabilities(options: ResponseOptions, variant: ProviderVariant) -> Capabili
     has_usage = response_includes_usage(options, variant)
     return Capabilities(
         dialect="openai-completions",
-        is_streamed_response=options.stream,
+        is_streamed=options.stream,
         finish_by_raw_reason=choices_decoder.FINISH_BY_REASON,
         raw_reason_by_finish={
             FinishReason.STOP: "stop",
@@ -76,7 +76,7 @@ class CompletionEncoder:
                 self.options, self.variant, envelope, turns_are_successive
             )
             events = encoder.encode_events(turns[0], choice_pieces, final_choices)
-            return response_encoding.streamed_response(
+            return response_encoding.stream_response(
                 "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, events, headers
             )
         choices = [_encode_choice(at, turn.text, turn) for at, turn in enumerate(turns)]

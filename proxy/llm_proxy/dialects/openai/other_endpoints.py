@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from llm_proxy import framing
-from llm_proxy.dialects import json_api, lenient_json, multipart_form_fields
+from llm_proxy.dialects import forms, json_api, lenient_json
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
@@ -83,9 +83,9 @@ class OpenAIEndpoint(RecordOnlyDialect):
     """Decodes a successful response."""
     respond: Callable[[Request, EncodeContext], DialectResponse | None] = _no_response
     """Makes the response where nothing was recorded; None where none can be made."""
-    volatile_request_body_paths: tuple[str, ...] = ()
+    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ("openai-beta",)
-    request_body_id_paths: tuple[str, ...] = ()
+    id_json_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
         """Whether method and path are the endpoint's, and no `anthropic-version` header is set."""
@@ -97,9 +97,9 @@ class OpenAIEndpoint(RecordOnlyDialect):
 
     def model(self, request: Request) -> str:
         """The `model` of the form or the JSON body, else what the path names."""
-        if model := multipart_form_fields.form_field_value(
-            request, "model"
-        ) or shared_format.requested_model(request):
+        if model := forms.form_field_value(request, "model") or shared_format.requested_model(
+            request
+        ):
             return model
         path_match = self.path_pattern.fullmatch(request.path)
         return unquote((path_match and path_match.groupdict().get("model")) or "")
@@ -110,7 +110,7 @@ class OpenAIEndpoint(RecordOnlyDialect):
         return (
             fields.get("stream") is True
             or fields.get("stream_format") == "sse"
-            or multipart_form_fields.form_field_value(request, "stream").lower() == "true"
+            or forms.form_field_value(request, "stream").lower() == "true"
         )
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
@@ -175,7 +175,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
             return Completeness(is_complete=True, reason="[DONE]")
         fields = shared_format.decode_event(message)
         if error := fields.get("error"):
-            return json_api.completeness_after_error(json_api.decode_failure(error))
+            return json_api.completed_by_error(json_api.decode_failure(error))
         kind = _event_type(message)
         if kind in _FINAL_EVENT_TYPES:
             return Completeness(is_complete=True, reason=kind)

@@ -87,7 +87,7 @@ def encode_call_item(call: ToolCall, result: ToolResult | None) -> Document:
         FUNCTION_CALL_TYPE if result is None else MCP_CALL_TYPE
     )
     extra_fields: Document = {name: value for name, value in call.metadata if name != "type"}
-    failed = None if result is None else result.failed or bool(_tool_error_value(result))
+    failed = None if result is None else result.failed or bool(_error_field(result))
     item = _pop_item_header(kind, extra_fields, failed=failed)
     if kind in _TYPES_WITHOUT_CALL_ID:
         item["id"] = call.id
@@ -111,14 +111,14 @@ def encode_result_item(result: ToolResult) -> Document:
     extra_fields: Document = {
         name: value for name, value in result.metadata if name not in ("type", "error")
     }
-    error = {"error": _tool_error_value(result)} if _tool_error_value(result) else {}
+    error = {"error": _error_field(result)} if _error_field(result) else {}
     has_reported_error = bool(error) and extra_fields.get("status") != "failed"
     item = _pop_item_header(kind, extra_fields, failed=result.failed and not has_reported_error)
     item["call_id"] = result.call_id or None
     default_name = kind.removesuffix("_output").removesuffix("_call")
     if result.name not in ("", default_name):
         item["name"] = lenient_json.join_pieces([result.name])
-    return {**item, **_encode_tool_result_field(kind, result.content), **error, **extra_fields}
+    return {**item, **_encode_output(kind, result.content), **error, **extra_fields}
 
 
 def _pop_item_header(kind: str, extra_fields: Document, *, failed: bool | None) -> Document:
@@ -154,16 +154,16 @@ def _argument_fields(kind: str, arguments: str) -> Document:
 
 
 def _result_fields(kind: str, result: ToolResult) -> Document:
-    if error := _tool_error_value(result):
-        return {**_encode_tool_result_field(kind, result.content), "error": error}
+    if error := _error_field(result):
+        return {**_encode_output(kind, result.content), "error": error}
     if result.failed and result.content:
         fields = _parse_object_text(result.content)
         is_object = fields and lenient_json.compact_json(dict(fields)) == result.content
         return {"error": dict(fields) if is_object else result.content}
-    return _encode_tool_result_field(kind, result.content)
+    return _encode_output(kind, result.content)
 
 
-def _encode_tool_result_field(kind: str, content: str) -> Document:
+def _encode_output(kind: str, content: str) -> Document:
     """The result field: a list of objects where the item has one, else text."""
     if kind in _RESULT_TEXT_FIELD_BY_TYPE:
         return {_RESULT_TEXT_FIELD_BY_TYPE[kind]: content}
@@ -179,7 +179,7 @@ def _encode_tool_result_field(kind: str, content: str) -> Document:
     )
 
 
-def _tool_error_value(result: ToolResult) -> Json:
+def _error_field(result: ToolResult) -> Json:
     return dict(result.metadata).get("error")
 
 

@@ -32,7 +32,7 @@ from llm_proxy.dialects.openai.responses_capabilities import (
 from llm_proxy.dialects.openai.responses_encoder import ResponsesEncoder
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCountingConvention, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _PATH_END_BY_METHOD: Final = {
     "POST": re.compile(r"/responses(?:/compact|/input_tokens|/[^/]+/cancel)?\Z"),
@@ -53,13 +53,13 @@ class OpenAIResponses:
     """The dialect `openai-responses`."""
 
     name = "openai-responses"
-    volatile_request_body_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
+    volatile_json_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
     cassette_key_headers = ("openai-beta",)
-    request_body_id_paths = (
+    id_json_paths = (
         "$.input[*].call_id",
         "$.input[*].approval_request_id",
     )
-    token_counting = TokenCountingConvention()
+    token_counting = TokenCounting()
     overloaded_status = 503
 
     def matches(self, request: Request) -> bool:

@@ -110,7 +110,7 @@ def capabilities(
     may_be_pending = options.is_background and not options.stream
     return Capabilities(
         dialect="openai-responses",
-        is_streamed_response=options.stream,
+        is_streamed=options.stream,
         finish_by_raw_reason=_FINISH_OF_RAW_STREAM if options.stream else _FINISH_OF_RAW_DOCUMENT,
         raw_reason_by_finish={
             **_RAW_OF_FINISH,
@@ -129,7 +129,7 @@ def capabilities(
         convert_media=output_capabilities.representable_image_or_audio
         if options.stream
         else output_capabilities.representable_image,
-        merged_part_kinds=frozenset(),
+        merged_kinds=frozenset(),
         part_kinds_kept_if_empty=frozenset((Reasoning,)),
         id_prefix="resp_",
         includes_model=not options.is_compaction,
@@ -142,7 +142,7 @@ def capabilities(
             _failure_with_type_and_code if options.stream else _as_http_error_failure,
             context=context,
         ),
-        convert_failed_turn=_turn_before_last_event,
+        convert_failed_turn=_failed_stream_turn,
     )
 
 
@@ -223,5 +223,5 @@ def _as_http_error_failure(failure: Failure, context: EncodeContext) -> Failure:
     return errors.as_http_error_failure(failure, provider_variant(context.provider))
 
 
-def _turn_before_last_event(turn: Turn) -> Turn:
+def _failed_stream_turn(turn: Turn) -> Turn:
     return replace(turn, finish=FinishReason.ERROR, finish_raw="failed", usage=None)

@@ -81,7 +81,7 @@ def completeness(response: DialectResponse) -> Completeness:
     last_type = ""
     for kind, event in _typed_events(reversed(response.framed_messages)):
         if failure := _decode_failure(kind, event):
-            return json_api.completeness_after_error(failure)
+            return json_api.completed_by_error(failure)
         if kind in _FINAL_EVENT_TYPES:
             return Completeness(is_complete=True, reason=kind)
         last_type = last_type or kind

@@ -68,7 +68,7 @@ class ResponsesEncoder:
         """The response: a stream or a JSON document."""
         headers = errors.common_response_headers(self.context)
         if self.options.stream:
-            return response_encoding.streamed_response(
+            return response_encoding.stream_response(
                 "sse",
                 shared_format.EVENT_STREAM_CONTENT_TYPE,
                 self._encode_sse_messages(turn),

@@ -71,6 +71,6 @@ def requires_framed_messages(kind: FaultKind, location: StreamLocation | None) -
     """Whether a fault at this location applies only to bodies that consist of messages."""
     location_name = {AfterEvents: "after", AtEvent: "at"}.get(type(location), "")
     event_count = location.event_count if isinstance(location, AfterEvents) else 1
-    return kind.allowed_framing_codecs <= STREAM_CODECS or (
+    return kind.allowed_codecs <= STREAM_CODECS or (
         location_name in MESSAGE_LOCATIONS and event_count > 0
     )

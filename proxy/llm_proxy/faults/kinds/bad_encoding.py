@@ -38,7 +38,7 @@ class _FalseEncodingTransform:
             Begin(replace(action.head, headers=_with_false_content_encoding(action.head.headers))),
         )
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return ()
 
 

@@ -51,7 +51,7 @@ class BadToolCall:
         """Replaces all messages of the response."""
         return OneShot(
             self._make_injected_actions,
-            replaced_message_count=ALL_MESSAGES,
+            taken_message_count=ALL_MESSAGES,
             changes_length=True,
             check_applicable=self._check_applicable,
         )
@@ -106,33 +106,26 @@ def _require_text_arguments(position: StreamPosition, valid_turn: Turn) -> None:
     try:
         reencoding.to_representable_turn(position, invalid_turn)
     except FaultNotApplicable:
-        name = position.fault_context.dialect_request.dialect.name
+        name = position.context.decoded_request.dialect.name
         raise FaultNotApplicable(f"{name} tells arguments as an object, which is JSON") from None
 
 
 def _offered_tools(position: StreamPosition) -> Sequence[ToolDefinition]:
-    dialect_request = position.fault_context.dialect_request
-    conversation = dialect_request.dialect.decode_request(dialect_request.request)
+    decoded_request = position.context.decoded_request
+    conversation = decoded_request.dialect.decode_request(decoded_request.request)
     return conversation.tools if conversation is not None else ()
 
 
-def _parse_tool_call_corruption(text: str) -> str:
+def _parse_how(text: str) -> str:
     if text.strip().lower() not in TOOL_CALL_CORRUPTIONS:
         raise ValueError(f"one of {', '.join(TOOL_CALL_CORRUPTIONS)}")
     return text.strip().lower()
 
 
 KIND = FaultKind(
-    "bad-tool-call",
-    FaultEffect.ALTERED,
-    "a call of a tool that cannot be carried out",
-    BadToolCall,
-    {
-        "how": FaultArgument(
-            _parse_tool_call_corruption,
-            "json: no JSON; name: an unknown tool; missing: an argument",
-            "json",
-        )
-    },
+    "bad-tool-call", FaultEffect.ALTERED, "a call of a tool that cannot be carried "
+                                          "out", BadToolCall,
+    {"how": FaultArgument(_parse_how, "json: no JSON; name: an unknown tool; missing: an "
+                                      "argument", "json")},
     example="bad-tool-call,how=name",
-)
+)  # fmt: skip

@@ -25,7 +25,7 @@ from llm_proxy.faults.kind import (
     StreamPosition,
 )
 from llm_proxy.faults.location import StreamLocation
-from llm_proxy.framing.invalid_utf8_insertion import insert_invalid_utf8
+from llm_proxy.framing.invalid_utf8 import insert_invalid_utf8
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 
 
@@ -35,12 +35,12 @@ class BadUtf8:
 
     def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Changes the message after its location, or a whole body."""
-        return OneShot(_make_injected_actions, replaced_message_count=1, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=1, changes_length=True)
 
 
 def _make_injected_actions(position: StreamPosition) -> InjectedActions:
     corrupted = insert_invalid_utf8(
-        position.codec, position.replaced_messages[0], frozenset(_taken_message_texts(position))
+        position.codec, position.taken_messages[0], frozenset(_taken_message_texts(position))
     )
     if corrupted is None:
         raise FaultNotApplicable("the message has no text")
@@ -49,8 +49,8 @@ def _make_injected_actions(position: StreamPosition) -> InjectedActions:
 
 def _taken_message_texts(position: StreamPosition) -> Iterator[str]:
     assert position.head is not None  # noqa: S101 # messages are taken only after the head
-    response = DialectResponse(position.head, position.codec, position.replaced_messages)
-    for turn in position.fault_context.dialect_request.dialect.decode_response(response):
+    response = DialectResponse(position.head, position.codec, position.taken_messages)
+    for turn in position.context.decoded_request.dialect.decode_response(response):
         yield from filter(None, map(_part_text, turn.parts))
 
 

@@ -59,7 +59,7 @@ class _BandwidthTransform:
             case _:
                 return (action,)
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return ()
 
     def _free_at_ms(self) -> float:

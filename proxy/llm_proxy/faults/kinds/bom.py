@@ -58,16 +58,12 @@ class _BomTransform:
             case _:
                 return (action,)
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return () if self._is_inserted else (Send(BOM_UTF8),)
 
 
 KIND = FaultKind(
-    "bom",
-    FaultEffect.MALFORMED,
-    "a byte order mark in front of the body",
-    Bom,
-    allowed_framing_codecs=ALL_CODECS - {eventstream.CODEC_NAME},
-    allowed_framings=FRAMINGS_WITH_BODY,
+    "bom", FaultEffect.MALFORMED, "a byte order mark in front of the body", Bom,
+    allowed_codecs=ALL_CODECS - {eventstream.CODEC_NAME}, allowed_framings=FRAMINGS_WITH_BODY,
     example="bom",
-)
+)  # fmt: skip

@@ -51,7 +51,7 @@ class _CoalesceTransform:
         self._events_per_write = events_per_write
         self._due_ms = position.at_ms
         self._held = bytearray()
-        self._codec = framing.new_message_splitter(position.codec)
+        self._codec = framing.new_codec(position.codec)
         self._held_message_count = 0
         """Messages that end in the held bytes."""
         self._last_message_end = 0
@@ -73,9 +73,9 @@ class _CoalesceTransform:
                     self._codec.feed(data) if self._events_per_write else []
                 )
             case _:
-                return (*self.actions_at_clean_end(), action)
+                return (*self.close(), action)
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return self._flush_write(len(self._held))
 
     def _completed_writes(self, messages: list[bytes]) -> Burst:

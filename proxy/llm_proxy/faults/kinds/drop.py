@@ -38,17 +38,12 @@ class Drop:
     def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Removes the messages after its location."""
         return OneShot(
-            lambda _: InjectedActions(), replaced_message_count=self.count, changes_length=True
+            lambda _: InjectedActions(), taken_message_count=self.count, changes_length=True
         )
 
 
 KIND = FaultKind(
-    "drop",
-    FaultEffect.ALTERED,
-    "messages are left out",
-    Drop,
+    "drop", FaultEffect.ALTERED, "messages are left out", Drop,
     {"count": FaultArgument(unit_parsers.parse_count, "how many", "1")},
-    allowed_locations=MESSAGE_LOCATIONS,
-    allowed_framing_codecs=STREAM_CODECS,
-    example="drop,after=2",
-)
+    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="drop,after=2",
+)  # fmt: skip

@@ -47,16 +47,16 @@ class Duplicate:
 
     def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Repeats the message after its location."""
-        return OneShot(self._make_injected_actions, replaced_message_count=1, changes_length=True)
+        return OneShot(self._make_injected_actions, taken_message_count=1, changes_length=True)
 
     def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
-        if self.count * len(position.replaced_messages[0]) > _MAX_COPIED_BYTES:
+        if self.count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:
             raise FaultNotApplicable(
                 f"so many copies would have more than {_MAX_COPIED_BYTES} bytes"
             )
         try:
             messages = rearrange_messages(
-                position.codec, position.replaced_messages, [0] * (1 + self.count)
+                position.codec, position.taken_messages, [0] * (1 + self.count)
             )
         except ValueError as error:
             raise FaultNotApplicable(str(error)) from None
@@ -64,12 +64,7 @@ class Duplicate:
 
 
 KIND = FaultKind(
-    "duplicate",
-    FaultEffect.ALTERED,
-    "a message comes more than once",
-    Duplicate,
+    "duplicate", FaultEffect.ALTERED, "a message comes more than once", Duplicate,
     {"count": FaultArgument(unit_parsers.parse_count, "how many copies", "1")},
-    allowed_locations=MESSAGE_LOCATIONS,
-    allowed_framing_codecs=STREAM_CODECS,
-    example="duplicate,after=2",
-)
+    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="duplicate,after=2",
+)  # fmt: skip

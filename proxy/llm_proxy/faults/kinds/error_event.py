@@ -59,6 +59,6 @@ KIND = FaultKind(
         "message": FaultArgument(str, "what the error says", _DEFAULT_MESSAGE),
         "type": FaultArgument(str, "the error's type; the provider's own if left out"),
     },
-    allowed_locations=MESSAGE_LOCATIONS | {"ms"}, allowed_framing_codecs=STREAM_CODECS,
+    allowed_locations=MESSAGE_LOCATIONS | {"ms"}, allowed_codecs=STREAM_CODECS,
     example="error-event,after=3",
 )  # fmt: skip

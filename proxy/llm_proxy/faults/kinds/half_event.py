@@ -32,20 +32,15 @@ class HalfEvent:
 
     def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Ends the body in the middle of the message after its location."""
-        return OneShot(_make_injected_actions, replaced_message_count=1, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=1, changes_length=True)
 
 
 def _make_injected_actions(position: StreamPosition) -> InjectedActions:
-    message = position.replaced_messages[0]
+    message = position.taken_messages[0]
     return InjectedActions((Send(message[: max(len(message) // 2, 1)]),), ends_response=True)
 
 
 KIND = FaultKind(
-    "half-event",
-    FaultEffect.TRUNCATED,
-    "a clean end in the middle of a message",
-    HalfEvent,
-    allowed_locations=MESSAGE_LOCATIONS,
-    allowed_framing_codecs=STREAM_CODECS,
-    example="half-event,after=2",
-)
+    "half-event", FaultEffect.TRUNCATED, "a clean end in the middle of a message", HalfEvent,
+    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="half-event,after=2",
+)  # fmt: skip

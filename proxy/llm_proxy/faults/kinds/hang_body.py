@@ -36,7 +36,7 @@ class HangBody:
         return OneShot(self._make_injected_actions, default_location=AfterBytes(0))
 
     def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
-        silence_ms = position.fault_context.max_silence_ms if self.for_ is None else self.for_
+        silence_ms = position.context.max_silence_ms if self.for_ is None else self.for_
         return InjectedActions(
             (Wait(position.at_ms + silence_ms), Abort("fin")), ends_response=True
         )

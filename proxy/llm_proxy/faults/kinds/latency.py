@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.durations import parse_duration_distribution, seeded_duration_ms
+from llm_proxy.faults.durations import parse_duration, seeded_duration_ms
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
@@ -38,12 +38,12 @@ class Latency:
         return OneShot(self._make_injected_actions, may_precede_head=True)
 
     def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
-        return InjectedActions(delay_ms=seeded_duration_ms(self.by, position.fault_context, "by"))
+        return InjectedActions(delay_ms=seeded_duration_ms(self.by, position.context, "by"))
 
 
 KIND = FaultKind(
     "latency", FaultEffect.SLOWED, "the answer comes late", Latency,
-    {"by": FaultArgument(parse_duration_distribution, "how late: 300ms, or drawn for each request: "
+    {"by": FaultArgument(parse_duration, "how late: 300ms, or drawn for each request: "
                                      "100..300ms", is_required=True)},
     allowed_locations=ALL_LOCATIONS, example="latency,by=50ms",
 )  # fmt: skip

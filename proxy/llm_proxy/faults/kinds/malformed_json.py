@@ -22,7 +22,7 @@ from llm_proxy.faults.kind import (
     StreamPosition,
 )
 from llm_proxy.faults.location import StreamLocation
-from llm_proxy.framing.json_truncation import make_json_invalid_by_halving
+from llm_proxy.framing.truncated_json import truncate_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,11 @@ class MalformedJson:
 
     def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Changes the message after its location, or a whole body."""
-        return OneShot(_make_injected_actions, replaced_message_count=1, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=1, changes_length=True)
 
 
 def _make_injected_actions(position: StreamPosition) -> InjectedActions:
-    return InjectedActions(
-        (Send(make_json_invalid_by_halving(position.codec, position.replaced_messages[0])),)
-    )
+    return InjectedActions((Send(truncate_json(position.codec, position.taken_messages[0])),))
 
 
 KIND = FaultKind(

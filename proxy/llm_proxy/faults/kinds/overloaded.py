@@ -32,7 +32,7 @@ class Overloaded:
         return ReplaceResponse(self._replacement_response)
 
     def _replacement_response(self, context: FaultContext) -> Burst:
-        status = context.dialect_request.dialect.overloaded_status
+        status = context.decoded_request.dialect.overloaded_status
         retry_fields = (self.retry_after, self.should_retry)
         return http_error_response(context, ErrorSpec(status, "", "", *retry_fields))
 

@@ -21,10 +21,10 @@ from functools import partial
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Begin, Burst
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, ResponseHead
-from llm_proxy.faults import quota_token_counting
+from llm_proxy.faults import tokens
 from llm_proxy.faults.error_responses import ErrorSpec, http_error_response
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
@@ -84,9 +84,7 @@ class _QuotaMeter:
         session_quota = self._session_quotas.get(session)
         if session_quota is None or elapsed_ms >= session_quota.window_start_ms + quota.window:
             session_quota = self._session_quotas[session] = _SessionQuotaUsage(elapsed_ms)
-        prompt_tokens = (
-            0 if quota.tokens is None else quota_token_counting.estimate_prompt_tokens(context)
-        )
+        prompt_tokens = 0 if quota.tokens is None else tokens.estimate_prompt_tokens(context)
         if self._would_exceed(session_quota, prompt_tokens):
             remaining_ms = session_quota.window_start_ms + quota.window - elapsed_ms
             error_spec = ErrorSpec(
@@ -98,17 +96,17 @@ class _QuotaMeter:
         session_quota.request_count += 1
         session_quota.token_counts.append(prompt_tokens)
         encode_context = replace(
-            context.dialect_request.context,
+            context.decoded_request.context,
             account_limits=self._account_limits(session_quota, elapsed_ms),
         )
-        headers = context.dialect_request.dialect.rate_limit_headers(encode_context)
+        headers = context.decoded_request.dialect.rate_limit_headers(encode_context)
         on_response_sent = (
             None
             if quota.tokens is None
-            else partial(_add_response_tokens, session_quota, context.dialect_request)
+            else partial(_add_response_tokens, session_quota, context.decoded_request)
         )
         return Transform(
-            lambda _: _RateLimitHeadersTransform(headers),
+            lambda _: _LimitHeadersTransform(headers),
             is_harmless=True,
             on_response_sent=on_response_sent,
         )
@@ -142,16 +140,14 @@ class _QuotaMeter:
 
 def _add_response_tokens(
     session_quota: _SessionQuotaUsage,
-    dialect_request: DialectRequest,
+    decoded_request: DecodedRequest,
     head: ResponseHead,
     body: bytes,
 ) -> None:
-    session_quota.token_counts.append(
-        quota_token_counting.count_response_tokens(dialect_request, head, body)
-    )
+    session_quota.token_counts.append(tokens.count_response_tokens(decoded_request, head, body))
 
 
-class _RateLimitHeadersTransform:
+class _LimitHeadersTransform:
     def __init__(self, headers: Headers) -> None:
         self._headers = headers
 
@@ -163,7 +159,7 @@ class _RateLimitHeadersTransform:
         kept = tuple(header for header in head.headers if header[0].lower() not in replaced_names)
         return (Begin(replace(head, headers=(*kept, *self._headers))),)
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return ()
 
 

@@ -41,7 +41,7 @@ class RefusalFault:
         """Replaces all messages of the response."""
         return OneShot(
             self._make_injected_actions,
-            replaced_message_count=ALL_MESSAGES,
+            taken_message_count=ALL_MESSAGES,
             changes_length=True,
             check_applicable=self._check_applicable,
         )

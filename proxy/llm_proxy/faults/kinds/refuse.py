@@ -40,10 +40,10 @@ class RefuseConnections:
 
     def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Resets requests on connections that are open already."""
-        return MeteredFault(lambda: _RefusalWindowMeter(self.window))
+        return MeteredFault(lambda: _ConnectionResetMeter(self.window))
 
 
-class _RefusalWindowMeter:
+class _ConnectionResetMeter:
     """Resets requests within the window."""
 
     def __init__(self, window_ms: tuple[float, float]) -> None:

@@ -33,25 +33,20 @@ class Reorder:
 
     def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
         """Swaps the two messages after its location."""
-        return OneShot(_make_injected_actions, replaced_message_count=2, changes_length=True)
+        return OneShot(_make_injected_actions, taken_message_count=2, changes_length=True)
 
 
 def _make_injected_actions(position: StreamPosition) -> InjectedActions:
-    if len(position.replaced_messages) < 2:  # a swap needs two
+    if len(position.taken_messages) < 2:  # a swap needs two
         raise FaultNotApplicable("there was but one message behind it")
     try:
-        messages = rearrange_messages(position.codec, position.replaced_messages, (1, 0))
+        messages = rearrange_messages(position.codec, position.taken_messages, (1, 0))
     except ValueError as error:
         raise FaultNotApplicable(str(error)) from None
     return InjectedActions(tuple(map(Send, messages)))
 
 
 KIND = FaultKind(
-    "reorder",
-    FaultEffect.ALTERED,
-    "two messages change places",
-    Reorder,
-    allowed_locations=MESSAGE_LOCATIONS,
-    allowed_framing_codecs=STREAM_CODECS,
-    example="reorder,after=2",
-)
+    "reorder", FaultEffect.ALTERED, "two messages change places", Reorder,
+    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="reorder,after=2",
+)  # fmt: skip

@@ -58,7 +58,7 @@ class _SliceTransform:
             case _:
                 return (action,)
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return ()
 
     def _slice(self, data: bytes) -> list[Action]:

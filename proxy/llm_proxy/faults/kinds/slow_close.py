@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Action, Burst, Wait
-from llm_proxy.faults.durations import parse_duration_distribution, seeded_duration_ms
+from llm_proxy.faults.durations import parse_duration, seeded_duration_ms
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import FaultArgument, FaultKind, Mechanism, StreamPosition, Transform
 from llm_proxy.faults.location import StreamLocation
@@ -31,7 +31,7 @@ class SlowClose:
 
     def _make_transform(self, position: StreamPosition) -> _DelayedEndTransform:
         return _DelayedEndTransform(
-            seeded_duration_ms(self.by, position.fault_context, "by"), position.at_ms
+            seeded_duration_ms(self.by, position.context, "by"), position.at_ms
         )
 
 
@@ -45,13 +45,13 @@ class _DelayedEndTransform:
             self._last_due_ms = action.due
         return (action,)
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return (Wait(self._last_due_ms + self._delay_ms),)
 
 
 KIND = FaultKind(
     "slow-close", FaultEffect.SLOWED, "all is sent, and its end comes late", SlowClose,
-    {"by": FaultArgument(parse_duration_distribution, "how late: 300ms, or drawn for each request: "
+    {"by": FaultArgument(parse_duration, "how late: 300ms, or drawn for each request: "
                                      "100..300ms", is_required=True)},
     allowed_framings=frozenset(("chunked", "close")), example="slow-close,by=50ms",
 )  # fmt: skip

@@ -43,7 +43,7 @@ class Stall:
         if self.for_ is not None:
             return InjectedActions(delay_ms=self.for_)
         return InjectedActions(
-            (Wait(position.at_ms + position.fault_context.max_silence_ms), Abort("fin")),
+            (Wait(position.at_ms + position.context.max_silence_ms), Abort("fin")),
             ends_response=True,
         )
 

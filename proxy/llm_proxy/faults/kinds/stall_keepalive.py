@@ -58,7 +58,7 @@ class StallKeepalive:
 
     def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
         position.require_head()
-        dialect = position.fault_context.dialect_request.dialect
+        dialect = position.context.decoded_request.dialect
         keep_alive = dialect.keep_alive_message(position.codec)
         if not keep_alive:
             raise FaultNotApplicable(f"{dialect.name} has no keep-alive in such an answer")
@@ -69,7 +69,7 @@ class StallKeepalive:
                 tuple(self._keep_alive_actions(keep_alive, position.at_ms, self.for_)),
                 delay_ms=self.for_,
             )
-        max_silence_ms = position.fault_context.max_silence_ms
+        max_silence_ms = position.context.max_silence_ms
         keep_alives = self._keep_alive_actions(keep_alive, position.at_ms, max_silence_ms)
         return InjectedActions(
             (*keep_alives, Wait(position.at_ms + max_silence_ms), Abort("fin")), ends_response=True
@@ -92,6 +92,6 @@ KIND = FaultKind(
         "for": FaultArgument(unit_parsers.parse_duration_ms, "how long; for ever where it is "
                                                               "left out"),
     },
-    allowed_locations=MESSAGE_LOCATIONS | {"ms"}, allowed_framing_codecs=frozenset({"sse"}),
+    allowed_locations=MESSAGE_LOCATIONS | {"ms"}, allowed_codecs=frozenset({"sse"}),
     example="stall-keepalive,after=1,interval=50ms,for=200ms",
 )  # fmt: skip

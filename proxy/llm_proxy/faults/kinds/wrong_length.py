@@ -47,7 +47,7 @@ class _ContentLengthTransform:
             case _:
                 return (action,)
 
-    def actions_at_clean_end(self) -> Burst:
+    def close(self) -> Burst:
         return (Abort("fin"),)
 
 

@@ -8,11 +8,7 @@ chain          several rules, one after the other
 event_types    the event types of a message
 """
 
+from llm_proxy.faults.rewriting.chain import RewriterChain, RewritingTooExpensive, rewrite_response
 from llm_proxy.faults.rewriting.rewriter import RuleRewriter
-from llm_proxy.faults.rewriting.rewriter_chain import (
-    RewriterChain,
-    RewritingTooExpensive,
-    rewrite_response,
-)
 
 __all__ = ["RewriterChain", "RewritingTooExpensive", "RuleRewriter", "rewrite_response"]

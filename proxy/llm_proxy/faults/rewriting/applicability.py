@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults import framed_message_contents
 from llm_proxy.faults.kind import FaultKind, FaultNotApplicable, OneShot, Transform
@@ -18,12 +18,12 @@ _FRAMING_DESCRIPTIONS: Final[Mapping[Framing, str]] = {
 }
 
 
-def codec_of_readable_body(dialect_request: DialectRequest, head: ResponseHead) -> str:
+def readable_codec(decoded_request: DecodedRequest, head: ResponseHead) -> str:
     """The codec of the body's messages; `whole` where a content coding makes them unreadable."""
     return (
         "whole"
         if framed_message_contents.content_coding(head)
-        else dialect_request.dialect.codec_name(dialect_request.request, head)
+        else decoded_request.dialect.codec_name(decoded_request.request, head)
     )
 
 
@@ -31,15 +31,15 @@ def check_applicable(
     kind: FaultKind, mechanism: OneShot | Transform, head: ResponseHead, codec: str
 ) -> None:
     """Raises `FaultNotApplicable` where a fault is not applicable to a body with this codec."""
-    needs_messages = "whole" not in kind.allowed_framing_codecs or (
-        isinstance(mechanism, OneShot) and mechanism.replaced_message_count
+    needs_messages = "whole" not in kind.allowed_codecs or (
+        isinstance(mechanism, OneShot) and mechanism.taken_message_count
     )
     if needs_messages and (content_coding := framed_message_contents.content_coding(head)):
         raise FaultNotApplicable(f"the body is packed with {content_coding}")
     unsupported_body = ""
     if head.framing not in kind.allowed_framings:
         unsupported_body = _FRAMING_DESCRIPTIONS[head.framing]
-    elif codec not in kind.allowed_framing_codecs:
+    elif codec not in kind.allowed_codecs:
         unsupported_body = "a whole body" if codec == "whole" else f"a body of {codec}"
     if unsupported_body:
         raise FaultNotApplicable(f"{kind.name} has no meaning in {unsupported_body}")

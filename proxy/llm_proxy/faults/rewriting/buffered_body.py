@@ -17,7 +17,7 @@ class BufferedBody:
     """
 
     def __init__(self, codec: str) -> None:
-        self._codec = framing.new_message_splitter(codec)
+        self._codec = framing.new_codec(codec)
         self._held_actions: deque[Action] = deque()
         self._open_message = bytearray()
         """The bytes after the last complete message."""
@@ -72,7 +72,7 @@ class BufferedBody:
         """How many messages were released completely."""
         return bisect_right(self.message_ends, self.released_bytes)
 
-    def partially_released_message(self) -> bytes:
+    def released_message_prefix(self) -> bytes:
         """The released part of the message that is not released completely."""
         released_count = self.released_message_count()
         partial_bytes = self.released_bytes - (
@@ -95,7 +95,7 @@ class BufferedBody:
             del self._open_message[: len(message)]
 
 
-def due_times_at_offsets_ms(
+def offset_due_times_ms(
     actions: Sequence[Action], end_offsets: Sequence[int], begin_ms: float
 ) -> tuple[float, ...]:
     """When the bytes before each of these offsets are due in full, for actions from `begin_ms` on.

@@ -19,7 +19,7 @@ from llm_proxy.faults.kind import (
 )
 from llm_proxy.faults.location import AtTime, StreamLocation
 from llm_proxy.faults.rewriting import applicability, event_types
-from llm_proxy.faults.rewriting.buffered_body import BufferedBody, due_times_at_offsets_ms
+from llm_proxy.faults.rewriting.buffered_body import BufferedBody, offset_due_times_ms
 from llm_proxy.faults.rewriting.locator import StreamLocator, resolve_location
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.framing import codec_name_for_body
@@ -112,10 +112,10 @@ class RuleRewriter:
                 self._body.feed(action)
                 return self._release_to_location()
 
-    def actions_at_clean_end(self) -> list[Action]:
+    def close(self) -> list[Action]:
         """The actions to add before the clean end."""
         if self._transform is not None and not self.is_over:
-            return list(self._transform.actions_at_clean_end())
+            return list(self._transform.close())
         if self.is_over or self.record is not None:
             return []
         self._body.close()
@@ -156,7 +156,7 @@ class RuleRewriter:
             output = self._inject_one_shot(0)
             return output if self.is_over else [*output, action]
         self._head = head
-        self._codec = applicability.codec_of_readable_body(self._context.dialect_request, head)
+        self._codec = applicability.readable_codec(self._context.decoded_request, head)
         return self._start_locating(action, head)
 
     def _recheck_framing(self, first_bytes: bytes) -> list[Action]:
@@ -180,12 +180,12 @@ class RuleRewriter:
             if isinstance(mechanism, Transform) and self._rule.location is None:
                 return self._start_transform(begin)
             taken_message_count, default_location = (
-                (mechanism.replaced_message_count, mechanism.default_location)
+                (mechanism.taken_message_count, mechanism.default_location)
                 if isinstance(mechanism, OneShot)
                 else (0, None)
             )
             if isinstance(mechanism, OneShot) and mechanism.check_applicable is not None:
-                mechanism.check_applicable(self._response_state_at_fault(0))
+                mechanism.check_applicable(self._build_stream_position(0))
             location: StreamLocation = resolve_location(
                 self._rule.location or default_location,
                 self._codec,
@@ -202,7 +202,7 @@ class RuleRewriter:
     def _event_types(self, message: bytes) -> frozenset[str]:
         assert self._head is not None  # noqa: S101 # there is no message before the head
         return event_types.event_types(
-            self._context.dialect_request.dialect, self._head, self._codec, message
+            self._context.decoded_request.dialect, self._head, self._codec, message
         )
 
     def _release_to_location(self) -> list[Action]:
@@ -227,14 +227,14 @@ class RuleRewriter:
         mechanism = self._mechanism
         if isinstance(mechanism, Transform):
             return self._start_transform(None)
-        if mechanism.replaced_message_count:
+        if mechanism.taken_message_count:
             self._is_taking = True
             return self._inject_if_complete()
         return self._inject_one_shot(0)
 
     def _inject_if_complete(self) -> list[Action]:
         needed_count = (
-            self._mechanism.replaced_message_count if isinstance(self._mechanism, OneShot) else 0
+            self._mechanism.taken_message_count if isinstance(self._mechanism, OneShot) else 0
         )
         return (
             self._inject_one_shot(needed_count)
@@ -245,12 +245,12 @@ class RuleRewriter:
     def _available_message_count(self) -> int:
         return len(self._body.messages) - self._body.released_message_count()
 
-    def _response_state_at_fault(self, taken_message_count: int) -> StreamPosition:
+    def _build_stream_position(self, taken_message_count: int) -> StreamPosition:
         body = self._body
         sent_message_count, sent_body_bytes, partial_message = (
             body.released_message_count(),
             body.released_bytes,
-            body.partially_released_message(),
+            body.released_message_prefix(),
         )
         taken_messages = tuple(
             body.messages[sent_message_count : sent_message_count + taken_message_count]
@@ -260,7 +260,7 @@ class RuleRewriter:
             sent_message_count : sent_message_count + len(taken_messages)
         ]
         self._taken_actions = body.release_until(message_ends[-1]) if message_ends else []
-        due_times = due_times_at_offsets_ms(
+        due_times = offset_due_times_ms(
             self._taken_actions, [end - sent_body_bytes for end in message_ends], self._last_due_ms
         )
         self._track_due_time(self._taken_actions)
@@ -279,7 +279,7 @@ class RuleRewriter:
     def _inject_one_shot(self, taken_message_count: int) -> list[Action]:
         mechanism = self._mechanism
         assert isinstance(mechanism, OneShot)  # noqa: S101 # not called for a transform
-        if mechanism.replaced_message_count and not self._available_message_count():
+        if mechanism.taken_message_count and not self._available_message_count():
             is_empty = not self._body.fed_bytes
             return self._release_all_and_skip(
                 "the body is empty" if is_empty else "there was no message behind it"
@@ -291,7 +291,7 @@ class RuleRewriter:
         ):
             return self._release_all_and_skip("there was nothing behind it")
         last_due_ms = self._last_due_ms
-        position = self._response_state_at_fault(taken_message_count)
+        position = self._build_stream_position(taken_message_count)
         try:
             injected = mechanism.make_injected_actions(position)
         except FaultNotApplicable as error:
@@ -320,7 +320,7 @@ class RuleRewriter:
     def _start_transform(self, begin: Begin | None) -> list[Action]:
         mechanism = self._mechanism
         assert isinstance(mechanism, Transform)  # noqa: S101 # not called for a one-shot
-        position = self._response_state_at_fault(0)
+        position = self._build_stream_position(0)
         try:
             self._transform = mechanism.make_transform(position)
         except FaultNotApplicable as error:
@@ -360,10 +360,7 @@ class RuleRewriter:
             kind.name,
             self._mechanism.effect or kind.effect,
             round(
-                position.replaced_due_times_ms[0]
-                if position.replaced_due_times_ms
-                else position.at_ms,
-                3,
+                position.taken_due_times_ms[0] if position.taken_due_times_ms else position.at_ms, 3
             ),
             len(position.sent_messages) if has_head else None,
             position.sent_body_byte_count if has_head else None,

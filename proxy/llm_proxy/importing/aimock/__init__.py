@@ -7,7 +7,7 @@ timing     converts streaming and faults
 losses     what a scenario cannot represent, or represents otherwise
 """
 
-from llm_proxy.importing.aimock.fixture_conversion import (
+from llm_proxy.importing.aimock.fixtures import (
     TITLE,
     ConvertedFixture,
     FixtureScenarios,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.importing.import_data_model import ImportLoss
+from llm_proxy.importing.source import ImportLoss
 
 SEQUENCE_INDEX: Final = ImportLoss(
     "sequence",

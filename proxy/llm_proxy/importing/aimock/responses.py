@@ -17,8 +17,8 @@ from llm_proxy.importing.aimock.losses import (
     WEB_SEARCHES,
 )
 from llm_proxy.importing.fields import nonnegative_number
-from llm_proxy.importing.import_data_model import ImportLoss, NotImportable
-from llm_proxy.scenario.engine.turn_conversion import json_stringify
+from llm_proxy.importing.source import ImportLoss, NotImportable
+from llm_proxy.scenario.engine.turns import json_stringify
 from llm_proxy.turns import Json
 
 Fields = dict[str, Json]
@@ -79,7 +79,7 @@ def convert_response(response: Json) -> tuple[Fields, list[ImportLoss]]:
     fields = _response_fields(response) | _reasoning_fields(response)
     if isinstance(finish := response.get("finishReason"), str) and finish:
         fields["finish_reason"] = finish
-    usage, is_complete_usage = _usage_fields_and_completeness(response.get("usage"))
+    usage, is_complete_usage = _usage_fields(response.get("usage"))
     losses = [*([] if is_complete_usage else [COSTS]), *_field_losses(response)]
     return {"response": fields | ({"usage": usage} if usage else {})}, losses
 
@@ -198,7 +198,7 @@ def _reasoning_fields(response: Fields) -> Fields:
     return {"reasoning": reasoning_blocks} if reasoning_blocks else {}
 
 
-def _usage_fields_and_completeness(usage: Json) -> tuple[Fields, bool]:
+def _usage_fields(usage: Json) -> tuple[Fields, bool]:
     """The token counts, and whether the usage has no other fields."""
     usage_fields: Fields = {}
     is_complete = True

@@ -14,7 +14,7 @@ from llm_proxy.importing.formats.reel import REEL
 from llm_proxy.importing.formats.responses_only import RESPONSE_ONLY
 from llm_proxy.importing.formats.vcr import VCR
 from llm_proxy.importing.formats.vcr_ruby import VCR_RUBY
-from llm_proxy.importing.import_data_model import ForeignFormat
+from llm_proxy.importing.source import ForeignFormat
 
 FORMATS: Final[tuple[ForeignFormat, ...]] = (
     HTTPRR, MITMPROXY, HAR, VCR, VCR_RUBY, GO_VCR, REEL, NOCK, DATADOG, RESPONSE_ONLY

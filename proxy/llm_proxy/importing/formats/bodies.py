@@ -12,7 +12,7 @@ from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields, http_text
 from llm_proxy.importing.file_parsing import MAX_FILE_BYTES
-from llm_proxy.importing.import_data_model import PARSED_BODY, ImportLoss, NotImportable
+from llm_proxy.importing.source import PARSED_BODY, ImportLoss, NotImportable
 
 _BODY_FIELDS: Final = ("body", "parsed_body", "content")
 """The fields of a message that may hold its body; only one is set."""

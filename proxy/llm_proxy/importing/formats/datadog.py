@@ -11,13 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from llm_proxy.importing import fields
-from llm_proxy.importing.import_data_model import (
-    NO_DATE,
-    NO_TIMES,
-    ForeignFormat,
-    ParsedFile,
-    SourceExchange,
-)
+from llm_proxy.importing.source import NO_DATE, NO_TIMES, ForeignFormat, ParsedFile, SourceExchange
 
 _REQUEST_FIELDS: Final = frozenset(("method", "url", "headers", "body"))
 _RESPONSE_FIELDS: Final = frozenset(("status", "headers", "body"))

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import orjson
 
 from llm_proxy.importing import fields
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     FORM_PARAMETERS,
     NO_DATE,
     NO_READ_TIMES,

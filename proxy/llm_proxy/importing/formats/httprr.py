@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from llm_proxy.importing import fields, http_text
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
     ForeignFormat,

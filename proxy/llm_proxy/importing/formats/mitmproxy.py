@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from llm_proxy.exchange import Ending
 from llm_proxy.importing import fields, tnetstring
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     NO_READ_TIMES,
     ForeignFormat,
     NotImportable,

@@ -17,7 +17,7 @@ import orjson
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields
 from llm_proxy.importing.formats import bodies
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
     ForeignFormat,

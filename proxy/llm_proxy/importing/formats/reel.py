@@ -16,7 +16,7 @@ import orjson
 
 from llm_proxy.exchange import Headers, Read, header_value
 from llm_proxy.importing import fields
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     NO_DATE,
     NO_EVENT_BYTES,
     NO_TIMES,

@@ -8,12 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NoReturn
 
-from llm_proxy.importing.import_data_model import (
-    ForeignFormat,
-    ParsedFile,
-    SourceExchange,
-    UnreadableFile,
-)
+from llm_proxy.importing.source import ForeignFormat, ParsedFile, SourceExchange, UnreadableFile
 
 _SSE_START: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|:)[: ]")
 _RESPONSE_NAMES: Final = (

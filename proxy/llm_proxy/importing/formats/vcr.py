@@ -18,7 +18,7 @@ from typing import Any, Final
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import fields
 from llm_proxy.importing.formats import bodies
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
     ForeignFormat,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from llm_proxy.importing.formats import bodies
 from llm_proxy.importing.formats.vcr import parse_vcr_exchange
-from llm_proxy.importing.import_data_model import ForeignFormat, ParsedFile
+from llm_proxy.importing.source import ForeignFormat, ParsedFile
 
 
 def _matches_format(parsed_file: ParsedFile) -> bool:

@@ -16,7 +16,7 @@ from llm_proxy.matching import value_finder
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.normalisers.text_mapping import AliasTable
+from llm_proxy.matching.normalisers.mapping import AliasTable
 from llm_proxy.matching.normalisers.texts_at_path import texts_at_path
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 from llm_proxy.turns import Json
@@ -36,7 +36,7 @@ def _normalize_call_ids(document: KeyDocument) -> NormalizedDocument:
         return NormalizedDocument(document)
     alias_table = AliasTable("id")
     alias_by_id: dict[str, str] = {}
-    for path in document.dialect.request_body_id_paths:
+    for path in document.dialect.id_json_paths:
         for id_ in texts_at_path(document.body, path):
             if id_ and not _ALIAS.fullmatch(id_):
                 alias_by_id[id_] = alias_table.alias_of(id_)

@@ -17,7 +17,7 @@ from typing import Final
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.normalisers.text_mapping import AliasTable, map_body_texts
+from llm_proxy.matching.normalisers.mapping import AliasTable, map_body_texts
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 
 _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"

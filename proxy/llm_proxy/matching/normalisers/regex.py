@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.normalisers.text_mapping import map_body_texts
+from llm_proxy.matching.normalisers.mapping import map_body_texts
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 
 if TYPE_CHECKING:

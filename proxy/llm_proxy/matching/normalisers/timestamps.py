@@ -11,7 +11,7 @@ from typing import Final
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers import time_patterns
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.normalisers.text_mapping import map_body_values
+from llm_proxy.matching.normalisers.mapping import map_body_values
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 from llm_proxy.turns import Json
 

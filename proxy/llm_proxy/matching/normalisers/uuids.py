@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.normalisers.text_mapping import AliasTable, replace_matches
+from llm_proxy.matching.normalisers.mapping import AliasTable, replace_matches
 from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
 
 _UUID: Final = re.compile(

@@ -5,10 +5,7 @@ from typing import Final
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.uuids import UUIDS
-from llm_proxy.matching.presets.client_environment_rules import (
-    announced_value_rule,
-    current_date_rule,
-)
+from llm_proxy.matching.presets.announced_values import announced_value_rule, current_date_rule
 from llm_proxy.matching.presets.preset import Preset
 
 _LINE: Final = r"\n ?-? ?"
@@ -19,7 +16,7 @@ _SHELL: Final = rf"(?:{_LINE}Shell: [^\r\n]{{1,200}})?"
 CLAUDE_CODE: Final = Preset(
     name="claude-code",
     version=2,
-    client_display_name="Claude Code",
+    client="Claude Code",
     rules=(
         current_date_rule(),
         announced_value_rule(

@@ -5,7 +5,7 @@ from typing import Final
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.uuids import UUIDS
-from llm_proxy.matching.presets.client_environment_rules import (
+from llm_proxy.matching.presets.announced_values import (
     announced_value_rule,
     current_date_rule,
     tool_result_value_rule,
@@ -18,7 +18,7 @@ _LINES_ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\
 CODEX: Final = Preset(
     name="codex",
     version=2,
-    client_display_name="Codex CLI",
+    client="Codex CLI",
     rules=(
         current_date_rule(),
         announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),

@@ -15,7 +15,7 @@ class Preset:
     name: str
     version: int
     """Incremented whenever it normalises a document differently than before."""
-    client_display_name: str
+    client: str
     """The client that it is for, as displayed."""
     rules: tuple[NormaliserRule, ...]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import inspect as kinds
 
-from llm_proxy.scenario.documents import names, wrong_type_messages
+from llm_proxy.scenario.documents import names, wrong_types
 from llm_proxy.scenario.documents.findings import FindingSeverity, StructFinding
 from llm_proxy.scenario.documents.mistakes import (
     DocumentMistake,
@@ -65,9 +65,7 @@ class DocumentChecker:
 
     def check_and_normalize(self, node: Node, expected_type: kinds.Type, path: str) -> Node | None:
         """The node with canonical names, without invalid parts; None if it is invalid itself."""
-        if isinstance(node, ScalarNode) and (
-            message := wrong_type_messages.non_finite_message(node)
-        ):
+        if isinstance(node, ScalarNode) and (message := wrong_types.non_finite_message(node)):
             return self.add_mistake(node.mark, path, message)
         matched_type = matching_type(node, expected_type)
         match matched_type, node:
@@ -90,9 +88,7 @@ class DocumentChecker:
             case kinds.Type(), ScalarNode():
                 return self._check_scalar(node, matched_type, path)
             case _:
-                message = wrong_type_messages.type_mismatch_message(
-                    node, expected_type
-                ) + _field_hint(path)
+                message = wrong_types.type_mismatch_message(node, expected_type) + _field_hint(path)
                 return self.add_mistake(node.mark, path, message)
 
     def _check_any(self, node: Node, expected_type: kinds.Type, path: str) -> Node | None:
@@ -132,7 +128,7 @@ class DocumentChecker:
     def _check_limits(
         self, node: ScalarNode | ListNode, expected_type: kinds.Type, path: str
     ) -> bool:
-        message = wrong_type_messages.limit_message(
+        message = wrong_types.limit_message(
             node.value if isinstance(node, ScalarNode) else node.nodes, expected_type
         )
         if message:
@@ -158,12 +154,12 @@ class DocumentChecker:
         tag_path = child_path(path, tag_field)
         written_tag = entry.node.value if isinstance(entry.node, ScalarNode) else None
         if not isinstance(written_tag, str):
-            message = wrong_type_messages.type_mismatch_message(
+            message = wrong_types.type_mismatch_message(
                 entry.node, kinds.LiteralType(tuple(type_by_tag))
             )
             return self.add_mistake(entry.node.mark, tag_path, message)
         if (tag := names.canonical_choice(written_tag, type_by_tag)) is None:
-            message = wrong_type_messages.choice_message(written_tag, list(type_by_tag))
+            message = wrong_types.choice_message(written_tag, list(type_by_tag))
             return self.add_mistake(entry.node.mark, tag_path, message)
         untagged = ObjectNode(
             tuple(object_entry for object_entry in node.entries if object_entry is not entry),

@@ -18,7 +18,7 @@ from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import DocumentChecker, Located
 from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioDocument
 from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
-from llm_proxy.scenario.documents.parsing import json_document_parser, yaml_document_parser
+from llm_proxy.scenario.documents.parsing import json_text, yaml_text
 from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
     ListNode,
@@ -28,7 +28,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
     ScalarNode,
     SourceMark,
     UnreadableDocument,
-    source_mark_at,
+    mark_at,
 )
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class LoadedScenarios:
     """Whether it is one file with only white space and comments."""
 
     @property
-    def unmatched_request_mock(self) -> MockSpec | None:
+    def mock(self) -> MockSpec | None:
         """The mock for requests that no scenario answers."""
         return self.mocks[0].value if self.mocks else None
 
@@ -101,7 +101,7 @@ def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
     scenarios = tuple(scenario for part in loaded for scenario in part.scenarios)
     mocks = tuple(mock for part in loaded for mock in part.mocks)
     mistakes = [mistake for part in loaded for mistake in part.mistakes]
-    mistakes += [*_duplicate_id_mistakes(scenarios), *_multiple_mocks_mistakes(mocks)]
+    mistakes += [*_duplicate_id_mistakes(scenarios), *_extra_mock_mistakes(mocks)]
     warnings = tuple(warning for part in loaded for warning in part.warnings)
     return LoadedScenarios(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
 
@@ -119,7 +119,7 @@ def parse_struct(struct_type: type[T], source_name: str, text: str, *, is_json: 
     composer = DocumentComposer(source_name)
     with _unreadable_as_usage_error(source_name):
         if is_json:
-            json_document_parser.compose_json(text, composer)
+            json_text.compose_json(text, composer)
         else:
             _parse_into_composer(source_name, text.encode("utf-8", "replace"), composer)
     return _require_single_struct(
@@ -191,9 +191,9 @@ def _parse_into_composer(file: str, content: bytes, composer: DocumentComposer) 
         )
     text = _decode_text(content)
     if not file.lower().endswith(".json"):
-        yaml_document_parser.parse_yaml_into_composer(text, composer)
+        yaml_text.parse_yaml_into_composer(text, composer)
     elif text.strip():
-        json_document_parser.compose_json(text, composer)
+        json_text.compose_json(text, composer)
 
 
 def _decode_text(content: bytes) -> str:
@@ -204,7 +204,7 @@ def _decode_text(content: bytes) -> str:
         text_before = _normalize_line_ends(content[: error.start].decode("utf-8-sig", "replace"))
         byte = content[error.start]
         raise UnreadableDocument(
-            source_mark_at(text_before, len(text_before)),
+            mark_at(text_before, len(text_before)),
             f"the byte 0x{byte:02x} is no UTF-8: save the file as UTF-8",
         ) from None
     return _normalize_line_ends(text)
@@ -260,7 +260,7 @@ def _duplicate_id_mistakes(scenarios: Iterable[Located[Scenario]]) -> Iterator[D
             )
 
 
-def _multiple_mocks_mistakes(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
+def _extra_mock_mistakes(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
     for mock in mocks[1:]:
         yield _duplicate_mistake(mock, mocks[0], "there are two mocks, and only one can answer")
 

@@ -33,10 +33,8 @@ def check_expectations(step: ScenarioTurn, conversation: Conversation) -> str | 
     """Check tools, temperature, top_p and reasoning, in this order; the first failure counts."""
     return (
         _check_tools(step, conversation)
-        or _unexpected_number_message(
-            "temperature", step.expected_temperature, conversation.temperature
-        )
-        or _unexpected_number_message("topP", step.expected_top_p, conversation.top_p)
+        or _check_number("temperature", step.expected_temperature, conversation.temperature)
+        or _check_number("topP", step.expected_top_p, conversation.top_p)
         or _check_reasoning(step, conversation)
     )
 
@@ -59,9 +57,7 @@ def _check_tools(step: ScenarioTurn, conversation: Conversation) -> str | None:
     return f"Expected tools not available: {', '.join(missing)}" if missing else None
 
 
-def _unexpected_number_message(
-    name: str, expected: float | None, actual: float | None
-) -> str | None:
+def _check_number(name: str, expected: float | None, actual: float | None) -> str | None:
     if expected is None or (actual is not None and _is_close(expected, actual)):
         return None
     message = (

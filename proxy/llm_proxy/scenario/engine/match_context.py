@@ -16,7 +16,7 @@ class MatchContext:
 
     conversation: Conversation
     """Including previous messages that the request only refers to by id."""
-    request_json: Json
+    body: Json
     """The parsed request body; None if it is not JSON."""
     model: str
     path: str

@@ -117,7 +117,7 @@ class CompiledMatch:
             yield f"this is turn {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
             yield from self._unmet_conditions(
-                path, condition, self._values_at_path(path, context.request_json, budget), budget
+                path, condition, self._values_at_path(path, context.body, budget), budget
             )
 
     def _values_at_path(self, path: str, body: Json, budget: MatchBudget) -> list[Json]:

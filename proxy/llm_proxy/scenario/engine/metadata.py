@@ -37,7 +37,7 @@ def provider_metadata(
     """The (name, value) pairs under the keys of this dialect, then of the provider."""
     return tuple(
         (name, value)
-        for key in _metadata_provider_names(dialect, provider)
+        for key in _provider_keys(dialect, provider)
         for name, value in metadata_by_provider.get(key, {}).items()
     )
 
@@ -57,7 +57,7 @@ def reasoning_part(reasoning_spec: ReasoningSpec, dialect: str, provider: str) -
     return Reasoning(reasoning_spec.text, signature, redacted, tuple(other_fields.items()))
 
 
-def _metadata_provider_names(dialect: str, provider: str) -> tuple[str, ...]:
+def _provider_keys(dialect: str, provider: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_METADATA_KEYS.get(dialect, ()), provider)))
 
 

@@ -14,9 +14,9 @@ from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.dialects.estimates_and_fakes import estimated_token_count
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.documents.fields import MillisecondsOrRange
-from llm_proxy.scenario.engine import turn_conversion
+from llm_proxy.scenario.engine import turns
 from llm_proxy.scenario.engine.match_context import MatchContext
-from llm_proxy.scenario.render.random_durations import gap_ms_drawer, sample_duration_ms
+from llm_proxy.scenario.render.durations import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.scripted_response import (
     ReportScriptExhausted,
     ResponseTiming,
@@ -82,18 +82,16 @@ def _mock_reply(invocation: MockInvocation, context: MatchContext) -> MockReply:
 def _reply_turn(reply: MockReply, mock: MockSpec, context: MatchContext) -> Turn:
     tool_calls = (
         ToolCall(
-            call_spec.id or f"call-{number}",
-            call_spec.name,
-            turn_conversion.json_stringify(call_spec.args),
+            call_spec.id or f"call-{number}", call_spec.name, turns.json_stringify(call_spec.args)
         )
         for number, call_spec in enumerate(reply.tool_calls, 1)
     )
     parts: tuple[Part, ...] = (*((Text(reply.content),) if reply.content else ()), *tool_calls)
-    finish_reason, raw_reason = turn_conversion.parse_finish_reason(
+    finish_reason, raw_reason = turns.parse_finish_reason(
         reply.stop_reason or mock.stop_reason, parts
     )
     usage = mock.usage if reply.usage is None else reply.usage
-    turn_usage = turn_conversion.scripted_usage(
+    turn_usage = turns.scripted_usage(
         usage,
         estimated_token_count(context.conversation.prompt),
         estimated_token_count(reply.content),
@@ -105,7 +103,5 @@ def _mock_timing(mock: MockSpec, context: MatchContext) -> ResponseTiming:
     thinking: MillisecondsOrRange | UnsetType = (
         mock.delay_ms if mock.thinking_ms is UNSET else mock.thinking_ms
     )
-    thinking_ms = (
-        0.0 if thinking is UNSET else sample_duration_ms(thinking, context.seed, "thinking")
-    )
+    thinking_ms = 0.0 if thinking is UNSET else draw_ms(thinking, context.seed, "thinking")
     return ResponseTiming(thinking_ms, gap_ms_drawer(mock.chunk_delay_ms, context.seed, "gap"))

@@ -84,7 +84,7 @@ class ResponseStore:
         messages = (*previous.conversation.messages, *previous_responses, *conversation.messages)
         return replace(conversation, messages=messages)
 
-    def is_previous_response_missing(self, session: str, conversation: Conversation) -> bool:
+    def is_previous_missing(self, session: str, conversation: Conversation) -> bool:
         """Whether it continues a response that is not stored (any more)."""
         previous_id = conversation.previous_response_id
         return bool(previous_id) and self.find(session, previous_id) is None

@@ -14,16 +14,16 @@ import msgspec
 
 from llm_proxy.errors import JsonPathTooManySteps
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.faults.rule import ScenarioFaultRule
+from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.documents.document import ChunkSpec, Response, Scenario, ScenarioTurn
 from llm_proxy.scenario.documents.fields import ANY_TURN
-from llm_proxy.scenario.engine import checks, error_reports, turn_conversion, unsigned_reasoning
+from llm_proxy.scenario.engine import checks, error_reports, turns, unsigned_reasoning
+from llm_proxy.scenario.engine.choosing import ChosenScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext
-from llm_proxy.scenario.engine.scenario_chooser import ChosenScenario
 from llm_proxy.scenario.generation import templates
-from llm_proxy.scenario.render.random_durations import gap_ms_drawer
+from llm_proxy.scenario.render.durations import gap_ms_drawer
 from llm_proxy.scenario.render.text_splitting import text_splitter
 from llm_proxy.scenario.scripted_response import (
     DEFAULT_FAILURE_MESSAGE,
@@ -53,7 +53,7 @@ class CheckedRequest:
     scenario_turn: ScenarioTurn
     match_context: MatchContext
     """Without unsigned reasoning, if the scenario strips it."""
-    response_origin: str
+    origin: str
     fallback_reason: str
     """Why `step` is the fallback; empty if the scenario has a step for the turn."""
     journal_notes: tuple[str, ...]
@@ -63,13 +63,13 @@ def scripted_response(
     chosen: ChosenScenario, context: MatchContext, failure_counter: FailureCounter
 ) -> ScriptedResponse:
     """The response or the next failure.  Raises `NotRepresentable` as `response_or_failure`."""
-    checked = check_request_against_scenario(chosen, context)
+    checked = check_request(chosen, context)
     if isinstance(checked, ScriptedResponse):
         return checked
     return response_or_failure(checked, next_failure_number(checked, failure_counter))
 
 
-def check_request_against_scenario(
+def check_request(
     chosen: ChosenScenario, context: MatchContext
 ) -> CheckedRequest | ScriptedResponse:
     """The step for a request; a response with an error turn if a check fails."""
@@ -104,15 +104,12 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
         failure = _scripted_failure(step)
         progress = f"failure {failure_number} of {step.failures_before_success}"
         note = f"{progress}: {failure.failure_status}, {failure.message}"
-        return ScriptedResponse(failure, checked.response_origin, journal_notes=(*notes, note))
+        return ScriptedResponse(failure, checked.origin, journal_notes=(*notes, note))
     try:
         response, warnings = _fill_templates(checked.scenario, step, checked.match_context)
     except JsonPathTooManySteps as error:
         return error_turn_response(
-            f"{checked.response_origin}: {error}",
-            checked.match_context,
-            checked.response_origin,
-            notes,
+            f"{checked.origin}: {error}", checked.match_context, checked.origin, notes
         )
     send_turns = _send_turns_action(
         step.chunks or checked.scenario.chunks, response, checked.match_context
@@ -120,7 +117,7 @@ def response_or_failure(checked: CheckedRequest, failure_number: int | None) -> 
     pace = step.pace.strip() or checked.scenario.pace.strip()
     return ScriptedResponse(
         replace(send_turns, pace=parse_pace(pace) if pace else None),
-        checked.response_origin,
+        checked.origin,
         checked.fallback_reason,
         (*warnings, *filter(None, (checked.fallback_reason,))),
         notes,
@@ -162,14 +159,14 @@ def _scripted_failure(step: ScenarioTurn) -> FailResponse:
     )
 
 
-def _scripted_fault_rules(scenario: Scenario, step: ScenarioTurn) -> tuple[ScenarioFaultRule, ...]:
+def _scripted_fault_rules(scenario: Scenario, step: ScenarioTurn) -> tuple[ScenarioRule, ...]:
     """The fault rules of the turn, then those of the scenario."""
     faults_by_owner = {
         f"{scenario.id}, turn {step.turn}": step.faults,
         scenario.id: scenario.faults,
     }
     return tuple(
-        ScenarioFaultRule(rule, f"{owner}, fault {number}")
+        ScenarioRule(rule, f"{owner}, fault {number}")
         for owner, faults in faults_by_owner.items()
         for number, rule in enumerate(parse_rules(faults), 1)
     )
@@ -181,7 +178,7 @@ def _fill_templates(
     """The response with its templates filled in, and their warnings."""
     if not scenario.templates:
         return step.response, ()
-    filled = templates.fill_templates(msgspec.to_builtins(step.response), context.request_json)
+    filled = templates.fill_templates(msgspec.to_builtins(step.response), context.body)
     return msgspec.convert(filled.value, Response), filled.warnings
 
 
@@ -195,7 +192,7 @@ def _send_turns_action(
     )
     # Only signatures from the scenario: document 000 strips reasoning that lacks one.
     return SendTurns(
-        (turn_conversion.turn_from_scripted_response(response, context),),
+        (turns.turn_from_scripted_response(response, context),),
         text_splitter(chunks),
         timing,
         signs_reasoning=False,

@@ -34,7 +34,7 @@ def context_visible_to_scenario(
     return replace(
         context,
         conversation=conversation,
-        request_json=_body_without_unsigned_reasoning(context.request_json),
+        body=_body_without_unsigned(context.body),
     ), notes
 
 
@@ -77,17 +77,17 @@ def _without_reasoning_parts(message: RequestMessage) -> RequestMessage:
     return replace(message, parts=remaining)
 
 
-def _body_without_unsigned_reasoning(body: Json) -> Json:
+def _body_without_unsigned(body: Json) -> Json:
     if not isinstance(body, dict):
         return body
     messages = [
-        _message_without_unsigned_reasoning(message)
+        _message_without_unsigned(message)
         for message in lenient_json.array_items(body.get("messages"))
     ]
     return body | {"messages": messages} if messages else body
 
 
-def _message_without_unsigned_reasoning(message: Json) -> Json:
+def _message_without_unsigned(message: Json) -> Json:
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message
     blocks = lenient_json.array_objects(message.get("content"))

@@ -65,13 +65,13 @@ def template_error(text: str) -> str | None:
         match segment:
             case _TemplateExpression(json_path=path, is_closed=False):
                 return (
-                    f"{_template_excerpt(path)} is not closed: a template, and each quoted name in "
+                    f"{_quoted_path(path)} is not closed: a template, and each quoted name in "
                     f"it, has "
                     "an end; {{ '{{' }} stands for two braces"
                 )
             case _TemplateExpression(json_path=path) if path not in _ESCAPED_BRACES:
                 if isinstance(reason := _compile_path_or_reason(path), str):
-                    return f"{_template_excerpt(path, _CLOSE)} is no JSONPath: {reason}"
+                    return f"{_quoted_path(path, _CLOSE)} is no JSONPath: {reason}"
     return None
 
 
@@ -134,7 +134,7 @@ class _TemplateFiller:
             values = [cast("Json", node.obj) for node in islice(nodes, _MAX_VALUES + 1)]
         except JsonPathTooManySteps as error:
             raise JsonPathTooManySteps(
-                f"the template {_template_excerpt(expression.json_path, _CLOSE)} {error}"
+                f"the template {_quoted_path(expression.json_path, _CLOSE)} {error}"
             ) from None
         if len(values) > _MAX_VALUES:
             self._add_warning(
@@ -146,7 +146,7 @@ class _TemplateFiller:
 
     def _add_warning(self, expression: _TemplateExpression, finding: str) -> None:
         self.warnings.append(
-            f"the template {_template_excerpt(expression.json_path, _CLOSE)} finds {finding}"
+            f"the template {_quoted_path(expression.json_path, _CLOSE)} finds {finding}"
         )
 
 
@@ -182,7 +182,7 @@ def _compile_path_or_reason(path: str) -> json_paths.StepCountingPath | str:
         return printable_excerpt(str(error), _MAX_SHOWN_CHARS)
 
 
-def _template_excerpt(path: str, close: str = "") -> str:
+def _quoted_path(path: str, close: str = "") -> str:
     return " ".join(
         text for text in (_OPEN, printable_excerpt(path, _MAX_SHOWN_CHARS), close) if text
     )

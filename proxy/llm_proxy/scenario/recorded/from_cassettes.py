@@ -68,7 +68,7 @@ class _DecodedExchange:
     response_turns: tuple[Turn, ...]
 
     @property
-    def displayable_file(self) -> str:
+    def file(self) -> str:
         return printable_excerpt(self.cassette.file, 500)
 
     @property
@@ -105,8 +105,7 @@ def generate_scenario(
     }
     if not step_by_turn:
         raise NotRepresentable(
-            f"{exchanges[0].displayable_file} is a failure, and no answer was recorded after "
-            "it: give one too"
+            f"{exchanges[0].file} is a failure, and no answer was recorded after it: give one too"
         )
     if missing := [
         str(number) for number in range(1, max(step_by_turn)) if number not in exchanges_by_turn
@@ -149,8 +148,7 @@ def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
         previous = decoded_exchange.conversation.previous_response_id
         if decoded_exchange.conversation.stored_conversation_id:
             raise NotRepresentable(
-                f"{decoded_exchange.displayable_file} adds to a conversation that its provider "
-                "keeps, so "
+                f"{decoded_exchange.file} adds to a conversation that its provider keeps, so "
                 "what came before "
                 "is not recorded: write its turn by hand"
             )
@@ -158,7 +156,7 @@ def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
             return decoded_exchange.conversation.turn
         if previous not in exchange_by_response_id or previous in visited_ids:
             raise NotRepresentable(
-                f"{decoded_exchange.displayable_file} continues the answer "
+                f"{decoded_exchange.file} continues the answer "
                 f"{printable_excerpt(previous, _MAX_SHOWN_CHARS)}, "
                 "which none of "
                 "these cassettes holds: give its cassette too"
@@ -184,8 +182,7 @@ def _check_single_conversation(exchanges: Sequence[_DecodedExchange]) -> None:
             != full_history_exchanges[0].conversation.first_user_text
         ):
             raise NotRepresentable(
-                f"{full_history_exchanges[0].displayable_file} and "
-                f"{decoded_exchange.displayable_file} are of two "
+                f"{full_history_exchanges[0].file} and {decoded_exchange.file} are of two "
                 "conversations, as "
                 "their first user "
                 "texts say: make a scenario of each"
@@ -203,14 +200,11 @@ def _scenario_turn_fields(
     """The scenario turn with this number; None if every attempt failed."""
     decoded_exchange = _first_success(attempts)
     if decoded_exchange is None:
-        notes.append(
-            f"turn {number} is left out: {attempts[0].displayable_file} is a failure, as is "
-            "all else"
-        )
+        notes.append(f"turn {number} is left out: {attempts[0].file} is a failure, as is all else")
         return None
     success_index = attempts.index(decoded_exchange)
     notes += (
-        f"{attempt.displayable_file} is turn {number} again, and left out"
+        f"{attempt.file} is turn {number} again, and left out"
         for attempt in attempts[success_index + 1 :]
     )
     fields, omitted = response_fields(
@@ -343,7 +337,7 @@ def _user_text_pattern(texts: Sequence[str]) -> str:
 
 def _origin_comments(exchanges: Sequence[_DecodedExchange]) -> Iterator[str]:
     yield "# Made by llm-proxy scenario from; edit it as you like. It was recorded in:\n"
-    yield from (f"#   {answer.displayable_file}\n" for answer in exchanges)
+    yield from (f"#   {answer.file}\n" for answer in exchanges)
 
 
 def _system_prompt_hint(first: _DecodedExchange) -> Iterator[str]:

@@ -11,7 +11,7 @@ import orjson
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.provider_tool_calls import is_provider_tool_call
-from llm_proxy.scenario.engine.turn_conversion import parse_finish_reason
+from llm_proxy.scenario.engine.turns import parse_finish_reason
 from llm_proxy.turns import (
     Json,
     Media,

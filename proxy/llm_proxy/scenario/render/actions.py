@@ -14,7 +14,7 @@ from functools import partial
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.pacing import (
@@ -24,12 +24,12 @@ from llm_proxy.pacing import (
     RecordedPace,
     TokenRatePace,
     timing,
-    token_counting,
+    tokens,
 )
-from llm_proxy.pacing.paced_actions import build_paced_actions
+from llm_proxy.pacing.pace_actions import pace_actions
 from llm_proxy.pacing.timing import PaceInput, ResponseTimes
 from llm_proxy.scenario.render import failures
-from llm_proxy.scenario.render.failures import SilentFailureLimits
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 
 OutputCharCounter = Callable[[str, bytes], int]
@@ -38,10 +38,10 @@ OutputCharCounter = Callable[[str, bytes], int]
 
 def response_actions(
     scripted_action: SendTurns | FailResponse | ReportScriptExhausted,
-    dialect_request: DialectRequest,
+    decoded_request: DecodedRequest,
     count_output_chars: OutputCharCounter,
     pace: Pace,
-    limits: SilentFailureLimits,
+    limits: FailureLimits,
 ) -> Burst:
     """The timed actions of a scripted response.
 
@@ -51,13 +51,13 @@ def response_actions(
         case SendTurns():
             if pace.chunks == "token":
                 scripted_action = replace(scripted_action, split_text=token_pieces)
-            response = _encode_turns(scripted_action, dialect_request)
+            response = _encode_turns(scripted_action, decoded_request)
             times = _response_send_times(
-                scripted_action, response, dialect_request, count_output_chars, pace
+                scripted_action, response, decoded_request, count_output_chars, pace
             )
-            return build_paced_actions(response.head, tuple(response.framed_messages), times, pace)
+            return pace_actions(response.head, tuple(response.framed_messages), times, pace)
         case FailResponse():
-            return failures.failure_actions(scripted_action, dialect_request, limits)
+            return failures.failure_actions(scripted_action, decoded_request, limits)
         case ReportScriptExhausted(message):
             raise ScriptExhausted(message)
 
@@ -77,18 +77,18 @@ def encode_context_for(send_turns: SendTurns, encode_context: EncodeContext) -> 
     )
 
 
-def _encode_turns(send_turns: SendTurns, dialect_request: DialectRequest) -> DialectResponse:
-    return dialect_request.dialect.encode_response(
-        dialect_request.request,
+def _encode_turns(send_turns: SendTurns, decoded_request: DecodedRequest) -> DialectResponse:
+    return decoded_request.dialect.encode_response(
+        decoded_request.request,
         send_turns.response_turns,
-        encode_context_for(send_turns, dialect_request.context),
+        encode_context_for(send_turns, decoded_request.context),
     )
 
 
 def _response_send_times(
     send_turns: SendTurns,
     response: DialectResponse,
-    dialect_request: DialectRequest,
+    decoded_request: DecodedRequest,
     count_output_chars: OutputCharCounter,
     pace: Pace,
 ) -> ResponseTimes:
@@ -101,19 +101,19 @@ def _response_send_times(
                 count_output_chars(response.codec_name, message) for message in messages
             )
             output_chars = (
-                token_counting.count_output_chars(send_turns.response_turns)
+                tokens.count_output_chars(send_turns.response_turns)
                 if is_document
                 else sum(char_counts)
             )
             count_output_tokens, count_prompt_tokens = (
                 partial(estimates_and_fakes.token_count_of_chars, output_chars),
-                partial(_prompt_tokens, dialect_request),
+                partial(_prompt_tokens, decoded_request),
             )
             paced_response = PaceInput(
                 messages, char_counts, count_output_tokens, count_prompt_tokens, is_document
             )
-            return timing.response_due_times(
-                pace, paced_response, timing.make_seeded_draw(dialect_request.context.seed)
+            return timing.response_times(
+                pace, paced_response, timing.make_seeded_draw(decoded_request.context.seed)
             )
         case InstantPace():
             return ResponseTimes(0.0, (0.0,) * len(messages), 0.0)
@@ -131,9 +131,9 @@ def _response_send_times(
             return ResponseTimes(thinking_ms / speed, tuple(message_times_ms), end_ms)
 
 
-def _prompt_tokens(dialect_request: DialectRequest) -> int:
-    return token_counting.count_prompt_tokens(
-        (), dialect_request.dialect.decode_request(dialect_request.request)
+def _prompt_tokens(decoded_request: DecodedRequest) -> int:
+    return tokens.count_prompt_tokens(
+        (), decoded_request.dialect.decode_request(decoded_request.request)
     )
 
 

@@ -12,9 +12,9 @@ from typing import Final
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.dialects import lenient_json, response_encoding, retry_delay
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.dialect_request import DialectRequest
+from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.framing.json_truncation import make_json_invalid_by_halving
+from llm_proxy.framing.truncated_json import truncate_json
 from llm_proxy.scenario.scripted_response import FailResponse
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 
@@ -29,7 +29,7 @@ _NO_RETRY_HEADER: Final = ("x-should-retry", "false")
 
 
 @dataclass(frozen=True, slots=True)
-class SilentFailureLimits:
+class FailureLimits:
     """Limits of failures that otherwise only the client would end."""
 
     max_silence_ms: float = 660_000.0
@@ -38,7 +38,7 @@ class SilentFailureLimits:
 
 
 def failure_actions(
-    fail: FailResponse, dialect_request: DialectRequest, limits: SilentFailureLimits
+    fail: FailResponse, decoded_request: DecodedRequest, limits: FailureLimits
 ) -> Burst:
     """The actions of a failure.
 
@@ -50,49 +50,49 @@ def failure_actions(
         case "network_error" if fail.retryable:
             return (Abort("rst"),)
         case "network_error":
-            return _connection_loss_actions(fail, dialect_request)
+            return _connection_loss_actions(fail, decoded_request)
         case "invalid_response":
-            return _invalid_json_actions(dialect_request)
+            return _invalid_json_actions(decoded_request)
         case "rate_limit":
-            return _rate_limit_actions(fail, dialect_request)
+            return _rate_limit_actions(fail, decoded_request)
         case "thrown":
-            return _http_error_actions(500, fail, dialect_request)
+            return _http_error_actions(500, fail, decoded_request)
         case "model_error":
-            return _http_error_actions(500 if fail.retryable else 400, fail, dialect_request)
+            return _http_error_actions(500 if fail.retryable else 400, fail, decoded_request)
 
 
-def _connection_loss_actions(fail: FailResponse, dialect_request: DialectRequest) -> Burst:
+def _connection_loss_actions(fail: FailResponse, decoded_request: DecodedRequest) -> Burst:
     """A connection loss that no SDK retries: a reset within a stream; without a stream, a 502."""
-    response = _partial_response(dialect_request)
+    response = _partial_response(decoded_request)
     if response.codec_name == "whole":
-        return _http_error_actions(502, fail, dialect_request)
+        return _http_error_actions(502, fail, decoded_request)
     return (Begin(response.head), Send(response.framed_messages[0]), Abort("rst"))
 
 
-def _invalid_json_actions(dialect_request: DialectRequest) -> Burst:
-    response = _partial_response(dialect_request)
-    body = make_json_invalid_by_halving(response.codec_name, response.framed_messages[0])
+def _invalid_json_actions(decoded_request: DecodedRequest) -> Burst:
+    response = _partial_response(decoded_request)
+    body = truncate_json(response.codec_name, response.framed_messages[0])
     return (Begin(_with_content_length(response.head, body)), Send(body))
 
 
-def _partial_response(dialect_request: DialectRequest) -> DialectResponse:
-    return dialect_request.dialect.encode_response(
-        dialect_request.request, (_PARTIAL_TURN,), dialect_request.context
+def _partial_response(decoded_request: DecodedRequest) -> DialectResponse:
+    return decoded_request.dialect.encode_response(
+        decoded_request.request, (_PARTIAL_TURN,), decoded_request.context
     )
 
 
-def _rate_limit_actions(fail: FailResponse, dialect_request: DialectRequest) -> Burst:
+def _rate_limit_actions(fail: FailResponse, decoded_request: DecodedRequest) -> Burst:
     """A 429, the only failure with retry headers; it never forbids a retry."""
     retry_after_ms = fail.retry_after_ms
     response = _dialect_error_response(
-        429, fail, dialect_request, None if retry_after_ms is None else retry_after_ms / 1000
+        429, fail, decoded_request, None if retry_after_ms is None else retry_after_ms / 1000
     )
     return _whole_response_actions(retry_delay.with_retry_headers(response, retry_after_ms))
 
 
-def _http_error_actions(status: int, fail: FailResponse, dialect_request: DialectRequest) -> Burst:
+def _http_error_actions(status: int, fail: FailResponse, decoded_request: DecodedRequest) -> Burst:
     """An HTTP error, with a header against retries if it is not retryable."""
-    response = _dialect_error_response(status, fail, dialect_request)
+    response = _dialect_error_response(status, fail, decoded_request)
     if not fail.retryable:
         head = response.head
         response = replace(response, head=replace(head, headers=(*head.headers, _NO_RETRY_HEADER)))
@@ -102,7 +102,7 @@ def _http_error_actions(status: int, fail: FailResponse, dialect_request: Dialec
 def _dialect_error_response(
     status: int,
     fail: FailResponse,
-    dialect_request: DialectRequest,
+    decoded_request: DecodedRequest,
     retry_after_s: float | None = None,
 ) -> DialectResponse:
     """The dialect's error response with the `error` fields of the scenario."""
@@ -111,28 +111,24 @@ def _dialect_error_response(
     statuses = [
         error_status
         for name in _STATUS_FIELDS
-        if (error_status := _valid_error_status(error_fields.get(name))) is not None
+        if (error_status := _error_status(error_fields.get(name))) is not None
     ]
     consumed_names = {
         _MESSAGE_FIELD,
-        *(
-            name
-            for name in _STATUS_FIELDS
-            if _valid_error_status(error_fields.get(name)) is not None
-        ),
+        *(name for name in _STATUS_FIELDS if _error_status(error_fields.get(name)) is not None),
     }
     extra_fields = {
         name: value for name, value in error_fields.items() if name not in consumed_names
     }
     failure = Failure(message, type=lenient_json.str_or_empty(error_fields.get("type")))
     http_status = next(iter(statuses), status)
-    response = dialect_request.dialect.error_response(
-        http_status, failure, dialect_request.context, retry_after_s
+    response = decoded_request.dialect.error_response(
+        http_status, failure, decoded_request.context, retry_after_s
     )
     return _with_error_fields(response, extra_fields) if extra_fields else response
 
 
-def _valid_error_status(value: Json) -> int | None:
+def _error_status(value: Json) -> int | None:
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)

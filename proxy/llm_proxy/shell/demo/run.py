@@ -92,7 +92,7 @@ async def run_demo(cassettes: Path, spool: Path, observer: DemoObserver) -> Demo
     )
     async with run_proxy("replay", settings) as proxy:
         replayed = await send_question(proxy.url, observer)
-    path = _recorded_cassette_path(journal)
+    path = _recorded_path(journal)
     return DemoResult(
         provider_response_body=provider.response_body,
         live_response=live_response,
@@ -177,7 +177,7 @@ async def _verify_provider_stopped(provider: DemoProvider) -> str:
     )
 
 
-def _recorded_cassette_path(journal: Journal) -> Path:
+def _recorded_path(journal: Journal) -> Path:
     """The path of the recorded cassette.  Raises `LlmProxyError` if there is none."""
     if journal.recording_failures or len(journal.recorded_files) != 1:
         raise LlmProxyError("; ".join(journal.recording_failures) or "the demo recorded nothing")

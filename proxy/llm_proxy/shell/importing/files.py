@@ -11,7 +11,7 @@ from typing import Final
 
 from llm_proxy.errors import UsageError
 from llm_proxy.importing.file_parsing import MAX_FILE_BYTES
-from llm_proxy.importing.import_data_model import UnreadableFile
+from llm_proxy.importing.source import UnreadableFile
 
 _UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 100

@@ -16,7 +16,7 @@ from llm_proxy.exchange import Outcome
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, codings
 from llm_proxy.importing.aimock import ConvertedFixture
 from llm_proxy.importing.file_parsing import parse_file_content
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.source import (
     INCOMPLETE,
     AlreadyImportedItem,
     ImportLoss,
@@ -26,7 +26,7 @@ from llm_proxy.importing.import_data_model import (
     UnreadableFile,
 )
 from llm_proxy.outcome import cassette_outcome
-from llm_proxy.routing import RequestKeySettings
+from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
 from llm_proxy.shell.importing.files import read_content
 from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
@@ -150,9 +150,7 @@ class Importer:
         session = self._session_of_file(path)
         import_settings = replace(
             self.settings,
-            routing_settings=RequestKeySettings(
-                session, self.settings.routing_settings.match_rules
-            ),
+            routing_settings=RoutingSettings(session, self.settings.routing_settings.match_rules),
         )
         report = FileReport(path, session)
         results: list[ImportResult] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.import_data_model import AlreadyImportedItem, UnreadableFile
+from llm_proxy.importing.source import AlreadyImportedItem, UnreadableFile
 from llm_proxy.shell.importing.files import assign_session_names
 
 

@@ -110,7 +110,7 @@ class LibraryIndexer:
             return
         if not isinstance(meta_line, dict) or meta_line.get("cassette") != FORMAT_VERSION:
             try:  # an older format, or unreadable
-                self._library.read_meta_and_request(Path(path))
+                self._library.read_opening(Path(path))
             except CassetteError:
                 return
         file_rules = meta_line.get("key_rules"), meta_line.get("rules", [])

@@ -41,7 +41,7 @@ __all__ = [
     "Library",
     "TakeFile",
     "parse_take_path",
-    "safe_path_segment",
+    "safe_segment",
     "session_of_path",
     "walk_cassettes",
 ]
@@ -53,7 +53,7 @@ _OVERHEAD_BYTES: Final = 200
 """Approximate memory overhead of one message or read, in bytes."""
 
 
-def safe_path_segment(name: str) -> str:
+def safe_segment(name: str) -> str:
     """`name` as one safe segment of a path, at most 100 characters."""
     safe = _UNSAFE_CHARS.sub("-", name).lstrip("-.")[:100]
     return safe or "unnamed"
@@ -171,7 +171,7 @@ class Library:
                 self._evict(next(iter(self._cache)))
         return cassette
 
-    def read_meta_and_request(self, path: Path) -> tuple[CassetteMeta, StoredRequest]:
+    def read_opening(self, path: Path) -> tuple[CassetteMeta, StoredRequest]:
         """The metadata and request in a file's first two lines.  Raises `CassetteError`."""
         with _open_file(path) as file:
             lines = file.readline(MAX_FILE_BYTES + 1) + file.readline(MAX_FILE_BYTES + 1)
@@ -186,7 +186,7 @@ class Library:
         """Yield path, metadata and request of every cassette; unreadable ones are skipped."""
         for path in self.cassette_paths():
             try:
-                yield path, *self.read_meta_and_request(path)
+                yield path, *self.read_opening(path)
             except CassetteError:
                 continue
 
@@ -194,12 +194,12 @@ class Library:
         """The path that a take of this exchange is written to."""
         folder = self.root
         if meta.session != DEFAULT_SESSION:
-            folder /= f"@{safe_path_segment(meta.session)}"
+            folder /= f"@{safe_segment(meta.session)}"
         label = meta.model or request.path.strip("/").replace("/", "-") or "root"
         return (
             folder
-            / safe_path_segment(meta.dialect)
-            / safe_path_segment(label)
+            / safe_segment(meta.dialect)
+            / safe_segment(label)
             / f"{meta.key[:16]}-{number}.jsonl"
         )
 

@@ -20,9 +20,9 @@ from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.shell.library.differently_keyed_takes import LibraryKeys
 from llm_proxy.shell.library.indexer import LibraryIndexer
 from llm_proxy.shell.library.library import Library, parse_take_path, session_of_path
+from llm_proxy.shell.library.library_keys import LibraryKeys
 from llm_proxy.take_numbers import session_take_order
 
 T = TypeVar("T")
@@ -105,9 +105,7 @@ class LibraryTakes:
             self._cached_misses.popitem(last=False)
         return miss
 
-    async def nearest_similar_takes(
-        self, routed: RoutedRequest, share: float
-    ) -> SimilarTakes | None:
+    async def nearest(self, routed: RoutedRequest, share: float) -> SimilarTakes | None:
         """The takes of the nearest cassette, if its similarity is at least `share`; cached."""
         cache_key = routed.session, routed.key
         if cache_key not in self._cached_similar:
@@ -118,16 +116,16 @@ class LibraryTakes:
 
     def _playable_paths(self, session: str, key: str) -> tuple[Path, ...]:
         """The playable files of a session and of the default session, in the order of playing."""
-        own_takes = self._playable_files_by_take(session, key)
+        own_takes = self._playable_in_session(session, key)
         default_takes = (
-            {} if session == DEFAULT_SESSION else self._playable_files_by_take(DEFAULT_SESSION, key)
+            {} if session == DEFAULT_SESSION else self._playable_in_session(DEFAULT_SESSION, key)
         )
         return tuple(
             (own_takes if is_own else default_takes)[number]
             for is_own, number in session_take_order(own_takes, default_takes)
         )
 
-    def _playable_files_by_take(self, session: str, key: str) -> dict[int, Path]:
+    def _playable_in_session(self, session: str, key: str) -> dict[int, Path]:
         """The playable files of one session by take number; strays come before the named ones."""
         numbers = self._library.take_numbers(session, key)
         named_paths = [self._library.take_file(session, key, number).path for number in numbers]
@@ -135,7 +133,7 @@ class LibraryTakes:
             session, key, include_other_rules=not named_paths
         )
         strays = [path for path in content_matches if path not in named_paths]
-        take_numbers = self._take_numbers_of_strays(strays)
+        take_numbers = self._stray_numbers(strays)
         if numbers:
             take_numbers = [
                 *range(1, len(strays) + 1),
@@ -145,7 +143,7 @@ class LibraryTakes:
         numbered_paths = zip(take_numbers, [*strays, *named_paths], strict=True)
         return {number: path for number, path in numbered_paths if path in playable}
 
-    def _take_numbers_of_strays(self, strays: Sequence[Path]) -> Sequence[int]:
+    def _stray_numbers(self, strays: Sequence[Path]) -> Sequence[int]:
         """The take numbers in the names of files of other rules; consecutive if not distinct.
 
         So a session's own takes come after those of the default session that they continue.
@@ -173,7 +171,7 @@ class LibraryTakes:
         for number in library_index.word_index.nearest_cassette_numbers(routed.stored_request):
             path = Path(library_index.paths[number])
             try:
-                yield CassetteCandidate(str(path), *self._library.read_meta_and_request(path))
+                yield CassetteCandidate(str(path), *self._library.read_opening(path))
             except CassetteError:
                 continue
 

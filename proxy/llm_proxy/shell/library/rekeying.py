@@ -21,10 +21,10 @@ from llm_proxy.cassette.schema import MetaLine, encode_line
 from llm_proxy.errors import CassetteError
 from llm_proxy.integrity import was_redacted_after_keying
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
-from llm_proxy.matching.collisions import rules_causing_collision
-from llm_proxy.shell.library.differently_keyed_takes import is_keyed_by, natural_sort_key
+from llm_proxy.matching.collisions import colliding_rules
 from llm_proxy.shell.library.folders import sync_folder
 from llm_proxy.shell.library.library import Library, TakeFile, parse_take_path
+from llm_proxy.shell.library.library_keys import is_keyed_by, natural_sort_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class KeyChange:
     """A file that gets a new first line, and usually a new name."""
 
     path: Path
-    new_cassette_path: Path
+    target: Path
     """The new path; equal to `path` if only the first line changes."""
     meta: CassetteMeta
     """The new metadata."""
@@ -108,7 +108,7 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
         leftovers, to_move = _split_crash_leftovers(library, group, existing_paths, rules)
         changes += [
             *leftovers,
-            *_key_changes_with_take_numbers(to_move, library.take_numbers(session, key), rules),
+            *_assign_numbers(to_move, library.take_numbers(session, key), rules),
         ]
         collisions += _find_collisions(library, to_move, existing_paths, rules)
     return RekeyPlan(
@@ -120,13 +120,13 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
     )
 
 
-def apply_key_changes(changes: Sequence[KeyChange]) -> Iterator[KeyChange]:
+def apply_changes(changes: Sequence[KeyChange]) -> Iterator[KeyChange]:
     """Apply the changes, and yield each once it is done.
 
     Raises `CassetteError` for a file that has changed since, and `OSError` if writing fails.
     """
     for change in changes:
-        _apply_key_change(change)
+        _apply_change(change)
         yield change
 
 
@@ -137,7 +137,7 @@ def _survey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> _RekeySu
         try:
             if is_keyed_by(library.read_meta(path), rules):
                 continue
-            meta, request = library.read_meta_and_request(path)
+            meta, request = library.read_opening(path)
         except CassetteError as error:
             survey.read_errors.append(error)
             continue
@@ -192,7 +192,7 @@ def _meta_with_new_key(keyed_file: _KeyedFile, rules: RuleSet) -> CassetteMeta:
     )
 
 
-def _key_changes_with_take_numbers(
+def _assign_numbers(
     group: Sequence[_KeyedFile], taken_numbers: Sequence[int], rules: RuleSet
 ) -> Iterator[KeyChange]:
     """The changes for the files of one new key, with their take numbers.
@@ -237,19 +237,19 @@ def _find_collisions(
     requests = [(keyed_file.meta.provider, keyed_file.request) for keyed_file in group]
     for path in existing_paths:
         with suppress(CassetteError):
-            meta, request = library.read_meta_and_request(path)
+            meta, request = library.read_opening(path)
             requests.append((meta.provider, request))
-    if causing_rules := rules_causing_collision(requests, rules):
+    if causing_rules := colliding_rules(requests, rules):
         paths = (*existing_paths, *(keyed_file.path for keyed_file in group))
         yield KeyCollision(
             tuple(sorted(paths, key=natural_sort_key)), tuple(map(str, causing_rules))
         )
 
 
-def _apply_key_change(key_change: KeyChange) -> None:
+def _apply_change(key_change: KeyChange) -> None:
     if not key_change.target_exists:
         _write_rekeyed_file(key_change)
-    if key_change.new_cassette_path != key_change.path:
+    if key_change.target != key_change.path:
         key_change.path.unlink()
         sync_folder(key_change.path.parent)
 
@@ -260,21 +260,18 @@ def _write_rekeyed_file(key_change: KeyChange) -> None:
     )
     parse_cassette(str(key_change.path), content)
     # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
-    temporary = key_change.new_cassette_path.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
+    temporary = key_change.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
     try:
         with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         shutil.copymode(key_change.path, temporary)
-        if (
-            key_change.new_cassette_path != key_change.path
-            and key_change.new_cassette_path.exists()
-        ):
+        if key_change.target != key_change.path and key_change.target.exists():
             raise CassetteError(
-                str(key_change.new_cassette_path), None, "another process has just put it there"
+                str(key_change.target), None, "another process has just put it there"
             )
-        temporary.replace(key_change.new_cassette_path)
-        sync_folder(key_change.new_cassette_path.parent)
+        temporary.replace(key_change.target)
+        sync_folder(key_change.target.parent)
     finally:
         temporary.unlink(missing_ok=True)

@@ -31,7 +31,7 @@ from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.folders import make_folder, sync_folder
 from llm_proxy.shell.library.library import Library, parse_take_path
 from llm_proxy.shell.recording.spooling import open_spool
-from llm_proxy.shell.recording.stored_attempts import CurrentAttemptCassettes, StoredAttempt
+from llm_proxy.shell.recording.stored_attempts import StoredAttempt, StoredAttempts
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
 
 log: Final = logging.getLogger("llm_proxy")
@@ -65,17 +65,17 @@ class CassetteFiler:
         self._allocators: dict[tuple[str, str], TakeAllocator] = {}
         self._existing_identities: dict[str, tuple[int, int]] = {}
         """Inode and mtime of each take that existed when this run began, by path."""
-        self._stored_attempts = CurrentAttemptCassettes()
+        self._stored_attempts = StoredAttempts()
         self._has_warned_of_foreign = False
         self._lock = threading.Lock()
 
-    def remember_existing_takes(self) -> None:
+    def scan_existing(self) -> None:
         """Remember the existing takes, to recognise those that another process adds later.
 
         Call it before anything is filed; it takes a second for 100,000 takes.
         """
         if self._replaces_older:
-            self._existing_identities = _inode_and_mtime_by_path(self._library)
+            self._existing_identities = _file_identities(self._library)
 
     def file_spool(
         self,
@@ -95,9 +95,7 @@ class CassetteFiler:
             if spooled.head_line is None:
                 return None
             try:
-                return self._store_spool_as_cassette(
-                    path.stem, spooled, default_ending, logical_request
-                )
+                return self._file_spool_content(path.stem, spooled, default_ending, logical_request)
             except CassetteError as error:
                 raise SpoolError(
                     f"the recording in {path} cannot be made a cassette: {error}"
@@ -117,15 +115,13 @@ class CassetteFiler:
         that a cassette cannot hold.
         """
         try:
-            filed = self._store_spool_as_cassette(
-                f"{os.getpid()}-0", spooled, INTERRUPTED_END, None
-            )
+            filed = self._file_spool_content(f"{os.getpid()}-0", spooled, INTERRUPTED_END, None)
         except OSError as error:
             raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
         assert filed is not None  # noqa: S101 # only an SDK's attempt can be left out
         return filed
 
-    def _store_spool_as_cassette(
+    def _file_spool_content(
         self,
         stem: str,
         spooled: spool.SpoolContent,
@@ -173,13 +169,13 @@ class CassetteFiler:
         """
         run_take_number, previous = (
             spooled.target_line.take,
-            self._stored_attempts.find_stored_attempt(logical_request),
+            self._stored_attempts.attempt_of(logical_request),
         )
         if previous is not None and logical_request is not None:
             if not previous.is_replaced_by(logical_request, complete=complete):
                 return None
             allocator = self._allocator_of(spooled.meta, spooled.request)
-            if not (allocator.must_replace_older_takes and complete):
+            if not (allocator.is_replacing and complete):
                 temporary.replace(previous.path)
                 sync_folder(previous.path.parent)
                 self._library.evict_from_cache(previous.path)
@@ -224,7 +220,7 @@ class CassetteFiler:
             if self._replaces_older:
                 self._allocators[meta.session, meta.key] = allocator_before
             raise
-        return self._renumber_and_delete_takes(target, meta, request, placement)
+        return self._apply_placement(target, meta, request, placement)
 
     def _allocator_of(self, meta: CassetteMeta, request: StoredRequest) -> TakeAllocator:
         """The take allocator of this key and session: the run's, or a new one from the disk."""
@@ -246,7 +242,7 @@ class CassetteFiler:
         path = self._library.path_for_take(meta, request, number)
         if number in self._library.take_numbers(meta.session, meta.key):
             path = self._library.take_file(meta.session, meta.key, number).path
-        identity = _inode_and_mtime_ns(str(path))
+        identity = _file_identity(str(path))
         is_foreign = identity is not None and identity != self._existing_identities.get(str(path))
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
             self._has_warned_of_foreign = True
@@ -257,7 +253,7 @@ class CassetteFiler:
             )
         return is_foreign
 
-    def _renumber_and_delete_takes(
+    def _apply_placement(
         self, path: Path, meta: CassetteMeta, request: StoredRequest, placement: TakePlacement
     ) -> Path:
         """Renumber and delete takes as the new take at `path` requires; returns its final path.
@@ -297,12 +293,12 @@ class CassetteFiler:
         self._library.add_take_to_index(target, meta.session, meta.key, number)
 
 
-def _inode_and_mtime_by_path(library: Library) -> dict[str, tuple[int, int]]:
-    identities = ((path, _inode_and_mtime_ns(path)) for path in library.unsorted_paths())
+def _file_identities(library: Library) -> dict[str, tuple[int, int]]:
+    identities = ((path, _file_identity(path)) for path in library.unsorted_paths())
     return {path: identity for path, identity in identities if identity is not None}
 
 
-def _inode_and_mtime_ns(path: str) -> tuple[int, int] | None:
+def _file_identity(path: str) -> tuple[int, int] | None:
     """Inode and mtime (in ns) of a file; None if it does not exist."""
     try:
         stat_result = os.stat(path)  # noqa: PTH116 # 100,000 times at the start: no `Path` for each

@@ -94,7 +94,7 @@ class SpoolRecorder:
         self._spool_numbers = itertools.count(1)
         self._spooling_executor = ThreadPoolExecutor(1, "spooling")
         self._filing_executor = ThreadPoolExecutor(1, "filing")
-        self._scan_future = self._filing_executor.submit(self._filer.remember_existing_takes)
+        self._scan_future = self._filing_executor.submit(self._filer.scan_existing)
         """Filing waits for it; clients do not."""
         self._pending: deque[SpooledRecording] = deque()
         self._thread_write_count = 0
@@ -107,7 +107,7 @@ class SpoolRecorder:
         self.is_disk_hanging = False
         """Whether `close` gave up on the disk: a thread may wait for it for ever."""
 
-    async def wait_for_library_scan(self) -> None:
+    async def wait_until_scanned(self) -> None:
         """Wait until the library is scanned, but no longer than `_MAX_SCAN_WAIT_S`.
 
         If it takes longer, takes that other processes add meanwhile count as older ones.
@@ -153,13 +153,13 @@ class SpoolRecorder:
                 self._tasks, timeout=_CLOSE_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
-                self._give_up_on_hanging_disk()
+                self._abandon()
                 break
             self._write_all()
         for executor in (self._spooling_executor, self._filing_executor):
             executor.shutdown(wait=not self._tasks, cancel_futures=True)
 
-    def _give_up_on_hanging_disk(self) -> None:
+    def _abandon(self) -> None:
         """Give up on a hanging disk; `recover` can file what was written."""
         self.is_disk_hanging = True
         reason = (
@@ -230,7 +230,7 @@ class SpoolRecorder:
         self.settled_count += end_item.has_head
         try:
             filed_cassette = await loop.run_in_executor(
-                self._filing_executor, writer.store_spool_as_cassette, self._filer, end_item
+                self._filing_executor, writer.file_cassette, self._filer, end_item
             )
         except Exception as error:  # the outermost frame of this task
             if not had_failed:

@@ -59,14 +59,14 @@ class KeptFile:
 
 
 @dataclass(frozen=True, slots=True)
-class AbandonedSpoolOfOtherLibrary:
+class ForeignSpool:
     """An abandoned spool of another library, which is kept unchanged."""
 
     spool_path: Path
     library_folder: Path
 
 
-RecoveryResult = RecoveredRecording | DeletedFile | KeptFile | AbandonedSpoolOfOtherLibrary
+RecoveryResult = RecoveredRecording | DeletedFile | KeptFile | ForeignSpool
 
 
 def recover_spools(library: Library, folder: Path) -> Iterator[RecoveryResult]:
@@ -89,7 +89,7 @@ def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResu
     try:
         with open_spool(path) as spooled:
             if not is_for_library(spooled, root):
-                return AbandonedSpoolOfOtherLibrary(path, Path(spooled.target_line.library))
+                return ForeignSpool(path, Path(spooled.target_line.library))
             redacted_count = _count_redacted_secrets(spooled)
         filed = filer.file_spool(path, SpoolEnd(Ending.KILLED, None, redacted_count))
     except SpoolError as error:

@@ -137,9 +137,7 @@ class SpoolWriter:
                 self._file = SpoolFile(self._folder, self._name)
             self._file.append(b"".join(lines))
 
-    def store_spool_as_cassette(
-        self, filer: CassetteFiler, end_item: EndItem
-    ) -> FiledCassette | None:
+    def file_cassette(self, filer: CassetteFiler, end_item: EndItem) -> FiledCassette | None:
         """File the spool as a cassette and delete it.
 
         None if no response had begun, or another attempt of the logical request is kept instead.

@@ -25,14 +25,14 @@ class StoredAttempt:
         )
 
 
-class CurrentAttemptCassettes:
+class StoredAttempts:
     """The current cassette of each logical request."""
 
     def __init__(self) -> None:
         self._by_request_number: dict[int, StoredAttempt] = {}
         self._request_number_by_path: dict[Path, int] = {}
 
-    def find_stored_attempt(self, logical_request: LogicalRequest | None) -> StoredAttempt | None:
+    def attempt_of(self, logical_request: LogicalRequest | None) -> StoredAttempt | None:
         """The cassette of an earlier attempt, or of a later one that was filed first."""
         return (
             None if logical_request is None else self._by_request_number.get(logical_request.number)

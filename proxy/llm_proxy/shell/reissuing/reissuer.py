@@ -20,7 +20,7 @@ from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest
 from llm_proxy.errors import SpoolError, UsageError
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.reissue import reissued_request
-from llm_proxy.routing import RequestKeySettings, RoutedRequest, route_request
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
@@ -113,7 +113,7 @@ class Reissuer:
         clock = asyncio.get_running_loop().time
         request = reissued_request(file, meta, stored, key)
         routed = route_request(
-            request, clock(), clock, settings=RequestKeySettings(meta.session, self._settings.rules)
+            request, clock(), clock, settings=RoutingSettings(meta.session, self._settings.rules)
         )
         return replace(routed, provider=meta.provider, session=meta.session)
 

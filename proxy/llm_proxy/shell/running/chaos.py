@@ -15,8 +15,8 @@ import orjson
 
 from llm_proxy.chaos.trials import BASELINE_NAME, FaultTrial
 from llm_proxy.faults.rule import FaultRule
-from llm_proxy.shell.running.command_output_capture import CommandOutput
-from llm_proxy.shell.running.environment_variables import child_environment
+from llm_proxy.shell.running.command_output import CommandOutput
+from llm_proxy.shell.running.environment import child_environment
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.serving import start_command
 from llm_proxy.shell.running.settings import Settings

@@ -13,7 +13,7 @@ from llm_proxy.faults.rule import FaultRule
 from llm_proxy.faults.rule_list_schema import FaultRulesFile
 from llm_proxy.scenario.documents import loading
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.simulate_mode_factory import epoch_clock
+from llm_proxy.shell.running.simulation import epoch_clock
 
 _MAX_FILE_BYTES: Final = 1024 * 1024
 """Maximum size of a file of rules."""

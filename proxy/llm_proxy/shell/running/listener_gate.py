@@ -43,7 +43,7 @@ class ListenerGate:
 
     async def start(self) -> None:
         """Apply the rules now, and whenever they require a change, until `stop`."""
-        await self._open_or_close_listener()
+        await self._apply_refusal_rules()
         self._apply_task = asyncio.create_task(self._keep_applying_refusal_rules())
 
     async def stop(self) -> None:
@@ -63,9 +63,9 @@ class ListenerGate:
                 async with asyncio.timeout(None if ms_left is None else ms_left / 1000):
                     await rules_changed_event.wait()
             rules_changed_event.clear()
-            await self._open_or_close_listener()
+            await self._apply_refusal_rules()
 
-    async def _open_or_close_listener(self) -> None:
+    async def _apply_refusal_rules(self) -> None:
         now_ms = self._fault_middleware.elapsed_run_ms()
         current_windows = [
             closure_window

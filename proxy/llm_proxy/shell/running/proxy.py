@@ -14,7 +14,7 @@ from aiohttp import web
 
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.modes import Mode
-from llm_proxy.routing import RequestKeySettings
+from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.recorder import SpoolRecorder
 from llm_proxy.shell.running.fault_rules import check_live_rules, fault_engine_config
@@ -23,14 +23,14 @@ from llm_proxy.shell.running.listening import listen
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.sources import ModeName, ModeSources, make_mode, open_mode_sources
 from llm_proxy.shell.server.control import ControlPages
-from llm_proxy.shell.server.control.fault_page import FaultRulesControlPage
+from llm_proxy.shell.server.control.fault_page import FaultPage
 from llm_proxy.shell.server.control.pace_page import PacePage
 from llm_proxy.shell.server.control.session_pages import SessionPages
 from llm_proxy.shell.server.control.status_pages import StatusPages
 from llm_proxy.shell.server.control.verdict_page import VerdictPage
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.guards import RequestGuards
-from llm_proxy.shell.server.intake import RequestAdmissionPolicy, RequestBodyLimits
+from llm_proxy.shell.server.intake import RequestAdmission, RequestLimits
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.library_usage import LibraryUsage
 from llm_proxy.shell.server.retries import RetryTracker
@@ -114,11 +114,9 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         stack.push_async_callback(runner.cleanup)
         stack.callback(server.disable_keep_alive)
         url = await listen(runner, settings)
-        if sources.takes_from_library is not None:
-            sources.takes_from_library.indexer.start_in_background(
-                lambda: server.active_request_count > 0
-            )
-            stack.callback(sources.takes_from_library.indexer.stop_background)
+        if sources.takes is not None:
+            sources.takes.indexer.start_in_background(lambda: server.active_request_count > 0)
+            stack.callback(sources.takes.indexer.stop_background)
         listener_gate = ListenerGate(runner, fault_middleware)
         stack.push_async_callback(listener_gate.stop)
         await listener_gate.start()
@@ -131,7 +129,7 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
 
 def _make_fault_middleware(settings: Settings, journal: Journal) -> FaultMiddleware:
     engine = FaultEngine(settings.faults, fault_engine_config(settings))
-    journal.set_fault_rules_getter(
+    journal.set_rules_provider(
         lambda: [active_rule.to_json_fields() for active_rule in engine.active_rules]
     )
     return FaultMiddleware(engine, allows_header=settings.fault_header)
@@ -156,15 +154,13 @@ def _make_server(
                 choose_scenario,
                 (fault_middleware.reset_session, sources.pace_registry.remove_session_pace),
             ),
-            FaultRulesControlPage(fault_middleware),
+            FaultPage(fault_middleware),
             PacePage(sources.pace_registry, mode.name),
         )
     )
     via_pseudonym = sources.upstream.via_pseudonym if sources.upstream is not None else ""
     guards = RequestGuards(settings.allow_hosts, settings.allow_origins, via_pseudonym)
-    routing = RequestKeySettings(settings.matching.session, settings.matching.rules)
+    routing = RoutingSettings(settings.matching.session, settings.matching.rules)
     retry_tracker = RetryTracker(collapses_retries=settings.matching.collapse_retries)
-    admission = RequestAdmissionPolicy(
-        guards, RequestBodyLimits(settings.max_body), routing, retry_tracker
-    )
+    admission = RequestAdmission(guards, RequestLimits(settings.max_body), routing, retry_tracker)
     return ProxyServer(mode, admission, journal, control_pages, fault_middleware)

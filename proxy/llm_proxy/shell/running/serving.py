@@ -15,12 +15,12 @@ from typing import IO, Final
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.misses import grouping
-from llm_proxy.shell.running import ci_step_summary, journal_file, library_usage_report
-from llm_proxy.shell.running.environment_variables import child_environment, shell_export_lines
+from llm_proxy.shell.running import journal_file, library_checks, step_summary
+from llm_proxy.shell.running.environment import child_environment, export_lines
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.settings_checks import dummy_key_warning, settings_warnings
-from llm_proxy.shell.running.simulate_mode_factory import scenarios_may_answer
+from llm_proxy.shell.running.simulation import is_simulating
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Journal, JournalCounts
 
@@ -76,21 +76,19 @@ async def _serve_until_stopped(
     _log_lost_recordings(proxy)
     usage = proxy.journal.library_usage
     await asyncio.to_thread(
-        library_usage_report.finish_library_usage, mode, settings, proxy.library, usage
+        library_checks.finish_library_usage, mode, settings, proxy.library, usage
     )
     _log_summary(mode, proxy.journal)
-    library_usage_report.log_library_checks(usage, settings.library_checks)
-    ci_step_summary.write_step_summary(
+    library_checks.log_library_checks(usage, settings.library_checks)
+    step_summary.write_step_summary(
         command_line,
         proxy.journal,
         os.environ,
-        library_usage_report.summary_sections(usage, settings.library_checks),
+        library_checks.summary_sections(usage, settings.library_checks),
     )
     is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
     is_journal_written = _write_journal(settings.journal, proxy.journal)
-    has_failed = not is_journal_written or library_usage_report.fails_run(
-        usage, settings.library_checks
-    )
+    has_failed = not is_journal_written or library_checks.fails_run(usage, settings.library_checks)
     return code or _exit_code(proxy.journal.counts, settings) or int(has_failed), is_disk_hanging
 
 
@@ -137,7 +135,7 @@ async def _run_until_stopped(
         code = await child.wait()  # without a limit
         code = 128 - code if code < 0 else code
     else:
-        for line in shell_export_lines(proxy.url):
+        for line in export_lines(proxy.url):
             log.info("  %s", line)
         await stop_signals.stop_event.wait()  # without a limit
         if proxy.active_stream_count():
@@ -254,7 +252,7 @@ def _sources_description(mode: ModeName, settings: Settings) -> str:
     scenario_text = "no scenarios" if scenarios is None else f"scenarios in {scenarios}"
     if mode == "simulate":
         return scenario_text
-    scenario_suffix = f", {scenario_text}" if scenarios_may_answer(mode, settings) else ""
+    scenario_suffix = f", {scenario_text}" if is_simulating(mode, settings) else ""
     return f"cassettes in {settings.cassettes}{scenario_suffix}"
 
 

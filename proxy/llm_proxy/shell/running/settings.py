@@ -190,7 +190,7 @@ def find_config(start: Path) -> Path | None:
         own_file, pyproject = folder / CONFIG_FILE_NAME, folder / "pyproject.toml"
         if own_file.is_file():
             return own_file
-        if pyproject.is_file() and _pyproject_settings_table(pyproject):
+        if pyproject.is_file() and _tool_table(pyproject):
             return pyproject
     return None
 
@@ -200,9 +200,7 @@ def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
 
     Raises `UsageError` for an unreadable file and for an unknown setting.
     """
-    document = (
-        _pyproject_settings_table(path) if path.name == "pyproject.toml" else _parse_toml(path)
-    )
+    document = _tool_table(path) if path.name == "pyproject.toml" else _parse_toml(path)
     settings: dict[str, Any] = {}
     names = sorted(setting_names)
     for key, value in document.items():
@@ -223,7 +221,7 @@ def read_config(path: Path, setting_names: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
-def _pyproject_settings_table(path: Path) -> dict[str, Any]:
+def _tool_table(path: Path) -> dict[str, Any]:
     """The table `[tool.llm-proxy]` of a `pyproject.toml`; empty if there is none."""
     tool = _parse_toml(path).get("tool", {})
     table = tool.get("llm-proxy", {}) if isinstance(tool, dict) else {}

@@ -12,9 +12,9 @@ from typing import Final
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library.library import walk_cassettes
-from llm_proxy.shell.running.environment_variables import API_KEY_VARIABLES, missing_key_variables
+from llm_proxy.shell.running.environment import API_KEY_VARIABLES, missing_key_variables
 from llm_proxy.shell.running.settings import Settings, SimulationOptions
-from llm_proxy.shell.running.simulate_mode_factory import scenarios_may_answer
+from llm_proxy.shell.running.simulation import is_simulating
 
 _SHARED_WITH_FAULTS: Final = ("silence", "clock")
 """Simulation options that faults use as well."""
@@ -89,7 +89,7 @@ def _unused_check_options_phrase(settings: Settings) -> str:
 
 def _unused_simulation_warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A warning about simulation options if nothing is simulated."""
-    if scenarios_may_answer(mode, settings):
+    if is_simulating(mode, settings):
         return
     defaults = SimulationOptions()
     options = [

@@ -17,11 +17,7 @@ from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.settings_checks import auto_may_go_live, check_folders, may_record
-from llm_proxy.shell.running.simulate_mode_factory import (
-    SequentialOffload,
-    make_simulate_mode,
-    scenarios_may_answer,
-)
+from llm_proxy.shell.running.simulation import SequentialOffload, is_simulating, make_simulate_mode
 from llm_proxy.shell.server.journal import Journal, RecordedFile
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.settings import UpstreamSettings
@@ -42,7 +38,7 @@ class ModeSources:
     upstream: LiveUpstream | None
     recorder: SpoolRecorder | None
     simulate_mode: SimulateMode | None
-    takes_from_library: LibraryTakes | None
+    takes: LibraryTakes | None
 
 
 async def open_mode_sources(
@@ -53,9 +49,7 @@ async def open_mode_sources(
         await asyncio.to_thread(check_folders, settings)
     paces = PaceRegistry(settings.pace, settings.seed)
     simulate = (
-        await make_simulate_mode(mode, settings, paces)
-        if scenarios_may_answer(mode, settings)
-        else None
+        await make_simulate_mode(mode, settings, paces) if is_simulating(mode, settings) else None
     )
     library = Library(settings.cassettes)
     if mode != "simulate":
@@ -66,7 +60,7 @@ async def open_mode_sources(
         recorder = await _make_recorder(mode, settings, library, journal)
         stack.push_async_callback(recorder.close)
         upstream = await stack.enter_async_context(await _live_upstream(mode, settings))
-    takes = _make_library_takes(settings, library) if mode in {"replay", "auto"} else None
+    takes = _library_takes(settings, library) if mode in {"replay", "auto"} else None
     return ModeSources(library, paces, upstream, recorder, simulate, takes)
 
 
@@ -83,20 +77,20 @@ def make_mode(name: ModeName, settings: Settings, sources: ModeSources) -> Mode:
         case "auto", ModeSources(
             upstream=LiveUpstream() as upstream,
             recorder=SpoolRecorder() as recorder,
-            takes_from_library=LibraryTakes() as takes,
+            takes=LibraryTakes() as takes,
         ):
             on_miss_setting = settings.on_miss
             on_miss = sources.simulate_mode or (
                 "fail" if on_miss_setting == "scenario" else on_miss_setting
             )
             return AutoMode(takes, upstream, recorder, player, on_miss)
-        case _, ModeSources(takes_from_library=LibraryTakes() as takes):
+        case _, ModeSources(takes=LibraryTakes() as takes):
             return ReplayMode(takes, player, settings.after_last, sources.simulate_mode)
         case _:
             raise AssertionError(f"{name} lacks what it answers with")
 
 
-def _make_library_takes(settings: Settings, library: Library) -> LibraryTakes:
+def _library_takes(settings: Settings, library: Library) -> LibraryTakes:
     rules = settings.matching.rules
     return LibraryTakes(library, allow_partial=settings.allow_partial, rules=rules)
 
@@ -125,14 +119,14 @@ async def _make_recorder(
     recorder = SpoolRecorder(
         recorder_library, settings.spool, events, replaces_older=mode == "record"
     )
-    await recorder.wait_for_library_scan()
+    await recorder.wait_until_scanned()
     return recorder
 
 
 def _upstream_settings(settings: Settings) -> UpstreamSettings:
     return UpstreamSettings(
         base_urls=settings.upstreams,
-        v1_replacing_providers=settings.client_chosen_upstreams,
+        replacing_v1=settings.client_chosen_upstreams,
         idle_timeout_s=settings.idle_timeout,
         proxy_url=settings.upstream_proxy,
         finish_on_disconnect=settings.finish_on_disconnect,

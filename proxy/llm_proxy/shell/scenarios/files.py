@@ -72,8 +72,7 @@ def read_files(
 ) -> dict[ScannedFile, LoadedScenarios]:
     """The content of each file; those in `loaded_before` are not read again."""
     return {
-        file: loaded_before[file] if file in loaded_before else _load_scanned_scenarios(file)
-        for file in files
+        file: loaded_before[file] if file in loaded_before else _read_file(file) for file in files
     }
 
 
@@ -146,7 +145,7 @@ def _file_identity(stat_result: os.stat_result) -> _FileIdentity:
     return stat_result.st_dev, stat_result.st_ino
 
 
-def _load_scanned_scenarios(file: ScannedFile) -> LoadedScenarios:
+def _read_file(file: ScannedFile) -> LoadedScenarios:
     name = path_as_unicode_text(file.path)
     if file.stamp is None:
         return unreadable_file_result(name, file.unreadable_reason)

@@ -21,7 +21,7 @@ from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.request_faults import RequestFaults
 from llm_proxy.faults.rewriting import RewriterChain, RewritingTooExpensive, rewrite_response
-from llm_proxy.faults.rewriting.rewriter_chain import without_content_length
+from llm_proxy.faults.rewriting.chain import without_content_length
 from llm_proxy.faults.rule import FaultRule, Trigger
 from llm_proxy.faults.spoiled_responses import SpoiledResponses, is_spoiled_by, response_text
 from llm_proxy.modes import ModeResponse
@@ -68,13 +68,13 @@ class FaultMiddleware:
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._pending_rules: tuple[FaultRule, ...] = ()
 
-    def loop_time_to_run_ms(self, loop_time_s: float) -> float:
+    def ms_since_start(self, loop_time_s: float) -> float:
         """A time of the event loop's clock, in ms since the run began."""
         return (loop_time_s - self._started_at_s) * 1000
 
     def elapsed_run_ms(self) -> float:
         """The current time, in ms since the run began."""
-        return self.loop_time_to_run_ms(asyncio.get_running_loop().time())
+        return self.ms_since_start(asyncio.get_running_loop().time())
 
     def set_rules(self, rules: tuple[FaultRule, ...]) -> None:
         """Replace the runtime rules by `rules`, from now on."""
@@ -93,9 +93,9 @@ class FaultMiddleware:
 
         Raises `RequestRefused` for a fault header that is invalid or not allowed.
         """
-        header_rules = self._fault_rules_from_header(routed)
+        header_rules = self._request_header_rules(routed)
         if self._pending_rules:
-            self._set_rules_at(self._pending_rules, self.loop_time_to_run_ms(routed.arrived_at_s))
+            self._set_rules_at(self._pending_rules, self.ms_since_start(routed.arrived_at_s))
             self._pending_rules = ()
         if not self.engine.may_apply(routed):
             return None
@@ -106,7 +106,7 @@ class FaultMiddleware:
             if self.engine.has_metered_rules:
                 await asyncio.to_thread(lambda: routed.conversation)
         return self.engine.select_faults(
-            routed, header_rules, self.loop_time_to_run_ms(routed.arrived_at_s)
+            routed, header_rules, self.ms_since_start(routed.arrived_at_s)
         )
 
     def add_scenario_faults(
@@ -124,7 +124,7 @@ class FaultMiddleware:
         if not rules:
             return request_faults
         return self.engine.select_scenario_faults(
-            routed, request_faults, rules, self.loop_time_to_run_ms(routed.arrived_at_s)
+            routed, request_faults, rules, self.ms_since_start(routed.arrived_at_s)
         )
 
     def reset_session(self, session: str) -> None:
@@ -194,7 +194,7 @@ class FaultMiddleware:
         else:
             report()
 
-    async def spoiled_request_number(self, routed: RoutedRequest) -> int | None:
+    async def continued_request_number(self, routed: RoutedRequest) -> int | None:
         """The number of the request whose spoiled response is in this one's history, if any."""
         if not self._spoiled_responses:
             return None
@@ -202,9 +202,9 @@ class FaultMiddleware:
             await asyncio.to_thread(lambda: routed.conversation)
         if routed.conversation is None:
             return None
-        return self._spoiled_responses.spoiled_request_number(routed.session, routed.conversation)
+        return self._spoiled_responses.continued_request_number(routed.session, routed.conversation)
 
-    def _fault_rules_from_header(self, routed: RoutedRequest) -> tuple[FaultRule, ...]:
+    def _request_header_rules(self, routed: RoutedRequest) -> tuple[FaultRule, ...]:
         if not routed.requested_faults:
             return ()
         if not self._allows_header:
@@ -258,8 +258,7 @@ class FaultMiddleware:
                     burst, pending_burst = await pending_burst, None
                     has_more = burst is not None
                     released = _advance_chain(
-                        chain,
-                        chain.actions_at_clean_end if burst is None else partial(chain.feed, burst),
+                        chain, chain.close if burst is None else partial(chain.feed, burst)
                     )
                 burst = tuple(map(without_content_length, released) if resizes else released)
                 sent_response.add_burst(burst)

@@ -38,7 +38,7 @@ class RequestGuards:
     via_pseudonym: str = ""
     """The pseudonym of this process in `Via`; empty if it has no upstream."""
 
-    def refuse_if_not_for_proxy(self, request: web.BaseRequest) -> None:
+    def check(self, request: web.BaseRequest) -> None:
         """Raise `RequestRefused` for a request that is not meant for this proxy."""
         target = request.raw_path
         if not target.startswith("/"):

@@ -18,7 +18,7 @@ from aiohttp.streams import StreamReader
 
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import RequestRefused, printable_excerpt
-from llm_proxy.routing import RequestKeySettings
+from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.server.error_responses import send_error
 from llm_proxy.shell.server.guards import RequestGuards
 from llm_proxy.shell.server.response_writer import ResponseWriter
@@ -31,7 +31,7 @@ _MAX_PARSER_ERROR_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class RequestBodyLimits:
+class RequestLimits:
     """Limits on the request body."""
 
     max_body_bytes: int = 64 * 1024 * 1024
@@ -41,12 +41,12 @@ class RequestBodyLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestAdmissionPolicy:
+class RequestAdmission:
     """How requests are admitted: guards, limits, routing settings and retry detection."""
 
     guards: RequestGuards = field(default_factory=RequestGuards)
-    limits: RequestBodyLimits = field(default_factory=RequestBodyLimits)
-    routing_settings: RequestKeySettings = field(default_factory=RequestKeySettings)
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    routing_settings: RoutingSettings = field(default_factory=RoutingSettings)
     retry_tracker: RetryTracker = field(default_factory=RetryTracker)
 
 
@@ -80,7 +80,7 @@ class ClientConnection(web.RequestHandler):
         """The response to a malformed request; aiohttp calls this with its parser's `message`."""
         if message is None:  # not from the parser: an internal error, which aiohttp logs
             return super().handle_error(request, status, exc)
-        reason = f"this is no HTTP request that can be read: {_first_line_of_parser_error(message)}"
+        reason = f"this is no HTTP request that can be read: {_parser_error_line(message)}"
         return _RefusalResponse(request, RequestRefused(status, reason))
 
 
@@ -105,7 +105,7 @@ class ConnectionFactory(web.Server):
         return ClientConnection(self, loop=self._loop, **self._kwargs)
 
 
-async def read_body(request: web.BaseRequest, limits: RequestBodyLimits) -> bytes:
+async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
     """The whole body of the request.
 
     Raises `RequestRefused` for a body that is too large, too slow or malformed, and for an
@@ -131,14 +131,14 @@ async def read_body(request: web.BaseRequest, limits: RequestBodyLimits) -> byte
         ) from None
     except web.RequestPayloadError as error:
         raise RequestRefused(
-            400, f"the request body is malformed: {_first_line_of_parser_error(str(error))}"
+            400, f"the request body is malformed: {_parser_error_line(str(error))}"
         ) from None
     if len(body) > limits.max_body_bytes:
         raise _body_too_large_error(limits)
     return body
 
 
-async def _read_with_idle_timeout(content: StreamReader, limits: RequestBodyLimits) -> bytes:
+async def _read_with_idle_timeout(content: StreamReader, limits: RequestLimits) -> bytes:
     chunks: list[bytes] = []
     body_bytes = 0
     loop = asyncio.get_running_loop()
@@ -159,7 +159,7 @@ def _send_continue(request: web.BaseRequest) -> None:
         request.transport.write(_CONTINUE_RESPONSE)
 
 
-def _body_too_large_error(limits: RequestBodyLimits) -> RequestRefused:
+def _body_too_large_error(limits: RequestLimits) -> RequestRefused:
     return RequestRefused(
         413,
         f"the request body is larger than {limits.max_body_bytes} bytes: start llm-proxy with "
@@ -168,7 +168,7 @@ def _body_too_large_error(limits: RequestBodyLimits) -> RequestRefused:
     )
 
 
-def _first_line_of_parser_error(text: str) -> str:
+def _parser_error_line(text: str) -> str:
     """The first line of a parser error; the lines below it quote the bytes."""
     if (too_long := _LINE_TOO_LONG.match(text)) is not None:  # the message quotes the bytes
         return f"its first line or one of its headers is longer than {too_long[1]} bytes"

@@ -223,9 +223,7 @@ class Journal:
             "library": self.library_usage.to_json_document(),
         }
 
-    def set_fault_rules_getter(
-        self, rule_documents: Callable[[], Sequence[Mapping[str, Any]]]
-    ) -> None:
+    def set_rules_provider(self, rule_documents: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         """Set the source of the run's fault rules, each with its count of injections."""
         self._rule_documents = rule_documents
 

@@ -33,7 +33,7 @@ def sdk_retry_count(routed: RoutedRequest) -> int | None:
 
 
 @dataclass(slots=True)
-class _RetryableRequest:
+class _OpenRequest:
     """A request that may be retried: it is still running, or has failed."""
 
     logical_request: LogicalRequest
@@ -48,8 +48,8 @@ class RetryTracker:
         """Unless `collapses_retries`, requests get no logical request."""
         self._is_enabled = collapses_retries
         self._request_numbers = itertools.count(1)
-        self._open_by_number: OrderedDict[int, _RetryableRequest] = OrderedDict()
-        self._open_by_fingerprint: dict[bytes, list[_RetryableRequest]] = {}
+        self._open_by_number: OrderedDict[int, _OpenRequest] = OrderedDict()
+        self._open_by_fingerprint: dict[bytes, list[_OpenRequest]] = {}
 
     def assign_logical_request(self, routed: RoutedRequest) -> RoutedRequest:
         """The routed request with its logical request: a new one, or the one that it retries."""
@@ -62,11 +62,11 @@ class RetryTracker:
                 next(self._request_numbers), sdk_retry_count(routed) or 0
             )
         else:
-            self._forget_retryable_request(preceding)
+            self._forget_open(preceding)
             logical_request = replace(
                 preceding.logical_request, attempt_index=preceding.logical_request.attempt_index + 1
             )
-        self._remember_open(_RetryableRequest(logical_request, fingerprint))
+        self._remember_open(_OpenRequest(logical_request, fingerprint))
         return replace(routed, logical_request=logical_request)
 
     def end_attempt(self, routed: RoutedRequest, *, succeeded: bool) -> None:
@@ -81,11 +81,11 @@ class RetryTracker:
         ):  # a later attempt took its place
             return
         if succeeded:
-            self._forget_retryable_request(open_request)
+            self._forget_open(open_request)
         else:
             open_request.state = "failed"
 
-    def _preceding_attempt(self, fingerprint: bytes, retry_count: int) -> _RetryableRequest | None:
+    def _preceding_attempt(self, fingerprint: bytes, retry_count: int) -> _OpenRequest | None:
         """The attempt before this one, which has `retry_count` attempts before it."""
         if not retry_count:
             return None
@@ -97,13 +97,13 @@ class RetryTracker:
         failed = [open_request for open_request in candidates if open_request.state == "failed"]
         return next(iter([*failed, *candidates]), None)
 
-    def _remember_open(self, open_request: _RetryableRequest) -> None:
+    def _remember_open(self, open_request: _OpenRequest) -> None:
         self._open_by_number[open_request.logical_request.number] = open_request
         self._open_by_fingerprint.setdefault(open_request.fingerprint, []).append(open_request)
         if len(self._open_by_number) > _MAX_OPEN_REQUESTS:
-            self._forget_retryable_request(next(iter(self._open_by_number.values())))
+            self._forget_open(next(iter(self._open_by_number.values())))
 
-    def _forget_retryable_request(self, open_request: _RetryableRequest) -> None:
+    def _forget_open(self, open_request: _OpenRequest) -> None:
         del self._open_by_number[open_request.logical_request.number]
         open_requests = self._open_by_fingerprint[open_request.fingerprint]
         open_requests.remove(open_request)

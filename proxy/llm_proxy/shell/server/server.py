@@ -34,7 +34,7 @@ from llm_proxy.shell.server.action_performer import WriteLateness, perform_actio
 from llm_proxy.shell.server.control import ControlPages, is_control_path
 from llm_proxy.shell.server.error_responses import send_error
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
-from llm_proxy.shell.server.intake import ConnectionFactory, RequestAdmissionPolicy, read_body
+from llm_proxy.shell.server.intake import ConnectionFactory, RequestAdmission, read_body
 from llm_proxy.shell.server.journal import Journal, JournalEntry, SimulatedDetails
 from llm_proxy.shell.server.journal_entry_fields import (
     MAX_LOGGED_CHARS,
@@ -62,7 +62,7 @@ class ProxyServer:
     def __init__(
         self,
         mode: Mode,
-        admission: RequestAdmissionPolicy,
+        admission: RequestAdmission,
         journal: Journal,
         control_pages: ControlPages,
         fault_middleware: FaultMiddleware,
@@ -126,7 +126,7 @@ class ProxyServer:
     ) -> None:
         loop = asyncio.get_running_loop()
         try:
-            self._admission.guards.refuse_if_not_for_proxy(request)
+            self._admission.guards.check(request)
             body = await read_body(request, self._admission.limits)
             if is_control_path(request.path):
                 await self._control_pages.respond(request, body, writer)
@@ -181,11 +181,11 @@ class ProxyServer:
         lateness: WriteLateness,
     ) -> None:
         entry.session = routed.session
-        entry.at_ms = round(self._fault_middleware.loop_time_to_run_ms(routed.arrived_at_s), 3)
+        entry.at_ms = round(self._fault_middleware.ms_since_start(routed.arrived_at_s), 3)
         request_faults: RequestFaults | None = None
         sent_response = SentResponse(routed)
         try:
-            entry.continues = await self._fault_middleware.spoiled_request_number(routed)
+            entry.continues = await self._fault_middleware.continued_request_number(routed)
             request_faults = await self._fault_middleware.faults_for(routed)
             replacement = (
                 request_faults.replacement_response() if request_faults is not None else None
@@ -221,7 +221,7 @@ class ProxyServer:
         entry.pace = mode_response.pace
         entry.likeness = mode_response.similarity
         entry.renamed = mode_response.replaced_value_count
-        self._count_and_journal_response(mode_response, routed, entry)
+        self._count_response(mode_response, routed, entry)
         request_faults = self._fault_middleware.add_scenario_faults(
             routed, mode_response, request_faults
         )
@@ -232,7 +232,7 @@ class ProxyServer:
         )
         return mode_response.action_source if replacement is None else replacement, request_faults
 
-    def _count_and_journal_response(
+    def _count_response(
         self, mode_response: ModeResponse, routed: RoutedRequest, entry: JournalEntry
     ) -> None:
         """Count a response; log and journal the details of a simulated one."""

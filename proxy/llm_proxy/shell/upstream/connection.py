@@ -58,7 +58,7 @@ class MalformedResponse(aiohttp.ClientPayloadError):
     """The upstream violated the framing of its response body."""
 
 
-class BytesBeforeRequestError(aiohttp.ClientConnectionError):
+class UnexpectedBytes(aiohttp.ClientConnectionError):
     """The upstream sent bytes before the request, so the request is not sent on this connection."""
 
 
@@ -117,7 +117,7 @@ class UpstreamProtocol(ResponseHandler):
             self._close_on_surplus(data)
         elif self.request_writer is not None and self.request_writer.output_size == 0:
             self._close_on_surplus(data)
-            self.set_exception(BytesBeforeRequestError())
+            self.set_exception(UnexpectedBytes())
         else:
             self.has_response_bytes = True
             if body := self._feed_heads(data):

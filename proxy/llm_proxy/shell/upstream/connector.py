@@ -14,7 +14,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from multidict import CIMultiDict
 
-from llm_proxy.shell.upstream.connection import BytesBeforeRequestError, UpstreamProtocol
+from llm_proxy.shell.upstream.connection import UnexpectedBytes, UpstreamProtocol
 
 REUSED_CONNECTION: Final[ContextVar[UpstreamProtocol | None]] = ContextVar("REUSED", default=None)
 """The connection that this task got last, if it had served before; None otherwise.  (An aiohttp
@@ -23,7 +23,7 @@ trace would show that too, but would double the time that each request costs us.
 _OUR_VIA: Final = re.compile(r"1\.1 llm-proxy-[0-9a-f]{16}")
 
 
-class UpstreamConnector(aiohttp.TCPConnector):
+class CheckedConnector(aiohttp.TCPConnector):
     """Connector without a connection limit, whose connections are `UpstreamProtocol`s."""
 
     def __init__(
@@ -43,7 +43,7 @@ class UpstreamConnector(aiohttp.TCPConnector):
         """Whether any idle connection has delivered more than one response."""
         return any(protocol.response_count > 1 for protocol in self._idle_connections())
 
-    def close_idle_with_unread_bytes(self) -> None:
+    def close_idle_with_surplus(self) -> None:
         """Close each idle connection that has unread bytes."""
         for protocol in self._idle_connections():
             if surplus := protocol.peek_socket():
@@ -75,7 +75,7 @@ class UpstreamConnector(aiohttp.TCPConnector):
                 protocol.data_received(surplus)
             connection.close()
             if not protocol.has_served:
-                raise BytesBeforeRequestError if surplus else aiohttp.ServerDisconnectedError
+                raise UnexpectedBytes if surplus else aiohttp.ServerDisconnectedError
 
 
 def _set_via(headers: CIMultiDict[str], via_pseudonym: str) -> None:

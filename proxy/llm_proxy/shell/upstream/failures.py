@@ -11,7 +11,7 @@ from llm_proxy import http_heads
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
-from llm_proxy.shell.upstream.connection import BytesBeforeRequestError
+from llm_proxy.shell.upstream.connection import UnexpectedBytes
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 
@@ -68,7 +68,7 @@ def upstream_failure(  # noqa: C901 # one case for each way to fail
             )
         case aiohttp.ClientConnectorError():
             return UpstreamFailed(502, f"{upstream} cannot be reached ({error.os_error}): {hint}")
-        case BytesBeforeRequestError():
+        case UnexpectedBytes():
             return UpstreamFailed(502, f"{upstream} sent an answer before it was asked")
         case aiohttp.ServerDisconnectedError() | OSError():
             return UpstreamFailed(502, f"{upstream} closed the connection without an answer")

@@ -29,8 +29,8 @@ from llm_proxy.pacing import abort_of_ending
 from llm_proxy.ports import ActiveRecording
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.upstream import failures
-from llm_proxy.shell.upstream.connection import BytesBeforeRequestError, UpstreamResponse
-from llm_proxy.shell.upstream.connector import REUSED_CONNECTION, UpstreamConnector
+from llm_proxy.shell.upstream.connection import UnexpectedBytes, UpstreamResponse
+from llm_proxy.shell.upstream.connector import REUSED_CONNECTION, CheckedConnector
 from llm_proxy.shell.upstream.pump import ResponsePump
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_sigv4_request
@@ -72,10 +72,10 @@ class LiveUpstream:
 
     async def __aenter__(self) -> Self:
         via_pseudonym, on_surplus_response = self.via_pseudonym, self.surplus_warnings.append
-        self._keep_alive_connector = UpstreamConnector(
+        self._keep_alive_connector = CheckedConnector(
             keep_alive=True, via_pseudonym=via_pseudonym, on_surplus_response=on_surplus_response
         )
-        fresh_connector = UpstreamConnector(
+        fresh_connector = CheckedConnector(
             keep_alive=False, via_pseudonym=via_pseudonym, on_surplus_response=on_surplus_response
         )
         self._keep_alive_session = _make_session(self._settings, self._keep_alive_connector)
@@ -86,7 +86,7 @@ class LiveUpstream:
         await self.stop_all()
         if self._keep_alive_connector.has_multi_response_connection:
             await asyncio.sleep(_SURPLUS_WAIT_S)  # a surplus response may still arrive
-            self._keep_alive_connector.close_idle_with_unread_bytes()
+            self._keep_alive_connector.close_idle_with_surplus()
         # No limit is needed: without a shutdown timeout aiohttp closes abruptly, TLS included.
         await self._keep_alive_session.close()
         await self._fresh_session.close()
@@ -184,7 +184,7 @@ class LiveUpstream:
                 f"(provider "
                 f"{routed.provider}): start llm-proxy with --upstream {routed.provider}=URL",
             )
-        replaces_v1 = routed.provider in self._settings.v1_replacing_providers
+        replaces_v1 = routed.provider in self._settings.replacing_v1
         return URL(
             providers.join_url(base_url, upstream_request.request_target, replaces_v1=replaces_v1),
             encoded=True,
@@ -196,7 +196,7 @@ class LiveUpstream:
         try:
             try:
                 response = await self._send_request(self._keep_alive_session, upstream_request, url)
-            except BytesBeforeRequestError:
+            except UnexpectedBytes:
                 response = await self._send_request(self._fresh_session, upstream_request, url)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # The provider had dropped a kept-alive connection: retry on a new one.
@@ -220,7 +220,7 @@ class LiveUpstream:
                 upstream_request.method,
                 url,
                 headers=_request_headers(upstream_request.headers),
-                data=_body_for_aiohttp(upstream_request.body),
+                data=_request_body(upstream_request.body),
                 allow_redirects=False,
                 proxy=self._settings.proxy_url,
             )
@@ -228,9 +228,7 @@ class LiveUpstream:
         return response
 
 
-def _make_session(
-    settings: UpstreamSettings, connector: UpstreamConnector
-) -> aiohttp.ClientSession:
+def _make_session(settings: UpstreamSettings, connector: CheckedConnector) -> aiohttp.ClientSession:
     session = aiohttp.ClientSession(
         connector=connector,
         response_class=UpstreamResponse,
@@ -256,7 +254,7 @@ def _request_headers(headers: Headers) -> CIMultiDict[str]:
     )
 
 
-def _body_for_aiohttp(body: bytes) -> bytes | io.BytesIO | None:
+def _request_body(body: bytes) -> bytes | io.BytesIO | None:
     """The body as aiohttp wants it: it warns of large bytes, and sends a file in pieces."""
     if len(body) > _MAX_SINGLE_WRITE_BYTES:
         return io.BytesIO(body)

@@ -12,7 +12,7 @@ class UpstreamSettings:
 
     base_urls: Mapping[str, str]
     """Base URLs by provider name; `default` applies to the providers without an entry."""
-    v1_replacing_providers: frozenset[str] = frozenset()
+    replacing_v1: frozenset[str] = frozenset()
     """Providers whose base URL replaces the `/v1` that a request target begins with."""
     idle_timeout_s: float = 300.0
     """Maximum silence in seconds, before the head and between reads."""

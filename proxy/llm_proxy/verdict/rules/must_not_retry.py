@@ -13,7 +13,7 @@ from llm_proxy.display import format_duration
 from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_repeat_count
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
-from llm_proxy.verdict.retry_chains import RetryChain, pause_between_attempts_ms
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 from llm_proxy.verdict.retry_hints import forbids_retry
 
 _MAX_RETRY_PAUSE_MS: Final = 5_000.0
@@ -43,7 +43,7 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
         "asked again for what was refused for good, "
         f"{format_repeat_count(len(forbidden_retries))}: "
         f"{_error_response_text(before)}, "
-        f"and {format_duration(pause_between_attempts_ms(before, after))} later the same "
+        f"and {format_duration(pause_ms(before, after))} later the same "
         f"request{_retry_count_text(after)}"
     )
     return VerdictFinding(
@@ -57,11 +57,7 @@ def _retry_finding_level(before: JournalAttempt, after: JournalAttempt) -> Findi
         return None
     if after.retry_count:
         return FindingLevel.ERROR
-    return (
-        None
-        if pause_between_attempts_ms(before, after) > _MAX_RETRY_PAUSE_MS
-        else FindingLevel.WARNING
-    )
+    return None if pause_ms(before, after) > _MAX_RETRY_PAUSE_MS else FindingLevel.WARNING
 
 
 def _error_response_text(attempt: JournalAttempt) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from llm_proxy.display import count_with_noun, format_duration
 from llm_proxy.verdict.attempt_descriptions import chain_evidence
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
-from llm_proxy.verdict.retry_chains import RetryChain, pause_between_attempts_ms
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 from llm_proxy.verdict.retry_hints import forbids_retry
 
 _MIN_PAUSE_MS: Final = 100.0
@@ -32,7 +32,7 @@ _LONG_PAUSE_MS: Final = 5_000.0
 def _pauses_without_retry_after_ms(chain: RetryChain) -> list[float]:
     """The pauses without `Retry-After`, in ms; those before forbidden retries are left out."""
     return [
-        pause_between_attempts_ms(before, after)
+        pause_ms(before, after)
         for before, after in chain.retried_pairs()
         if before.retry_after_ms is None and not forbids_retry(before)
     ]

@@ -12,7 +12,7 @@ from llm_proxy.display import format_duration
 from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_repeat_count
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
-from llm_proxy.verdict.retry_chains import RetryChain, pause_between_attempts_ms
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 
 _TOLERANCE_FRACTION: Final = 0.05
 """The fraction of the time that may be missing because of clocks and rounding."""
@@ -26,7 +26,7 @@ def _has_retry_after(before: JournalAttempt) -> bool:
 
 def _is_early(before: JournalAttempt, after: JournalAttempt) -> bool:
     retry_after_ms = before.retry_after_ms or 0.0
-    return pause_between_attempts_ms(before, after) < retry_after_ms - max(
+    return pause_ms(before, after) < retry_after_ms - max(
         _TOLERANCE_FRACTION * retry_after_ms, _TOLERANCE_MS
     )
 
@@ -41,10 +41,10 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     ]
     if not early_retries:
         return None
-    before, after = min(early_retries, key=lambda pair: pause_between_attempts_ms(*pair))
+    before, after = min(early_retries, key=lambda pair: pause_ms(*pair))
     message = (
         f"asked again too soon, {format_repeat_count(len(early_retries))}: after "
-        f"{format_duration(pause_between_attempts_ms(before, after))}, "
+        f"{format_duration(pause_ms(before, after))}, "
         f"where it was told to wait {format_duration(before.retry_after_ms or 0.0)}"
     )
     return VerdictFinding(

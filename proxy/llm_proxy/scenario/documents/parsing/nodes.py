@@ -87,7 +87,7 @@ def plain_value(node: Node) -> Json:
             return {entry.name: plain_value(entry.node) for entry in entries}
 
 
-def source_mark_at(text: str, index: int) -> SourceMark:
+def mark_at(text: str, index: int) -> SourceMark:
     """The position of a character in a text whose lines end in LF."""
     start = text.rfind("\n", 0, index) + 1
     return SourceMark(text.count("\n", 0, index) + 1, index - start + 1)

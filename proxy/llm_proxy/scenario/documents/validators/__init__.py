@@ -14,7 +14,7 @@ from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.findings import StructFinding
 from llm_proxy.scenario.documents.parsing.nodes import ObjectNode
 from llm_proxy.scenario.documents.validators import (
-    failure_fields,
+    failures,
     faults,
     ids,
     paces,
@@ -35,8 +35,8 @@ VALIDATORS_BY_STRUCT: Final[Mapping[type, tuple[Validator, ...]]] = MappingProxy
             templates.check_templates,
         ),
         document.ScenarioTurn: (
-            failure_fields.check_failure_status,
-            failure_fields.check_unused_failure_fields,
+            failures.check_failure_status,
+            failures.check_unused_failure_fields,
             paces.check_pace,
         ),
         document.ScenarioMatch: (patterns.check_text_patterns, patterns.check_json_paths),

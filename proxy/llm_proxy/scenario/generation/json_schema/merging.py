@@ -35,7 +35,7 @@ def equality_key(value: Json, budget: SchemaBudget) -> Hashable:
         case bool():
             return ("boolean", value)
         case int() if abs(value) > _MAX_PLAIN_INT:
-            return _collision_safe_int_key(value)
+            return _large_int_key(value)
         case list():
             return ("array", tuple([equality_key(item, budget) for item in value]))
         case dict():
@@ -47,7 +47,7 @@ def equality_key(value: Json, budget: SchemaBudget) -> Hashable:
             return value
 
 
-def _collision_safe_int_key(value: int) -> Hashable:
+def _large_int_key(value: int) -> Hashable:
     """The equal float, else the digits: large integers with equal hashes are easily found."""
     with suppress(OverflowError):
         if float(value) == value:

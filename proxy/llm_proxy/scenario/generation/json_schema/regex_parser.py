@@ -166,7 +166,7 @@ class _RegexParser:
         self._position += 1
         match character:
             case "\\":
-                return self._make_character_class(
+                return self._make_class(
                     self._parse_escape(), is_negated=pattern[start + 1 : start + 2].isupper()
                 )
             case ".":
@@ -210,11 +210,11 @@ class _RegexParser:
             else:
                 code_ranges.extend(first)
         unique_ranges = tuple(dict.fromkeys(code_ranges))
-        return self._make_character_class(
+        return self._make_class(
             _complement(unique_ranges) if is_negated else unique_ranges, is_negated=is_negated
         )
 
-    def _make_character_class(self, code_ranges: CodeRanges, *, is_negated: bool) -> CharacterClass:
+    def _make_class(self, code_ranges: CodeRanges, *, is_negated: bool) -> CharacterClass:
         """A class with sample characters: printable ASCII, only letters in a negated class."""
         self._budget.spend(20 * len(code_ranges))
         sample_chars = "".join(map(_printable_chars, code_ranges))
@@ -224,7 +224,7 @@ class _RegexParser:
                 or sample_chars
             )
         else:
-            sample_chars = sample_chars or "".join(map(_sample_range_chars, code_ranges))
+            sample_chars = sample_chars or "".join(map(_first_chars, code_ranges))
         if not sample_chars:
             raise self._unsupported_error()
         return CharacterClass(code_ranges, sample_chars)
@@ -289,7 +289,7 @@ def _printable_chars(code_range: tuple[int, int]) -> str:
     return "".join(map(chr, range(max(code_range[0], 0x20), min(code_range[1], 0x7E) + 1)))
 
 
-def _sample_range_chars(code_range: tuple[int, int]) -> str:
+def _first_chars(code_range: tuple[int, int]) -> str:
     """The first characters of a range, without surrogates."""
     codes = range(code_range[0], min(code_range[1], code_range[0] + _MAX_SAMPLED_CHARS) + 1)
     return "".join(chr(code) for code in codes if not 0xD800 <= code <= 0xDFFF)

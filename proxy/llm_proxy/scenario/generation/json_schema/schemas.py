@@ -104,28 +104,23 @@ class SchemaResolver:
             FlatSchema(own_fields, visited_refs), branches, visited_refs
         )
 
-    def _branches(
-        self, fields: Fields, visited_refs: frozenset[str]
-    ) -> Iterator[_SchemaAlternatives]:
+    def _branches(self, fields: Fields, visited_refs: frozenset[str]) -> Iterator[_Branch]:
         if "$ref" in fields:
             ref = lenient_json.str_or_empty(fields["$ref"]) or "#"
             if ref in visited_refs:
                 raise NoValueFound(f"{_truncate(ref)} holds itself without an end")
-            yield _SchemaAlternatives((self.resolve_ref(ref),), frozenset((ref,)))
+            yield _Branch((self.resolve_ref(ref),), frozenset((ref,)))
         for schema in lenient_json.array_items(fields.get("allOf")):
-            yield _SchemaAlternatives((schema,))
+            yield _Branch((schema,))
         for name in ("anyOf", "oneOf"):
             if name in fields:
-                yield _SchemaAlternatives(tuple(lenient_json.array_items(fields[name])))
+                yield _Branch(tuple(lenient_json.array_items(fields[name])))
         if "if" in fields:
             then: Json = {"allOf": [fields["if"], fields.get("then", True)]}
-            yield _SchemaAlternatives((then, fields.get("else", True)))
+            yield _Branch((then, fields.get("else", True)))
 
     def _merge_branches(
-        self,
-        base: FlatSchema,
-        branches: Sequence[_SchemaAlternatives],
-        visited_refs: frozenset[str],
+        self, base: FlatSchema, branches: Sequence[_Branch], visited_refs: frozenset[str]
     ) -> Iterator[FlatSchema | NoValueFound]:
         if not branches:
             yield base
@@ -147,7 +142,7 @@ class SchemaResolver:
 
 
 @dataclass(frozen=True, slots=True)
-class _SchemaAlternatives:
+class _Branch:
     """Schemas of which one must apply, and the references followed to them."""
 
     choices: tuple[Json, ...]

@@ -31,9 +31,7 @@ class SchemaValidator:
     budget: SchemaBudget
     checks_format: bool = True
     """Whether `format` is checked; a string with a short `maxLength` cannot satisfy it."""
-    _equality_keys_by_enum_id: dict[int, tuple[list[Json], frozenset[Hashable]]] = field(
-        default_factory=dict
-    )
+    _enum_keys: dict[int, tuple[list[Json], frozenset[Hashable]]] = field(default_factory=dict)
     _parsed_patterns: dict[str, tuple[AnchoredAlternative, ...]] = field(default_factory=dict)
 
     def is_valid(self, value: Json, schema: Json, depth: int = 0) -> bool:
@@ -129,14 +127,12 @@ class SchemaValidator:
 
     def _is_in_enum(self, value: Json, enum_values: list[Json]) -> bool:
         """Whether an enum contains the value; caches the enum's keys by its id."""
-        if id(enum_values) not in self._equality_keys_by_enum_id:
-            self._equality_keys_by_enum_id[id(enum_values)] = (
+        if id(enum_values) not in self._enum_keys:
+            self._enum_keys[id(enum_values)] = (
                 enum_values,
                 frozenset(equality_key(content, self.budget) for content in enum_values),
             )
-        return (
-            equality_key(value, self.budget) in self._equality_keys_by_enum_id[id(enum_values)][1]
-        )
+        return equality_key(value, self.budget) in self._enum_keys[id(enum_values)][1]
 
     def _matches_text_keywords(self, text: str, fields: Fields) -> bool:
         self.budget.spend(len(text) // 20)

@@ -65,13 +65,13 @@ class SchemaValueMaker:
 
         Raises `NoValueFound` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
-        value = self.make_value_at_path(schema, "$")
+        value = self.make_at_path(schema, "$")
         lenient_validator = SchemaValidator(self._schemas, self._budget, checks_format=False)
         if self._validator.is_valid(value, schema) or lenient_validator.is_valid(value, schema):
             return value
         raise NoValueFound("no value is known that keeps all its rules", "$")
 
-    def make_value_at_path(
+    def make_at_path(
         self, schema: Json, path: str, visited_refs: frozenset[str] = _ROOT_REFS, attempt: int = 0
     ) -> Json:
         """A value for a subschema; `path` seeds it and is reported, `attempt` varies it.
@@ -216,7 +216,7 @@ class SchemaValueMaker:
                 "propertyNames does not allow its name", printable_excerpt(property_path, 500)
             )
         schema = self._validator.property_schema(name, alternative.keywords)
-        return self.make_value_at_path(
+        return self.make_at_path(
             schema, printable_excerpt(property_path, 500), alternative.visited_refs
         )
 
@@ -259,7 +259,7 @@ class SchemaValueMaker:
         if "propertyNames" in fields:
             name_schema: Json = {"allOf": [fields["propertyNames"], {"type": "string"}]}
             return lenient_json.str_or_empty(
-                self.make_value_at_path(name_schema, path, visited_refs, attempt)
+                self.make_at_path(name_schema, path, visited_refs, attempt)
             )
         if name_patterns and fields.get("additionalProperties") is False:
             return self._make_matching_name(
@@ -298,9 +298,9 @@ class SchemaValueMaker:
     ) -> Json:
         """An item, a new one with `uniqueItems`.  Raises `NoValueFound` if there is none."""
         if alternative.keywords.get("uniqueItems") is not True:
-            return self.make_value_at_path(schema, path, alternative.visited_refs)
+            return self.make_at_path(schema, path, alternative.visited_refs)
         for attempt in range(_MAX_UNIQUE_TRIES):
-            item = self.make_value_at_path(schema, path, alternative.visited_refs, attempt)
+            item = self.make_at_path(schema, path, alternative.visited_refs, attempt)
             item_key = equality_key(item, self._budget)
             if item_key not in used_keys:
                 used_keys.add(item_key)

@@ -26,7 +26,7 @@ import orjson
 from aiohttp import web
 
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.shell.server.control.page_protocol import ControlPage, ControlPageRequest
+from llm_proxy.shell.server.control.page import ControlPage, PageRequest
 from llm_proxy.shell.server.response_writer import ResponseWriter
 
 
@@ -49,7 +49,7 @@ class ControlPages:
         `request_body` is the body of `request`, which has been read already.
         """
         status, document = await self._page_response(
-            ControlPageRequest(request.method, request.path, request_body)
+            PageRequest(request.method, request.path, request_body)
         )
         response_body = await _serialize_offloaded(document)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
@@ -57,9 +57,7 @@ class ControlPages:
             ResponseHead(status, "llm-proxy", headers, "length", len(response_body)), response_body
         )
 
-    async def _page_response(
-        self, page_request: ControlPageRequest
-    ) -> tuple[int, Mapping[str, Any]]:
+    async def _page_response(self, page_request: PageRequest) -> tuple[int, Mapping[str, Any]]:
         for page in self._pages:
             if (response := await page(page_request)) is not None:
                 return response

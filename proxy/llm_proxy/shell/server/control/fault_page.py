@@ -8,11 +8,7 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.shell.server.control.page_protocol import (
-    READ_METHODS,
-    ControlPageRequest,
-    PageResponse,
-)
+from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 
 _PATH: Final = "/_proxy/faults"
@@ -21,13 +17,13 @@ _MAX_RULES: Final = 1000
 _BODY_ERROR: Final = 'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back'
 
 
-class FaultRulesControlPage:
+class FaultPage:
     """`/_proxy/faults`: the fault rules of the run."""
 
     def __init__(self, fault_middleware: FaultMiddleware) -> None:
         self._fault_middleware = fault_middleware
 
-    async def __call__(self, page_request: ControlPageRequest, /) -> PageResponse | None:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
         """The response; None if the request is for another page."""
         if page_request.path != _PATH:
             return None

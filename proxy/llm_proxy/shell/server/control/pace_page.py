@@ -7,13 +7,9 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.pacing import Pace, parse_pace
-from llm_proxy.routing import is_valid_session_or_provider_name
+from llm_proxy.routing import is_valid_name
 from llm_proxy.shell.running.pace_registry import PaceRegistry
-from llm_proxy.shell.server.control.page_protocol import (
-    READ_METHODS,
-    ControlPageRequest,
-    PageResponse,
-)
+from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
 
 _PATH: Final = "/_proxy/pace"
 _MAX_NAME_CHARS: Final = 80
@@ -28,7 +24,7 @@ class PacePage:
         self._paces = paces
         self._mode = mode
 
-    async def __call__(self, page_request: ControlPageRequest, /) -> PageResponse | None:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
         """The response; None if the request is for another page."""
         if page_request.path != _PATH:
             return None
@@ -40,14 +36,12 @@ class PacePage:
             case _:
                 return None
 
-    def _set_pace(self, page_request: ControlPageRequest) -> PageResponse:
+    def _set_pace(self, page_request: PageRequest) -> PageResponse:
         if self._mode == "record":
             return 409, {"error": "record passes answers on as they come, at no pace of ours"}
         fields = lenient_json.parse_object(page_request.body)
         session = fields.get("session", "")
-        if not isinstance(session, str) or (
-            session and not is_valid_session_or_provider_name(session)
-        ):
+        if not isinstance(session, str) or (session and not is_valid_name(session)):
             shown_session = printable_excerpt(lenient_json.value_as_text(session), _MAX_NAME_CHARS)
             return 400, {
                 "error": f"'{shown_session}' is no session name: use letters, digits, dot, "

@@ -9,8 +9,8 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.modes import Mode
-from llm_proxy.routing import is_valid_session_or_provider_name
-from llm_proxy.shell.server.control.page_protocol import ControlPageRequest, PageResponse
+from llm_proxy.routing import is_valid_name
+from llm_proxy.shell.server.control.page import PageRequest, PageResponse
 from llm_proxy.turns import Json
 
 ChooseScenario = Callable[[str, str], Awaitable[bool]]
@@ -42,7 +42,7 @@ class SessionPages:
         self._choose_callback = choose_scenario
         self._reset_callbacks = (mode.reset_session, *reset_callbacks)
 
-    async def __call__(self, page_request: ControlPageRequest, /) -> PageResponse | None:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
         """The response; None if the request is for another page."""
         path_match = _PATH.fullmatch(page_request.path)
         if path_match is None:
@@ -51,9 +51,9 @@ class SessionPages:
         match page_request.method, operation:
             case "PUT", "scenario":
                 scenario = lenient_json.parse_object(page_request.body).get("scenario")
-                return await self._set_session_scenario(session, scenario)
+                return await self._choose_scenario(session, scenario)
             case "DELETE", "scenario":
-                return await self._set_session_scenario(session, "")
+                return await self._choose_scenario(session, "")
             case "POST", "reset":
                 for reset in self._reset_callbacks:
                     reset(session)
@@ -61,11 +61,11 @@ class SessionPages:
             case _:
                 return None
 
-    async def _set_session_scenario(self, session: str, scenario: Json) -> PageResponse:
+    async def _choose_scenario(self, session: str, scenario: Json) -> PageResponse:
         """Set a session's scenario by its id; an empty id removes the choice."""
         if self._choose_callback is None:
             return 409, {"error": f"{self._mode.name} plays no scenarios; start llm-proxy simulate"}
-        if not is_valid_session_or_provider_name(session):
+        if not is_valid_name(session):
             return 400, {
                 "error": f"'{printable_excerpt(session, _MAX_NAME_CHARS)}' is no session name: use "
                 "letters, digits, dot, dash and underscore, a letter or a digit first, at most "

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from llm_proxy.modes import Mode
-from llm_proxy.shell.server.control.page_protocol import (
-    READ_METHODS,
-    ControlPageRequest,
-    PageResponse,
-)
+from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.version import __version__
 
@@ -19,7 +15,7 @@ class StatusPages:
         self._mode = mode
         self._journal = journal
 
-    async def __call__(self, page_request: ControlPageRequest, /) -> PageResponse | None:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
         """The response; None if the request is for another page."""
         if page_request.method not in READ_METHODS:
             return None

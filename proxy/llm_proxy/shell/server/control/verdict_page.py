@@ -8,11 +8,7 @@ from typing import Any
 
 import orjson
 
-from llm_proxy.shell.server.control.page_protocol import (
-    READ_METHODS,
-    ControlPageRequest,
-    PageResponse,
-)
+from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.verdict.attempts import parse_journal
 from llm_proxy.verdict.document import verdict_document
@@ -25,7 +21,7 @@ class VerdictPage:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    async def __call__(self, page_request: ControlPageRequest, /) -> PageResponse | None:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
         """The response; None if the request is for another page."""
         if page_request.method not in READ_METHODS or page_request.path != "/_proxy/verdict":
             return None

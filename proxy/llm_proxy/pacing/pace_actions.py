@@ -11,7 +11,7 @@ from llm_proxy.pacing.rechunking import rechunk
 from llm_proxy.pacing.timing import ResponseTimes, cap_gaps
 
 
-def build_paced_actions(
+def pace_actions(
     head: ResponseHead, pieces: Sequence[bytes], times: ResponseTimes, pace: Pace
 ) -> Burst:
     """The actions that send these pieces at these times, by the chunks and gap limit of `pace`."""

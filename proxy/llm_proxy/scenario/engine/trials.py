@@ -8,13 +8,9 @@ from typing import Final
 
 from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.scenario.engine import unsigned_reasoning
+from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario, no_scenario_message
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.engine.matcher import CompiledMatch, MatchBudget
-from llm_proxy.scenario.engine.scenario_chooser import (
-    ChosenScenario,
-    NoScenario,
-    no_scenario_message,
-)
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 
 _MAX_SHOWN_CHARS: Final = 60

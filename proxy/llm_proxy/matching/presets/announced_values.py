@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.normalisers.text_mapping import map_body_texts, map_texts
+from llm_proxy.matching.normalisers.mapping import map_body_texts, map_texts
 from llm_proxy.matching.rules import NormaliserRule, NormalizedDocument
 from llm_proxy.turns import Json
 

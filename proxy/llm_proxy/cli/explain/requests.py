@@ -31,7 +31,7 @@ class RequestOverrides:
 
 
 @dataclass(frozen=True, slots=True)
-class ArgumentRequests:
+class CandidateRequests:
     """The requests that REQUEST may stand for: several where the path is guessed from the body."""
 
     requests: tuple[Request, ...]
@@ -41,29 +41,29 @@ class ArgumentRequests:
     """Whether the path was guessed, as none was given."""
 
 
-def requests_from_argument(
+def candidate_requests(
     library: Library, name: str, request_overrides: RequestOverrides
-) -> ArgumentRequests:
+) -> CandidateRequests:
     """The requests for REQUEST: a JSON file, `-` for stdin, or a cassette.
 
     Raises `UsageError` for invalid input, and `CassetteError` for a cassette that cannot be read.
     """
     file = Path(name)
     if name != "-" and (file.suffix == _CASSETTE_SUFFIX or not file.is_file()):
-        meta, stored = library.read_meta_and_request(_find_named_cassette(library, name))
+        meta, stored = library.read_opening(_find_named_cassette(library, name))
         request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
         # `/~NAME` selects the provider, which the path alone may not.
         path = f"/~{meta.provider}{stored.path}"
-        return ArgumentRequests(
+        return CandidateRequests(
             (_with_overrides(replace(request, path=path), request_overrides),), meta.session
         )
     document = _parse_json_object(name, _read_input(name))
     if document.keys() <= _REQUEST_FIELDS and {"path", "body"} & document.keys():
-        return ArgumentRequests(
+        return CandidateRequests(
             (_with_overrides(_request_from_document(name, document), request_overrides),)
         )
     if request_overrides.path:
-        return ArgumentRequests(
+        return CandidateRequests(
             (
                 _with_overrides(
                     response_encoding.json_post_request(request_overrides.path, document),
@@ -80,7 +80,7 @@ def requests_from_argument(
             f"{name} asks for a turn in no dialect that is known: say its path, such as "
             "--path /v1/embeddings"
         )
-    return ArgumentRequests(guesses, is_path_guessed=True)
+    return CandidateRequests(guesses, is_path_guessed=True)
 
 
 def _find_named_cassette(library: Library, name: str) -> Path:

@@ -12,11 +12,11 @@ from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.exchange import Read
 from llm_proxy.framing import frame_edits
 from llm_proxy.framing.frame_edits import ByteEdit
-from llm_proxy.value_replacement import json_string_locations, streamed_fields
+from llm_proxy.value_replacement import json_text, streamed_fields
 from llm_proxy.value_replacement.editable_text import EditableText, editable_text
 from llm_proxy.value_replacement.streamed_fields import FieldKey, FieldPiece
 from llm_proxy.value_replacement.text_change import TextChange
-from llm_proxy.value_replacement.value_replacements import ValueReplacements
+from llm_proxy.value_replacement.values import ValueReplacements
 
 
 def replace_recorded_values(
@@ -85,7 +85,7 @@ def _changes_by_message(
             continue
         text = editable.text
         try:
-            body = json_string_locations.parse_json_document(text)
+            body = json_text.parse_json_document(text)
         except ValueError:
             plain = [
                 change
@@ -102,7 +102,7 @@ def _changes_by_message(
         for piece, change in streamed_fields.piece_changes(key, items, replacements):
             within[piece.message_index][piece].append(change)
     for number, by_piece in within.items():
-        source_changes = _changes_in_document_text(texts[number], by_piece)
+        source_changes = _source_changes(texts[number], by_piece)
         changes_by_message[number] += source_changes
         count += sum(
             bool(text_change.replacement) for text_change in source_changes
@@ -110,7 +110,7 @@ def _changes_by_message(
     return changes_by_message, count
 
 
-def _changes_in_document_text(
+def _source_changes(
     text: EditableText | None, changes_by_piece: Mapping[FieldPiece, list[TextChange]]
 ) -> list[TextChange]:
     """Translate changes of a document's strings to changes of its text.
@@ -122,7 +122,7 @@ def _changes_in_document_text(
         return []
     tokens = [
         json_string
-        for json_string in json_string_locations.json_strings(text.text)
+        for json_string in json_text.json_strings(text.text)
         if not json_string.is_member_name
     ]
     if any(

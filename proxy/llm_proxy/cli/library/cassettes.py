@@ -16,8 +16,8 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.matching import RuleSet
-from llm_proxy.shell.library.differently_keyed_takes import is_keyed_by
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.library_keys import is_keyed_by
 
 _PROGRESS_MIN_FILES: Final = 200
 """How many files take long enough to read for a progress bar."""
@@ -60,7 +60,7 @@ def count_keyed_by_other_rules(paths: Iterable[Path], rules: RuleSet) -> int:
     return count
 
 
-def keyed_by_other_rules_message(count: int) -> str:
+def other_rules_message(count: int) -> str:
     """The message about cassettes that were keyed by other rules."""
     verb = "was" if count == 1 else "were"
     return (

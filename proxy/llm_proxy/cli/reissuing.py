@@ -40,22 +40,22 @@ def build_reissue_settings(option_values: dict[str, Any], rules: Sequence[str]) 
     `rules` are matching rules as text.  Raises `UsageError` for invalid values.
     """
     from llm_proxy.shell.reissuing.reissuer import ReissueSettings, api_keys_from_environ  # noqa: PLC0415 # only to send requests
-    from llm_proxy.shell.running.environment_variables import (  # noqa: PLC0415 # only to send requests
-        providers_with_v1_in_base_url,
-        upstream_urls_from_environment,
+    from llm_proxy.shell.running.environment import (  # noqa: PLC0415 # only to send requests
+        adopted_upstreams,
+        providers_with_v1,
     )
 
     explicit_upstreams = parse_upstreams(option_values["upstream"])
     adopted = (
         {}
         if DEFAULT_PROVIDER in explicit_upstreams
-        else upstream_urls_from_environment(os.environ, explicit_upstreams)
+        else adopted_upstreams(os.environ, explicit_upstreams)
     )
     proxy = (option_values["upstream_proxy"] or "").strip()
     return ReissueSettings(
         upstream=UpstreamSettings(
             base_urls=adopted | explicit_upstreams,
-            v1_replacing_providers=providers_with_v1_in_base_url(adopted),
+            replacing_v1=providers_with_v1(adopted),
             idle_timeout_s=option_values["idle_timeout"],
             proxy_url=checked_http_url("--upstream-proxy", proxy) if proxy else None,
         ),

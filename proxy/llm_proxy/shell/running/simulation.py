@@ -20,10 +20,10 @@ from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.documents.loading import LoadedScenarios
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
-from llm_proxy.scenario.render.failures import SilentFailureLimits
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import ClockKind, Settings
-from llm_proxy.shell.scenarios.reloading import ScenarioLibrary
+from llm_proxy.shell.scenarios.library import ScenarioLibrary
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _FIXED_EPOCH_S: Final = 1_767_225_600
 """The time of the fixed clock, in s since 1970: the first of January 2026, UTC."""
 
 
-def scenarios_may_answer(mode: str, settings: Settings) -> bool:
+def is_simulating(mode: str, settings: Settings) -> bool:
     """Whether scenarios can answer requests in this mode."""
     has_scenario_fallback = mode in {"replay", "auto"}
     return mode == "simulate" or (has_scenario_fallback and settings.on_miss == "scenario")
@@ -57,10 +57,10 @@ async def make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry)
         get_unix_time=epoch_clock(simulation_options.clock),
         get_cpu_time_s=time.thread_time,
         pace_source=paces,
-        failure_limits=SilentFailureLimits(simulation_options.silence * 1000),
+        failure_limits=FailureLimits(simulation_options.silence * 1000),
         synthesizes_unmatched=simulation_options.on_unknown == "synthesis",
         offload=run_in_thread,
-        follows_another_mode=mode != "simulate",
+        is_fallback=mode != "simulate",
         respond_function=await asyncio.to_thread(_import_function, simulation_options.respond)
         if simulation_options.respond
         else None,
@@ -87,9 +87,7 @@ class _LoadedScenarioSource:
                     LocatedScenario(scenario.value, scenario.file, scenario.line)
                     for scenario in loaded.scenarios
                 )
-                self._scenario_set = ScenarioSet(
-                    tuple(located), self._mock or loaded.unmatched_request_mock
-                )
+                self._scenario_set = ScenarioSet(tuple(located), self._mock or loaded.mock)
         return self._scenario_set
 
 

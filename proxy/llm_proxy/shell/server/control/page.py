@@ -14,7 +14,7 @@ READ_METHODS: Final = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
-class ControlPageRequest:
+class PageRequest:
     """A request for a control page."""
 
     method: str
@@ -25,5 +25,5 @@ class ControlPageRequest:
 class ControlPage(Protocol):
     """One control page, or several that belong together."""
 
-    async def __call__(self, page_request: ControlPageRequest, /) -> PageResponse | None:
+    async def __call__(self, page_request: PageRequest, /) -> PageResponse | None:
         """The page's response; None if the request is for another page."""

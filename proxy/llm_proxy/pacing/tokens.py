@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import estimates_and_fakes, output_chars
-from llm_proxy.turns import Reasoning, TokenCountingConvention, Turn, Usage
+from llm_proxy.turns import Reasoning, TokenCounting, Turn, Usage
 
 
 def count_output_chars(turns: Sequence[Turn]) -> int:
@@ -15,7 +15,7 @@ def count_output_chars(turns: Sequence[Turn]) -> int:
 
 
 def count_output_tokens(
-    turns: Sequence[Turn], token_counting: TokenCountingConvention, visible_chars: int
+    turns: Sequence[Turn], token_counting: TokenCounting, visible_chars: int
 ) -> int:
     """The tokens of a response with `visible_chars` output characters.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from llm_proxy.scenario.documents.document import FAILURE_STATUSES, ScenarioTurn
 from llm_proxy.scenario.documents.findings import FindingSeverity, StructFinding, warning_finding
-from llm_proxy.scenario.documents.wrong_type_messages import choice_message
+from llm_proxy.scenario.documents.wrong_types import choice_message
 
 
 def check_failure_status(scenario_turn: ScenarioTurn) -> Iterator[StructFinding]:

@@ -36,7 +36,7 @@ class NoScenario:
 
     requested_id: str
     """The id in a header, of the session, or else in the first user message."""
-    was_explicitly_requested: bool
+    is_explicit: bool
     """Whether a header or the session named it."""
 
 
@@ -55,7 +55,7 @@ def choose_scenario(
         return (
             ChosenScenario(named_scenario, reason)
             if named_scenario is not None
-            else NoScenario(requested_id, was_explicitly_requested=True)
+            else NoScenario(requested_id, is_explicit=True)
         )
     first_user_text = context.conversation.first_user_text.strip()
     if first_user_text in scenario_set.scenarios_by_id:
@@ -76,7 +76,7 @@ def choose_scenario(
             ) from None
         if not is_mismatch:
             return ChosenScenario(located, "its match holds")
-    return NoScenario(first_user_text, was_explicitly_requested=False)
+    return NoScenario(first_user_text, is_explicit=False)
 
 
 def no_scenario_message(scenario_set: ScenarioSet, no_scenario: NoScenario) -> str:

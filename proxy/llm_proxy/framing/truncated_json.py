@@ -19,7 +19,7 @@ _UTF8_CONTINUATION_BYTES: Final = range(0x80, 0xC0)
 """UTF-8 continuation bytes."""
 
 
-def make_json_invalid_by_halving(codec: str, message: bytes) -> bytes:
+def truncate_json(codec: str, message: bytes) -> bytes:
     """The message with the first half of its content, so that it is no longer JSON.
 
     Its framing is kept valid: the lines and the name of an event, the line end, the lengths and

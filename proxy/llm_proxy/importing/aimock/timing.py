@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.importing.aimock.losses import CHUNK_COUNTS, NONSTREAM_TIMES, RECORDED_GAPS
 from llm_proxy.importing.fields import nonnegative_number
-from llm_proxy.importing.import_data_model import ImportLoss
+from llm_proxy.importing.source import ImportLoss
 from llm_proxy.pacing.distributions import (
     DurationDistribution,
     FixedDistribution,
@@ -70,15 +70,15 @@ def _profile_pace(fixture: Fields, latency_ms: float) -> ModelledPace | None:
         return None
     jitter = min(nonnegative_number(profile.get("jitter")) or 0.0, 1.0)
     gap = (
-        _jittered_distribution(_scaled_ms(1000 / tps, fixture), jitter)
+        _jittered_span(_scaled_ms(1000 / tps, fixture), jitter)
         if tps
         else FixedDistribution(latency_ms)
     )
-    ttft_span = gap if ttft is None else _jittered_distribution(_scaled_ms(ttft, fixture), jitter)
+    ttft_span = gap if ttft is None else _jittered_span(_scaled_ms(ttft, fixture), jitter)
     return ModelledPace(ttft=ttft_span, gap=gap)
 
 
-def _jittered_distribution(ms: float, jitter: float) -> DurationDistribution:
+def _jittered_span(ms: float, jitter: float) -> DurationDistribution:
     return (
         UniformDistribution(ms * (1 - jitter), ms * (1 + jitter))
         if jitter

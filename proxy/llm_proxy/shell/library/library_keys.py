@@ -19,7 +19,7 @@ from llm_proxy.cassette import CassetteMeta, StoredRequest
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, printable_excerpt
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
-from llm_proxy.matching.collisions import rules_causing_collision
+from llm_proxy.matching.collisions import colliding_rules
 from llm_proxy.shell.library.library import Library
 
 log: Final = logging.getLogger("llm_proxy")
@@ -82,7 +82,7 @@ class LibraryKeys:
                 if keyed_stray.meta.session == session
             ]
         if include_other_rules:
-            rekeyed_files += self._rekeyed_files_of_session(session)
+            rekeyed_files += self._load_rekeyed_session(session)
         return sorted(
             (
                 rekeyed_file.path
@@ -98,7 +98,7 @@ class LibraryKeys:
                 self._rekeyed_strays = self._recompute_keys(self._library.stray_paths())
             return self._rekeyed_strays
 
-    def _rekeyed_files_of_session(self, session: str) -> tuple[_RekeyedFile, ...]:
+    def _load_rekeyed_session(self, session: str) -> tuple[_RekeyedFile, ...]:
         if (
             cached := self._rekeyed_by_session.get(session)
         ) is not None:  # without waiting for the lock
@@ -128,7 +128,7 @@ class LibraryKeys:
         rekeyed_files: list[_RekeyedFile] = []
         for path in paths:
             try:
-                meta, request = self._library.read_meta_and_request(path)
+                meta, request = self._library.read_opening(path)
             except CassetteError:
                 continue
             rekeyed_files.append(_RekeyedFile(path, meta, self.key_by_run_rules(meta, request)))
@@ -141,10 +141,8 @@ class LibraryKeys:
             files_by_key.setdefault(rekeyed_file.key_by_run_rules, []).append(rekeyed_file)
         for group in files_by_key.values():
             if len({rekeyed_file.meta.key for rekeyed_file in group}) > 1:
-                openings = [
-                    self._library.read_meta_and_request(rekeyed_file.path) for rekeyed_file in group
-                ]
-                rules = rules_causing_collision(
+                openings = [self._library.read_opening(rekeyed_file.path) for rekeyed_file in group]
+                rules = colliding_rules(
                     [(meta.provider, key_document) for meta, key_document in openings], self._rules
                 )
                 if rules:

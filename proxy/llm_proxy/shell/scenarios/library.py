@@ -55,7 +55,7 @@ class ScenarioLibrary:
 
     def load(self) -> LoadedScenarios:
         """Read the scenarios at the start.  Raises `UsageError` with all mistakes, if any."""
-        loaded = self._reload_scenarios(scan_files([self.path]))
+        loaded = self._read_changed(scan_files([self.path]))
         if loaded.mistakes:
             raise UsageError(_mistakes_message(self.path, loaded.mistakes))
         self._accept_loaded(loaded)
@@ -103,7 +103,7 @@ class ScenarioLibrary:
         return scanned
 
     def _reload(self, scanned: tuple[ScannedFile, ...]) -> None:
-        loaded = self._reload_scenarios(scanned)
+        loaded = self._read_changed(scanned)
         emptied_mistakes = tuple(self._emptied_file_mistakes())
         if emptied_mistakes or loaded.mistakes:
             mistakes = (*loaded.mistakes, *emptied_mistakes)
@@ -118,7 +118,7 @@ class ScenarioLibrary:
             log.error("what was good before stays: %s", message)
         self._logged_error = message
 
-    def _reload_scenarios(self, scanned: tuple[ScannedFile, ...]) -> LoadedScenarios:
+    def _read_changed(self, scanned: tuple[ScannedFile, ...]) -> LoadedScenarios:
         self._scanned_files = scanned
         self._loaded_by_file = read_files(scanned, self._loaded_by_file)
         return merge_loaded(self._loaded_by_file.values())

@@ -11,7 +11,7 @@ from llm_proxy.chance import seeded_uniform
 from llm_proxy.scenario.documents.fields import MillisecondsOrRange
 
 
-def sample_duration_ms(span: MillisecondsOrRange, *seed_parts: object) -> float:
+def draw_ms(span: MillisecondsOrRange, *seed_parts: object) -> float:
     """A duration in ms: a fixed span itself, or a uniform draw from a range."""
     if not isinstance(span, tuple):
         return float(span)
@@ -25,4 +25,4 @@ def gap_ms_drawer(span: MillisecondsOrRange, *seed_parts: object) -> Callable[[i
     `seed_parts` identify the response: seed, session, key, ordinal.  None if all gaps are zero.
     """
     max_ms = max(span) if isinstance(span, tuple) else span
-    return (lambda k: sample_duration_ms(span, *seed_parts, k)) if max_ms > 0 else None
+    return (lambda k: draw_ms(span, *seed_parts, k)) if max_ms > 0 else None

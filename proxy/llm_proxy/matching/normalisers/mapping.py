@@ -75,7 +75,7 @@ def _map_body(document: KeyDocument, change: ChangeValue) -> Json:
             }
         case "form", list():
             return [_map_form_field(field, change) for field in body]
-        case "text", str() if not _is_utf8_encodable(body):
+        case "text", str() if not _is_text_body(body):
             return body
         case _:
             return _map_values(body, change, "")
@@ -99,7 +99,7 @@ def _map_values(value: Json, change: ChangeValue, name: str) -> Json:
             return change(value, name)
 
 
-def _is_utf8_encodable(body: str) -> bool:
+def _is_text_body(body: str) -> bool:
     try:
         body.encode()
     except UnicodeEncodeError:

@@ -35,7 +35,7 @@ def write_step_summary(
     text = render_summary(
         f"llm-proxy {command_line}",
         group_misses(journal.misses),
-        [*_nearest_response_sections(journal), *sections],
+        [*_nearest_responses(journal), *sections],
     )
     if not text:
         return
@@ -48,7 +48,7 @@ def write_step_summary(
         )
 
 
-def _nearest_response_sections(journal: Journal) -> list[SummarySection]:
+def _nearest_responses(journal: Journal) -> list[SummarySection]:
     """The section of responses from the nearest cassettes."""
     response_counts = Counter(
         (

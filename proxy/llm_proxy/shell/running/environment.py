@@ -74,7 +74,7 @@ def missing_key_variables(environ: Mapping[str, str]) -> list[str]:
     return [name for name in API_KEY_VARIABLES if not environ.get(name)]
 
 
-def upstream_urls_from_environment(
+def adopted_upstreams(
     environ: Mapping[str, str], given_providers: Container[str] = ()
 ) -> dict[str, str]:
     """The upstream URLs in the operator's environment, except for `given_providers`.
@@ -109,7 +109,7 @@ def normalized_base_url(name: str, environ: Mapping[str, str]) -> str:
     return _ollama_url(value) if name == "OLLAMA_HOST" else value
 
 
-def providers_with_v1_in_base_url(providers: Container[str]) -> frozenset[str]:
+def providers_with_v1(providers: Container[str]) -> frozenset[str]:
     """The given providers whose clients get the proxy's URL with a `/v1`."""
     return frozenset(
         provider
@@ -132,7 +132,7 @@ def _ollama_url(host: str) -> str:
     return f"http://{user}{at}{name or '127.0.0.1'}:{port or '11434'}{slash}{path}"
 
 
-def shell_export_lines(url: str) -> list[str]:
+def export_lines(url: str) -> list[str]:
     """Shell lines that point the most common clients at `url`."""
     return [
         f"export {name}={url}{BASE_URL_PATHS[name]}"

@@ -14,8 +14,8 @@ from llm_proxy.errors import printable_excerpt
 from llm_proxy.importing.aimock.losses import UNKNOWN_FIELDS
 from llm_proxy.importing.aimock.match_conversion import convert_match
 from llm_proxy.importing.aimock.responses import convert_response
-from llm_proxy.importing.aimock.streaming_and_faults import convert_timing
-from llm_proxy.importing.import_data_model import (
+from llm_proxy.importing.aimock.timing import convert_timing
+from llm_proxy.importing.source import (
     ImportLoss,
     NotImportable,
     ParsedFile,

@@ -15,7 +15,7 @@ from llm_proxy.cli.doctor.listeners import PortListener, find_listener
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.content_decoders import new_decoder
-from llm_proxy.shell.running.environment_variables import (
+from llm_proxy.shell.running.environment import (
     BASE_URL_PATHS,
     UPSTREAM_VARIABLES,
     configured_base_url_variables,
@@ -40,7 +40,7 @@ def run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[CheckR
     yield _check_event_loop()
     yield _check_content_decoders()
     listener = find_listener(_LOOPBACK, port)
-    yield default_port_check_result(port, listener)
+    yield check_port(port, listener)
     yield check_proxy_variables(environ)
     yield from check_base_urls(environ, port, listener)
 
@@ -118,7 +118,7 @@ def _check_content_decoders() -> CheckResult:
     return CheckResult("decoders", CheckLevel.OK, text)
 
 
-def default_port_check_result(port: int, listener: PortListener | None) -> CheckResult:
+def check_port(port: int, listener: PortListener | None) -> CheckResult:
     """The result for the default port, given what listens on it."""
     name = f"port {port}"
     if listener is None:
@@ -178,10 +178,7 @@ def check_base_urls(
             )
         else:
             yield _base_url_result(
-                name,
-                checked,
-                _base_url_variable_use_text(name, adopted_variables),
-                (port, listener),
+                name, checked, _adoption_text(name, adopted_variables), (port, listener)
             )
 
 
@@ -189,7 +186,7 @@ def _unusable_url_text(name: str, why: str, adopted_variables: Mapping[str, str]
     if name not in adopted_variables:
         return (
             f"{why.removeprefix(': ')}; correct it, or unset it "
-            f"({_base_url_variable_use_text(name, adopted_variables)})"
+            f"({_adoption_text(name, adopted_variables)})"
         )
     return (
         f"{why.removeprefix(': ')}; record and auto -- COMMAND refuse it: correct it, unset it, or "
@@ -197,7 +194,7 @@ def _unusable_url_text(name: str, why: str, adopted_variables: Mapping[str, str]
     )
 
 
-def _base_url_variable_use_text(name: str, adopted_variables: Mapping[str, str]) -> str:
+def _adoption_text(name: str, adopted_variables: Mapping[str, str]) -> str:
     """How `record` and `auto` use a base-URL variable, as text."""
     if name in adopted_variables:
         return "record and auto -- COMMAND take it as the upstream"

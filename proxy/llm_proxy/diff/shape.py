@@ -12,7 +12,7 @@ from typing import Final
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import stored_dialect_response
 from llm_proxy.dialects import lenient_json
-from llm_proxy.diff.difference import DifferingValueKind
+from llm_proxy.diff.difference import DifferenceKind
 from llm_proxy.diff.json_leaves import json_path_step
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.framing.eventstream import parse_frame
@@ -29,7 +29,7 @@ _TIMED_EVENTS: Final = frozenset(("ping",))
 _ARRAY_SEPARATORS: Final = b"[],\r\n\t "
 """Bytes around the elements of a streamed array."""
 
-KindPathValues = tuple[DifferingValueKind, str, str, str]
+KindPathValues = tuple[DifferenceKind, str, str, str]
 ResponseShape = dict[str, dict[str, frozenset[str]]]
 """The types of each field path, by event type."""
 
@@ -37,13 +37,13 @@ ResponseShape = dict[str, dict[str, frozenset[str]]]
 def compare_shapes(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
     """Compares framing, event types, their order of first occurrence, and fields."""
     if one.codec_name != other.codec_name:
-        yield DifferingValueKind.SHAPE, "framing", one.codec_name, other.codec_name
+        yield DifferenceKind.SHAPE, "framing", one.codec_name, other.codec_name
     before, after = response_shape(one), response_shape(other)
     for event in dict.fromkeys((*before, *after)):
         if event not in before or event not in after:
             presence_texts = ["no such event", f"event {event}"]
             yield (
-                DifferingValueKind.SHAPE,
+                DifferenceKind.SHAPE,
                 _event_label(event),
                 presence_texts[event in before],
                 presence_texts[event in after],
@@ -54,7 +54,7 @@ def compare_shapes(one: Cassette, other: Cassette) -> Iterator[KindPathValues]:
         [text for text in shape if text in before and text in after] for shape in (before, after)
     )
     if first != second:
-        yield DifferingValueKind.SHAPE, "order of events", ", ".join(first), ", ".join(second)
+        yield DifferenceKind.SHAPE, "order of events", ", ".join(first), ", ".join(second)
 
 
 def response_shape(cassette: Cassette) -> ResponseShape:
@@ -75,7 +75,7 @@ def _compare_event_fields(
     for path in dict.fromkeys((*before, *after)):
         one, other = (" or ".join(sorted(fields.get(path, ()))) for fields in (before, after))
         if one != other:
-            yield DifferingValueKind.SHAPE, f"{_event_label(event)} {path}".lstrip(), one, other
+            yield DifferenceKind.SHAPE, f"{_event_label(event)} {path}".lstrip(), one, other
 
 
 def _event_label(event: str) -> str:
@@ -84,7 +84,7 @@ def _event_label(event: str) -> str:
 
 def _parse_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
     """Yields the event type and the value of a message, if it is an event that is compared."""
-    name, data = _event_type_and_payload(codec, message)
+    name, data = _name_and_payload(codec, message)
     if data == sse.DONE_DATA:
         yield data.decode(), None
     elif data and name not in _TIMED_EVENTS:
@@ -99,7 +99,7 @@ def _parse_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
         )
 
 
-def _event_type_and_payload(codec: str, message: bytes) -> tuple[str, bytes]:
+def _name_and_payload(codec: str, message: bytes) -> tuple[str, bytes]:
     """The event type by the framing, and the payload; empty where it has none."""
     match codec:
         case "sse":

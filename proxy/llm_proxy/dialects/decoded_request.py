@@ -10,7 +10,7 @@ from llm_proxy.exchange import Request
 
 
 @dataclass(frozen=True, slots=True)
-class DialectRequest:
+class DecodedRequest:
     """A request (not decoded yet), its dialect, and the context to encode its response with."""
 
     dialect: Dialect

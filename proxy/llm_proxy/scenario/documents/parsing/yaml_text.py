@@ -24,7 +24,7 @@ from llm_proxy.scenario.documents.parsing.nodes import (
     ScalarNode,
     SourceMark,
     UnreadableDocument,
-    source_mark_at,
+    mark_at,
 )
 from llm_proxy.scenario.documents.parsing.scalars import (
     ScalarValue,
@@ -53,7 +53,7 @@ def parse_yaml_into_composer(
     Raises `UnreadableDocument`.
     """
     if (match := _UNSUPPORTED_CHAR.search(text)) is not None:
-        mark = source_mark_at(text, match.start())
+        mark = mark_at(text, match.start())
         raise UnreadableDocument(mark, yaml_messages.invalid_character_message(match[0]))
     for event in _parse_events(text, loader):
         _compose_event(event, composer)

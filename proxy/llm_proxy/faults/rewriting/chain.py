@@ -56,7 +56,7 @@ class RewriterChain:
                 break
         return output
 
-    def actions_at_clean_end(self) -> list[Action]:
+    def close(self) -> list[Action]:
         """The actions to add before the clean end.  Raises `RewritingTooExpensive`."""
         return [] if self.is_over else self._close_from(0)
 
@@ -86,7 +86,7 @@ class RewriterChain:
     def _close_from(self, first_index: int) -> list[Action]:
         output: list[Action] = []
         for index in range(first_index, len(self.rewriters)):
-            output += self._feed_after(index, self.rewriters[index].actions_at_clean_end())
+            output += self._feed_after(index, self.rewriters[index].close())
             if self.is_over:
                 break
         return output
@@ -107,7 +107,7 @@ def rewrite_response(burst: Burst, chain: RewriterChain) -> Burst:
         single_chain = RewriterChain((rewriter,))
         output = single_chain.feed(burst)
         if not _ends_in_abort(output):
-            output += single_chain.actions_at_clean_end()
+            output += single_chain.close()
         if rewriter.changes_length and not _ends_in_abort(output):
             added_bytes = _body_byte_count(output) - _body_byte_count(burst)
             output = [_adjust_content_length(action, added_bytes) for action in output]

@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy.matching import value_finder as standing
 from llm_proxy.redaction import PLACEHOLDER, POST_KEY_PLACEHOLDERS
-from llm_proxy.value_replacement import json_string_locations
+from llm_proxy.value_replacement import json_text
 from llm_proxy.value_replacement.text_change import TextChange
 
 _ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
@@ -32,7 +32,7 @@ class ValueReplacements:
             old: new for old, new in self.new_by_recorded.items() if standing.is_distinctive(old)
         }
         within = {
-            json_string_locations.escape_json_text(old): json_string_locations.escape_json_text(new)
+            json_text.escape_json_text(old): json_text.escape_json_text(new)
             for old, new in long.items()
         }
         object.__setattr__(self, "_distinctive_replacements", within | long)
@@ -51,12 +51,12 @@ class ValueReplacements:
         """
         if (new := self.new_by_recorded.get(text)) is not None and standing.is_id_member(member):
             return [TextChange(0, len(text), new)]
-        if depth < _MAX_JSON_DEPTH and json_string_locations.is_json_container(text):
+        if depth < _MAX_JSON_DEPTH and json_text.is_json_container(text):
             return [
                 change
-                for token in json_string_locations.json_strings(text)
+                for token in json_text.json_strings(text)
                 for change in token.to_source_changes(
-                    self.find_changes(token.value, token.value_member_name, depth + 1)
+                    self.find_changes(token.value, token.member, depth + 1)
                 )
             ]
         return self._find_within_text(text)

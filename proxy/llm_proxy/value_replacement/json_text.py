@@ -31,7 +31,7 @@ class JsonString:
     """The string as written in the document, without quotes."""
     value: str
     """The decoded string."""
-    value_member_name: str
+    member: str
     """The name of the member whose value it is; empty in a list."""
     is_member_name: bool
     """Whether it is the name of a member."""
