@@ -46,7 +46,7 @@ def _invalid_head_reason(head: ResponseHead) -> str:
     return ""
 
 
-def upstream_failure(  # noqa: C901 # one case for each way to fail
+def upstream_failure(
     error: Exception, routed: RoutedRequest, url: URL, settings: UpstreamSettings
 ) -> UpstreamFailed:
     """The error to respond with when an attempt failed with `error`."""
