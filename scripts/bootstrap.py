@@ -9,6 +9,9 @@ but pip's own cache.  Everything is in two folders that may be deleted at any ti
     .venv/     the environment
     .tools/    uv and its cache, the lock, temporary files, the log of the last set-up
 
+Packages are installed by uv, which is many times faster than pip: the uv of an earlier run, of
+PATH, or of the index that pip is configured with.  Where uv is not to be had or fails, pip does it.
+
 Two rules protect against a set-up that is killed or runs twice.  An environment counts as installed
 only if it has a stamp, which is written last.  The process that builds holds a lock, and so do the
 programs it runs: if only the launcher is killed, the next one waits until its installer has ended.
@@ -16,34 +19,81 @@ programs it runs: if only the launcher is killed, the next one waits until its i
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import time
-import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final, NoReturn
 
-import installers
-from installers import (
-    CommandFailed,
-    CommandRunner,
-    Installer,
-    ProgressReporter,
-    RequirementConflict,
-    SetupError,
-)
-
 ROOT: Final = Path(__file__).resolve().parent.parent
+
 _OWNER_MARKER: Final = "made-by-llm-proxy-scripts"
 """The file in an environment that was created by these scripts, which may therefore delete it."""
+
+_REMOVED_VARIABLES: Final = (
+    "PIP_PREFIX",
+    "PIP_PYTHON",
+    "PIP_ROOT",
+    "PIP_TARGET",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+)
+"""Variables that change the target of an installer, or show it packages from elsewhere."""
+
+_FIXED_VARIABLES: Final = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+    "PIP_USER": "0",
+    "UV_NO_PROGRESS": "1",
+    "UV_PYTHON_DOWNLOADS": "never",
+}
+
+_UV_VARIABLES: Final = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "constraint": "UV_CONSTRAINT",
+    "build-constraint": "UV_BUILD_CONSTRAINT",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+    "proxy": "ALL_PROXY",
+}
+"""The variable that uv reads for each of these settings of pip."""
+
+_PIP_ONLY_SETTINGS: Final = frozenset(
+    ("no-binary", "no-index", "only-binary", "pre", "require-hashes")
+)
+"""Settings of pip that change what is installed, and that uv would not see."""
+
+_SETTING_PATTERN: Final = re.compile(
+    r"(?P<section>global|install|:env:)\.(?P<name>[a-z-]+)=(?P<value>.*)"
+)
+
+ProgressReporter = Callable[[str], None]
+"""Prints one line of progress."""
+Command = tuple[str | Path, ...]
+
+
+class SetupError(Exception):
+    """The environment cannot be created; the message has the reason and a remedy, in one line."""
+
+
+class CommandFailed(Exception):
+    """A program failed; the message is the line of its output that has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,37 +169,54 @@ def ensure_environment(
 ) -> None:
     """Create or extend the environment so that it has these extras.
 
+    An environment that lacks only extras is kept and extended, because programs may be running
+    there.  After an installer that failed, the next one begins with an empty environment.
+
     Raises `SetupError` and `OSError`.
     """
-    if _has_extras(installed_extras(checkout), extras):
+    installed = installed_extras(checkout)
+    if installed is not None and installed >= extras:
         return
     checkout.tools.mkdir(exist_ok=True)
     with hold_lock(checkout.tools / "lock", report_progress) as lock_fd:
         installed = installed_extras(checkout)  # the previous holder may have installed them
-        if not _has_extras(installed, extras):
-            runner = CommandRunner(checkout.root, checkout.tools, lock_fd)
-            EnvironmentBuilder(checkout, runner, report_progress).build(extras, installed)
-
-
-def _has_extras(installed: frozenset[str] | None, extras: frozenset[str]) -> bool:
-    return installed is not None and installed >= extras
+        if installed is not None and installed >= extras:
+            return
+        start, failure = time.monotonic(), ""
+        runner = CommandRunner(checkout.root, checkout.tools, lock_fd)
+        runner.clear_files()
+        for installer in available_installers(runner, report_progress):
+            verb = "making" if installed is None else "extending"
+            report_progress(f"{verb} .venv with {installer.name} …")
+            try:
+                _install(checkout, runner, installer, extras, installed, report_progress)
+            except CommandFailed as error:
+                failure, installed = f"{installer.name} says: {error}", None
+                report_progress(failure)
+            else:
+                runner.clear_temporary()
+                report_progress(f".venv is ready after {time.monotonic() - start:.0f} s")
+                return
+    raise SetupError(
+        f"cannot install the packages that pyproject.toml names ({failure}); see that pip reaches "
+        f"its index, then run this again; the whole story is in {runner.log_file}"
+    )
 
 
 def installed_extras(checkout: Checkout) -> frozenset[str] | None:
     """The extras that the environment has; None if it is missing, damaged or out of date."""
     try:
         stamp = json.loads(checkout.stamp_file.read_bytes())
-        extras, entries = frozenset(stamp["extras"]), frozenset(stamp["holds"])
-        is_valid = stamp["of"] == source_fingerprint(checkout)
-        is_valid = is_valid and entries <= venv_entries(checkout)
+        is_valid = stamp["of"] == _source_fingerprint(checkout)
+        extras = frozenset(stamp["extras"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return extras if is_valid and os.access(checkout.python, os.X_OK) else None
 
 
-def source_fingerprint(checkout: Checkout) -> dict[str, str]:
+def _source_fingerprint(checkout: Checkout) -> dict[str, str]:
     """The inputs of an environment: if they change, it has to be created again."""
-    sources = (checkout.root / "pyproject.toml", Path(__file__), Path(installers.__file__))
+    sources = (checkout.root / "pyproject.toml", Path(__file__))
     version = ".".join(map(str, sys.version_info[:3]))
     return {
         "sources": hashlib.sha256(b"\0".join(map(Path.read_bytes, sources))).hexdigest(),
@@ -158,12 +225,45 @@ def source_fingerprint(checkout: Checkout) -> dict[str, str]:
     }
 
 
-def venv_entries(checkout: Checkout) -> frozenset[str]:
-    """The entries of `bin` and `site-packages`: a fast check that shows a missing package."""
-    folders = (checkout.venv / "bin", *checkout.venv.glob("lib/python*/site-packages"))
-    return frozenset(
-        f"{entry.parent.name}/{entry.name}" for folder in folders for entry in folder.iterdir()
-    )
+def _install(
+    checkout: Checkout,
+    runner: CommandRunner,
+    installer: Installer,
+    extras: frozenset[str],
+    installed: frozenset[str] | None,
+    report_progress: ProgressReporter,
+) -> None:
+    """Install the program with its extras; the stamp is removed first and written last."""
+    if installed is None:
+        _clear_venv_path(checkout, runner, report_progress)
+        checkout.venv.mkdir()
+        (checkout.venv / _OWNER_MARKER).touch()
+        runner.run(
+            base_python(), "-m", "venv", "--without-pip", "--prompt=llm-proxy", checkout.venv
+        )
+    checkout.stamp_file.unlink(missing_ok=True)
+    wanted = sorted(extras | (installed or frozenset()))
+    suffix = f"[{','.join(wanted)}]" if wanted else ""
+    command = installer.command(checkout.python)
+    runner.run(*command, "--editable", f".{suffix}", **installer.variables)
+    part = checkout.stamp_file.with_suffix(".part")
+    part.write_text(json.dumps({"of": _source_fingerprint(checkout), "extras": wanted}, indent=1))
+    part.replace(checkout.stamp_file)
+
+
+def _clear_venv_path(
+    checkout: Checkout, runner: CommandRunner, report_progress: ProgressReporter
+) -> None:
+    """Delete an environment that these scripts created; rename anything else."""
+    venv = checkout.venv
+    if (venv / _OWNER_MARKER).exists():
+        venv.rename(runner.temporary / "old-venv")
+        runner.clear_temporary()
+    elif os.path.lexists(venv):
+        names = (f".venv-{number}" for number in count(1))
+        backup = next(path for name in names if not (path := venv.with_name(name)).exists())
+        venv.rename(backup)
+        report_progress(f"the .venv that was here is not of our making: kept as {backup.name}")
 
 
 @contextmanager
@@ -187,111 +287,218 @@ def exit_on_signal(number: int, _frame: object) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class EnvironmentBuilder:
-    """Creates or extends the environment, while the lock is held."""
+class CommandRunner:
+    """Runs installers; has their log, their temporary files, and the lock that they share."""
 
-    checkout: Checkout
-    runner: CommandRunner
-    report_progress: ProgressReporter
+    root: Path
+    """The working directory of the programs."""
+    tools: Path
+    lock_fd: int
+    """The descriptor of the held lock: a process that inherits it holds the lock too."""
 
-    def build(self, extras: frozenset[str], installed: frozenset[str] | None) -> None:
-        """Install with one installer after the other until one succeeds, and write the stamp.
+    @property
+    def log_file(self) -> Path:
+        """The output of all programs of this set-up."""
+        return self.tools / "setup.log"
 
-        `installed` are the extras that the environment has: it is kept and extended, because
-        programs may be running there.  None creates the environment from nothing.  Raises
-        `SetupError`.
+    @property
+    def temporary(self) -> Path:
+        """The folder of temporary files."""
+        return self.tools / "tmp"
+
+    def clear_files(self) -> None:
+        """Empty the log and the temporary folder."""
+        self.log_file.write_bytes(b"")
+        self.clear_temporary()
+
+    def clear_temporary(self) -> None:
+        """Empty the temporary folder."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.temporary.mkdir(exist_ok=True)
+
+    def run(self, *command: str | Path, **variables: str) -> None:
+        """Run a program to its end, with its output in the log.
+
+        It runs in a session of its own: it has no terminal for questions, and none of its children
+        outlives a launcher that is interrupted.  Raises `CommandFailed`.
         """
-        start = time.monotonic()
-        failure, hint = "", "see that pip reaches its index, then run this again"
-        self.runner.clear_files()
-        for installer in installers.available_installers(self.runner, self.report_progress):
-            verb = "making" if installed is None else "extending"
-            self.report_progress(f"{verb} .venv with {installer.name} …")
-            try:
-                if installed is None:
-                    self._create(installer, extras)
-                else:
-                    self._extend(installer, extras | installed)
-            except CommandFailed as error:
-                failure = f"{installer.name} says: {error}"
-                if isinstance(error, RequirementConflict):
-                    hint = "one of them must give way: see pip config list"
-                self.report_progress(failure)
-                installed = installed_extras(self.checkout)
-            else:
-                self.runner.clear_temporary()
-                self.report_progress(f".venv is ready after {time.monotonic() - start:.0f} s")
-                return
-        raise SetupError(
-            f"cannot install the packages that pyproject.toml names ({failure}); {hint}; "
-            f"the whole story is in {self.runner.log_file}"
-        )
+        with self.log_file.open("a+b") as log:
+            start = log.tell()
+            # A signal between the start and the assignment of `process` would orphan the child.
+            with _deferred_signals() as deliver_signals:
+                process = subprocess.Popen(
+                    command,
+                    cwd=self.root,
+                    env=self._environment(variables),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(self.lock_fd,),
+                    start_new_session=True,
+                )
+                try:
+                    deliver_signals()
+                    exit_code = process.wait()
+                except BaseException:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    raise
+            log.seek(start)
+            output = log.read().decode(errors="replace")
+        if exit_code:
+            message = failure_reason(output) or f"{command[0]} ended with code {exit_code}"
+            raise CommandFailed(message)
 
-    def _create(self, installer: Installer, extras: frozenset[str]) -> None:
-        venv = self.checkout.venv
-        self._clear_venv_path()
-        venv.mkdir()
-        (venv / _OWNER_MARKER).touch()
-        python = installers.base_python()
-        self.runner.run(python, "-m", "venv", "--without-pip", "--prompt=llm-proxy", venv)
-        suffix = f"[{','.join(sorted(extras))}]" if extras else ""
-        self._install(installer, ("--editable", f".{suffix}"))
-        self._write_stamp(extras)
-
-    def _extend(self, installer: Installer, extras: frozenset[str]) -> None:
-        """Add the packages of the extras, but do not reinstall the program.
-
-        After a failure that changed nothing the environment stays valid.
-        """
-        project = tomllib.loads((self.checkout.root / "pyproject.toml").read_text())["project"]
-        optional = project["optional-dependencies"]
-        packages = [
-            *project["dependencies"],
-            *(package for name in extras for package in optional[name]),
-        ]
-        stamp, entries = self.checkout.stamp_file.read_bytes(), venv_entries(self.checkout)
-        self.checkout.stamp_file.unlink()
+    def capture_stdout(self, *command: str | Path) -> str | None:
+        """The stdout of a program; None if it cannot be run or fails."""
         try:
-            self._install(installer, packages)
-        except CommandFailed:
-            if venv_entries(self.checkout) == entries:
-                _write_atomically(self.checkout.stamp_file, stamp)
-            raise
-        self._write_stamp(extras)
-
-    def _install(self, installer: Installer, packages: Sequence[str]) -> None:
-        command = installer.command(self.checkout.python)
-        self.runner.run(*command, *packages, **installer.variables)
-
-    def _write_stamp(self, extras: frozenset[str]) -> None:
-        """Record that the environment is complete: its packages, not their exact versions."""
-        excluded = (".dist-info", "__pycache__")
-        entries = sorted(
-            entry for entry in venv_entries(self.checkout) if not entry.endswith(excluded)
-        )
-        fingerprint = source_fingerprint(self.checkout)
-        stamp = {"of": fingerprint, "extras": sorted(extras), "holds": entries}
-        _write_atomically(self.checkout.stamp_file, json.dumps(stamp, indent=1).encode())
-
-    def _clear_venv_path(self) -> None:
-        """Delete an environment that these scripts created; rename anything else."""
-        venv = self.checkout.venv
-        with suppress(OSError):
-            venv.rmdir()
-        if (venv / _OWNER_MARKER).exists():
-            venv.rename(self.runner.temporary / "old-venv")
-            self.runner.clear_temporary()
-        elif os.path.lexists(venv):
-            names = (f".venv-{number}" for number in count(1))
-            backup = next(path for name in names if not (path := venv.with_name(name)).exists())
-            venv.rename(backup)
-            self.report_progress(
-                f"the .venv that was here is not of our making: kept as {backup.name}"
+            result = subprocess.run(
+                command,
+                env=self._environment({}),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=True,
+                timeout=60,
             )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return result.stdout.decode(errors="replace")
+
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The user's variables override `variables`; the fixed ones override both."""
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES
+        }
+        cache = {"UV_CACHE_DIR": str(self.tools / "uv-cache")}
+        fixed = {**_FIXED_VARIABLES, "TMPDIR": str(self.temporary)}
+        return {**cache, **variables, **inherited, **fixed}
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is either complete or missing."""
-    part = path.with_suffix(".part")
-    part.write_bytes(content)
-    part.replace(path)
+@contextmanager
+def _deferred_signals() -> Iterator[Callable[[], None]]:
+    """Defer the signals that stop us, until the yielded function is called or the block ends."""
+    deferred: list[int] = []
+    previous_handlers = {
+        number: signal.signal(number, lambda received, _: deferred.append(received))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+
+    def deliver_signals() -> None:
+        while previous_handlers:
+            signal.signal(*previous_handlers.popitem())
+        while deferred:
+            signal.raise_signal(deferred.pop())
+
+    try:
+        yield deliver_signals
+    finally:
+        deliver_signals()
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """One way to install packages into an environment."""
+
+    name: str
+    command_prefix: Command
+    """The part of its command before the path of the environment's Python."""
+    command_suffix: Command = ()
+    """The part of its command between that path and the packages."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables that it needs."""
+
+    def command(self, python: Path) -> Command:
+        """The command that installs into the environment of this Python; append the packages."""
+        return (*self.command_prefix, python, *self.command_suffix)
+
+
+def available_installers(
+    runner: CommandRunner, report_progress: ProgressReporter
+) -> Iterator[Installer]:
+    """The installers of this machine, the fastest first; each is looked for when it is needed.
+
+    Raises `SetupError` if there is none.
+    """
+    own_uv, own_pip = runner.tools / "uv" / "bin" / "uv", runner.tools / "pip" / "bin" / "python"
+
+    def works(*command: str | Path) -> bool:
+        return runner.capture_stdout(*command) is not None
+
+    pythons = dict.fromkeys((base_python(), Path(sys.executable), own_pip))
+    pip = next((python for python in pythons if works(python, "-m", "pip", "--version")), None)
+    uv = next((uv for uv in (own_uv, shutil.which("uv")) if uv and works(uv, "--version")), None)
+    if pip is None and works(base_python(), "-m", "venv", "--clear", own_pip.parents[1]):
+        pip = own_pip
+    if pip is None and uv is None:
+        raise SetupError(
+            f"{base_python()} has no pip, and there is no uv on PATH: install one of them (on "
+            "Debian, as root: apt install python3-pip), then run this again"
+        )
+    listing = runner.capture_stdout(pip, "-m", "pip", "config", "list") if pip else None
+    settings = parse_pip_settings(listing or "")
+    pip_only = sorted(_PIP_ONLY_SETTINGS & settings.keys())
+    if pip_only:
+        report_progress(
+            f"not using uv, which would not see that pip is configured with {', '.join(pip_only)}"
+        )
+    elif uv is None and pip is not None:
+        report_progress("getting uv, which installs faster than pip …")
+        target = own_uv.parents[1]
+        shutil.rmtree(target, ignore_errors=True)
+        # Only a wheel: without one, pip would start to compile uv.
+        options = ("--only-binary=:all:", "--no-deps", "--target", target)
+        try:
+            runner.run(pip, "-m", "pip", "install", *options, "uv")
+        except CommandFailed as failed:
+            report_progress(f"uv is not to be had: {failed}")
+        else:
+            uv = own_uv if works(own_uv, "--version") else None
+    if uv is not None and not pip_only:
+        yield Installer("uv", (uv, "pip", "install", "--python"), (), uv_variables(settings))
+    if pip is not None:
+        prefix, suffix = (pip, "-m", "pip", "--python"), ("install", "--progress-bar=off")
+        yield Installer("pip", prefix, suffix)
+
+
+def base_python() -> Path:
+    """The interpreter that runs us, outside of any virtual environment."""
+    base = Path(getattr(sys, "_base_executable", sys.executable))
+    return base if base.exists() else Path(sys.executable).resolve()
+
+
+def parse_pip_settings(listing: str) -> dict[str, str]:
+    """The settings of an install in the output of `pip config list`.
+
+    A later section overrides an earlier one, as in pip.  Settings that are switched off are left
+    out.
+    """
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in listing.splitlines():
+        if match := _SETTING_PATTERN.fullmatch(line):
+            sections[match["section"]][match["name"]] = str(ast.literal_eval(match["value"]))
+    merged = {name: value for section in sections.values() for name, value in section.items()}
+    off = ("", "0", "false", "no", "off")
+    return {name: value for name, value in merged.items() if value.lower() not in off}
+
+
+def uv_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """pip's settings as uv's variables, for the same packages from the same places."""
+    variables = {
+        variable: ("," if name == "find-links" else " ").join(settings[name].split())
+        for name, variable in _UV_VARIABLES.items()
+        if name in settings
+    }
+    if "UV_INDEX" in variables:
+        # pip takes the best version of all indexes; uv's default is the first index that has any.
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return variables
+
+
+def failure_reason(output: str) -> str:
+    """The line of an installer's output with the reason of a failure; empty if there is none."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for prefix in ("ERROR: ", "cause: ", "Caused by: ", "╰─▶ ", "error: "):
+        if matching := [line for line in lines if line.startswith(prefix)]:
+            return matching[-1].removeprefix(prefix)[:300]
+    return lines[-1][:300] if lines else ""

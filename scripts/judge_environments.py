@@ -13,21 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import bootstrap
-import installers
-from installers import CommandFailed, CommandRunner, RequirementConflict, SetupError
+from bootstrap import CommandFailed, CommandRunner, SetupError
 
 JUDGES_FOLDER: Final = bootstrap.ROOT / "tests" / "judges"
 STAMP_FILE: Final = "made-of-lock"
 """The file in an environment with the sha256 of the lock file that it was installed from."""
 
 _MIN_NODE_VERSION: Final = 20
-_NPM_COMMAND: Final = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +45,38 @@ class Judge:
         return next((path for path in paths if path.exists()), None)
 
     @property
-    def is_python(self) -> bool:
-        """Whether it has a Python environment of its own."""
-        return self.lock_file is not None and self.lock_file.suffix == ".txt"
+    def environment_folder(self) -> Path:
+        """The folder of its packages."""
+        return self.folder / ("node_modules" if self.is_node else ".venv")
 
     @property
     def is_node(self) -> bool:
         """Whether it runs in Node."""
-        return self.lock_file is not None and not self.is_python
-
-    @property
-    def environment_folder(self) -> Path:
-        """The folder of its packages."""
-        return self.folder / (".venv" if self.is_python else "node_modules")
+        return self.lock_file is not None and self.lock_file.suffix == ".json"
 
     def lock_checksum(self) -> str:
         """The content of the stamp of an up-to-date environment."""
-        if self.lock_file is None:
-            return ""
-        return hashlib.sha256(self.lock_file.read_bytes()).hexdigest()
+        return hashlib.sha256(self.lock_file.read_bytes()).hexdigest() if self.lock_file else ""
 
     def is_installed(self) -> bool:
         """Whether its environment is complete and up to date."""
         stamp = self.environment_folder / STAMP_FILE
-        if self.lock_file is None:
-            return True
-        return stamp.exists() and stamp.read_text() == self.lock_checksum()
+        return not self.lock_file or (stamp.exists() and stamp.read_text() == self.lock_checksum())
+
+    def status(self) -> str:
+        """Whether it is installed, and if not, the command that installs it."""
+        if not self.lock_file:
+            return "in the environment of the tests"
+        return "installed" if self.is_installed() else f"not installed: scripts/judges {self.name}"
 
 
 def find_judges(folder: Path) -> dict[str, Judge]:
     """All judges in this folder, by name: each subfolder with a lock file or a program."""
-    subfolders = (path for path in sorted(folder.iterdir()) if path.is_dir())
+    judges = (Judge(path) for path in sorted(folder.iterdir()) if path.is_dir())
     return {
-        path.name: Judge(path)
-        for path in subfolders
-        if Judge(path).lock_file or (path / "judge.py").exists()
+        judge.name: judge
+        for judge in judges
+        if judge.lock_file or (judge.folder / "judge.py").exists()
     }
 
 
@@ -98,48 +92,33 @@ def main(*arguments: str) -> int:
     selected = [judges[name] for name in names] or list(judges.values())
     if "--list" in arguments:
         for judge in selected:
-            print(f"{judge.name:16}{_status(judge)}")
+            print(f"{judge.name:16}{judge.status()}")
         return 0
     signal.signal(signal.SIGTERM, bootstrap.exit_on_signal)
+    failures = 0
     try:
-        return _install_all(selected)
+        for judge in selected:
+            if judge.is_installed():
+                _report_progress(f"{judge.name}: {judge.status()}")
+                continue
+            start = time.monotonic()
+            try:
+                _install(judge)
+            except (SetupError, CommandFailed, OSError) as error:
+                failures += 1
+                _report_progress(f"{judge.name}: NOT installed: {error}")
+            else:
+                _report_progress(f"{judge.name}: installed in {time.monotonic() - start:.0f} s")
     except KeyboardInterrupt:
         _report_progress("stopped; run this again to go on")
         return 130
-
-
-def _status(judge: Judge) -> str:
-    if judge.lock_file is None:
-        return "in the environment of the tests"
-    return "installed" if judge.is_installed() else f"not installed: scripts/judges {judge.name}"
-
-
-def _install_all(judges: Sequence[Judge]) -> int:
-    """Install each judge that is not installed, even after a failure; returns the exit code."""
-    failures = 0
-    for judge in judges:
-        if judge.is_installed():
-            _report_progress(f"{judge.name}: {_status(judge)}")
-            continue
-        start = time.monotonic()
-        try:
-            _install(judge)
-        except RequirementConflict as conflict:
-            failures += 1
-            _report_progress(f"{judge.name}: skipped: {_describe_conflict(judge, conflict)}")
-        except (SetupError, CommandFailed, OSError) as error:
-            failures += 1
-            _report_progress(f"{judge.name}: NOT installed: {error}")
-        else:
-            _report_progress(f"{judge.name}: installed in {time.monotonic() - start:.0f} s")
     return 1 if failures else 0
 
 
 def _install(judge: Judge) -> None:
     """Create the environment of one judge.
 
-    Raises `SetupError`, `CommandFailed` (of which `RequirementConflict` is a subclass) and
-    `OSError`.
+    Raises `SetupError`, `CommandFailed` and `OSError`.
     """
     tools = bootstrap.ROOT / ".tools"
     tools.mkdir(exist_ok=True)
@@ -149,10 +128,11 @@ def _install(judge: Judge) -> None:
         runner = CommandRunner(judge.folder, tools, lock_fd)
         runner.clear_files()
         shutil.rmtree(judge.environment_folder, ignore_errors=True)
-        if judge.is_python:
-            _install_python_packages(judge, runner)
+        if judge.is_node:
+            _check_node_version()
+            runner.run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
         else:
-            _install_node_packages(runner)
+            _install_python_packages(judge, runner)
         runner.clear_temporary()
         (judge.environment_folder / STAMP_FILE).write_text(judge.lock_checksum())
 
@@ -165,16 +145,14 @@ def _install_python_packages(judge: Judge, runner: CommandRunner) -> None:
     hashes in a requirements file are always checked.
     """
     failure = ""
-    packages = ("--no-deps", "-r", "requirements.txt")
-    for installer in installers.available_installers(runner, _report_progress):
+    python = judge.environment_folder / "bin" / "python"
+    for installer in bootstrap.available_installers(runner, _report_progress):
         _report_progress(f"{judge.name}: installing with {installer.name} …")
         try:
-            base = installers.base_python()
+            base = bootstrap.base_python()
             runner.run(base, "-m", "venv", "--clear", "--without-pip", judge.environment_folder)
-            python = judge.environment_folder / "bin" / "python"
+            packages = ("--no-deps", "-r", "requirements.txt")
             runner.run(*installer.command(python), *packages, **installer.variables)
-        except RequirementConflict:
-            raise  # another installer would meet the same constraint
         except CommandFailed as error:
             failure = f"{installer.name} says: {error}"
             _report_progress(f"{judge.name}: {failure}")
@@ -183,31 +161,18 @@ def _install_python_packages(judge: Judge, runner: CommandRunner) -> None:
     raise SetupError(f"{failure}; the whole story is in {runner.log_file}")
 
 
-def _describe_conflict(judge: Judge, conflict: RequirementConflict) -> str:
-    """Which pin of the lock file contradicts which constraint of this machine."""
-    lock = judge.lock_file.read_text() if judge.lock_file else ""
-    pin, constraint = sorted(
-        conflict.requirements, key=lambda requirement: f"{requirement} " not in lock
+def _check_node_version() -> None:
+    """Raise `SetupError` unless there are npm and a Node that is new enough."""
+    found = "no Node"
+    if node := shutil.which("node"):
+        result = subprocess.run((node, "--version"), capture_output=True, text=True, check=False)
+        major = result.stdout.removeprefix("v").partition(".")[0]
+        if major.isdecimal() and int(major) >= _MIN_NODE_VERSION and shutil.which("npm"):
+            return
+        found = f"Node {major}"
+    raise SetupError(
+        f"this machine has {found}: install Node {_MIN_NODE_VERSION} or newer, with npm"
     )
-    return f"its lock pins {pin}, and pip is configured on this machine with {constraint}"
-
-
-def _install_node_packages(runner: CommandRunner) -> None:
-    if (version := _node_major_version()) < _MIN_NODE_VERSION or shutil.which("npm") is None:
-        found = f"Node {version}" if version else "no Node"
-        raise SetupError(
-            f"this machine has {found}: install Node {_MIN_NODE_VERSION} or newer, with npm"
-        )
-    runner.run(*_NPM_COMMAND)
-
-
-def _node_major_version() -> int:
-    """Node's major version; 0 if there is no Node."""
-    if (node := shutil.which("node")) is None:
-        return 0
-    result = subprocess.run((node, "--version"), capture_output=True, text=True, check=False)
-    major = result.stdout.removeprefix("v").partition(".")[0]
-    return int(major) if major.isdecimal() else 0
 
 
 def _report_progress(line: str) -> None:

@@ -141,9 +141,10 @@ async def run_program(program: Path, document: object) -> bytes:
 
 def _command(program: Path) -> tuple[str, str]:
     judge = Judge(program.parent)
+    if judge.is_node:
+        return "node", str(program)
     venv_python = judge.environment_folder / "bin" / "python"
-    interpreter = str(venv_python) if judge.is_python else sys.executable
-    return "node" if judge.is_node else interpreter, str(program)
+    return str(venv_python) if judge.lock_file else sys.executable, str(program)
 
 
 def _environment(variables: Iterable[tuple[str, str]]) -> dict[str, str]:

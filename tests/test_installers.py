@@ -16,7 +16,7 @@ from scratch_checkout import ROOT
 def installers() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "scripts")
-        yield importlib.import_module("installers")
+        yield importlib.import_module("bootstrap")
 
 
 class Machine:
@@ -174,60 +174,6 @@ def test_uv_gets_the_indexes_and_constraints_of_pip(installers: Any) -> None:
 )
 def test_the_reason_is_the_line_that_says_why(installers: Any, output: str, reason: str) -> None:
     assert installers.failure_reason(output) == reason
-
-
-@pytest.mark.parametrize(
-    ("output", "pins"),
-    [
-        (
-            "error: none\n  cause: Because you require toy==2 and toy<2, we can conclude that",
-            ("toy==2", "toy<2"),
-        ),
-        (
-            "  cause: Because ours==1 depends on toy>=3,<4 and toy<2, we can conclude that",
-            ("ours==1 depends on toy>=3,<4", "toy<2"),
-        ),
-        (
-            "by:\n    The user requested toy==2\n    The user requested (constraint) toy<2\n\nno",
-            ("toy==2", "toy<2"),
-        ),
-        (
-            "    ours 1 depends on toy<4 and >=3\n    The user requested (constraint) toy<2\n",
-            ("ours 1 depends on toy<4 and >=3", "toy<2"),
-        ),
-    ],
-    ids=["uv", "uv, of a dependency", "pip", "pip, of a dependency"],
-)
-def test_a_constraint_that_contradicts_is_named_with_what_it_contradicts(
-    installers: Any, tmp_path: Path, output: str, pins: tuple[str, ...]
-) -> None:
-    runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.clear_files()
-
-    with pytest.raises(installers.RequirementConflict) as conflict:
-        runner.run("sh", "-c", 'printf %s "$1"; exit 1', "sh", output)
-
-    assert conflict.value.requirements == pins
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        "  cause: Because toy was not found in the package registry and you require toy==2, we can",
-        "ERROR: No matching distribution found for toy==2",
-    ],
-    ids=["uv", "pip"],
-)
-def test_a_package_that_is_not_to_be_had_contradicts_nothing(
-    installers: Any, tmp_path: Path, output: str
-) -> None:
-    runner = installers.CommandRunner(tmp_path, tmp_path, 0)
-    runner.clear_files()
-
-    with pytest.raises(installers.CommandFailed) as failed:
-        runner.run("sh", "-c", 'echo "$1"; exit 1', "sh", output)
-
-    assert not isinstance(failed.value, installers.RequirementConflict)
 
 
 def test_a_program_is_run_without_what_would_lead_it_elsewhere(

@@ -24,8 +24,6 @@ WHEEL = {
     "RECORD": "",
 }
 
-SKIPPED = "skipped: its lock pins toy==2, and pip is configured on this machine with"
-
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> ScratchCheckout:
@@ -109,8 +107,8 @@ def configure_installer(checkout: ScratchCheckout, installer: str) -> None:
     ("constraints", "intact", "ends"),
     [
         ("toy<=2\nother<1\n", True, "installed in "),
-        ("other<1\ntoy<2\n", True, f"{SKIPPED} toy<2"),
-        ("toy==1\n", True, f"{SKIPPED} toy==1"),
+        ("other<1\ntoy<2\n", True, "NOT installed: "),
+        ("toy==1\n", True, "NOT installed: "),
         ("toy<=2\n", False, "NOT installed: "),
     ],
     ids=["agrees", "contradicts", "pins another", "another package under that name"],

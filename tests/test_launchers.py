@@ -209,7 +209,7 @@ def test_a_stopped_launcher_takes_its_installer_along(
 def test_waiting_for_an_installer_ends_with_a_launcher_that_starts_none(
     checkout: ScratchCheckout, gate: Path
 ) -> None:
-    gate.with_name("scripts").joinpath("installers.py").write_text("raise SystemExit('broken')")
+    gate.with_name("scripts").joinpath("bootstrap.py").write_text("raise SystemExit('broken')")
 
     with (
         checkout.start("demo") as launcher,
@@ -258,7 +258,7 @@ def test_an_older_python_can_read_the_launcher(name: str) -> None:
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
 
 
-@pytest.mark.parametrize("name", [*LAUNCHERS, "bootstrap.py", "checks.py", "installers.py"])
+@pytest.mark.parametrize("name", [*LAUNCHERS, "bootstrap.py", "checks.py"])
 def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     tree = ast.parse((ROOT / "scripts" / name).read_text())
     imported = {
@@ -269,7 +269,7 @@ def test_the_setup_needs_only_the_standard_library(name: str) -> None:
     }
 
     tops = {module.partition(".")[0] for module in imported}
-    assert tops - sys.stdlib_module_names <= {"bootstrap", "checks", "installers"}
+    assert tops - sys.stdlib_module_names <= {"bootstrap", "checks"}
 
 
 @pytest.mark.parametrize("path", ["scripts/demo", "scripts/test", ".ci/run"])
