@@ -28,9 +28,9 @@ from fault_sdks import COLUMNS, GOOGLE, SCENARIO, SDKS_WITH_HELPER
 from fault_table import NO_MEANING, OUTCOMES_FILE, Outcomes
 from in_process_proxy import proxy
 from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.journal_document import JournalEntry
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import SimulationOptions
-from llm_proxy.shell.server.journal import JournalEntry
 from waiting import wait_until
 
 _SILENCE_S: Final = 5.0

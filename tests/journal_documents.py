@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempts import JournalAttempt, parse_journal
+from llm_proxy.journal_document import JournalEntry, parse_journal
 from llm_proxy.verdict.judging import RunVerdict, judge_run
 
 Entry = dict[str, Any]
@@ -47,7 +47,7 @@ def journal_document(*entries: Entry, **fields: Any) -> bytes:
     return json.dumps({"requests": len(entries), "entries": entries} | fields).encode()
 
 
-def parse_attempts(*entries: Entry) -> tuple[JournalAttempt, ...]:
+def parse_attempts(*entries: Entry) -> tuple[JournalEntry, ...]:
     """Parse the attempts of these entries."""
     return parse_journal(journal_document(*entries), "a test").entries
 

@@ -16,6 +16,7 @@ from llm_proxy import framing
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.exchange import Framing, Request, ResponseHead
+from llm_proxy.journal_document import JournalEntry, SimulatedDetails
 from llm_proxy.routing import SESSION_HEADER
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
@@ -27,7 +28,7 @@ from llm_proxy.scenario.engine.scripting import scripted_response
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
-from llm_proxy.shell.server.journal import Journal, JournalEntry, SimulatedDetails
+from llm_proxy.shell.server.journal import Journal
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn
 from raw_http import RawResponse, build_http_request, send_request
 

@@ -11,6 +11,7 @@ from aiohttp import web
 from dialect_manners import ENCODE_CONTEXT
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.faults.engine import FaultEngine
+from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.routing import RoutedRequest
@@ -20,7 +21,7 @@ from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhau
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission
-from llm_proxy.shell.server.journal import Journal, JournalEntry
+from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.server import ProxyServer
 
 ResponseChooser = Callable[[RoutedRequest], SendTurns | FailResponse | ReportScriptExhausted]

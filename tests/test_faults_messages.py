@@ -52,7 +52,7 @@ def streaming_request(framing: str) -> Request:
 
 def messages_under_rule(
     framing: str, rule: str, cuts: list[int] | None = None, *, is_live: bool = False
-) -> tuple[list[bytes], list[bytes], FaultEffect | None]:
+) -> tuple[list[bytes], list[bytes], str | None]:
     """The original and the sent messages, and the effect of the rule; None if it was skipped."""
     request = streaming_request(framing)
     response = encoded_response(request)

@@ -14,9 +14,9 @@ from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.rewriting import RewriterChain, rewrite_response
+from llm_proxy.journal_document import JournalEntry
 from llm_proxy.shell.server import fault_middleware
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
-from llm_proxy.shell.server.journal import JournalEntry
 
 
 @pytest.mark.parametrize(("copies", "in_other_thread"), [(1, False), (1000, True)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from journal_documents import Entry, fault_entry, journal_document, refused_entry, request_entry
 from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.journal_document import parse_journal
 from llm_proxy.run_report import (
     FaultRuleFigures,
     LatencyFigures,
@@ -11,7 +12,6 @@ from llm_proxy.run_report import (
     RunReport,
     run_report,
 )
-from llm_proxy.verdict.attempts import parse_journal
 
 
 def make_report(*entries: Entry, **fields: object) -> RunReport:

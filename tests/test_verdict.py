@@ -21,11 +21,10 @@ from journal_documents import (
 from journal_documents import journal_document as journal_json
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.journal_document import ENDING_CLIENT_GONE, JournalDocument, parse_journal
 from llm_proxy.run_report import run_report
-from llm_proxy.verdict.attempts import ENDING_CLIENT_GONE, JournalDocument, parse_journal
-from llm_proxy.verdict.document import verdict_document
-from llm_proxy.verdict.finding import FindingLevel
-from llm_proxy.verdict.judging import RunVerdict, judge_run
+from llm_proxy.verdict.findings import FindingLevel
+from llm_proxy.verdict.judging import RunVerdict, judge_run, verdict_document
 from llm_proxy.verdict.junit import junit_xml
 
 BAD: Final = (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from journal_documents import finding_lines, judge_entries, refused_entry, request_entry
-from llm_proxy.verdict.document import verdict_document
-from llm_proxy.verdict.finding import FindingLevel
+from llm_proxy.verdict.findings import FindingLevel
+from llm_proxy.verdict.judging import verdict_document
 from llm_proxy.verdict.rules import RULES
 from test_verdict_rules import TABLES
 

@@ -57,6 +57,7 @@ logic       bytes and values in, bytes and values out
     `timeline`       message arrival times
     `pacing`         when the bytes of a response are sent, and in which pieces
     `faults`         what can go wrong on the way to a client
+    `journal_document`  the journal as a document: its entries, and its parser
     `verdict`        judges clients by the journal of a run
     `run_report`     the figures of a run
     `last_message`   the last message with text in a request

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from llm_proxy.journal_document import JournalDocument, JournalEntry
 from llm_proxy.misses.grouping import MissGroup, group_misses
-from llm_proxy.verdict.attempts import JournalAttempt, JournalDocument
 
 _LATENCY_QUANTILES: Final = (0.5, 0.95)
 """The quantiles of the response times: nearest rank."""
@@ -103,7 +103,7 @@ def run_report(run: JournalDocument) -> RunReport:
     )
 
 
-def _origin_label(entry: JournalAttempt) -> str:
+def _origin_label(entry: JournalEntry) -> str:
     if entry.simulated is not None:
         return "simulated"
     return "cassette" if entry.origin.endswith(".jsonl") else entry.origin or "none"
@@ -121,7 +121,7 @@ def _latency_figures(ms: Sequence[float]) -> LatencyFigures | None:
     return LatencyFigures(median, p95, ordered[-1])
 
 
-def _lateness_figures(entries: Sequence[JournalAttempt]) -> LatenessFigures | None:
+def _lateness_figures(entries: Sequence[JournalEntry]) -> LatenessFigures | None:
     timed = [
         entry
         for entry in entries
@@ -143,7 +143,7 @@ def _lateness_figures(entries: Sequence[JournalAttempt]) -> LatenessFigures | No
     )
 
 
-def _fault_figures(entries: Sequence[JournalAttempt]) -> tuple[FaultRuleFigures, ...]:
+def _fault_figures(entries: Sequence[JournalEntry]) -> tuple[FaultRuleFigures, ...]:
     injected_counts = Counter(fault.rule for entry in entries for fault in entry.injected_faults)
     skipped_counts = Counter(fault.rule for entry in entries for fault in entry.skipped_faults)
     skip_reasons: defaultdict[str, dict[str, None]] = defaultdict(dict)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from llm_proxy.chaos.trials import ChaosRun, FaultTrial
-from llm_proxy.verdict.document import verdict_document
-from llm_proxy.verdict.finding import FindingLevel
+from llm_proxy.verdict.findings import FindingLevel
+from llm_proxy.verdict.judging import verdict_document
 
 DOCUMENT_VERSION: Final = 1
 """The version of the document: fields may be added to it, but none changes its meaning."""

@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Final
 
 from llm_proxy.display import count_with_noun
-from llm_proxy.verdict.attempts import JournalDocument
-from llm_proxy.verdict.finding import FindingLevel, JudgedCase
-from llm_proxy.verdict.judging import RunVerdict, judge_run
+from llm_proxy.journal_document import JournalDocument
+from llm_proxy.verdict.findings import FindingLevel
+from llm_proxy.verdict.judging import JudgedCase, RunVerdict, judge_run
 
 BASELINE_NAME: Final = "no fault"
 """The `rule_text` of the trial without a fault."""

@@ -32,8 +32,8 @@ from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.shell.running.chaos import TrialCommand, run_trials
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.verdict.document import DEFAULT_LEVEL
-from llm_proxy.verdict.finding import FindingLevel, JudgedCase
+from llm_proxy.verdict.findings import FindingLevel
+from llm_proxy.verdict.judging import DEFAULT_LEVEL, JudgedCase
 
 _DEFAULTS: Final[dict[str, Any]] = {"pace": "recorded,max-gap=20ms", "silence": 10.0}
 """Defaults of server options that differ from other commands: a trial should be short."""

@@ -13,8 +13,8 @@ import msgspec
 from llm_proxy.cli.options import DEFAULT_PORT
 from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.journal_document import JournalDocument, parse_journal
 from llm_proxy.shell.running.settings import checked_http_url, displayable_url
-from llm_proxy.verdict.attempts import JournalDocument, parse_journal
 
 _MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
 """The size limit of a journal: ten thousand requests take some 10 MB."""

@@ -14,7 +14,7 @@ from llm_proxy.display import count_with_noun, escape_line, format_duration
 from llm_proxy.misses import grouping
 from llm_proxy.run_report import FaultRuleFigures, LatencyFigures, LatenessFigures, RunReport
 from llm_proxy.run_report import run_report as report_of
-from llm_proxy.verdict.attempt_descriptions import format_repeat_count
+from llm_proxy.verdict.findings import format_repeat_count
 
 _NAME_COLUMNS: Final = 10
 """Width of the labels."""

@@ -20,10 +20,8 @@ from llm_proxy.cli.output.printing import (
     styled_line,
 )
 from llm_proxy.errors import UsageError
-from llm_proxy.verdict import attempt_descriptions
-from llm_proxy.verdict.document import DEFAULT_LEVEL, verdict_document
-from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
-from llm_proxy.verdict.judging import RunVerdict
+from llm_proxy.verdict.findings import FindingLevel, VerdictFinding
+from llm_proxy.verdict.judging import DEFAULT_LEVEL, JudgedCase, RunVerdict, verdict_document
 from llm_proxy.verdict.judging import judge_run as judged
 from llm_proxy.verdict.junit import NOTHING_INJECTED, junit_xml
 
@@ -98,9 +96,7 @@ def finding_lines(
     model = f", {first.model}" if first.model else ""
     yield styled_line("  ", display.escape_line(where + model))
     for finding_evidence in finding.evidence[:max_evidence]:
-        yield styled_line(
-            "  ", display.escape_line(attempt_descriptions.format_evidence(finding_evidence))
-        )
+        yield styled_line("  ", display.escape_line(str(finding_evidence)))
     if (more := len(finding.evidence) - max_evidence) > 0:
         yield styled_line(f"  and {more:,} more: see --json")
     yield styled_line(StyledText(f"  What to do: {case.rule.advice}.", "dim"))

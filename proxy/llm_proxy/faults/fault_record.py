@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+BoundedMs = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
+"""Milliseconds, within limits that sums and differences keep finite."""
+BoundedInt = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""An integer that every JSON implementation represents exactly."""
 
 
 class FaultEffect(StrEnum):
@@ -36,16 +44,17 @@ class FaultEffect(StrEnum):
 class FaultRecord:
     """One fault in one response: injected, or skipped because it is not applicable there."""
 
-    rule: str
+    rule: str = ""
     """The text of the rule, as its author wrote it."""
-    fault: str
+    fault: str = ""
     """The name of the fault."""
-    effect: FaultEffect
-    at_ms: float = 0.0
+    effect: str = ""
+    """A `FaultEffect`; in a journal of a later version perhaps another, which no rule judges."""
+    at_ms: BoundedMs = 0.0
     """When it was injected, in ms since the request was read in full, by the actions' due times."""
-    event: int | None = None
+    event: BoundedInt | None = None
     """How many messages of the body precede it; None where it was injected before the head."""
-    byte: int | None = None
+    byte: BoundedInt | None = None
     """How many bytes of the body precede it; None where it was injected before the head."""
     skipped: str = ""
     """Why the fault was not injected; empty where it was."""

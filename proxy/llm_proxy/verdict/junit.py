@@ -13,9 +13,8 @@ from xml.etree import ElementTree as ET
 
 from llm_proxy.display import count_with_noun, escape_block
 from llm_proxy.errors import escape_character
-from llm_proxy.verdict.attempt_descriptions import format_evidence
-from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
-from llm_proxy.verdict.judging import RunVerdict
+from llm_proxy.verdict.findings import FindingLevel
+from llm_proxy.verdict.judging import JudgedCase, RunVerdict
 
 _SUITE_NAME: Final = "llm-proxy verdict"
 _INVALID_XML_CHARS: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -56,8 +55,14 @@ def _add_test_case(suite: ET.Element, case: JudgedCase, level: FindingLevel) -> 
     finding = case.finding
     if finding is None:
         return
-    message, details = _xml_text(finding.message), _xml_text(_case_details(case, finding))
-    if finding.level.is_at_least(level):
+    message = _xml_text(finding.message)
+    lines = [
+        f"{count_with_noun(len(case.chain.attempts), 'attempt')}:",
+        *map(str, finding.evidence),
+        f"What to do: {case.rule.advice}.",
+    ]
+    details = _xml_text("\n".join(lines))
+    if case.severity >= level.severity:
         failure_type = f"{case.rule.name}.{finding.level}"
         ET.SubElement(element, "failure", message=message, type=failure_type).text = details
     else:
@@ -66,16 +71,6 @@ def _add_test_case(suite: ET.Element, case: JudgedCase, level: FindingLevel) -> 
 
 def _test_case_attributes(rule: str, name: str) -> dict[str, str]:
     return {"classname": f"llm-proxy.{rule}", "name": _xml_text(name)}
-
-
-def _case_details(case: JudgedCase, finding: VerdictFinding) -> str:
-    attempt_count = count_with_noun(len(case.chain.attempts), "attempt")
-    lines = [
-        f"{attempt_count}:",
-        *map(format_evidence, finding.evidence),
-        f"What to do: {case.rule.advice}.",
-    ]
-    return "\n".join(lines)
 
 
 def _xml_text(text: str) -> str:

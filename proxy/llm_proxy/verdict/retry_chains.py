@@ -1,4 +1,4 @@
-"""Groups requests that are attempts of the same request.
+"""Groups requests that are attempts of the same request, and tells which may be retried.
 
 Attempts have the same session, path and key.  A request that may follow an attempt that needs a
 retry counts as its retry; where an SDK sends its retry count, by that count.  Of several
@@ -8,45 +8,51 @@ candidates, the one that ended first is followed, so that no pause is underestim
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempts import InjectedFault, JournalAttempt
+from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
+from llm_proxy.journal_document import JournalEntry
 
 _CLOCK_TOLERANCE_MS: Final = 5.0
 """By how much the next attempt may be read before the end of the previous one is recorded."""
 _MAX_PAUSE_MS: Final = 60_000.0
 """After a longer pause an equal request is a new one, unless `Retry-After` asks for more."""
+_RETRYABLE_CLIENT_ERRORS: Final = frozenset((408, 409, 425, 429, 498, 499))
+"""Statuses of transient errors below 500: those after which SDKs retry, and Groq's and Cohere's own
+for lack of capacity and an aborted request."""
+_CLIENT_ERRORS: Final = range(400, 500)
+_SERVER_ERRORS: Final = range(500, 600)
+_SUCCESSES: Final = range(200, 300)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryChain:
     """The attempts of one request, in the order of their arrival; never empty."""
 
-    attempts: tuple[JournalAttempt, ...]
-    follow_up_by_attempt_number: Mapping[int, JournalAttempt] = field(default_factory=dict)
+    attempts: tuple[JournalEntry, ...]
+    follow_up_by_attempt_number: Mapping[int, JournalEntry] = field(default_factory=dict)
     """By the number of a spoiled attempt: the later request with its response in the history."""
 
     @property
-    def first_attempt(self) -> JournalAttempt:
+    def first_attempt(self) -> JournalEntry:
         """The earliest attempt."""
         return self.attempts[0]
 
     @property
-    def last_attempt(self) -> JournalAttempt:
+    def last_attempt(self) -> JournalEntry:
         """The latest attempt."""
         return self.attempts[-1]
 
     @property
-    def faults(self) -> tuple[InjectedFault, ...]:
+    def faults(self) -> tuple[FaultRecord, ...]:
         """Every fault that the client received."""
         return tuple(fault for attempt in self.attempts for fault in attempt.injected_faults)
 
-    def retried_pairs(self) -> Iterator[tuple[JournalAttempt, JournalAttempt]]:
+    def retried_pairs(self) -> Iterator[tuple[JournalEntry, JournalEntry]]:
         """Each attempt that was retried, with its retry."""
         return pairwise(self.attempts)
 
@@ -58,23 +64,30 @@ class RetryChain:
         """
         return any(after.retry_count == 0 for _, after in self.retried_pairs())
 
-    def has_fault_with_effect(self, *effects: FaultEffect) -> bool:
-        """Whether the client received a fault with one of these effects."""
-        return any(attempt.first_fault_with_effect(*effects) for attempt in self.attempts)
+    def used_attempts(self, is_spoiled: Callable[[JournalEntry], bool]) -> list[JournalEntry]:
+        """The attempts that are spoiled by this criterion, and whose responses were used anyway.
+
+        A response was used where a later request's history contains it.
+        """
+        return [
+            attempt
+            for attempt in self.attempts
+            if attempt.number in self.follow_up_by_attempt_number and is_spoiled(attempt)
+        ]
 
 
-def pause_ms(before: JournalAttempt, after: JournalAttempt) -> float:
+def pause_ms(before: JournalEntry, after: JournalEntry) -> float:
     """How long the client waited between two attempts, in ms."""
     return max(0.0, after.at_ms - before.ended_at_ms)
 
 
-def retry_chains(attempts: Iterable[JournalAttempt]) -> list[RetryChain]:
+def retry_chains(attempts: Iterable[JournalEntry]) -> list[RetryChain]:
     """All chains, in the order in which they began; `attempts` may be in any order.
 
     Requests that were refused before routing have no key, and belong to no chain.
     """
-    groups: defaultdict[tuple[str, str, str], list[JournalAttempt]] = defaultdict(list)
-    continuing_attempts: dict[int, JournalAttempt] = {}
+    groups: defaultdict[tuple[str, str, str], list[JournalEntry]] = defaultdict(list)
+    continuing_attempts: dict[int, JournalEntry] = {}
     for attempt in sorted(attempts, key=_arrival_sort_key):
         if attempt.continues is not None:
             continuing_attempts.setdefault(attempt.continues, attempt)
@@ -85,32 +98,27 @@ def retry_chains(attempts: Iterable[JournalAttempt]) -> list[RetryChain]:
         for group in groups.values()
         for attempt_list in _join_chains(_chains_by_retry_count(group))
     ]
+    attempt_lists.sort(key=lambda attempt_list: _arrival_sort_key(attempt_list[0]))
     return [
-        _make_chain(attempt_list, continuing_attempts)
-        for attempt_list in sorted(
-            attempt_lists, key=lambda attempt_list: _arrival_sort_key(attempt_list[0])
+        RetryChain(
+            tuple(attempt_list),
+            {
+                attempt.number: continuing_attempts[attempt.number]
+                for attempt in attempt_list
+                if attempt.number in continuing_attempts
+            },
         )
+        for attempt_list in attempt_lists
     ]
 
 
-def _make_chain(
-    attempt_list: Sequence[JournalAttempt], continuing_attempts: Mapping[int, JournalAttempt]
-) -> RetryChain:
-    own_continuing_attempts = {
-        journal_attempt.number: continuing_attempts[journal_attempt.number]
-        for journal_attempt in attempt_list
-        if journal_attempt.number in continuing_attempts
-    }
-    return RetryChain(tuple(attempt_list), own_continuing_attempts)
-
-
-def _arrival_sort_key(attempt: JournalAttempt) -> tuple[float, int]:
+def _arrival_sort_key(attempt: JournalEntry) -> tuple[float, int]:
     return attempt.at_ms, attempt.number
 
 
-def _chains_by_retry_count(group: Sequence[JournalAttempt]) -> list[list[JournalAttempt]]:
+def _chains_by_retry_count(group: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
     """The attempts in chains of consecutive SDK retry counts: 0, then 1, then 2 and so on."""
-    chains: list[list[JournalAttempt]] = []
+    chains: list[list[JournalEntry]] = []
     ended_chains: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for attempt in group:
         count = attempt.retry_count
@@ -126,9 +134,9 @@ def _chains_by_retry_count(group: Sequence[JournalAttempt]) -> list[list[Journal
     return chains
 
 
-def _join_chains(chains: Sequence[list[JournalAttempt]]) -> list[list[JournalAttempt]]:
+def _join_chains(chains: Sequence[list[JournalEntry]]) -> list[list[JournalEntry]]:
     """Appends each chain to the one that it may retry: an application can retry by itself."""
-    joined: list[list[JournalAttempt]] = []
+    joined: list[list[JournalEntry]] = []
     ended_chains: list[tuple[float, int]] = []
     for chain in chains:
         chain_index = _pop_ended_chain_index(ended_chains, joined, chain[0])
@@ -143,8 +151,8 @@ def _join_chains(chains: Sequence[list[JournalAttempt]]) -> list[list[JournalAtt
 
 def _pop_ended_chain_index(
     ended_chains: list[tuple[float, int]],
-    chains: Sequence[Sequence[JournalAttempt]],
-    attempt: JournalAttempt,
+    chains: Sequence[Sequence[JournalEntry]],
+    attempt: JournalEntry,
 ) -> int | None:
     """Pops the index of the chain that ended first, before this attempt; None without one.
 
@@ -152,11 +160,29 @@ def _pop_ended_chain_index(
     """
     while ended_chains and ended_chains[0][0] <= attempt.at_ms + _CLOCK_TOLERANCE_MS:
         ended_at_ms, chain_index = heappop(ended_chains)
-        if attempt.at_ms - ended_at_ms <= _max_pause_ms(chains[chain_index][-1]):
+        max_pause_ms = max(_MAX_PAUSE_MS, 2 * (chains[chain_index][-1].retry_after_ms or 0.0))
+        if attempt.at_ms - ended_at_ms <= max_pause_ms:
             return chain_index
     return None
 
 
-def _max_pause_ms(before: JournalAttempt) -> float:
-    """How long after this attempt, in ms, another may still be its retry."""
-    return max(_MAX_PAUSE_MS, 2 * (before.retry_after_ms or 0.0))
+def forbids_retry(attempt: JournalEntry) -> bool:
+    """Whether a retry cannot help: `x-should-retry` takes precedence over the status."""
+    if attempt.should_retry is not None:
+        return not attempt.should_retry
+    return attempt.status in _CLIENT_ERRORS and attempt.status not in _RETRYABLE_CLIENT_ERRORS
+
+
+def invites_retry(attempt: JournalEntry) -> bool:
+    """Whether it is an error after which a retry may help; `x-should-retry` takes precedence."""
+    if attempt.should_retry is not None:
+        return attempt.should_retry
+    return attempt.status in _RETRYABLE_CLIENT_ERRORS or attempt.status in _SERVER_ERRORS
+
+
+def is_disguised_failure(attempt: JournalEntry) -> bool:
+    """Whether the response was replaced by something else that has a success status."""
+    return (
+        attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None
+        and attempt.status in _SUCCESSES
+    )

@@ -15,12 +15,12 @@ import orjson
 
 from llm_proxy.chaos.trials import BASELINE_NAME, FaultTrial
 from llm_proxy.faults.rule import FaultRule
+from llm_proxy.journal_document import parse_journal
 from llm_proxy.shell.running.command_output import CommandOutput
 from llm_proxy.shell.running.environment import child_environment
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
 from llm_proxy.shell.running.serving import start_command
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.verdict.attempts import parse_journal
 
 _TERMINATE_TIMEOUT_S: Final = 3.0
 """Seconds that a command gets to end after SIGTERM."""

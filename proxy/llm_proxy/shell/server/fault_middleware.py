@@ -24,9 +24,9 @@ from llm_proxy.faults.rewriting import RewriterChain, RewritingTooExpensive, rew
 from llm_proxy.faults.rewriting.chain import without_content_length
 from llm_proxy.faults.rule import FaultRule, Trigger
 from llm_proxy.faults.spoiled_responses import SpoiledResponses, is_spoiled_by, response_text
+from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import ModeResponse
 from llm_proxy.routing import FAULT_HEADER, RoutedRequest
-from llm_proxy.shell.server.journal import JournalEntry
 from llm_proxy.shell.server.journal_entry_fields import OFFLOAD_BODY_BYTES
 
 log: Final = logging.getLogger("llm_proxy")

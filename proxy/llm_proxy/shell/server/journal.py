@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from llm_proxy.actions import ActionSource, Send
-from llm_proxy.faults.fault_record import FaultRecord
+from llm_proxy.journal_document import JournalEntry, SimulatedDetails
 from llm_proxy.miss_report import MissReport
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
@@ -20,113 +20,12 @@ from llm_proxy.scenario.scripted_response import (
     SendTurns,
 )
 from llm_proxy.shell.server.library_usage import LibraryUsage
-from llm_proxy.turns import ToolCall
+from llm_proxy.turns import Part, ToolCall
 
 _MAX_ENTRIES: Final = 10_000
 """Maximum number kept of each kind but misses."""
 _MAX_MISSES: Final = 1_000
 """Maximum number of misses kept: their reports are large."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedDetails:
-    """The journal's details of a simulated response."""
-
-    source: str
-    finish: str
-    """The provider-independent finish reason; empty for a failure."""
-    tool_calls: tuple[str, ...]
-    """The names of the tools in its tool calls."""
-    chunks: int
-    """The messages of its body: the events of a stream, 1 for a single document."""
-    failure: str
-    """The status of a simulated failure; empty if it is none."""
-    unsuccessful: str
-    """Why its session has failed; empty if it has not."""
-    notes: tuple[str, ...]
-    metadata: Mapping[str, Any] | None
-    """The scenario's metadata for the turn, by provider."""
-
-    @classmethod
-    def from_scripted(
-        cls, scripted_response: ScriptedResponse, source: ActionSource
-    ) -> SimulatedDetails:
-        """The details of a scripted response and of its actions."""
-        scripted_action, finish, calls, failure = (
-            scripted_response.scripted_action,
-            "",
-            list[str](),
-            "",
-        )
-        match scripted_action:
-            case SendTurns(response_turns=turns):
-                finish = str(turns[0].finish or "")
-                parts = [part for turn in turns for part in turn.parts]
-                calls = [part.name for part in parts if isinstance(part, ToolCall)]
-            case FailResponse(failure_status=failure):
-                pass
-            case ReportScriptExhausted():
-                pass
-        actions = source if isinstance(source, tuple) else ()
-        chunks = sum(isinstance(action, Send) for action in actions)
-        other_fields = (
-            scripted_response.session_failure_reason,
-            scripted_response.journal_notes,
-            scripted_response.reported_metadata,
-        )
-        return cls(scripted_response.origin, finish, tuple(calls), chunks, failure, *other_fields)
-
-
-@dataclass(slots=True)
-class JournalEntry:
-    """One request and its response, as the control API returns them."""
-
-    number: int
-    session: str
-    method: str
-    path: str
-    provider: str = ""
-    dialect: str = ""
-    model: str = ""
-    key: str = ""
-    """The first 16 hex digits of the request's key."""
-    origin: str = ""
-    """`live`, a cassette's file, the simulation's source, `fault`, `miss`, `error` or `refused`."""
-    status: int = 0
-    bytes: int = 0
-    """Body bytes sent."""
-    ms: float = 0.0
-    """Time from the request read in full to the last byte, in ms."""
-    late_mean_ms: float = 0.0
-    late_worst_ms: float = 0.0
-    timed_writes: int = 0
-    """Writes that had a due time, which the lateness refers to."""
-    pace: str = ""
-    """The pace of the response in the pace grammar; empty if it had none."""
-    ending: str = ""
-    """`sent`, `cut` (by an `Abort`, an internal error or a stop) or `client_gone`."""
-    note: str = ""
-    """A sentence on what went wrong."""
-    simulated: SimulatedDetails | None = None
-    """Details of a simulated response; None for any other."""
-    at_ms: float = 0.0
-    """When the request was read in full, in ms since the run began."""
-    streams: bool = False
-    """Whether the client requested a stream."""
-    retry_count: int | None = None
-    """The SDK's count of previous attempts; None if it sends none."""
-    retry_after_ms: float | None = None
-    """The wait that the response's headers request; None if they request none."""
-    should_retry: bool | None = None
-    """The response's `x-should-retry`; None if it has none."""
-    faults: tuple[FaultRecord, ...] = ()
-    """The faults that were injected or skipped."""
-    likeness: float | None = None
-    """Similarity from 0 to 1 of the nearest cassette, if it was replayed; None otherwise."""
-    renamed: int = 0
-    """How many recorded values were replaced by this client's values."""
-    continues: int | None = None
-    """The number of the entry whose response, spoiled by a fault, is in this request's history."""
 
 
 @dataclass(slots=True)
@@ -211,13 +110,15 @@ class Journal:
         """The session of each of the latest requests that its scenario did not expect, and why."""
         return list(self._failed_sessions)
 
+    def copied_entries(self) -> list[JournalEntry]:
+        """The entries; a running one is copied, since it may change while a thread reads it."""
+        return [entry if entry.status else replace(entry) for entry in self.entries]
+
     def to_json_document(self) -> dict[str, Any]:
         """The document that `GET /_proxy/journal` returns and `--journal` writes."""
-        # Copied if still running: a thread may serialise the document while the entry changes.
-        entries = [entry if entry.status else replace(entry) for entry in self.entries]
         return {
             "requests": self.request_count,
-            "entries": entries,
+            "entries": self.copied_entries(),
             "faults": self._rule_documents(),
             "misses": self.misses,
             "library": self.library_usage.to_json_document(),
@@ -255,3 +156,29 @@ class Journal:
         """Add a request that its scenario did not expect, or has no response for."""
         self.counts.unsuccessful += 1
         self._failed_sessions.append(FailedSession(session, reason))
+
+
+def simulated_details(
+    scripted_response: ScriptedResponse, source: ActionSource
+) -> SimulatedDetails:
+    """The details of a scripted response and of its actions."""
+    finish, failure, parts = "", "", list[Part]()
+    match scripted_response.scripted_action:
+        case SendTurns(response_turns=turns):
+            finish = str(turns[0].finish or "")
+            parts = [part for turn in turns for part in turn.parts]
+        case FailResponse(failure_status=failure):
+            pass
+        case ReportScriptExhausted():
+            pass
+    actions = source if isinstance(source, tuple) else ()
+    return SimulatedDetails(
+        source=scripted_response.origin,
+        finish=finish,
+        tool_calls=tuple(part.name for part in parts if isinstance(part, ToolCall)),
+        chunks=sum(isinstance(action, Send) for action in actions),
+        failure=failure,
+        unsuccessful=scripted_response.session_failure_reason,
+        notes=scripted_response.journal_notes,
+        metadata=scripted_response.reported_metadata,
+    )

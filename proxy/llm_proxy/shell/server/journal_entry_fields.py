@@ -11,10 +11,10 @@ from llm_proxy import http_heads
 from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Request, ResponseHead, header_value
+from llm_proxy.journal_document import JournalEntry
 from llm_proxy.redaction import Redactor, displayable_target
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.scripted_response import ScriptedResponse
-from llm_proxy.shell.server.journal import JournalEntry
 from llm_proxy.shell.server.retries import sdk_retry_count
 
 log: Final = logging.getLogger("llm_proxy")

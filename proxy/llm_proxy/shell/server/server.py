@@ -28,6 +28,7 @@ from llm_proxy.errors import (
 )
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.faults.request_faults import RequestFaults
+from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.routing import RoutedRequest, route_request
 from llm_proxy.shell.server.action_performer import WriteLateness, perform_actions
@@ -35,7 +36,7 @@ from llm_proxy.shell.server.control import ControlPages, is_control_path
 from llm_proxy.shell.server.error_responses import send_error
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
 from llm_proxy.shell.server.intake import ConnectionFactory, RequestAdmission, read_body
-from llm_proxy.shell.server.journal import Journal, JournalEntry, SimulatedDetails
+from llm_proxy.shell.server.journal import Journal, simulated_details
 from llm_proxy.shell.server.journal_entry_fields import (
     MAX_LOGGED_CHARS,
     log_faults,
@@ -257,9 +258,7 @@ class ProxyServer:
         log.info("%s: %s", request_line, "; ".join((mode_response.origin, *notes)))
         if mode_response.scripted_response is not None:
             scripted_response = redact_scripted_response(mode_response.scripted_response, routed)
-            entry.simulated = SimulatedDetails.from_scripted(
-                scripted_response, mode_response.action_source
-            )
+            entry.simulated = simulated_details(scripted_response, mode_response.action_source)
             for warning in scripted_response.warnings:
                 log.warning("%s: %s", request_line, warning)
             if reason := scripted_response.session_failure_reason:

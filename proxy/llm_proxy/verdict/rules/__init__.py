@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.verdict.finding import VerdictRule
+from llm_proxy.verdict.findings import VerdictRule
 from llm_proxy.verdict.rules.failed_accepted import FAILED_ACCEPTED
 from llm_proxy.verdict.rules.gave_up import GAVE_UP
 from llm_proxy.verdict.rules.malformed_accepted import MALFORMED_ACCEPTED

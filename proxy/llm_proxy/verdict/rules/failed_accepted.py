@@ -10,14 +10,18 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence
-from llm_proxy.verdict.attempts import ENDING_SENT, JournalAttempt
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.journal_document import ENDING_SENT, JournalEntry
+from llm_proxy.verdict.findings import (
+    FindingLevel,
+    VerdictFinding,
+    VerdictRule,
+    attempt_evidence,
+    evidence_of_use,
+)
 from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.spoiled_response_use import evidence_of_use, used_spoiled_attempts
 
 
-def _has_error_event(attempt: JournalAttempt) -> bool:
+def _has_error_event(attempt: JournalEntry) -> bool:
     return attempt.first_fault_with_effect(FaultEffect.FAILED) is not None
 
 
@@ -26,7 +30,7 @@ def _applies_to_chain(chain: RetryChain) -> bool:
 
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
-    if used_attempts := used_spoiled_attempts(chain, _has_error_event):
+    if used_attempts := chain.used_attempts(_has_error_event):
         message = (
             "used an answer of which the provider said that it failed: it stands in the history "
             "of a later request"

@@ -11,15 +11,16 @@ from typing import Final
 
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempt_descriptions import (
+from llm_proxy.journal_document import JournalEntry
+from llm_proxy.verdict.findings import (
+    FindingLevel,
+    VerdictFinding,
+    VerdictRule,
     chain_evidence,
     describe_received,
     format_repeat_count,
 )
-from llm_proxy.verdict.attempts import JournalAttempt
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
-from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.retry_hints import invites_retry
+from llm_proxy.verdict.retry_chains import RetryChain, invites_retry
 
 _LONG_RETRY_AFTER_MS: Final = 60_000.0
 """With a longer `Retry-After`, a client may reasonably give up."""
@@ -32,7 +33,7 @@ _CONNECTION_EFFECTS: Final = (
 )
 
 
-def _is_transient(attempt: JournalAttempt) -> bool:
+def _is_transient(attempt: JournalEntry) -> bool:
     if attempt.should_retry is False:
         return False
     if attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None:
@@ -49,20 +50,20 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     if not _is_transient(last) or last.number in chain.follow_up_by_attempt_number:
         return None
     attempt_count = len(chain.attempts)
+    level = FindingLevel.NOTE
     if attempt_count > 1:
         message = (
             f"gave up after it had asked {format_repeat_count(attempt_count)}: "
             f"{describe_received(last)}"
         )
-        return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
-    if last.status and last.streams and not invites_retry(last):
+    elif last.status and last.streams and not invites_retry(last):
         message = f"a stream was lost, and nobody asked again: {describe_received(last)}"
-        return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
-    if (last.retry_after_ms or 0.0) > _LONG_RETRY_AFTER_MS:
+    elif (last.retry_after_ms or 0.0) > _LONG_RETRY_AFTER_MS:
         message = f"gave up, as it was told to wait {format_duration(last.retry_after_ms or 0.0)}"
-        return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
-    message = f"gave up at the first failure: {describe_received(last)}"
-    return VerdictFinding(FindingLevel.WARNING, message, chain_evidence(chain))
+    else:
+        level = FindingLevel.WARNING
+        message = f"gave up at the first failure: {describe_received(last)}"
+    return VerdictFinding(level, message, chain_evidence(chain))
 
 
 GAVE_UP: Final = VerdictRule(

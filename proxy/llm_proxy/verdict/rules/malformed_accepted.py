@@ -10,12 +10,16 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
-from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence
-from llm_proxy.verdict.attempts import ENDING_SENT, InjectedFault, JournalAttempt
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
+from llm_proxy.journal_document import ENDING_SENT, JournalEntry
+from llm_proxy.verdict.findings import (
+    FindingLevel,
+    VerdictFinding,
+    VerdictRule,
+    attempt_evidence,
+    evidence_of_use,
+)
 from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.spoiled_response_use import evidence_of_use, used_spoiled_attempts
 
 _MIN_READ_ON_MS: Final = 200.0
 """A client that reads on for this long after the malformed part has ignored it.  A response that
@@ -26,30 +30,19 @@ _TOLERABLE_FAULTS: Final = frozenset(("bom",))
 a byte order mark."""
 
 
-def _malformed_fault(attempt: JournalAttempt) -> InjectedFault | None:
-    malformed_faults = (
-        injected_fault
-        for injected_fault in attempt.injected_faults
-        if injected_fault.effect == FaultEffect.MALFORMED
-    )
+def _malformed_fault(attempt: JournalEntry) -> FaultRecord | None:
     return next(
         (
-            injected_fault
-            for injected_fault in malformed_faults
-            if injected_fault.fault not in _TOLERABLE_FAULTS
+            fault
+            for fault in attempt.injected_faults
+            if fault.effect == FaultEffect.MALFORMED and fault.fault not in _TOLERABLE_FAULTS
         ),
         None,
     )
 
 
-def _is_malformed(attempt: JournalAttempt) -> bool:
+def _is_malformed(attempt: JournalEntry) -> bool:
     return _malformed_fault(attempt) is not None
-
-
-def _read_time_after_fault_ms(attempt: JournalAttempt) -> float:
-    """How long the client read on after the malformed part, in ms; 0 without one."""
-    fault = _malformed_fault(attempt)
-    return 0.0 if fault is None else attempt.ms - fault.at_ms
 
 
 def _applies_to_chain(chain: RetryChain) -> bool:
@@ -57,20 +50,19 @@ def _applies_to_chain(chain: RetryChain) -> bool:
 
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
-    if used_attempts := used_spoiled_attempts(chain, _is_malformed):
+    if used_attempts := chain.used_attempts(_is_malformed):
         message = (
             "used an answer that cannot be read in full: it stands in the history of a later "
             "request"
         )
         return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, used_attempts))
     last = chain.last_attempt
-    read_on_ms = _read_time_after_fault_ms(last)
+    fault = _malformed_fault(last)
+    read_on_ms = 0.0 if fault is None else last.ms - fault.at_ms
     if last.ending == ENDING_SENT and last.streams and read_on_ms >= _MIN_READ_ON_MS:
         message = (
             f"read on for {format_duration(read_on_ms)} behind what cannot be read, to the "
-            "end, and "
-            f"did not "
-            "ask again"
+            "end, and did not ask again"
         )
         return VerdictFinding(FindingLevel.WARNING, message, (attempt_evidence(last, None),))
     return None

@@ -10,11 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_repeat_count
-from llm_proxy.verdict.attempts import JournalAttempt
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
-from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
-from llm_proxy.verdict.retry_hints import forbids_retry
+from llm_proxy.journal_document import JournalEntry
+from llm_proxy.verdict.findings import (
+    FindingLevel,
+    VerdictFinding,
+    VerdictRule,
+    attempt_evidence,
+    format_repeat_count,
+)
+from llm_proxy.verdict.retry_chains import RetryChain, forbids_retry, pause_ms
 
 _MAX_RETRY_PAUSE_MS: Final = 5_000.0
 """After a longer pause an equal request counts as a new one, unless an SDK counts it as a retry."""
@@ -33,46 +37,41 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     ]
     if not forbidden_retries:
         return None
-    tolerated_retries = [pair for pair in forbidden_retries if pair[0].status == _UNAUTHORISED][:1]
+    tolerated_retry = next(
+        (retry for retry in forbidden_retries if retry[0].status == _UNAUTHORISED), None
+    )
     levels = [
-        FindingLevel.NOTE if retry in tolerated_retries else retry[2] for retry in forbidden_retries
+        FindingLevel.NOTE if retry is tolerated_retry else retry[2] for retry in forbidden_retries
     ]
-    worst = max(levels, key=lambda finding_level: finding_level.severity)
+    worst = max(levels, key=lambda level: level.severity)
     before, after, _ = forbidden_retries[levels.index(worst)]
+    should_retry_text = ", x-should-retry: false" if before.should_retry is False else ""
+    match after.retry_count:
+        case None:
+            count_text = ""
+        case 0:
+            count_text = (
+                ", which its SDK counts as a new one: the application asked again by itself"
+            )
+        case count:
+            count_text = f", which its SDK counts as retry {count}"
     message = (
         "asked again for what was refused for good, "
-        f"{format_repeat_count(len(forbidden_retries))}: "
-        f"{_error_response_text(before)}, "
-        f"and {format_duration(pause_ms(before, after))} later the same "
-        f"request{_retry_count_text(after)}"
+        f"{format_repeat_count(len(forbidden_retries))}: HTTP {before.status}{should_retry_text}, "
+        f"and {format_duration(pause_ms(before, after))} later the same request{count_text}"
     )
     return VerdictFinding(
         worst, message, tuple(attempt_evidence(*pair[:2]) for pair in forbidden_retries)
     )
 
 
-def _retry_finding_level(before: JournalAttempt, after: JournalAttempt) -> FindingLevel | None:
+def _retry_finding_level(before: JournalEntry, after: JournalEntry) -> FindingLevel | None:
     """The level of a forbidden retry, by how certain it is; None where it is no retry."""
     if not forbids_retry(before):
         return None
     if after.retry_count:
         return FindingLevel.ERROR
     return None if pause_ms(before, after) > _MAX_RETRY_PAUSE_MS else FindingLevel.WARNING
-
-
-def _error_response_text(attempt: JournalAttempt) -> str:
-    should_retry_text = ", x-should-retry: false" if attempt.should_retry is False else ""
-    return f"HTTP {attempt.status}{should_retry_text}"
-
-
-def _retry_count_text(after: JournalAttempt) -> str:
-    match after.retry_count:
-        case None:
-            return ""
-        case 0:
-            return ", which its SDK counts as a new one: the application asked again by itself"
-        case count:
-            return f", which its SDK counts as retry {count}"
 
 
 MUST_NOT_RETRY: Final = VerdictRule(

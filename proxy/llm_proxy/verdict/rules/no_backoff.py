@@ -7,14 +7,11 @@ What to do: double the pause each time, up to a limit, with random jitter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.display import count_with_noun, format_duration
-from llm_proxy.verdict.attempt_descriptions import chain_evidence
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
-from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
-from llm_proxy.verdict.retry_hints import forbids_retry
+from llm_proxy.verdict.findings import FindingLevel, VerdictFinding, VerdictRule, chain_evidence
+from llm_proxy.verdict.retry_chains import RetryChain, forbids_retry, pause_ms
 
 _MIN_PAUSE_MS: Final = 100.0
 """A shorter pause counts as none: the SDKs of OpenAI and Anthropic begin with 375 ms."""
@@ -53,21 +50,18 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
             f"{format_duration(max(short_pauses_ms))}"
         )
         return VerdictFinding(level, message, chain_evidence(chain))
-    if _is_constant(pauses_ms):
-        message = (
-            f"waits no longer each time: {count_with_noun(len(pauses_ms), 'pause')} of "
-            f"{format_duration(min(pauses_ms))} to {format_duration(max(pauses_ms))}"
-        )
-        return VerdictFinding(FindingLevel.WARNING, message, chain_evidence(chain))
-    return None
-
-
-def _is_constant(pauses_ms: Sequence[float]) -> bool:
-    return (
+    is_constant = (
         len(pauses_ms) >= _MIN_COMPARED_PAUSES
         and max(pauses_ms) < _LONG_PAUSE_MS
         and max(pauses_ms) < _MIN_GROWTH_FACTOR * max(min(pauses_ms), _MIN_PAUSE_MS)
     )
+    if not is_constant:
+        return None
+    message = (
+        f"waits no longer each time: {count_with_noun(len(pauses_ms), 'pause')} of "
+        f"{format_duration(min(pauses_ms))} to {format_duration(max(pauses_ms))}"
+    )
+    return VerdictFinding(FindingLevel.WARNING, message, chain_evidence(chain))
 
 
 NO_BACKOFF: Final = VerdictRule(

@@ -11,9 +11,8 @@ from typing import Final
 
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence
-from llm_proxy.verdict.attempts import ENDING_CUT, JournalAttempt
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.journal_document import ENDING_CUT, JournalEntry
+from llm_proxy.verdict.findings import FindingLevel, VerdictFinding, VerdictRule, attempt_evidence
 from llm_proxy.verdict.retry_chains import RetryChain
 
 _MAX_SDK_TIMEOUT_MS: Final = 600_000.0
@@ -26,11 +25,7 @@ _KEEP_ALIVE_FAULT: Final = "stall-keepalive"
 _SILENT_EFFECTS: Final = (FaultEffect.UNANSWERED, FaultEffect.STALLED)
 
 
-def _met_silence(attempt: JournalAttempt) -> bool:
-    return attempt.is_over and attempt.first_fault_with_effect(*_SILENT_EFFECTS) is not None
-
-
-def _waited_in_silence_ms(attempt: JournalAttempt) -> float:
+def _waited_in_silence_ms(attempt: JournalEntry) -> float:
     """The client's wait in silence, in ms, until the proxy ended it; 0 if the client did."""
     fault = attempt.first_fault_with_effect(*_SILENT_EFFECTS)
     return (
@@ -39,7 +34,10 @@ def _waited_in_silence_ms(attempt: JournalAttempt) -> float:
 
 
 def _applies_to_chain(chain: RetryChain) -> bool:
-    return any(map(_met_silence, chain.attempts))
+    return any(
+        attempt.is_over and attempt.first_fault_with_effect(*_SILENT_EFFECTS) is not None
+        for attempt in chain.attempts
+    )
 
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
@@ -49,29 +47,22 @@ def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
     longest_attempt = max(silent_attempts, key=_waited_in_silence_ms)
     waited_ms = _waited_in_silence_ms(longest_attempt)
     is_kept_alive = any(
-        injected_fault.fault == _KEEP_ALIVE_FAULT
-        for injected_fault in longest_attempt.injected_faults
+        fault.fault == _KEEP_ALIVE_FAULT for fault in longest_attempt.injected_faults
     )
     limit = "limit for the whole answer" if is_kept_alive else "read timeout"
     message = f"waited {format_duration(waited_ms)} in silence until it was ended: no {limit}"
     if waited_ms < _MAX_SDK_TIMEOUT_MS:
         message += f" below {format_duration(waited_ms)}"
+    level = FindingLevel.ERROR
+    if waited_ms < _LONG_SILENCE_MS:
+        level = FindingLevel.NOTE
+    elif waited_ms < _MAX_SDK_TIMEOUT_MS or is_kept_alive:
+        level = FindingLevel.WARNING
     next_attempts = {before.number: after for before, after in chain.retried_pairs()}
     evidence = tuple(
-        attempt_evidence(journal_attempt, next_attempts.get(journal_attempt.number))
-        for journal_attempt in silent_attempts
+        attempt_evidence(attempt, next_attempts.get(attempt.number)) for attempt in silent_attempts
     )
-    return VerdictFinding(_finding_level(waited_ms, is_kept_alive=is_kept_alive), message, evidence)
-
-
-def _finding_level(waited_ms: float, *, is_kept_alive: bool) -> FindingLevel:
-    if waited_ms < _LONG_SILENCE_MS:
-        return FindingLevel.NOTE
-    return (
-        FindingLevel.WARNING
-        if waited_ms < _MAX_SDK_TIMEOUT_MS or is_kept_alive
-        else FindingLevel.ERROR
-    )
+    return VerdictFinding(level, message, evidence)
 
 
 NO_READ_TIMEOUT: Final = VerdictRule(

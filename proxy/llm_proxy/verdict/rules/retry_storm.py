@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import count_with_noun, format_duration
-from llm_proxy.verdict.attempt_descriptions import chain_evidence
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.findings import FindingLevel, VerdictFinding, VerdictRule, chain_evidence
 from llm_proxy.verdict.retry_chains import RetryChain
 
 _MAX_ATTEMPTS: Final = 10
@@ -26,24 +25,21 @@ def _applies_to_chain(chain: RetryChain) -> bool:
 
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
-    attempt_count = len(chain.attempts)
-    duration_ms = chain.last_attempt.at_ms - chain.first_attempt.at_ms
-    if attempt_count <= _MAX_ATTEMPTS and not _has_burst(chain):
+    starts_ms = [attempt.at_ms for attempt in chain.attempts]
+    has_burst = any(
+        later_ms - earlier_ms < _SECOND_MS
+        for earlier_ms, later_ms in zip(
+            starts_ms, starts_ms[_MAX_ATTEMPTS_PER_SECOND:], strict=False
+        )
+    )
+    if len(starts_ms) <= _MAX_ATTEMPTS and not has_burst:
         return None
     message = (
-        f"asked {count_with_noun(attempt_count, 'time')} for the same within "
-        f"{format_duration(duration_ms)}"
+        f"asked {count_with_noun(len(starts_ms), 'time')} for the same within "
+        f"{format_duration(starts_ms[-1] - starts_ms[0])}"
     )
     level = FindingLevel.WARNING if chain.may_be_separate_requests else FindingLevel.ERROR
     return VerdictFinding(level, message, chain_evidence(chain))
-
-
-def _has_burst(chain: RetryChain) -> bool:
-    starts = [attempt.at_ms for attempt in chain.attempts]
-    return any(
-        later_ms - earlier_ms < _SECOND_MS
-        for earlier_ms, later_ms in zip(starts, starts[_MAX_ATTEMPTS_PER_SECOND:], strict=False)
-    )
 
 
 RETRY_STORM: Final = VerdictRule(

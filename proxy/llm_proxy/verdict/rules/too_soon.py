@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence, format_repeat_count
-from llm_proxy.verdict.attempts import JournalAttempt
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.journal_document import JournalEntry
+from llm_proxy.verdict.findings import (
+    FindingLevel,
+    VerdictFinding,
+    VerdictRule,
+    attempt_evidence,
+    format_repeat_count,
+)
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 
 _TOLERANCE_FRACTION: Final = 0.05
@@ -20,25 +25,18 @@ _TOLERANCE_MS: Final = 50.0
 """The ms that may always be missing: by how much a timer and a scheduler may be early."""
 
 
-def _has_retry_after(before: JournalAttempt) -> bool:
-    return before.retry_after_ms is not None and before.retry_after_ms > 0
-
-
-def _is_early(before: JournalAttempt, after: JournalAttempt) -> bool:
+def _is_early(before: JournalEntry, after: JournalEntry) -> bool:
     retry_after_ms = before.retry_after_ms or 0.0
-    return pause_ms(before, after) < retry_after_ms - max(
-        _TOLERANCE_FRACTION * retry_after_ms, _TOLERANCE_MS
-    )
+    tolerance_ms = max(_TOLERANCE_FRACTION * retry_after_ms, _TOLERANCE_MS)
+    return retry_after_ms > 0 and pause_ms(before, after) < retry_after_ms - tolerance_ms
 
 
 def _applies_to_chain(chain: RetryChain) -> bool:
-    return any(_has_retry_after(before) for before, _ in chain.retried_pairs())
+    return any((before.retry_after_ms or 0.0) > 0 for before, _ in chain.retried_pairs())
 
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
-    early_retries = [
-        pair for pair in chain.retried_pairs() if _has_retry_after(pair[0]) and _is_early(*pair)
-    ]
+    early_retries = [pair for pair in chain.retried_pairs() if _is_early(*pair)]
     if not early_retries:
         return None
     before, after = min(early_retries, key=lambda pair: pause_ms(*pair))

@@ -10,62 +10,54 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.verdict.attempt_descriptions import attempt_evidence
-from llm_proxy.verdict.attempts import ENDING_SENT, JournalAttempt
-from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
-from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.retry_hints import is_disguised_failure
-from llm_proxy.verdict.spoiled_response_use import evidence_of_use, used_spoiled_attempts
+from llm_proxy.journal_document import ENDING_SENT, JournalEntry
+from llm_proxy.verdict.findings import (
+    FindingLevel,
+    VerdictFinding,
+    VerdictRule,
+    attempt_evidence,
+    evidence_of_use,
+)
+from llm_proxy.verdict.retry_chains import RetryChain, is_disguised_failure
 
 _DETECTABLE_EFFECTS: Final = (FaultEffect.CUT, FaultEffect.STALLED)
 """The effects that HTTP itself reveals: a client that keeps the partial response knows it."""
 
 
-def _is_truncated(attempt: JournalAttempt) -> bool:
+def _is_truncated(attempt: JournalEntry) -> bool:
     return attempt.first_fault_with_effect(
         FaultEffect.TRUNCATED
     ) is not None or is_disguised_failure(attempt)
 
 
-def _was_partial_used(attempt: JournalAttempt, chain: RetryChain) -> bool:
-    return (
-        attempt.number in chain.follow_up_by_attempt_number
-        and attempt.first_fault_with_effect(*_DETECTABLE_EFFECTS) is not None
-    )
-
-
-def _can_pass_as_complete(attempt: JournalAttempt) -> bool:
-    """Whether it looks complete: without streaming, half a document cannot be parsed at all."""
-    return attempt.streams or is_disguised_failure(attempt)
+def _is_partial(attempt: JournalEntry) -> bool:
+    return attempt.first_fault_with_effect(*_DETECTABLE_EFFECTS) is not None
 
 
 def _applies_to_chain(chain: RetryChain) -> bool:
-    return any(
-        _is_truncated(attempt) or _was_partial_used(attempt, chain) for attempt in chain.attempts
-    )
+    return any(map(_is_truncated, chain.attempts)) or bool(chain.used_attempts(_is_partial))
 
 
 def _judge_chain(chain: RetryChain) -> VerdictFinding | None:
-    used_attempts = used_spoiled_attempts(chain, _is_truncated)
-    if used_attempts:
+    if used_attempts := chain.used_attempts(_is_truncated):
         message = "took half an answer for a whole one: it stands in the history of a later request"
         return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, used_attempts))
-    if used_partial_attempts := used_spoiled_attempts(
-        chain, lambda journal_attempt: _was_partial_used(journal_attempt, chain)
-    ):
+    if partial_attempts := chain.used_attempts(_is_partial):
         message = "went on with half an answer: it stands in the history of a later request"
         return VerdictFinding(
-            FindingLevel.WARNING, message, evidence_of_use(chain, used_partial_attempts)
+            FindingLevel.WARNING, message, evidence_of_use(chain, partial_attempts)
         )
-    if _is_truncated(chain.last_attempt) and chain.last_attempt.ending == ENDING_SENT:
-        message = "an answer that was not whole was not asked for again, and nothing shows that it "
-        level = (
-            FindingLevel.WARNING if _can_pass_as_complete(chain.last_attempt) else FindingLevel.NOTE
-        )
-        return VerdictFinding(
-            level, message + "was noticed", (attempt_evidence(chain.last_attempt, None),)
-        )
-    return None
+    last = chain.last_attempt
+    if not _is_truncated(last) or last.ending != ENDING_SENT:
+        return None
+    # Without streaming, half a document cannot be parsed at all.
+    can_pass_as_complete = last.streams or is_disguised_failure(last)
+    return VerdictFinding(
+        FindingLevel.WARNING if can_pass_as_complete else FindingLevel.NOTE,
+        "an answer that was not whole was not asked for again, and nothing shows that it "
+        "was noticed",
+        (attempt_evidence(last, None),),
+    )
 
 
 TRUNCATED_ACCEPTED: Final = VerdictRule(

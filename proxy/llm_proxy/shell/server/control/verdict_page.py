@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
-
-import orjson
 
 from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.journal import Journal
-from llm_proxy.verdict.attempts import parse_journal
-from llm_proxy.verdict.document import verdict_document
-from llm_proxy.verdict.judging import judge_run
+from llm_proxy.verdict.judging import judge_run, verdict_document
 
 
 class VerdictPage:
@@ -26,9 +20,6 @@ class VerdictPage:
         if page_request.method not in READ_METHODS or page_request.path != "/_proxy/verdict":
             return None
         # In a thread: the journal may be long.
-        return 200, await asyncio.to_thread(_verdict_document, self._journal.to_json_document())
-
-
-def _verdict_document(journal: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The verdict, from serialised JSON as for a journal file."""
-    return verdict_document(judge_run(parse_journal(orjson.dumps(journal), "the journal").entries))
+        return 200, await asyncio.to_thread(
+            lambda entries: verdict_document(judge_run(entries)), self._journal.copied_entries()
+        )

@@ -1,0 +1,181 @@
+"""Verdict rules, and their findings about a client with the evidence in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final
+
+from llm_proxy.display import count_with_noun, format_duration
+from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
+from llm_proxy.journal_document import ENDING_CLIENT_GONE, ENDING_CUT, JournalEntry
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
+
+_EFFECT_DESCRIPTIONS: Final[dict[str, str]] = {
+    FaultEffect.UNANSWERED: "no answer",
+    FaultEffect.DISCONNECTED: "a connection that closed before any answer",
+    FaultEffect.STALLED: "silence{where}",
+    FaultEffect.CUT: "a body that broke off{where}",
+    FaultEffect.TRUNCATED: "a body that ended early{where}",
+    FaultEffect.FAILED: "the provider's own error{where}",
+    FaultEffect.MALFORMED: "what cannot be read{where}",
+    FaultEffect.ALTERED: "an answer that was altered{where}",
+    FaultEffect.SLOWED: "a slow answer",
+}
+_ABANDONABLE_EFFECTS: Final = (
+    FaultEffect.UNANSWERED,
+    FaultEffect.STALLED,
+    FaultEffect.TRUNCATED,
+    FaultEffect.FAILED,
+    FaultEffect.MALFORMED,
+)
+"""The effects during which a client can either disconnect or stay to the end."""
+
+
+class FindingLevel(StrEnum):
+    """The severity of a finding, mildest first."""
+
+    NOTE = "note"
+    """Worth knowing; the client may be right."""
+    WARNING = "warning"
+    """Wrong in most applications, or not distinguishable from wrong behaviour."""
+    ERROR = "error"
+    """Wrong, and proven."""
+
+    @property
+    def severity(self) -> int:
+        """Larger is worse."""
+        return list(FindingLevel).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingEvidence:
+    """What a client received in one attempt, and what it did then."""
+
+    entry: int
+    """The number of the request in the journal."""
+    at_ms: float
+    """When the request was read in full, in ms since the run began."""
+    told: str
+    """What the client received, as text."""
+    did: str
+    """What the client did then, as text."""
+
+    def __str__(self) -> str:
+        """One line: `#3 at 1.2 s: HTTP 429; asked again 350 ms later (#4)`."""
+        events_text = "; ".join(filter(None, (self.told, self.did)))
+        return f"#{self.entry} at {format_duration(max(0.0, self.at_ms))}: {events_text}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictFinding:
+    """A violation of a rule in a retry chain."""
+
+    level: FindingLevel
+    message: str
+    """One sentence, without a full stop."""
+    evidence: tuple[FindingEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRule:
+    """A rule that detects one kind of wrong client behaviour."""
+
+    name: str
+    description: str
+    """The wrong behaviour, in a sentence without a full stop."""
+    advice: str
+    """How to fix it, in the same form."""
+    applies_to_chain: Callable[[RetryChain], bool]
+    """Whether a chain could violate the rule: a chain that could, and does not, has passed."""
+    judge_chain: Callable[[RetryChain], VerdictFinding | None]
+    """The finding for a chain that the rule applies to; None where the chain passes."""
+
+
+def chain_evidence(chain: RetryChain) -> tuple[FindingEvidence, ...]:
+    """The evidence of all attempts of a chain."""
+    next_attempts = (*chain.attempts[1:], None)
+    return tuple(map(attempt_evidence, chain.attempts, next_attempts))
+
+
+def attempt_evidence(attempt: JournalEntry, next_attempt: JournalEntry | None) -> FindingEvidence:
+    """The evidence of one attempt; `next_attempt` is None for the last."""
+    actions = filter(None, (_departure_text(attempt), _retry_text(attempt, next_attempt)))
+    return FindingEvidence(
+        attempt.number, attempt.at_ms, describe_received(attempt), "; ".join(actions)
+    )
+
+
+def evidence_of_use(
+    chain: RetryChain, spoiled: Sequence[JournalEntry]
+) -> tuple[FindingEvidence, ...]:
+    """The evidence: each spoiled response that was used, and the request that contains it."""
+    return tuple(
+        FindingEvidence(
+            attempt.number,
+            attempt.at_ms,
+            describe_received(attempt),
+            f"sent as history with #{chain.follow_up_by_attempt_number[attempt.number].number}",
+        )
+        for attempt in spoiled
+    )
+
+
+def describe_received(attempt: JournalEntry) -> str:
+    """What the client received: `HTTP 429, told to wait 2.0 s (fault status,code=429)`."""
+    faults = attempt.injected_faults
+    descriptions = [_fault_text(attempt, fault) for fault in faults] or [_response_text(attempt)]
+    if attempt.retry_after_ms is not None:
+        descriptions.append(f"told to wait {format_duration(attempt.retry_after_ms)}")
+    if attempt.should_retry is not None:
+        descriptions.append(f"x-should-retry: {str(attempt.should_retry).lower()}")
+    rule_texts = "; ".join(fault.rule for fault in faults if fault.rule)
+    return ", ".join(dict.fromkeys(descriptions)) + (f" (fault {rule_texts})" if rule_texts else "")
+
+
+def format_repeat_count(number: int) -> str:
+    """`once`, `twice`, `3 times`."""
+    return {1: "once", 2: "twice"}.get(number) or count_with_noun(number, "time")
+
+
+def _fault_text(attempt: JournalEntry, fault: FaultRecord) -> str:
+    if fault.effect == FaultEffect.REFUSED:
+        return f"HTTP {attempt.status}" if attempt.status else "a refusal"
+    where = ""
+    if fault.event is not None:
+        where = f" after {count_with_noun(fault.event, 'event')}"
+    elif fault.byte is not None:
+        where = f" after {count_with_noun(fault.byte, 'byte')}"
+    template = _EFFECT_DESCRIPTIONS.get(fault.effect, fault.fault)
+    return template.format(where=where) if template else "a fault"
+
+
+def _response_text(attempt: JournalEntry) -> str:
+    if not attempt.status:
+        return "no answer"
+    is_complete = attempt.status < HTTPStatus.BAD_REQUEST and attempt.ending != ENDING_CUT
+    return "an answer" if is_complete else f"HTTP {attempt.status}"
+
+
+def _departure_text(attempt: JournalEntry) -> str:
+    """How long the client stayed connected; empty where it had no choice."""
+    if not attempt.is_over:
+        return "is still there"
+    duration_text = format_duration(max(0.0, attempt.ms))
+    if attempt.ending == ENDING_CLIENT_GONE:
+        return f"left after {duration_text}"
+    has_stayed = attempt.first_fault_with_effect(*_ABANDONABLE_EFFECTS) is not None
+    return f"stayed to the end, {duration_text}" if has_stayed else ""
+
+
+def _retry_text(attempt: JournalEntry, next_attempt: JournalEntry | None) -> str:
+    if next_attempt is None:
+        return "did not ask again" if attempt.needs_retry else ""
+    count = next_attempt.retry_count
+    count_text = "" if count is None else f", retry {count} by its SDK's count"
+    return (
+        f"asked again {format_duration(pause_ms(attempt, next_attempt))} later "
+        f"(#{next_attempt.number}{count_text})"
+    )
