@@ -14,8 +14,8 @@ from jsonschema.exceptions import SchemaError
 
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
-from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
-from llm_proxy.scenario.generation.json_schema.regex_engine import make_matching_text
+from llm_proxy.scenario.generation.patterns import make_matching_text
+from llm_proxy.scenario.generation.schema_budget import SchemaBudget
 from llm_proxy.turns import Json
 
 Schema = dict[str, Any]
@@ -122,23 +122,10 @@ SCHEMAS: Final[list[Schema]] = [
     {"type": "array", "uniqueItems": True, "minItems": 9, "items": {"type": "string"}},
     {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 4},
     {"type": "object", "propertyNames": {"pattern": "^[a-z]{2}$"}, "minProperties": 3},
-    {
-        "type": "object",
-        "patternProperties": {"^x-": {"type": "null"}},
-        "additionalProperties": False,
-        "minProperties": 2,
-    },
     {"type": "number", "minimum": 3.05, "maximum": 9, "multipleOf": 0.1},
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e-9},
     {"type": "integer", "minimum": 10**30},
     {"type": "string", "pattern": "^[A-Z]{3}-\\d+$", "minLength": 30, "maxLength": 40},
-    {
-        "properties": {"kind": {"enum": ["a"]}, "b": {"type": "string"}},
-        "required": ["kind"],
-        "if": {"properties": {"kind": {"const": "a"}}},
-        "then": {"required": ["c"]},
-        "else": False,
-    },
     {"allOf": [NODE["$defs"]["node"], {"properties": {"value": {"minimum": 0}}}], **NODE},
     {"anyOf": [{"type": "object", "required": ["a"]}, {"type": "array"}], "required": ["b"]},
     {"type": "object", "properties": {"a b": {"type": "string"}, "": {"type": "null"}}},
@@ -268,6 +255,11 @@ UNSUPPORTED: Final[Schema] = {"pattern": "(?=x)"}
             "$.a[0]: what (?=x) asks for is not understood",
         ),
         ({"type": "array", "contains": {}}, "$: what contains asks for is not understood"),
+        (
+            {"patternProperties": {"^x-": {}}, "minProperties": 2},
+            "$: what patternProperties asks for is not understood",
+        ),
+        ({"if": {}, "then": {"required": ["c"]}}, "$: what if asks for is not understood"),
         (
             {"required": ["a b"], "additionalProperties": False},
             '$["a b"]: nothing is all that it asks for',

@@ -17,12 +17,12 @@ from jsonschema.exceptions import SchemaError
 
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
-from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
-from llm_proxy.scenario.generation.json_schema.regex_engine import (
+from llm_proxy.scenario.generation.patterns import (
     make_matching_text,
     matches_anywhere,
+    parse_regex,
 )
-from llm_proxy.scenario.generation.json_schema.regex_parser import parse_regex
+from llm_proxy.scenario.generation.schema_budget import SchemaBudget, SchemaTooExpensive
 from llm_proxy.turns import Json
 
 MAX_SECONDS: Final = 3.0
@@ -77,10 +77,6 @@ EXPENSIVE_SCHEMAS: Final[dict[str, Json]] = {
     "long texts": {"minItems": 2_000, "items": {"type": "string", "minLength": 1_000_000}},
     "a long default": {"minItems": 2_000, "items": {"default": MANY_VALUES}},
     "classes": {"pattern": "[" + "a-z" * 30_000 + "]"},
-    "rules for names": {
-        "patternProperties": {f"^x{at}[a-z]+": {} for at in range(2_000)},
-        "required": [f"x{at}" for at in range(1_000)],
-    },
 }
 
 

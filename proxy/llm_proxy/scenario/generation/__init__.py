@@ -1,7 +1,10 @@
 """Generates values that fit a request.
 
 generated_values  values that are valid against a JSON Schema
-json_schema       normalises, merges and validates schemas; generates values of each type
+json_schema       normalises, merges and validates schemas
+scalars           numbers and strings for a schema
+patterns          texts for a regular expression
+schema_budget     limits the work per value
 templates         fills values of a request into texts
 react             tool calls as text, for models without tools
 """

@@ -31,27 +31,23 @@ class SchemaBudget:
         if self.steps_left < 0:
             raise SchemaTooExpensive("it asks for too much work")
 
-    def spend_for_value(self, value: Json) -> None:
+    def spend_for_value(self, value: Json, depth: int = 0) -> None:
         """Deduct steps in proportion to the size of a value.
 
         Raises `SchemaTooExpensive` if too few are left, or if the value is nested too deeply.
         """
-        level = [value]
-        for _ in range(_MAX_DEPTH):
-            if not level:
-                return
-            children: list[Json] = []
-            for item in level:
-                match item:
-                    case str():
-                        self.spend(1 + len(item) // _CHARS_PER_STEP)
-                    case list():
-                        self.spend(1 + len(item))
-                        children += item
-                    case dict():
-                        self.spend(1 + sum(1 + len(name) // _CHARS_PER_STEP for name in item))
-                        children += item.values()
-                    case _:
-                        self.spend()
-            level = children
-        raise SchemaTooExpensive("its values are nested too deeply")
+        if depth > _MAX_DEPTH:
+            raise SchemaTooExpensive("its values are nested too deeply")
+        self.spend()
+        match value:
+            case str():
+                self.spend(len(value) // _CHARS_PER_STEP)
+            case list():
+                for item in value:
+                    self.spend_for_value(item, depth + 1)
+            case dict():
+                for name, member in value.items():
+                    self.spend(1 + len(name) // _CHARS_PER_STEP)
+                    self.spend_for_value(member, depth + 1)
+            case _:
+                pass
