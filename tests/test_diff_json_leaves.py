@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import json_leaves, json_path_step
+from llm_proxy.diff.documents import json_leaves, json_path_step
 from llm_proxy.matching import key_document
 from llm_proxy.matching.option_grammar import parse_rule
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.diff.word_diff import DEFAULT_MAX_CHARS, WordChange, format_word_diff, word_changes
+from llm_proxy.diff.words import DEFAULT_MAX_CHARS, Segment, format_word_diff, word_changes
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
 
 
-def both_texts(changes: tuple[WordChange, ...]) -> tuple[str, str]:
+def both_texts(changes: tuple[Segment, ...]) -> tuple[str, str]:
     """Return the old and the new text of a diff."""
     return (
-        "".join(item.text for item in changes if item.kind != "new"),
-        "".join(item.text for item in changes if item.kind != "old"),
+        "".join(before for before, _ in changes),
+        "".join(after for _, after in changes),
     )
 
 
@@ -75,8 +75,8 @@ def test_a_diff_holds_both_texts_whole(old: str, new: str) -> None:
     changes = word_changes(old, new)
 
     assert both_texts(changes) == (old, new)
-    assert all(item.text for item in changes)
-    assert (old == new) is all(item.kind == "same" for item in changes)
+    assert all(before or after for before, after in changes)
+    assert (old == new) is all(before == after for before, after in changes)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
-from llm_proxy.misses.ci_summary import SummarySection, render_summary
-from llm_proxy.misses.grouping import MissGroup, group_misses, miss_log_lines
+from llm_proxy.misses.run_summary import (
+    MissGroup,
+    SummarySection,
+    group_misses,
+    miss_log_lines,
+    render_summary,
+)
 from llm_proxy.pacing import InstantPace
 from raw_http import build_http_request, send_request
 from stored_cassettes import key_of_request, raw_chat_request, text_response, write_cassettes

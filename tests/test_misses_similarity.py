@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document
-from llm_proxy.misses.prompt_fields import prompt_leaves
-from llm_proxy.misses.similarity import RequestSimilarityScorer, lowest_prompt_similarity
+from llm_proxy.misses.nearest import (
+    RequestSimilarityScorer,
+    lowest_prompt_similarity,
+    prompt_leaves,
+)
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 60
 

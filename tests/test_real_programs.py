@@ -10,7 +10,7 @@ import pytest
 
 from in_process_proxy import load_cassettes
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import compare_leaves, json_leaves
+from llm_proxy.diff.documents import differing_values, json_leaves
 from llm_proxy.matching import key_document
 from llm_proxy.outcome import cassette_outcome
 from real_programs import CLAUDE_CODE, CODEX, Program, Workspace, run_program
@@ -63,7 +63,7 @@ def differing_paths(first: bytes, second: bytes) -> set[str]:
         json_leaves(key_document("", StoredRequest("POST", "/", "", (), body)))
         for body in (first, second)
     ]
-    paths = {re.sub(r"\[\d+\]", "[*]", difference.path) for difference in compare_leaves(*leaves)}
+    paths = {re.sub(r"\[\d+\]", "[*]", path) for path, *_ in differing_values(*leaves)}
     return {re.sub(r"(?<=^\$\.client_metadata)\W.*", "", path) for path in paths}
 
 

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 from llm_proxy.journal_document import JournalDocument, JournalEntry
-from llm_proxy.misses.grouping import MissGroup, group_misses
+from llm_proxy.misses.run_summary import MissGroup, group_misses
 
 _LATENCY_QUANTILES: Final = (0.5, 0.95)
 """The quantiles of the response times: nearest rank."""

@@ -34,7 +34,7 @@ from llm_proxy.diff.exchanges import (
     Strictness,
     compare_exchanges,
 )
-from llm_proxy.diff.word_diff import format_word_diff
+from llm_proxy.diff.words import format_word_diff
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import UsageError
 from llm_proxy.matching.option_grammar import parse_rules

@@ -11,7 +11,7 @@ import click
 from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
 from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, styled_line
 from llm_proxy.display import count_with_noun, escape_line, format_duration
-from llm_proxy.misses import grouping
+from llm_proxy.misses import run_summary
 from llm_proxy.run_report import FaultRuleFigures, LatencyFigures, LatenessFigures, RunReport
 from llm_proxy.run_report import run_report as report_of
 from llm_proxy.verdict.findings import format_repeat_count
@@ -73,7 +73,7 @@ def _miss_lines(run_report: RunReport) -> Iterator[Line]:
     if run_report.nearest:
         alike = count_with_noun(run_report.nearest, "answer")
         yield _labelled_line("nearest", f"{alike} of a cassette that is only alike")
-    for text in grouping.miss_log_lines(run_report.misses):
+    for text in run_summary.miss_log_lines(run_report.misses):
         yield (
             _labelled_line("", text)
             if text.startswith(" ")

@@ -1,14 +1,5 @@
 """Compares two recorded exchanges and classifies the differences.
 
-    difference   differences, and which are significant at which strictness
-    flatten      values by path
-    json_leaves  the values of a request by path
-    requests     requests
-    responses    heads, endings, bytes and times
-    turns        turns, as the dialect decodes them
-    shape        event types, and the fields of each
-    word_diff    two texts, word by word
-
 Two takes are compared exactly: everything is significant but times.  A live response is never equal
 to its recording, so there only differences that could break a client are significant; to detect
 drift, the shape is compared without the contents.
@@ -16,51 +7,315 @@ drift, the shape is compared without the contents.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
+from llm_proxy import matching
 from llm_proxy.cassette import Cassette
-from llm_proxy.diff.difference import (
-    DifferenceKind,
-    ExchangeComparison,
-    ExchangeDifference,
-    Strictness,
-    is_reported,
-    is_significant,
-)
-from llm_proxy.diff.requests import compare_requests
-from llm_proxy.diff.responses import compare_bodies, compare_endings, compare_heads, compare_times
+from llm_proxy.cassette_views import cassette_response_turns
+from llm_proxy.dialects import lenient_json
+from llm_proxy.diff.documents import differing_values, find_differences, flatten_json
 from llm_proxy.diff.shape import compare_shapes
-from llm_proxy.diff.turns import compare_turns
+from llm_proxy.diff.words import common_prefix_length
+from llm_proxy.display import format_duration
+from llm_proxy.exchange import Headers
 from llm_proxy.matching import NO_RULES, RuleSet
+from llm_proxy.outcome import cassette_outcome
+from llm_proxy.timeline import message_arrivals
+from llm_proxy.turns import Json, Part, ToolCall, Turn
 
-__all__ = [
-    "DifferenceKind",
-    "ExchangeComparison",
-    "ExchangeDifference",
-    "Strictness",
-    "compare_exchanges",
-]
+Strictness = Literal["exact", "live", "shape"]
+"""How strictly two exchanges are compared."""
+
+
+class DifferenceKind(StrEnum):
+    """The kind of value that differs."""
+
+    REQUEST = "asked"
+    """The request."""
+    STATUS = "status"
+    HEADER = "header"
+    VOLATILE_HEADER = "moment"
+    """A header whose value changes with time, such as remaining limits or time taken."""
+    ENDING = "ending"
+    SHAPE = "shape"
+    """Event types, and the fields of each."""
+    MODEL = "model"
+    """The model of the response."""
+    FINISH = "finish"
+    TOOLS = "tools"
+    """The names of the tools that were called, in order."""
+    CONTENT = "said"
+    """Text, reasoning and arguments in the response."""
+    ID = "id"
+    """Ids, signatures and other values that are new in each response."""
+    USAGE = "usage"
+    BYTES = "bytes"
+    TIME = "time"
+
+
+_Difference = tuple[DifferenceKind, str, str, str]
+"""Kind and path of a difference, and both values."""
+
+_ALL_KINDS: Final = frozenset(DifferenceKind)
+_SHAPE_KINDS: Final = frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE))
+_SIGNIFICANT_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
+    {
+        "exact": _ALL_KINDS
+        - {DifferenceKind.TIME, DifferenceKind.VOLATILE_HEADER, DifferenceKind.SHAPE},
+        "live": _SHAPE_KINDS
+        | {
+            DifferenceKind.ENDING,
+            DifferenceKind.MODEL,
+            DifferenceKind.FINISH,
+            DifferenceKind.TOOLS,
+        },
+        "shape": _SHAPE_KINDS,
+    }
+)
+"""The kinds of difference that make two exchanges count as different."""
+_REPORTED_KINDS: Final[Mapping[Strictness, frozenset[DifferenceKind]]] = MappingProxyType(
+    {
+        "exact": _ALL_KINDS - {DifferenceKind.SHAPE},
+        "live": _ALL_KINDS - {DifferenceKind.REQUEST, DifferenceKind.BYTES},
+        "shape": _SHAPE_KINDS,
+    }
+)
+"""An exact comparison omits the shape, which would only repeat the differences of bytes and
+contents."""
+_KIND_BY_FIELD: Final[Mapping[str, DifferenceKind]] = MappingProxyType(
+    {
+        **dict.fromkeys(("id", "call_id", "signature", "redacted", "metadata"), DifferenceKind.ID),
+        **dict.fromkeys(("finish", "finish_raw", "failure"), DifferenceKind.FINISH),
+        "model": DifferenceKind.MODEL,
+        "usage": DifferenceKind.USAGE,
+    }
+)
+"""The kind of difference of a turn's or part's field; other fields are `CONTENT`."""
+_VOLATILE_HEADER_PATTERN: Final = re.compile(
+    r".*ratelimit-.*|.*-ms|.*-latency|retry-after|etag|x-amzn-bedrock-.*-count|num_tokens"
+    r"|x-(trial-)?endpoint-.*"
+)
+"""Headers whose values change with time, such as remaining limits."""
+_EMPTY_VALUE: Final = '""'
+"""The text for a header without a value; an empty text means no header."""
+_CAPITAL_PATTERN: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_EMPTY_FIELD_VALUES: Final[tuple[Json, ...]] = (None, "", [], {})
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeDifference:
+    """One value in which two exchanges differ."""
+
+    kind: DifferenceKind
+    path: str
+    """Such as `$.messages[0].content` of a request, `turns[0].parts[1].text`, `content-type`."""
+    first_value: str
+    """The value in the first exchange; empty where it has none."""
+    second_value: str
+    """The value in the second exchange; empty where it has none."""
+    is_significant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeComparison:
+    """The differences of two exchanges, in the order of an exchange: request first, times last."""
+
+    first_file: str
+    """The file of the first cassette."""
+    second_file: str
+    strictness: Strictness
+    differences: tuple[ExchangeDifference, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether there is no significant difference."""
+        return not any(difference.is_significant for difference in self.differences)
 
 
 def compare_exchanges(
     one: Cassette, other: Cassette, strictness: Strictness = "exact", rules: RuleSet = NO_RULES
 ) -> ExchangeComparison:
     """Compares two exchanges; `rules` define which differences of the requests are ignored."""
-    differences = [
-        ExchangeDifference(kind, path, first_value, second_value, is_significant(kind, strictness))
-        for kind, path, first_value, second_value in _all_differences(one, other, rules)
-        if is_reported(kind, strictness)
-    ]
-    return ExchangeComparison(one.file, other.file, strictness, tuple(differences))
+    differences = (
+        *_compare_requests(one, other, rules),
+        *_compare_heads(one, other),
+        *_compare_endings(one, other),
+        *((DifferenceKind.SHAPE, *difference) for difference in compare_shapes(one, other)),
+        *_compare_turns(one, other),
+        *_compare_bodies(one, other),
+        *(
+            (DifferenceKind.TIME, *difference)
+            for difference in differing_values(_time_figures(one), _time_figures(other))
+        ),
+    )
+    return ExchangeComparison(
+        one.file,
+        other.file,
+        strictness,
+        tuple(
+            ExchangeDifference(kind, path, first, second, kind in _SIGNIFICANT_KINDS[strictness])
+            for kind, path, first, second in differences
+            if kind in _REPORTED_KINDS[strictness]
+        ),
+    )
 
 
-def _all_differences(
-    one: Cassette, other: Cassette, rules: RuleSet
-) -> Iterator[tuple[DifferenceKind, str, str, str]]:
-    yield from compare_requests(one, other, rules)
-    yield from compare_heads(one, other)
-    yield from compare_endings(one, other)
-    yield from compare_shapes(one, other)
-    yield from compare_turns(one, other)
-    yield from compare_bodies(one, other)
-    yield from compare_times(one, other)
+def _compare_requests(one: Cassette, other: Cassette, rules: RuleSet) -> Iterator[_Difference]:
+    """The values of the key documents that differ under these rules."""
+    first, second = (
+        matching.normalized_document(cassette.meta.provider, cassette.request, rules).document
+        for cassette in (one, other)
+    )
+    for difference in find_differences(first, second).differences:
+        yield DifferenceKind.REQUEST, difference.path, difference.requested, difference.stored
+
+
+def _compare_heads(one: Cassette, other: Cassette) -> Iterator[_Difference]:
+    """Status and headers; the media type counts as part of the shape."""
+    first_head, second_head = one.response_head, other.response_head
+    before, after = (f"{head.status} {head.reason}".rstrip() for head in (first_head, second_head))
+    if before != after:
+        is_same_status = first_head.status == second_head.status
+        kind = DifferenceKind.HEADER if is_same_status else DifferenceKind.STATUS
+        yield kind, "status", before, after
+    if first_head.framing != second_head.framing:
+        yield DifferenceKind.HEADER, "framing", first_head.framing, second_head.framing
+    for name, first, second in differing_values(
+        _header_values_by_name(first_head.headers), _header_values_by_name(second_head.headers)
+    ):
+        if name == "content-type" and _media_type(first) != _media_type(second):
+            yield DifferenceKind.SHAPE, name, first, second
+        is_volatile = _VOLATILE_HEADER_PATTERN.fullmatch(name)
+        kind = DifferenceKind.VOLATILE_HEADER if is_volatile else DifferenceKind.HEADER
+        yield kind, name, first, second
+
+
+def _header_values_by_name(headers: Headers) -> dict[str, str]:
+    """The values of each header name, in order, joined by commas."""
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        values.setdefault(name.lower(), []).append(value)
+    return {name: ", ".join(items) or _EMPTY_VALUE for name, items in values.items()}
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _compare_endings(one: Cassette, other: Cassette) -> Iterator[_Difference]:
+    """The endings, and whether the exchanges are complete."""
+    before, after = (cassette.response_end.ending.value for cassette in (one, other))
+    if before != after:
+        yield DifferenceKind.ENDING, "ending", before, after
+    first, second = cassette_outcome(one), cassette_outcome(other)
+    if first.is_complete != second.is_complete:
+        yield DifferenceKind.ENDING, "outcome", str(first), str(second)
+
+
+def _compare_turns(one: Cassette, other: Cassette) -> Iterator[_Difference]:
+    """Turns part by part; ids, finish and usage have their own kinds of difference."""
+    first, second = cassette_response_turns(one), cassette_response_turns(other)
+    if len(first) != len(second):
+        yield DifferenceKind.FINISH, "turns", str(len(first)), str(len(second))
+    before, after = _turn_values(first), _turn_values(second)
+    for path in dict.fromkeys((*before, *after)):
+        kind = (before.get(path) or after[path])[0]
+        first_value, second_value = (
+            values[path][1] if path in values else "" for values in (before, after)
+        )
+        if first_value != second_value:
+            yield kind, path, first_value, second_value
+
+
+def _turn_values(turns: tuple[Turn, ...]) -> dict[str, tuple[DifferenceKind, str]]:
+    """The kind and the text of every value of some turns, by its path."""
+    values: dict[str, tuple[DifferenceKind, str]] = {}
+    for turn_index, turn in enumerate(turns):
+        path = f"turns[{turn_index}]"
+        tool_names = [part.name for part in turn.parts if isinstance(part, ToolCall)]
+        values[f"{path}.tools"] = (DifferenceKind.TOOLS, ", ".join(tool_names))
+        for index, part in enumerate(turn.parts):
+            part_type = _CAPITAL_PATTERN.sub("_", type(part).__name__).lower()
+            values[f"{path}.parts[{index}].type"] = (DifferenceKind.CONTENT, part_type)
+            values |= _field_values(f"{path}.parts[{index}]", part)
+        values |= _field_values(path, turn)
+    return values
+
+
+def _field_values(path: str, item: Part | Turn) -> Iterator[tuple[str, tuple[DifferenceKind, str]]]:
+    """The values of the fields that are not empty; the parts of a turn are left out."""
+    for field in dataclasses.fields(item):
+        value = getattr(item, field.name)
+        if field.name == "parts":
+            continue
+        if field.name == "arguments":
+            with suppress(ValueError):  # parsed, so that white space is ignored
+                value = lenient_json.parse_json(value.encode("utf-8", "surrogatepass"))
+        elif field.name == "metadata":
+            value = dict(value)
+        json_value = _to_json_value(value)
+        if json_value not in _EMPTY_FIELD_VALUES:
+            kind = _KIND_BY_FIELD.get(field.name, DifferenceKind.CONTENT)
+            for leaf_path, text in flatten_json(f"{path}.{field.name}", json_value, _plain_text):
+                yield leaf_path, (kind, text)
+
+
+def _to_json_value(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            field.name: _to_json_value(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
+        return {name: item for name, item in fields.items() if item not in _EMPTY_FIELD_VALUES}
+    return [_to_json_value(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _plain_text(value: Json) -> str:
+    """A string as it is, other values as JSON."""
+    return value if isinstance(value, str) else lenient_json.compact_json(value)
+
+
+def _compare_bodies(one: Cassette, other: Cassette) -> Iterator[_Difference]:
+    """The stored bodies: sizes, hashes, and the first message that differs."""
+    first, second = one.response_end, other.response_end
+    if first.sha256 == second.sha256:
+        return
+    yield DifferenceKind.BYTES, "size", str(first.size_bytes), str(second.size_bytes)
+    yield DifferenceKind.BYTES, "sha256", first.sha256, second.sha256
+    offset = common_prefix_length(one.response_body, other.response_body)
+    before, after = (_describe_stream_message_at(cassette, offset) for cassette in (one, other))
+    yield DifferenceKind.BYTES, f"from byte {offset}", before, after
+    if len(one.framed_messages) != len(other.framed_messages):
+        before, after = (str(len(cassette.framed_messages)) for cassette in (one, other))
+        yield DifferenceKind.BYTES, "messages", before, after
+
+
+def _describe_stream_message_at(cassette: Cassette, offset: int) -> str:
+    """The message that contains this byte; empty after the last message."""
+    message_end = 0
+    for number, message in enumerate(cassette.framed_messages, 1):
+        message_end += len(message)
+        if message_end > offset:
+            return f"message {number}: {message.decode('utf-8', 'backslashreplace').strip()}"
+    return ""
+
+
+def _time_figures(cassette: Cassette) -> dict[str, str]:
+    """The times of head, first byte, longest gap and end, and the number of reads."""
+    arrivals = message_arrivals(cassette.framed_messages, cassette.reads)
+    gaps = [arrival.gap_ms for arrival in arrivals][1:]
+    figures = {
+        "head": format_duration(cassette.response_head_at_ms),
+        "first byte": format_duration(cassette.reads[0].at_ms) if cassette.reads else "",
+        "longest gap": format_duration(max(gaps)) if gaps else "",
+        "end": format_duration(cassette.response_end.at_ms),
+        "reads": str(len(cassette.reads)),
+    }
+    return {name: value for name, value in figures.items() if value}

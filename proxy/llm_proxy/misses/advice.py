@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from llm_proxy.diff.json_leaves import RequestDifference
+from llm_proxy.diff.documents import PLAIN_NAME, RequestDifference, find_differences
 from llm_proxy.matching import (
     KeyDocument,
     NormaliserRule,
@@ -18,10 +18,8 @@ from llm_proxy.matching import (
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.normalisers.ignore import RemovalTree, add_ignored_path, without_ignored
 from llm_proxy.matching.rules import ApplyRule
-from llm_proxy.misses.document_diff import list_differences
-from llm_proxy.misses.prompt_fields import PROMPT_FIELDS
+from llm_proxy.misses.nearest import PROMPT_FIELDS
 
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTABLE_NAME: Final = re.compile(r"""[^"'\\]+""")
 """Member names that a quoted JSONPath step can hold without escapes."""
 _MAX_PATH_CHARS: Final = 200
@@ -73,32 +71,26 @@ def miss_advice(
     """Remedies for the differences of two documents to which `rules` are already applied."""
     if rules.is_exact:
         return MissAdvice((DifferenceRemedy(),) * len(differences), ())
-    rule_by_path = _normaliser_by_path(requested, stored, differences, rules)
-    remedies = tuple(
-        DifferenceRemedy(rule_by_path[difference.path])
-        if difference.path in rule_by_path
-        else _ignore_remedy(difference)
-        for difference in differences
-    )
-    if any(remedy.warning or not remedy.rule for remedy in remedies):
-        return MissAdvice(remedies, ())
-    if len(differences) > MAX_ADVISED_DIFFERENCES:
-        return MissAdvice(remedies, ())
-    suggested = tuple(dict.fromkeys(remedy.rule for remedy in remedies))
-    normaliser_steps = {
-        normaliser.name: normaliser.normalize_document
-        for normaliser in _argumentless_normalisers(rules)
-    }
-    ignore_steps = {
-        f"ignore={_jsonpath_of(difference.path_steps)}": _make_ignore_function(
-            difference.path_steps
-        )
-        for difference in differences
-    }
-    steps = [normaliser_steps.get(rule) or ignore_steps[rule] for rule in suggested]
-    keys_match = _key_after_rules(requested, steps) == _key_after_rules(stored, steps)
-    run_rules = tuple(rule.option_text for rule in rules.rules)
-    return MissAdvice(remedies, (*run_rules, *suggested) if keys_match else ())
+    normaliser_by_path = _normaliser_by_path(requested, stored, differences, rules)
+    remedies: list[DifferenceRemedy] = []
+    functions: dict[str, ApplyRule] = {}
+    for difference in differences:
+        if (normaliser := normaliser_by_path.get(difference.path)) is not None:
+            functions[normaliser.name] = normaliser.normalize_document
+            remedies.append(DifferenceRemedy(normaliser.name))
+            continue
+        remedies.append(remedy := _ignore_remedy(difference))
+        if remedy.rule:
+            functions[remedy.rule] = _make_ignore_function(difference.path_steps)
+    if len(differences) > MAX_ADVISED_DIFFERENCES or any(
+        remedy.warning or not remedy.rule for remedy in remedies
+    ):
+        return MissAdvice(tuple(remedies), ())
+    for function in functions.values():
+        requested, stored = (function(document).document for document in (requested, stored))
+    suggested = (*(rule.option_text for rule in rules.rules), *functions)
+    keys_match = document_key(requested) == document_key(stored)
+    return MissAdvice(tuple(remedies), suggested if keys_match else ())
 
 
 def _normaliser_by_path(
@@ -106,33 +98,24 @@ def _normaliser_by_path(
     stored: KeyDocument,
     differences: Sequence[RequestDifference],
     rules: RuleSet,
-) -> dict[str, str]:
-    """By path of a difference, the name of the first argumentless normaliser that removes it."""
-    rule_by_path: dict[str, str] = {}
-    if (
-        len(differences) > _MAX_TRIED_DIFFERENCES
-        or max(len(requested.canonical_body()), len(stored.canonical_body()))
-        > _MAX_TRIED_BODY_BYTES
-    ):
-        return rule_by_path
-    for rule in _argumentless_normalisers(rules):
-        remaining = list_differences(
-            rule.normalize_document(requested).document, rule.normalize_document(stored).document
-        )
-        remaining_paths = tuple(difference.path for difference in remaining)
-        for difference in differences:
-            if not any(_paths_overlap(difference.path, path) for path in remaining_paths):
-                rule_by_path.setdefault(difference.path, rule.name)
-    return rule_by_path
-
-
-def _argumentless_normalisers(rules: RuleSet) -> Iterator[NormaliserRule]:
+) -> dict[str, NormaliserRule]:
+    """By path of a difference, the first argumentless normaliser that removes it."""
+    normaliser_by_path: dict[str, NormaliserRule] = {}
+    body_size = max(len(requested.canonical_body()), len(stored.canonical_body()))
+    if len(differences) > _MAX_TRIED_DIFFERENCES or body_size > _MAX_TRIED_BODY_BYTES:
+        return normaliser_by_path
     names_in_use = {step.name for rule in rules.rules for step in (rule, *rule.preset_rules)}
-    return (
-        normaliser.make_rule()
-        for normaliser in NORMALISERS.values()
-        if not normaliser.argument_description and normaliser.name not in names_in_use
-    )
+    for definition in NORMALISERS.values():
+        if definition.argument_description or definition.name in names_in_use:
+            continue
+        rule = definition.make_rule()
+        remaining = find_differences(
+            rule.normalize_document(requested).document, rule.normalize_document(stored).document
+        ).differences
+        for difference in differences:
+            if not any(_paths_overlap(difference.path, other.path) for other in remaining):
+                normaliser_by_path.setdefault(difference.path, rule)
+    return normaliser_by_path
 
 
 def _paths_overlap(one: str, other: str) -> bool:
@@ -141,8 +124,18 @@ def _paths_overlap(one: str, other: str) -> bool:
 
 
 def _ignore_remedy(difference: RequestDifference) -> DifferenceRemedy:
-    path = _jsonpath_of(difference.path_steps)
-    if not path:
+    """An `ignore` rule; none outside of a JSON body, or if the path needs escapes."""
+    path = "$"
+    for part in difference.path_steps:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif PLAIN_NAME.fullmatch(part):
+            path += f".{part}"
+        elif _QUOTABLE_NAME.fullmatch(part) and part.isprintable():
+            path += f'["{part}"]'
+        else:
+            return DifferenceRemedy()
+    if not difference.path_steps or len(path) > _MAX_PATH_CHARS:
         return DifferenceRemedy()
     match difference.path_steps[0]:
         case "model":
@@ -156,36 +149,10 @@ def _ignore_remedy(difference: RequestDifference) -> DifferenceRemedy:
     return DifferenceRemedy(f"ignore={path}", warning)
 
 
-def _jsonpath_of(parts: Sequence[str | int]) -> str:
-    """The JSONPath of some steps; empty if too long or if a name needs escapes."""
-    path = "$"
-    for part in parts:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif _PLAIN_NAME.fullmatch(part):
-            path += f".{part}"
-        elif _QUOTABLE_NAME.fullmatch(part) and part.isprintable():
-            path += f'["{part}"]'
-        else:
-            return ""
-    return path if parts and len(path) <= _MAX_PATH_CHARS else ""
-
-
 def _make_ignore_function(parts: tuple[str | int, ...]) -> ApplyRule:
-    """The document transformation of an `ignore` rule with this path."""
-    ignored_paths: RemovalTree = {}
-    add_ignored_path(ignored_paths, parts)
-
-    def apply(document: KeyDocument) -> NormalizedDocument:
-        return NormalizedDocument(
-            replace(document, body=without_ignored(document.body, ignored_paths))
-        )
-
-    return apply
-
-
-def _key_after_rules(document: KeyDocument, steps: Sequence[ApplyRule]) -> str:
-    """The key of a document after these rules, applied in order."""
-    for apply in steps:
-        document = apply(document).document
-    return document_key(document)
+    """The document transformation of an `ignore` rule with this path, without its parser."""
+    removals: RemovalTree = {}
+    add_ignored_path(removals, parts)
+    return lambda document: NormalizedDocument(
+        replace(document, body=without_ignored(document.body, removals))
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm_proxy.diff.json_leaves import RequestDifference
+from llm_proxy.diff.documents import RequestDifference, find_differences
 from llm_proxy.matching import KeyDocument, key_document
-from llm_proxy.misses.document_diff import find_differences
 from llm_proxy.routing import RoutedRequest
 
 
@@ -42,15 +41,10 @@ def explain_key(routed: RoutedRequest) -> KeyExplanation:
     for rule in routed.match_rules.rules:
         for step in rule.preset_rules or (rule,):
             normalized = step.normalize_document(document)
-            rule_name = f"{rule}: {step}" if rule.preset_rules else str(rule)
-            document_differences = find_differences(normalized.document, document)
+            name = f"{rule}: {step}" if rule.preset_rules else str(rule)
+            found = find_differences(normalized.document, document)
             applied.append(
-                AppliedRule(
-                    rule_name,
-                    document_differences.differences,
-                    normalized.value_by_alias,
-                    document_differences.further_count,
-                )
+                AppliedRule(name, found.differences, normalized.value_by_alias, found.further_count)
             )
             document = normalized.document
     return KeyExplanation(before, tuple(applied), document)

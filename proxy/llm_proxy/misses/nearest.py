@@ -1,25 +1,49 @@
-"""Finds the cassette that is nearest to a request."""
+"""Finds the cassette whose request is most similar to a request.
+
+The similarity of two texts is the Dice coefficient of their pieces, counted with multiplicity:
+three consecutive characters, or whole words in long texts.  The time is linear in their
+length, whatever they contain.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest
-from llm_proxy.diff import json_leaves
-from llm_proxy.diff.json_leaves import RequestDifference
+from llm_proxy.diff.documents import (
+    DocumentDifferences,
+    RequestDifference,
+    find_differences,
+    json_leaves,
+)
+from llm_proxy.diff.words import split_words
 from llm_proxy.exchange import Request
 from llm_proxy.matching import KeyDocument
-from llm_proxy.misses.document_diff import DocumentDifferences, find_differences
-from llm_proxy.misses.similarity import RequestSimilarityScorer, lowest_prompt_similarity
+from llm_proxy.matching.large_base64 import contains_base64_hash
 from llm_proxy.routing import RoutedRequest
+from llm_proxy.turns import Json
 
+PROMPT_FIELDS: Final = frozenset(
+    """
+    chat_history contents documents input inputText inputs instances instructions message messages
+    preamble prompt query requests system systemInstruction system_instruction texts
+    """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
+)
+"""The body members, of any dialect, that hold the prompt: messages, instructions, inputs."""
+_FORM_CONTENT_MEMBERS: Final = ("value", "sha256")
+"""The members of a form field that hold its content."""
 _REQUEST_LINE_PATHS: Final = frozenset(("method", "provider", "path", "query"))
-"""Paths in `json_leaves.json_leaves` that belong to the request line, not to the body."""
-_EMPTY_VALUES: Final = ("", "{}", "[]", "null")
+"""Paths of leaves that belong to the request line, not to the body."""
+_EMPTY_VALUES: Final = frozenset(("", '""', "{}", "[]", "null"))
 """Bodies, and values in them, without content."""
+_LONG_TEXT_MIN_CHARS: Final = 500
+"""Longer texts are compared by words."""
+_MAX_UNEQUAL_SIMILARITY: Final = 0.999
+"""Upper bound for unequal texts: these may have the same pieces in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +102,9 @@ def find_nearest(
     """
     ranked, ranked_count = rank_candidates(routed, candidates)
     candidate_count = ranked_count if candidate_count is None else candidate_count
-    if not ranked:
-        return NearestSearchResult(candidate_count, None) if candidate_count else None
-    return NearestSearchResult(candidate_count, ranked[0])
+    if not ranked and not candidate_count:
+        return None
+    return NearestSearchResult(candidate_count, ranked[0] if ranked else None)
 
 
 def rank_candidates(
@@ -88,25 +112,36 @@ def rank_candidates(
 ) -> tuple[list[RankedCandidate], int]:
     """The comparable candidates, nearest first, and the number of all candidates."""
     requested_document = routed.normalized_document.document
-    leaves = json_leaves.json_leaves(requested_document)
-    request_similarity = RequestSimilarityScorer(leaves)
+    leaves = json_leaves(requested_document)
+    body_leaves = _nonempty_body_leaves(leaves)
+    scorer = RequestSimilarityScorer(leaves)
     ranked: list[RankedCandidate] = []
     candidate_count = 0
     for candidate in candidates:
         candidate_count += 1
-        normalized = matching.normalized_document(
+        stored_document = matching.normalized_document(
             candidate.meta.provider, candidate.request, routed.match_rules
-        )
-        stored_leaves = json_leaves.json_leaves(normalized.document)
-        if _is_comparable(leaves, stored_leaves):
-            score = request_similarity.similarity_to(stored_leaves)
+        ).document
+        stored_leaves = json_leaves(stored_document)
+        if stored_document.method == requested_document.method and (
+            stored_document.path == requested_document.path
+            or body_leaves == _nonempty_body_leaves(stored_leaves) != {}
+        ):
+            similarity = scorer.similarity_to(stored_leaves)
             ranked.append(
-                RankedCandidate(candidate, score, requested_document, normalized.document)
+                RankedCandidate(candidate, similarity, requested_document, stored_document)
             )
-    ranked.sort(
-        key=lambda ranked_candidate: -ranked_candidate.similarity
-    )  # stable: ties keep their order
+    ranked.sort(key=lambda candidate: -candidate.similarity)  # stable: ties keep their order
     return ranked, candidate_count
+
+
+def _nonempty_body_leaves(leaves: Mapping[str, str]) -> dict[str, str]:
+    """The non-empty leaves beside the request line."""
+    return {
+        path: value
+        for path, value in leaves.items()
+        if path not in _REQUEST_LINE_PATHS and value not in _EMPTY_VALUES
+    }
 
 
 def is_similar_enough(
@@ -118,29 +153,25 @@ def is_similar_enough(
     the reverse, and never if a value of the prompt is missing or its similarity is below
     `min_similarity` (from 0 to 1).
     """
-    same_model_and_dialect = (
-        _model_in_body(candidate.requested_key_document)
-        == _model_in_body(candidate.stored_key_document)
-        and candidate.requested_key_document.dialect == candidate.stored_key_document.dialect
-    )
+    requested, stored = candidate.requested_key_document, candidate.stored_key_document
     targets = [
-        (key_document.method, key_document.provider, key_document.path)
-        for key_document in (candidate.requested_key_document, candidate.stored_key_document)
+        (document.method, document.provider, document.path, document.dialect)
+        for document in (requested, stored)
     ]
-    if (
-        not same_model_and_dialect
-        or targets[0] != targets[1]
-        or routed.dialect.streams(routed.decompressed_request)
-        != _is_stored_request_streaming(candidate)
-    ):
+    if targets[0] != targets[1] or _model_in_body(requested) != _model_in_body(stored):
         return False
+    recorded = candidate.cassette.request
+    recorded_request = Request(
+        recorded.method, recorded.path, recorded.query, recorded.headers, recorded.body
+    )
     return (
-        lowest_prompt_similarity(candidate.requested_key_document, candidate.stored_key_document)
-        >= min_similarity
+        routed.dialect.streams(routed.decompressed_request)
+        == stored.dialect.streams(recorded_request)
+        and lowest_prompt_similarity(requested, stored) >= min_similarity
     )
 
 
-def _model_in_body(document: KeyDocument) -> object:
+def _model_in_body(document: KeyDocument) -> Json:
     """The `model` of a JSON body; the `model` fields of a form."""
     match document.body_kind, document.body:
         case "json", dict() as body:
@@ -153,25 +184,104 @@ def _model_in_body(document: KeyDocument) -> object:
             return None
 
 
-def _is_stored_request_streaming(candidate: RankedCandidate) -> bool:
-    stored = candidate.cassette.request
-    request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
-    return candidate.stored_key_document.dialect.streams(request)
-
-
-def _is_comparable(leaves: Mapping[str, str], stored_leaves: Mapping[str, str]) -> bool:
-    if leaves["method"] != stored_leaves["method"]:
-        return False
-    return (
-        leaves["path"] == stored_leaves["path"]
-        or _body_leaves(leaves) == _body_leaves(stored_leaves) != {}
+def lowest_prompt_similarity(requested: KeyDocument, stored: KeyDocument) -> float:
+    """From 0 to 1: the lowest similarity of two prompt values with the same path."""
+    return RequestSimilarityScorer(prompt_leaves(requested)).lowest_value_similarity(
+        prompt_leaves(stored)
     )
 
 
-def _body_leaves(leaves: Mapping[str, str]) -> dict[str, str]:
-    """The non-empty leaves beside the request line."""
-    return {
-        path: value
-        for path, value in leaves.items()
-        if path not in _REQUEST_LINE_PATHS and value not in _EMPTY_VALUES
-    }
+def prompt_leaves(document: KeyDocument) -> dict[str, str]:
+    """The values of the prompt by path.
+
+    In a form, these are the fields named in `PROMPT_FIELDS`, and the files; of a body that is
+    neither a form nor a JSON object, all values.
+    """
+    match document.body_kind, document.body:
+        case "form", list() as fields:
+            # By name, so that an inserted field does not shift the others' paths.
+            contents_by_name: dict[str, list[Json]] = {}
+            for field in fields:
+                name = str(field.get("name")) if isinstance(field, dict) else ""
+                if isinstance(field, dict) and (name in PROMPT_FIELDS or "filename" in field):
+                    contents_by_name.setdefault(name, []).append(
+                        {item: field[item] for item in _FORM_CONTENT_MEMBERS if item in field}
+                    )
+            document = replace(document, body_kind="json", body={**contents_by_name})
+        case "json", dict() as body:
+            prompt = {name: body[name] for name in body if name in PROMPT_FIELDS}
+            document = replace(document, body=prompt)
+        case _:
+            pass
+    leaves = json_leaves(document)
+    return {path: text for path, text in leaves.items() if path[:1] == "$" or path == "body"}
+
+
+class RequestSimilarityScorer:
+    """Compares one request with many others; caches the pieces of its own texts."""
+
+    def __init__(self, leaves: Mapping[str, str]) -> None:
+        """`leaves` are the request's values by path, from `json_leaves`."""
+        self._leaves = leaves
+        self._pieces: dict[tuple[str, bool], Counter[str]] = {}
+
+    def similarity_to(self, stored: Mapping[str, str]) -> float:
+        """From 0 to 1: the Jaccard similarity of the (path, value) pairs.
+
+        Unequal texts with the same path count with their similarity.
+        """
+        leaves = self._leaves
+        equal_items = leaves.items() & stored.items()
+        shared_weight = len(equal_items) + sum(
+            self._value_similarity(path, value, stored[path])
+            for path, value in leaves.items() - equal_items
+            if path in stored
+        )
+        return shared_weight / (len(leaves) + len(stored) - shared_weight)
+
+    def lowest_value_similarity(self, stored: Mapping[str, str]) -> float:
+        """From 0 to 1: the lowest similarity of two values with the same path.
+
+        A value that only one of them has counts as 0, unless it is empty.
+        """
+        pairs = (
+            (path, self._leaves.get(path, "null"), stored.get(path, "null"))
+            for path in self._leaves.keys() | stored.keys()
+        )
+        return min(
+            (
+                self._value_similarity(path, requested_value, stored_value)
+                for path, requested_value, stored_value in pairs
+                if requested_value != stored_value
+                and not {requested_value, stored_value} <= _EMPTY_VALUES
+            ),
+            default=1.0,
+        )
+
+    def _value_similarity(self, path: str, one: str, other: str) -> float:
+        """The similarity of two unequal values; 0 if they are not texts."""
+        for value in (one, other):
+            is_text = path == "body" or (path[:1] == "$" and value[:1] == '"')
+            if not is_text or contains_base64_hash(value):  # hashes are equal or not
+                return 0.0
+        is_long = max(len(one), len(other)) > _LONG_TEXT_MIN_CHARS
+        pieces = self._pieces.get((one, is_long))
+        if pieces is None:
+            pieces = self._pieces[one, is_long] = _piece_counts(one, is_long=is_long)
+        return min(
+            _dice_coefficient(pieces, _piece_counts(other, is_long=is_long)),
+            _MAX_UNEQUAL_SIMILARITY,
+        )
+
+
+def _piece_counts(text: str, *, is_long: bool) -> Counter[str]:
+    """The pieces of a text with their counts; its quotes mark the first and the last piece."""
+    if is_long:
+        return Counter(split_words(text))
+    return Counter([text[start : start + 3] for start in range(len(text) - 2)])
+
+
+def _dice_coefficient(one: Counter[str], other: Counter[str]) -> float:
+    common = one.keys() & other.keys()
+    shared_count = sum(map(min, map(one.__getitem__, common), map(other.__getitem__, common)))
+    return 2 * shared_count / max(one.total() + other.total(), 1)

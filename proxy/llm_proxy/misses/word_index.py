@@ -13,13 +13,13 @@ import re
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from heapq import nlargest, nsmallest
+from heapq import nlargest
 from typing import Final
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.schema import RequestLine, encode_line
 from llm_proxy.dialects import lenient_json
-from llm_proxy.diff.word_diff import split_words
+from llm_proxy.diff.words import split_words
 from llm_proxy.last_message import last_message_in_fields
 
 _MAX_SAME_TARGET: Final = 16
@@ -35,8 +35,6 @@ _MAX_END_CHARS: Final = 100
 """Characters at each end of the last message that are split into words."""
 _MAX_LINE_BYTES: Final = 1024 * 1024
 """Maximum size of a request line whose last message is indexed."""
-
-WordHashes = frozenset[int]
 
 
 def word_hashes(line: bytes) -> array[int]:
@@ -96,10 +94,10 @@ class CassetteWordIndex:
 
     def add_cassette(self, number: int, line: bytes) -> None:
         """Add the cassette with this number; `line` is its line 2."""
-        entries = self._cassettes_by_target.setdefault(method_and_path(line), _IndexedCassettes())
-        entries.cassette_numbers.append(number)
-        entries.word_hashes.append(word_hashes(line))
-        entries.last_message_hashes.append(last_message_word_hashes(line))
+        cassettes = self._cassettes_by_target.setdefault(method_and_path(line), _IndexedCassettes())
+        cassettes.cassette_numbers.append(number)
+        cassettes.word_hashes.append(word_hashes(line))
+        cassettes.last_message_hashes.append(last_message_word_hashes(line))
         self.cassette_count += 1
 
     def nearest_cassette_numbers(self, request: StoredRequest) -> list[int]:
@@ -110,63 +108,39 @@ class CassetteWordIndex:
             frozenset(last_message_word_hashes(line)),
         )
         target = method_and_path(line)
-        numbers: list[int] = []
-        for indexed_target, entries in self._cassettes_by_target.items():
-            limit = _MAX_SAME_TARGET if indexed_target == target else _MAX_OTHER_TARGET
-            numbers += [
-                entries.cassette_numbers[position]
-                for position in _most_similar_positions(words, last_message, entries, limit)
-            ]
-        return sorted(numbers)
+        return sorted(
+            cassettes.cassette_numbers[position]
+            for indexed_target, cassettes in self._cassettes_by_target.items()
+            for position in _most_similar_positions(
+                words,
+                last_message,
+                cassettes,
+                _MAX_SAME_TARGET if indexed_target == target else _MAX_OTHER_TARGET,
+            )
+        )
 
 
 def _most_similar_positions(
-    request_hashes: WordHashes,
-    last_message_hashes: WordHashes,
-    entries: _IndexedCassettes,
-    limit: int,
+    words: frozenset[int], last_message: frozenset[int], cassettes: _IndexedCassettes, limit: int
 ) -> list[int]:
-    """The positions in `entries` with the highest Jaccard similarity, at most `limit`.
+    """The positions in `cassettes` with the highest Jaccard similarity, at most `limit`.
 
-    Ties at the threshold are broken by the last message.
+    Of those that tie at the threshold, the ones whose last message shares most words.
     """
-    intersection = request_hashes.intersection  # twice as fast as a test per word
-    request_hash_count = len(request_hashes)
+    intersection, word_count = words.intersection, len(words)  # twice as fast as a test per word
     similarities: list[float] = []
-    for cassette_hashes in entries.word_hashes:
-        shared_count = len(intersection(cassette_hashes))
-        similarities.append(
-            shared_count / (request_hash_count + len(cassette_hashes) - shared_count)
-        )
+    for hashes in cassettes.word_hashes:
+        shared_count = len(intersection(hashes))
+        similarities.append(shared_count / (word_count + len(hashes) - shared_count))
     if len(similarities) <= limit:
         return list(range(len(similarities)))
     threshold = nlargest(limit, similarities)[-1]
-    above_threshold = [
-        position for position, similarity in enumerate(similarities) if similarity > threshold
-    ]
-    tied_positions = [
-        position for position, similarity in enumerate(similarities) if similarity == threshold
-    ]
-    return above_threshold + _break_ties_by_last_message(
-        last_message_hashes, tied_positions, entries, limit - len(above_threshold)
-    )
+    above = [position for position, value in enumerate(similarities) if value > threshold]
+    tied = [position for position, value in enumerate(similarities) if value == threshold]
+    message_word_count = len(last_message) or 1
 
+    def message_similarity(position: int) -> float:
+        hashes = cassettes.last_message_hashes[position]
+        return len(last_message.intersection(hashes)) / (message_word_count + len(hashes))
 
-def _break_ties_by_last_message(
-    last_message_hashes: WordHashes,
-    tied_positions: list[int],
-    entries: _IndexedCassettes,
-    limit: int,
-) -> list[int]:
-    """The tied positions whose last messages share most words with this one."""
-    if len(tied_positions) <= limit:
-        return tied_positions
-    intersection = last_message_hashes.intersection
-    hash_count = len(last_message_hashes) or 1
-    scored: list[tuple[float, int]] = []
-    for position in tied_positions:
-        cassette_hashes = entries.last_message_hashes[position]
-        scored.append(
-            (-len(intersection(cassette_hashes)) / (hash_count + len(cassette_hashes)), position)
-        )
-    return [position for _, position in nsmallest(limit, scored)]
+    return above + nlargest(limit - len(above), tied, key=message_similarity)

@@ -8,12 +8,16 @@ from typing import Any, Final
 
 from llm_proxy import matching
 from llm_proxy.cli.output.printing import Line, StyledText, styled_line
-from llm_proxy.diff import json_leaves
+from llm_proxy.diff.documents import displayable_leaves, json_leaves
 from llm_proxy.display import count_with_noun, escape_line, format_percent
-from llm_proxy.miss_report import MissDifference, MissReport
-from llm_proxy.misses.document_diff import displayable_leaves
+from llm_proxy.miss_report import MissReport
 from llm_proxy.misses.key_explanation import AppliedRule, KeyExplanation
-from llm_proxy.misses.messages import difference_line, format_normalise_options, nearest_summary
+from llm_proxy.misses.report import (
+    difference_line,
+    format_normalise_options,
+    nearest_summary,
+    remedy_line,
+)
 from llm_proxy.routing import RoutedRequest
 
 _DOCUMENT_VERSION: Final = 1
@@ -126,7 +130,7 @@ def _key_input_lines(request_explanation: RequestExplanation) -> Iterator[Line]:
         yield _labelled_line("query", key_document.query)
     for name, value in key_document.headers:
         yield _labelled_line("header", f"{name}: {value}")
-    values = len(json_leaves.json_leaves(key_document)) - len(key_document.headers) - 4
+    values = len(json_leaves(key_document)) - len(key_document.headers) - 4
     yield _labelled_line(
         "body",
         f"{key_document.body_kind}, {count_with_noun(values, 'value')}; key rules "
@@ -184,7 +188,8 @@ def _miss_lines(miss_report: MissReport) -> Iterator[Line]:
         yield styled_line(
             f"  {escape_line(difference_line(difference, _UNLIMITED_CHARS, _UNLIMITED_CHARS))}"
         )
-        yield from _remedy_line(difference)
+        if remedy := remedy_line(difference):
+            yield styled_line(StyledText(f"    {remedy}", "dim"))
     yield from _more_line(miss_report.nearest.more)
     advice = "record it with llm-proxy record"
     if miss_report.rules:
@@ -195,18 +200,6 @@ def _miss_lines(miss_report: MissReport) -> Iterator[Line]:
 def _more_line(count: int) -> Iterator[Line]:
     if count:
         yield styled_line(f"  and {count:,} more")
-
-
-def _remedy_line(miss_difference: MissDifference) -> Iterator[Line]:
-    if miss_difference.rule:
-        caution = f" ({miss_difference.caution})" if miss_difference.caution else ""
-        yield styled_line(
-            StyledText(
-                "    would not count with "
-                f"{format_normalise_options([miss_difference.rule])}{caution}",
-                "dim",
-            )
-        )
 
 
 def _labelled_line(name: str, text: str, style: str = "") -> Line:

@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, printable_excerpt
-from llm_proxy.misses.ci_summary import SummarySection
+from llm_proxy.misses.run_summary import SummarySection
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.running.settings import LibraryChecks, Settings

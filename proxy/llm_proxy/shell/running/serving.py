@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.misses import grouping
+from llm_proxy.misses import run_summary
 from llm_proxy.shell.running import journal_file, library_checks, step_summary
 from llm_proxy.shell.running.environment import child_environment, export_lines
 from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
@@ -286,7 +286,7 @@ def _log_misses(journal: Journal) -> None:
     counts = journal.counts
     if counts.missed:
         log.warning("not answered from a cassette: %s", count_with_noun(counts.missed, "request"))
-        for line in grouping.miss_log_lines(grouping.group_misses(journal.misses)):
+        for line in run_summary.miss_log_lines(run_summary.group_misses(journal.misses)):
             log.warning("  %s", line)
     if counts.answered_by_nearest:
         log.warning(

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.display import count_with_noun, format_percent
-from llm_proxy.misses.ci_summary import SummarySection, render_summary
-from llm_proxy.misses.grouping import group_misses
+from llm_proxy.misses.run_summary import SummarySection, group_misses, render_summary
 from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
+from llm_proxy.diff.documents import find_differences
 from llm_proxy.matching import KeyDocument, document_key, key_document
-from llm_proxy.misses.document_diff import find_differences, list_differences
 from llm_proxy.redaction import PLACEHOLDER
 
 
@@ -22,7 +22,7 @@ def document(body: Any, path: str = "/v1/chat/completions") -> KeyDocument:
 
 
 def differences(requested: Any, stored: Any) -> list[tuple[str, str, str]]:
-    found = list_differences(document(requested), document(stored))
+    found = find_differences(document(requested), document(stored)).differences
     return [(item.path, item.requested, item.stored) for item in found]
 
 
@@ -112,7 +112,7 @@ values = st.recursive(
 @given(values, values)
 def test_nothing_differs_exactly_where_the_keys_are_the_same(one: Any, other: Any) -> None:
     requested, stored = document({"x": one}), document({"x": other})
-    assert (list_differences(requested, stored) == ()) == (
+    assert (find_differences(requested, stored).differences == ()) == (
         document_key(requested) == document_key(stored)
     )
 
@@ -141,7 +141,7 @@ def test_of_a_field_named_like_a_secret_only_the_path_is_shown(name: str) -> Non
         ({name: "canary-1"}, "a text"),
     ):
         for pair in ((requested, stored), (stored, requested)):
-            [difference] = list_differences(*map(document, pair))[-1:]
+            [difference] = find_differences(*map(document, pair)).differences[-1:]
             shown = difference.requested + difference.stored
             assert "canary" not in shown
             assert PLACEHOLDER in shown
@@ -157,7 +157,7 @@ def test_a_form_field_named_like_a_secret_is_shown_without_its_value(
         key_document("x", StoredRequest("POST", "/x", "", form, urlencode({name: item}).encode()))
         for item in ("canary-1", "canary-2")
     )
-    [difference] = list_differences(requested, stored)
+    [difference] = find_differences(requested, stored).differences
     assert difference.path == "$[0].value"
     assert difference.requested == difference.stored == f'"{PLACEHOLDER}"'
 
