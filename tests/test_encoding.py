@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conformance_cases import CASES, Case
 from dialect_manners import ANY_TURNS, COMMON_TURNS, MANNERS, Manner
 from llm_proxy import framing
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
 from thoroughness import quick_or_thorough

@@ -21,7 +21,7 @@ from anthropic_encoding import (
 )
 from anthropic_events import DIALECT
 from dialect_manners import ENCODE_CONTEXT, REFUSALS, TEXTS, USAGES
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (

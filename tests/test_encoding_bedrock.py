@@ -22,8 +22,7 @@ from bedrock_encoding import (
     typed_payloads,
 )
 from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT
-from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import ConvertedResponseTurns, DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (

@@ -27,9 +27,9 @@ from cohere_streams import (
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.dialects.cohere import tokens
 from llm_proxy.dialects.cohere.dialect import Cohere
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request

@@ -14,7 +14,7 @@ import corpus
 from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.dialects.google.interactions import GeminiInteractions
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request

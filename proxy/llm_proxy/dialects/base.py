@@ -1,18 +1,23 @@
-"""The dialect protocol: match, check, decode and encode one provider wire format.
+"""The base class of dialects: match, check, decode and encode one provider wire format.
 
-A dialect is pure: values in, values out.  It uses no socket, no file and no other dialect.
+A dialect is pure: values in, values out.  It uses no socket, no file and no other dialect.  `wire`
+says how a dialect that has its own `representable_turns` moves to those of the base class.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
+from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects import encoding, lenient_json, losses
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.exchange import Headers, Request, ResponseHead
+from llm_proxy.dialects.wire import Errors, WireFormat
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
+from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
 
@@ -37,68 +42,84 @@ class DialectResponse:
     framed_messages: Sequence[bytes]
 
 
-class Dialect(Protocol):
+@dataclass(frozen=True, slots=True)
+class ConvertedResponseTurns:
+    """Turns as a format can represent them."""
+
+    turns: tuple[Turn, ...]
+    losses: tuple[str, ...]
+    """Labels of what the format cannot represent: `reasoning`, `metadata provider`."""
+
+
+class Dialect(ABC):
     """One provider wire format; decoding what it encoded returns the same turns."""
 
-    @property
-    def name(self) -> str:
-        """The name in cassettes and paths: `openai-chat`."""
+    name: str
+    """The name in cassettes and paths: `openai-chat`."""
+    volatile_json_paths: tuple[str, ...] = ()
+    """JSONPaths of request body fields that clients change in each run: `$.input[*].id`.
 
-    @property
-    def volatile_json_paths(self) -> tuple[str, ...]:
-        """JSONPaths of request body fields that clients change in each run: `$.input[*].id`.
+    They are not part of the key, so a change here requires a change of
+    `matching.KEY_RULES_VERSION`.
+    """
+    cassette_key_headers: tuple[str, ...] = ()
+    """The request headers in the key, in lower case: they change the response.
 
-        They are not part of the key, so a change here requires a change of
-        `matching.KEY_RULES_VERSION`.
-        """
+    They must be stored.  A change here requires a change of `matching.KEY_RULES_VERSION`.
+    """
+    id_json_paths: tuple[str, ...] = ()
+    """JSONPaths of the ids of calls and messages that the request body itself contains.
 
-    @property
-    def cassette_key_headers(self) -> tuple[str, ...]:
-        """The request headers in the key, in lower case: they change the response.
+    References to content stored elsewhere, such as a conversation that the provider keeps, are
+    excluded: another id there is another request.  Syntax as in `volatile_json_paths`.  A
+    change here requires a new version of the normaliser `call-ids`.
+    """
+    token_counting = TokenCounting()
+    """What its usage counts as input and as output."""
+    overloaded_status = 503
+    """The HTTP status that its providers send when overloaded."""
+    errors: Errors
+    """The status and the fields of its errors where a failure lacks them."""
 
-        They must be stored.  A change here requires a change of `matching.KEY_RULES_VERSION`.
-        """
-
-    @property
-    def id_json_paths(self) -> tuple[str, ...]:
-        """JSONPaths of the ids of calls and messages that the request body itself contains.
-
-        References to content stored elsewhere, such as a conversation that the provider keeps, are
-        excluded: another id there is another request.  Syntax as in `volatile_json_paths`.  A
-        change here requires a new version of the normaliser `call-ids`.
-        """
-
-    @property
-    def token_counting(self) -> TokenCounting:
-        """What its usage counts as input and as output."""
-
-    @property
-    def overloaded_status(self) -> int:
-        """The HTTP status that its providers send when overloaded."""
-
+    @abstractmethod
     def matches(self, request: Request) -> bool:
         """Whether the request is in this dialect."""
 
     def model(self, request: Request) -> str:
-        """The requested model; empty if the request names none."""
+        """The requested model, by default the body's `model`; empty if the request names none."""
+        return lenient_json.value_as_text(lenient_json.parse_object(request.body).get("model"))
 
     def streams(self, request: Request) -> bool:
-        """Whether the request asks for a streamed response."""
+        """Whether the request asks for a streamed response: by default, `"stream": true`."""
+        return lenient_json.parse_object(request.body).get("stream") is True
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The conversation; None if the request asks for no turn, or is unreadable.
 
         Never raises; a value of the wrong type counts as absent.
         """
+        return None
 
     def codec_name(self, request: Request, head: ResponseHead) -> str:
-        """The name of the codec for this response body: a name of `llm_proxy.framing.CODECS`."""
+        """The name of the codec for this response body: a name of `llm_proxy.framing.CODECS`.
 
+        By default that of an API that streams SSE: by content type; without one, by the request.
+        Errors are always documents, though some are labelled as event streams.
+        """
+        if not 200 <= head.status < 300:
+            return "whole"
+        if content_type := header_value(head.headers, "content-type"):
+            name = framing.codec_name_for_content_type(content_type)
+            return "sse" if name == "sse" else "whole"
+        return "sse" if self.streams(request) else "whole"
+
+    @abstractmethod
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete with its terminator, with every choice finished, or with an in-band error."""
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn per choice.  Never raises; what cannot be decoded is left out."""
+        return ()
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """How many output characters this stream message adds; paces are measured by it.
@@ -106,18 +127,41 @@ class Dialect(Protocol):
         A tool call, a sound and an image count as at least one.  0 for metadata, for a message
         that cannot be decoded, and for a body that is not a stream.
         """
+        return 0
 
     def keep_alive_message(self, codec: str) -> bytes:
         """A stream message without content that keeps the connection alive.
 
-        Empty if the provider has none, or if its own client would fail on it.
+        By default an SSE comment.  Empty if the provider has none, or if its own client would
+        fail on it.
         """
+        return sse.KEEP_ALIVE if codec == "sse" else b""
 
+    @abstractmethod
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """The JSON body of an error in this dialect's own format."""
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
-        """A typical client request to this model."""
+        """A typical client request to this model.
+
+        Raises `NotRepresentable` where a response is never encoded.
+        """
+        raise self._no_turns_error()
+
+    def wire_format(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> WireFormat:
+        """What a response to this request with these turns can hold.
+
+        Raises `NotRepresentable` where that is no turn.
+        """
+        raise self._no_turns_error()
+
+    def encode_turns(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
+        """The response with turns that `encoding.prepared_turns` has prepared."""
+        raise self._no_turns_error()
 
     def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
@@ -126,15 +170,41 @@ class Dialect(Protocol):
 
         Raises `NotRepresentable` if text, tool calls or media would be lost.
         """
+        wire_format = self.wire_format(request, turns, context)
+        context = replace(context, split_text=encoding.one_piece)
+        if error := self._error_in_place_of(turns, wire_format, context):
+            parts_lost = ("what was said before it failed",) * any(turn.parts for turn in turns)
+            return ConvertedResponseTurns(self.decode_response(error), parts_lost)
+        prepared = encoding.prepared_turns(turns, wire_format, self.model(request), context)
+        decoded = self.decode_response(self.encode_turns(request, prepared, context))
+        return ConvertedResponseTurns(
+            decoded, losses.between(turns, prepared, decoded, wire_format)
+        )
 
     def encode_response(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """The response to this request that holds these turns, after `convert`.
+        """The response to this request that holds these turns as far as it can.
 
-        Each message is sent at one time.  Raises as `convert` does.
+        Each message is sent at one time.  Raises as `representable_turns` does.
         """
+        wire_format = self.wire_format(request, turns, context)
+        if error := self._error_in_place_of(turns, wire_format, context):
+            return error
+        prepared = encoding.prepared_turns(turns, wire_format, self.model(request), context)
+        return self.encode_turns(request, prepared, context)
 
+    def _error_in_place_of(
+        self, turns: Sequence[Turn], wire_format: WireFormat, context: EncodeContext
+    ) -> DialectResponse | None:
+        """The HTTP error if one of the turns failed and the response is not streamed."""
+        encoding.check_count(turns, wire_format)
+        failure = encoding.first_failure(turns)
+        if failure is None or wire_format.is_streamed:
+            return None
+        return self.error_response(self.errors.status(failure), failure, context)
+
+    @abstractmethod
     def error_response(
         self,
         status: int,
@@ -152,6 +222,7 @@ class Dialect(Protocol):
 
         `error_response` sends them, too.
         """
+        return ()
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -160,3 +231,7 @@ class Dialect(Protocol):
 
         None if the request asks for a turn, or if the response cannot be known.
         """
+        return None
+
+    def _no_turns_error(self) -> NotRepresentable:
+        return NotRepresentable(f"answers of {self.name} hold no turns, so none can be told as one")

@@ -5,13 +5,13 @@ A *converter* returns a part as the format can represent it, or None if the form
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import TypeVar
 
 from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.encoding import normalized_object_json
+from llm_proxy.dialects.wire import has_tool_calls, with_default_error_message
 from llm_proxy.turns import (
     Failure,
     FinishReason,
@@ -31,11 +31,6 @@ P = TypeVar("P", Text, Reasoning, Refusal, ToolCall, ToolResult, Media)
 
 def convert_to_none(_part: Part) -> None:
     """The converter for a part that the format cannot represent."""
-
-
-def has_tool_calls(parts: Sequence[Part]) -> bool:
-    """Whether one of the parts is a tool call; every call waits for the client."""
-    return any(isinstance(part, ToolCall) for part in parts)
 
 
 def without_part_metadata(part: P) -> P:
@@ -64,46 +59,9 @@ def tool_call_with_object_arguments(call: ToolCall) -> ToolCall | None:
     return None if arguments is None else ToolCall(call.id, call.name, arguments)
 
 
-def normalized_object_json(arguments: str) -> str | None:
-    """The JSON object in the text, re-encoded as `compact_json` writes it.
-
-    None if the text is not a JSON object, or has numbers that JSON parsers would change.
-    """
-    try:
-        json.loads(
-            arguments,
-            parse_int=_parse_64_bit_integer,
-            parse_float=_parse_finite_float,
-            parse_constant=_parse_finite_float,
-        )
-        parsed = lenient_json.parse_json(arguments.encode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return (lenient_json.compact_json(parsed) or None) if isinstance(parsed, dict) else None
-
-
-def _parse_64_bit_integer(digits: str) -> int:
-    number = int(digits)
-    if not -(2**63) <= number < 2**64:
-        raise ValueError(f"{digits} is no number of 64 bits")
-    return number
-
-
-def _parse_finite_float(literal: str) -> float:
-    number = float(literal)
-    if not isfinite(number):
-        raise ValueError(f"{literal} is not finite")
-    return number
-
-
 def nonempty_metadata(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
     """The pairs with these names whose values are not empty, in the order of the names."""
     return lenient_json.select_metadata(dict(metadata), names)
-
-
-def with_default_error_message(failure: Failure) -> Failure:
-    """The failure with a message, which defaults to its type, its code, or `error`."""
-    return replace(failure, message=failure.message or failure.type or failure.code or "error")
 
 
 def unchanged_turn(turn: Turn) -> Turn:

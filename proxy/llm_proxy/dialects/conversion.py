@@ -21,13 +21,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Final
+from dataclasses import fields, replace
 
 from llm_proxy.dialects import part_merging
+from llm_proxy.dialects.base import ConvertedResponseTurns
 from llm_proxy.dialects.capabilities import Capabilities, is_empty_part, nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import PART_LABELS
 from llm_proxy.dialects.surrogates import replace_lone_surrogates
+from llm_proxy.dialects.wire import FINISH_FALLBACKS
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     FinishReason,
@@ -42,37 +44,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-
-_FINISH_FALLBACKS: Final = {
-    FinishReason.STOP_SEQUENCE: FinishReason.STOP,
-    FinishReason.TOOL_CALLS: FinishReason.STOP,
-    FinishReason.CONTEXT_FULL: FinishReason.LENGTH,
-    FinishReason.LENGTH: FinishReason.STOP,
-    FinishReason.REFUSAL: FinishReason.CONTENT_FILTER,
-    FinishReason.CONTENT_FILTER: FinishReason.STOP,
-    FinishReason.PAUSED: FinishReason.STOP,
-    FinishReason.ERROR: FinishReason.OTHER,
-    FinishReason.OTHER: FinishReason.STOP,
-}
-"""The next best `FinishReason` if a format lacks one; every format has `STOP`."""
-
-_PART_LABELS: Final = {
-    Text: "text",
-    Reasoning: "reasoning",
-    Refusal: "a refusal",
-    ToolCall: "a tool call",
-    ToolResult: "the result of a tool",
-    Media: "media",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ConvertedResponseTurns:
-    """Turns as a format can represent them."""
-
-    turns: tuple[Turn, ...]
-    losses: tuple[str, ...]
-    """Labels of what the format cannot represent: `reasoning`, `metadata provider`."""
 
 
 def convert(
@@ -257,7 +228,7 @@ class _TurnConverter:
                 self.losses.append("that a refusal is one")
                 return capabilities.convert_text(Text(part.text))
             case Reasoning() | ToolResult():
-                self.losses.append(_PART_LABELS[type(part)])
+                self.losses.append(PART_LABELS[type(part)])
                 return None
             case ToolCall() if (
                 capabilities.convert_tool_call(
@@ -272,7 +243,7 @@ class _TurnConverter:
                 )
             case _:
                 raise NotRepresentable(
-                    f"{capabilities.dialect} has no word for {_PART_LABELS[type(part)]}"
+                    f"{capabilities.dialect} has no word for {PART_LABELS[type(part)]}"
                 )
 
     def _apply_part_converter(self, part: Part) -> Part | None:
@@ -306,7 +277,7 @@ class _TurnConverter:
 
     def _record_losses(self, part: Part, converted: Part) -> None:
         """Record the fields and metadata of `part` that the converted part lacks."""
-        label = _PART_LABELS[type(part)]
+        label = PART_LABELS[type(part)]
         self._record_metadata_losses(f"of {label}", part.metadata, converted.metadata)
         for field in fields(part):
             value = field.name not in ("metadata", "id") and getattr(part, field.name)
@@ -332,7 +303,7 @@ class _TurnConverter:
             return wanted_finish, turn.finish_raw
         nearest_finish = wanted_finish
         while nearest_finish not in self._capabilities.raw_reason_by_finish:
-            nearest_finish = _FINISH_FALLBACKS[nearest_finish]
+            nearest_finish = FINISH_FALLBACKS[nearest_finish]
         raw = self._capabilities.raw_reason_by_finish[nearest_finish]
         decoded_finish = self._finish_of_raw(raw, awaits_client=awaits_client)
         if decoded_finish is not wanted_finish and turn.failure is None:

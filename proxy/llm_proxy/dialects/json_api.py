@@ -6,11 +6,10 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
-from llm_proxy import framing
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.exchange import ResponseHead, header_value
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, Json
 
 _MAX_REASON_CHARS: Final = 60
@@ -20,19 +19,6 @@ _MAX_REASON_CHARS: Final = 60
 def succeeded(head: ResponseHead) -> bool:
     """Whether the status is 2xx."""
     return HTTPStatus(200) <= head.status < HTTPStatus(300)
-
-
-def sse_or_whole_codec(head: ResponseHead, *, streams: bool) -> str:
-    """The codec of an API that streams SSE: by content type; without one, by `streams`.
-
-    Errors are always documents, though some are labelled as event streams.
-    """
-    if not succeeded(head):
-        return "whole"
-    content_type = header_value(head.headers, "content-type")
-    if not content_type:
-        return "sse" if streams else "whole"
-    return "sse" if framing.codec_name_for_content_type(content_type) == "sse" else "whole"
 
 
 def joined_body(response: DialectResponse) -> bytes:

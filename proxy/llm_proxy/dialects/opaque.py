@@ -11,17 +11,14 @@ from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.record_only import RecordOnlyDialect
-from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
-from llm_proxy.turns import Failure, Turn
+from llm_proxy.exchange import Request, ResponseHead, header_value
+from llm_proxy.turns import Failure
 
 
 class Opaque(RecordOnlyDialect):
     """The fallback dialect `opaque`."""
 
     name = "opaque"
-    volatile_json_paths: tuple[str, ...] = ()
-    cassette_key_headers: tuple[str, ...] = ()
-    id_json_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
         """True for any request."""
@@ -43,10 +40,6 @@ class Opaque(RecordOnlyDialect):
         """By HTTP framing, which proves nothing for a body delimited by close."""
         return json_api.completeness_by_framing(response)
 
-    def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """No turns."""
-        return ()
-
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A format that the clients of several providers print in full."""
         error = {"type": kind, "message": message, "code": status, "param": None}
@@ -63,13 +56,3 @@ class Opaque(RecordOnlyDialect):
         headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
         body = self.error_body(status, failure.type or failure.code, failure.message)
         return response_encoding.json_response(body, headers, status)
-
-    def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None: the format is unknown."""
-        return ()
-
-    def auxiliary_response(
-        self, request: Request, context: EncodeContext
-    ) -> DialectResponse | None:
-        """None: the meaning of the request is unknown."""
-        return None

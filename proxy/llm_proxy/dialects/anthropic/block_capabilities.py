@@ -27,7 +27,8 @@ from llm_proxy.dialects.anthropic.block_decoder import (
     TOOL_USE,
     result_content_text,
 )
-from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_json
+from llm_proxy.dialects.capabilities import nonempty_metadata
+from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.turns import (
     Citation,
     Json,

@@ -31,11 +31,10 @@ from llm_proxy.dialects.anthropic.message_decoder import (
     stop_reason,
 )
 from llm_proxy.dialects.anthropic.response_encoder import AnthropicResponseOptions
-from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
+from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
@@ -72,7 +71,7 @@ _ENDING_KINDS: Final = frozenset(("message", "message_delta", "completion"))
 """The kinds whose stop reason ends the message; in `message_start` it does not."""
 
 
-class Anthropic:
+class Anthropic(Dialect):
     """The dialect `anthropic`."""
 
     name = "anthropic"
@@ -127,10 +126,6 @@ class Anthropic:
             if is_legacy
             else request_decoder.decode_messages_request(body)
         )
-
-    def codec_name(self, request: Request, head: ResponseHead) -> str:
-        """SSE or whole, by content type; without one, by the request."""
-        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete with `message_stop`, with a stop reason, or with an error in the stream."""

@@ -18,8 +18,9 @@ from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors, frames, usage
 from llm_proxy.dialects.bedrock.converse_decoder import END_METADATA, STOP_METADATA, USAGE
-from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_json
+from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import eventstream
 from llm_proxy.turns import (

@@ -19,7 +19,7 @@ import orjson
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.bedrock import (
     auxiliary_responses,
     converse_capabilities,
@@ -36,11 +36,10 @@ from llm_proxy.dialects.bedrock import (
 from llm_proxy.dialects.bedrock.invoke_decoder import BedrockResponseDecoder
 from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.capabilities import Capabilities
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import NotRepresentable
-from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
+from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.framing.eventstream import EventStreamSplitter, Frame, parse_frame
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
@@ -52,12 +51,10 @@ _MAX_FRAME_BYTES: Final = 2**40
 """No limit, so that frames that were split at the limit for messages are rejoined."""
 
 
-class Bedrock:
+class Bedrock(Dialect):
     """The dialect `bedrock`."""
 
     name = "bedrock"
-    volatile_json_paths: tuple[str, ...] = ()
-    cassette_key_headers: tuple[str, ...] = ()
     id_json_paths = (
         "$.messages[*].content[*].toolUse.toolUseId",
         "$.messages[*].content[*].toolResult.toolUseId",
@@ -68,7 +65,6 @@ class Bedrock:
     )
     """Those of Converse, of Claude's own format, and of the chat format."""
     token_counting = TokenCounting(cache_is_input=False)
-    overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
         """A POST to an operation of a model, with any path prefix."""
@@ -163,10 +159,6 @@ class Bedrock:
             else converse_decoder.event_output_chars(event, fields)
         )
 
-    def keep_alive_message(self, codec: str) -> bytes:
-        """Empty: frames have no comments."""
-        return b""
-
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """The type is in the body: AWS sends it in a header, but its SDKs read both."""
         return orjson.dumps({"message": message, "__type": kind})
@@ -211,10 +203,6 @@ class Bedrock:
     ) -> DialectResponse:
         """An error with its message in the body, and its type in a header."""
         return errors.error_response(status, failure, context, retry_after)
-
-    def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None: Bedrock has no such headers."""
-        return ()
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext

@@ -10,8 +10,8 @@ from typing import Final
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.capabilities import with_default_error_message
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.wire import with_default_error_message
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
 

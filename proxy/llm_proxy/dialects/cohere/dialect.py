@@ -25,7 +25,7 @@ from llm_proxy.dialects import (
     request_decoding,
     response_encoding,
 )
-from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.capabilities import Capabilities
 from llm_proxy.dialects.cohere import (
     auxiliary_responses,
@@ -39,13 +39,12 @@ from llm_proxy.dialects.cohere import (
 )
 from llm_proxy.dialects.cohere.v1_encoder import CohereV1Encoder
 from llm_proxy.dialects.cohere.v2_encoder import CohereV2Encoder
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCounting, Turn
+from llm_proxy.turns import Failure, Turn
 
 _V2_CHAT: Final = "v2/chat"
 _V1_CHAT: Final = "v1/chat"
@@ -81,18 +80,14 @@ _V2_RESPONSE_FIELDS: Final = frozenset(("delta", "message", "finish_reason", "er
 """A document with no field of either set holds no turn."""
 
 
-class Cohere:
+class Cohere(Dialect):
     """The dialect `cohere`."""
 
     name = "cohere"
-    volatile_json_paths: tuple[str, ...] = ()
-    cassette_key_headers: tuple[str, ...] = ()
     id_json_paths = (
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    token_counting = TokenCounting()
-    overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
         """`.../v2/chat`; other paths only where the request cannot be another provider's."""
@@ -114,14 +109,6 @@ class Cohere:
             or _has_cohere_client_header(request)
             or _has_distinctive_field(operation, fields)
         )
-
-    def model(self, request: Request) -> str:
-        """The body's `model`; empty in version 1 where the default is meant."""
-        return lenient_json.value_as_text(lenient_json.parse_object(request.body).get("model"))
-
-    def streams(self, request: Request) -> bool:
-        """Only where the body has `"stream": true`."""
-        return lenient_json.parse_object(request.body).get("stream") is True
 
     def decode_request(self, request: Request) -> Conversation | None:
         """A chat of either version, or a completion."""
@@ -180,10 +167,6 @@ class Cohere:
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of an event of either version."""
         return _event_output_chars(_decode_event(message)) if codec in _STREAM_CODECS else 0
-
-    def keep_alive_message(self, codec: str) -> bytes:
-        """An SSE comment, as gateways send it; empty for NDJSON."""
-        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A `message`, which every client prints, with its type."""

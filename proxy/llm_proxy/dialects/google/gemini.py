@@ -17,8 +17,7 @@ from urllib.parse import parse_qs, quote, unquote
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     auxiliary_responses,
@@ -42,7 +41,7 @@ from llm_proxy.dialects.google.gemini_decoder import (
 )
 from llm_proxy.dialects.google.gemini_encoder import GeminiEncoder
 from llm_proxy.errors import NotRepresentable, printable_excerpt
-from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
+from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _GENERATE: Final = "generateContent"
@@ -67,12 +66,10 @@ _MODELS_PATH: Final = re.compile(
 _OTHER_PUBLISHER_PATH: Final = re.compile(r"/publishers/(?!google/)")
 
 
-class Gemini:
+class Gemini(Dialect):
     """The dialect `gemini`."""
 
     name = "gemini"
-    volatile_json_paths: tuple[str, ...] = ()
-    cassette_key_headers: tuple[str, ...] = ()
     id_json_paths = (
         "$.contents[*].parts[*].functionCall.id",
         "$.contents[*].parts[*].functionResponse.id",
@@ -80,7 +77,6 @@ class Gemini:
         "$.contents[*].parts[*].function_response.id",
     )
     token_counting = TokenCounting(reasoning_is_output=False)
-    overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
         """Operations on a model; the list of models where the request cannot be OpenAI's."""
@@ -189,10 +185,6 @@ class Gemini:
     ) -> DialectResponse:
         """Google's error format, with quota and retry delay as details."""
         return errors.error_response(status, failure, context, retry_after)
-
-    def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None: only the error of an exhausted quota names it."""
-        return ()
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, normalized_object_json
+from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata
+from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.dialects.google import errors, interaction_decoder, representable_parts
 from llm_proxy.dialects.google.citations import is_valid_span
 from llm_proxy.dialects.google.step_decoder import MEDIA_KINDS, MEDIA_METADATA, TOOL_METADATA

@@ -15,8 +15,7 @@ from urllib.parse import parse_qs, unquote
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     errors,
@@ -28,7 +27,7 @@ from llm_proxy.dialects.google.interaction_capabilities import capabilities
 from llm_proxy.dialects.google.interaction_decoder import InteractionDecoder
 from llm_proxy.dialects.google.interaction_encoder import InteractionEncoder
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.exchange import Headers, Request, ResponseHead
+from llm_proxy.exchange import Request
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
@@ -38,12 +37,10 @@ _PATH: Final = re.compile(
 )
 
 
-class GeminiInteractions:
+class GeminiInteractions(Dialect):
     """The dialect `gemini-interactions`."""
 
     name = "gemini-interactions"
-    volatile_json_paths: tuple[str, ...] = ()
-    cassette_key_headers: tuple[str, ...] = ()
     id_json_paths = (
         "$.input[*].id",
         "$.input[*].call_id",
@@ -51,7 +48,6 @@ class GeminiInteractions:
         "$.input[*].content[*].call_id",
     )
     token_counting = TokenCounting(reasoning_is_output=False)
-    overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
         """Interactions, on Google's own API and on Vertex AI."""
@@ -79,10 +75,6 @@ class GeminiInteractions:
         body = lenient_json.parse_object(request.body)
         is_new = request.method == "POST" and not _interaction_id_of_path(request)
         return interaction_request_decoder.decode_request(body) if body and is_new else None
-
-    def codec_name(self, request: Request, head: ResponseHead) -> str:
-        """SSE by content type; where there is none, by the request."""
-        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """By `[DONE]`, the event `interaction.completed`, or an error."""
@@ -116,10 +108,6 @@ class GeminiInteractions:
             if codec == "sse"
             else 0
         )
-
-    def keep_alive_message(self, codec: str) -> bytes:
-        """An SSE comment, as gateways send it."""
-        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """Google's error format."""
@@ -170,10 +158,6 @@ class GeminiInteractions:
     ) -> DialectResponse:
         """Google's error format, with quota and retry delay as details."""
         return errors.error_response(status, failure, context, retry_after)
-
-    def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None: only the error of an exhausted quota names it."""
-        return ()
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_json
+from llm_proxy.dialects.capabilities import nonempty_metadata
+from llm_proxy.dialects.encoding import normalized_object_json
 from llm_proxy.dialects.google import citation_encoder
 from llm_proxy.dialects.google.content_decoder import CODE_TOOL, PART_METADATA, SUCCESS_OUTCOMES
 from llm_proxy.turns import Json, Media, Metadata, Part, Reasoning, Text, ToolCall, ToolResult

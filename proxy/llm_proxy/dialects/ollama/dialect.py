@@ -15,50 +15,33 @@ from typing import Final
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.ollama import (
-    auxiliary_responses,
-    errors,
-    line_decoder,
-    paths,
-    request_decoder,
-)
-from llm_proxy.dialects.ollama.chat_capabilities import capabilities
-from llm_proxy.dialects.ollama.chat_encoder import OllamaEncoder
-from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
-from llm_proxy.turns import Failure, TokenCounting, Turn
+from llm_proxy.dialects.ollama import auxiliary_responses, chat, request_decoder
+from llm_proxy.dialects.wire import WireFormat
+from llm_proxy.exchange import Request, ResponseHead, header_value
+from llm_proxy.turns import Failure, Turn
 
-_STREAMING_PATHS: Final = (paths.CHAT, paths.GENERATE, paths.PULL, paths.PUSH, paths.CREATE)
-_DOCUMENT_PATHS: Final = (paths.SHOW, paths.COPY, paths.EMBED, paths.EMBEDDINGS)
-_PATHS_BY_METHOD: Final = {
-    "POST": (*_STREAMING_PATHS, *_DOCUMENT_PATHS),
-    "GET": (paths.TAGS, paths.RUNNING, paths.VERSION),
-    "DELETE": (paths.DELETE,),
-}
+_STREAMING_PATHS: Final = (chat.CHAT, chat.GENERATE, *auxiliary_responses.TRANSFER_PATHS)
 
 _RESPONSE_FIELDS: Final = frozenset(("message", "response", "image", "done", "error", "status"))
 """A line with none of these fields is no turn and no transfer of Ollama's."""
 
 
-class Ollama:
+class Ollama(Dialect):
     """The dialect `ollama`."""
 
     name = "ollama"
-    volatile_json_paths: tuple[str, ...] = ()
-    cassette_key_headers: tuple[str, ...] = ()
     id_json_paths = (
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    token_counting = TokenCounting()
-    overloaded_status = 503
+    errors = chat.ERRORS
 
     def matches(self, request: Request) -> bool:
         """The paths of chats, embeddings and models; a HEAD request has no body to decode."""
-        return request.path in _PATHS_BY_METHOD.get(request.method, ())
+        return request.path in auxiliary_responses.PATHS_BY_METHOD.get(request.method, ())
 
     def model(self, request: Request) -> str:
         """The body's `model`; `name`, as old clients spell it; the `source` of a copy."""
@@ -81,7 +64,7 @@ class Ollama:
             return None
         decode_body = (
             request_decoder.decode_chat_request
-            if request.path == paths.CHAT
+            if request.path == chat.CHAT
             else request_decoder.decode_generate_request
         )
         return decode_body(body)
@@ -120,48 +103,37 @@ class Ollama:
             for line in map(lenient_json.parse_object, messages)
             if not _RESPONSE_FIELDS.isdisjoint(line)
         ]
-        return (line_decoder.decode_turn(lines),) if lines else ()
+        return (chat.decode_turn(lines),) if lines else ()
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The output characters of a line."""
         return (
-            line_decoder.line_output_chars(lenient_json.parse_object(message))
-            if codec == "ndjson"
-            else 0
+            chat.line_output_chars(lenient_json.parse_object(message)) if codec == "ndjson" else 0
         )
-
-    def keep_alive_message(self, codec: str) -> bytes:
-        """None: a blank line crashes Ollama's own client."""
-        return b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A message and nothing else."""
-        return orjson.dumps(errors.error_document(message))
+        return orjson.dumps(chat.error_document(message))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A chat with an explicit `stream`, since streaming is the default."""
         fields = {"role": "user", "content": "Hello"}
         return response_encoding.json_post_request(
-            paths.CHAT, {"model": model, "messages": [fields], "stream": stream}
+            chat.CHAT, {"model": model, "messages": [fields], "stream": stream}
         )
 
-    def representable_turns(
+    def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedResponseTurns:
-        """To the capabilities of a chat or a completion."""
-        response_capabilities = capabilities(request.path, stream=self.streams(request))
-        return conversion.convert(turns, response_capabilities, self.model(request), context)
+    ) -> WireFormat:
+        """That of a chat or a completion."""
+        return chat.wire_format(request.path, stream=self.streams(request))
 
-    def encode_response(
+    def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Lines up to `"done": true`, or one document."""
-        (turn,) = self.representable_turns(request, turns, context).turns
-        stream = self.streams(request)
-        if turn.failure and not stream:
-            failure = next((turn.failure for turn in turns if turn.failure), turn.failure)
-            return errors.error_response(errors.status_of_failure(failure), turn.failure)
-        return OllamaEncoder(request.path, stream, context).encode_response(turn)
+        [turn] = turns
+        return chat.encode_turn(turn, request.path, context, stream=self.streams(request))
 
     def error_response(
         self,
@@ -170,12 +142,8 @@ class Ollama:
         context: EncodeContext,
         retry_after: float | None = None,
     ) -> DialectResponse:
-        """A message and nothing else."""
-        return errors.error_response(status, failure, retry_after)
-
-    def rate_limit_headers(self, context: EncodeContext) -> Headers:
-        """None: Ollama sends no limits."""
-        return ()
+        """A message and nothing else: no headers for limits or request ids."""
+        return chat.error_response(status, failure, retry_after)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects import conversion, lenient_json, response_encoding
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import (
@@ -34,26 +33,22 @@ from llm_proxy.dialects.openai.chat_capabilities import (
 from llm_proxy.dialects.openai.chat_encoder import ChatEncoder
 from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
 from llm_proxy.dialects.openai.provider_variants import provider_variant
-from llm_proxy.exchange import Headers, Request, ResponseHead
-from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, Metadata, Part, TokenCounting, Turn
+from llm_proxy.exchange import Headers, Request
+from llm_proxy.turns import Failure, Metadata, Part, Turn
 
 _PATH: Final = "/chat/completions"
 
 
-class OpenAIChat:
+class OpenAIChat(Dialect):
     """The dialect `openai-chat`."""
 
     name = "openai-chat"
-    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers = ("openai-beta",)
     id_json_paths = (
         "$.messages[*].id",
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    token_counting = TokenCounting()
-    overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
         """Whether it is a POST to `.../chat/completions` or similar, behind any prefix."""
@@ -74,10 +69,6 @@ class OpenAIChat:
         body = lenient_json.parse_object(request.body)
         return chat_request_decoder.decode_request(body) if body else None
 
-    def codec_name(self, request: Request, head: ResponseHead) -> str:
-        """By status and content type; without a content type, by whether the request streams."""
-        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
-
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
         return choices_decoder.completeness(response)
@@ -95,10 +86,6 @@ class OpenAIChat:
             chat_message_decoder.delta_output_chars(_delta_or_message(choice, streamed=True))
             for choice in choices
         )
-
-    def keep_alive_message(self, codec: str) -> bytes:
-        """An SSE comment, as gateways send it."""
-        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body in OpenAI's format; every client prints its message and code."""
@@ -147,12 +134,6 @@ class OpenAIChat:
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The `x-ratelimit-*` headers of requests and tokens."""
         return errors.rate_limit_headers(context)
-
-    def auxiliary_response(
-        self, request: Request, context: EncodeContext
-    ) -> DialectResponse | None:
-        """None: every request asks for a turn."""
-        return None
 
     def _response_options(self, request: Request) -> ChatResponseOptions:
         return chat_response_options(lenient_json.parse_object(request.body))

@@ -11,7 +11,6 @@ from llm_proxy.dialects.capabilities import (
     Capabilities,
     nonempty_metadata,
     tool_call_with_text_arguments,
-    with_default_error_message,
     without_part_metadata,
     without_signature,
 )
@@ -24,6 +23,7 @@ from llm_proxy.dialects.openai.choices_encoder import (
     response_options,
 )
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant
+from llm_proxy.dialects.wire import with_default_error_message
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Citation,

@@ -13,13 +13,11 @@ from typing import Final
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import (
     conversion,
-    json_api,
     lenient_json,
     request_decoding,
     response_encoding,
 )
-from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
@@ -27,24 +25,19 @@ from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.choices_encoder import ResponseOptions, response_options
 from llm_proxy.dialects.openai.completions_encoder import CompletionEncoder, capabilities
 from llm_proxy.dialects.openai.provider_variants import provider_variant
-from llm_proxy.exchange import Headers, Request, ResponseHead
-from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, Metadata, Part, Text, TokenCounting, Turn
+from llm_proxy.exchange import Headers, Request
+from llm_proxy.turns import Failure, Metadata, Part, Text, Turn
 
 _PATH: Final = "/completions"
 _FIM_PATH: Final = "/fim/completions"
 """Fill-in-the-middle completions, which respond with messages: not this dialect."""
 
 
-class OpenAICompletions:
+class OpenAICompletions(Dialect):
     """The dialect `openai-completions`."""
 
     name = "openai-completions"
-    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers = ("openai-beta",)
-    id_json_paths: tuple[str, ...] = ()
-    token_counting = TokenCounting()
-    overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
         """Whether it is a POST to `.../completions` behind any prefix, and not a chat."""
@@ -71,10 +64,6 @@ class OpenAICompletions:
         settings = body.get("temperature"), body.get("top_p")
         return request_decoding.prompt_conversation(body.get("prompt"), *settings) if body else None
 
-    def codec_name(self, request: Request, head: ResponseHead) -> str:
-        """By status and content type; without a content type, by whether the request streams."""
-        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
-
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete at `[DONE]`, when every choice is finished, or at an error in the stream."""
         return choices_decoder.completeness(response)
@@ -92,10 +81,6 @@ class OpenAICompletions:
         fields = shared_format.decode_event(message)
         texts = [choice.get("text") for choice in lenient_json.array_objects(fields.get("choices"))]
         return sum(len(lenient_json.str_or_empty(value)) for value in (*texts, fields.get("value")))
-
-    def keep_alive_message(self, codec: str) -> bytes:
-        """An SSE comment, as gateways send it."""
-        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body in OpenAI's format; every client prints its message and code."""
@@ -144,12 +129,6 @@ class OpenAICompletions:
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The `x-ratelimit-*` headers of requests and tokens."""
         return errors.rate_limit_headers(context)
-
-    def auxiliary_response(
-        self, request: Request, context: EncodeContext
-    ) -> DialectResponse | None:
-        """None: every request asks for a turn."""
-        return None
 
     def _response_options(self, request: Request) -> ResponseOptions:
         return response_options(lenient_json.parse_object(request.body))

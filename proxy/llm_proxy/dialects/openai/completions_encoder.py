@@ -8,7 +8,7 @@ from functools import partial
 
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.capabilities import Capabilities, with_default_error_message
+from llm_proxy.dialects.capabilities import Capabilities
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.choices_encoder import (
@@ -20,6 +20,7 @@ from llm_proxy.dialects.openai.choices_encoder import (
 )
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant
 from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import with_default_error_message
 from llm_proxy.turns import FinishReason, Turn
 
 

@@ -83,9 +83,7 @@ class OpenAIEndpoint(RecordOnlyDialect):
     """Decodes a successful response."""
     respond: Callable[[Request, EncodeContext], DialectResponse | None] = _no_response
     """Makes the response where nothing was recorded; None where none can be made."""
-    volatile_json_paths: tuple[str, ...] = ()
     cassette_key_headers: tuple[str, ...] = ("openai-beta",)
-    id_json_paths: tuple[str, ...] = ()
 
     def matches(self, request: Request) -> bool:
         """Whether method and path are the endpoint's, and no `anthropic-version` header is set."""

@@ -13,9 +13,8 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, DialectResponse
-from llm_proxy.dialects.conversion import ConvertedResponseTurns
+from llm_proxy.dialects import conversion, lenient_json, response_encoding
+from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import (
     errors,
@@ -30,9 +29,8 @@ from llm_proxy.dialects.openai.responses_capabilities import (
     responses_options,
 )
 from llm_proxy.dialects.openai.responses_encoder import ResponsesEncoder
-from llm_proxy.exchange import Headers, Request, ResponseHead
-from llm_proxy.framing import sse
-from llm_proxy.turns import Failure, TokenCounting, Turn
+from llm_proxy.exchange import Headers, Request
+from llm_proxy.turns import Failure, Turn
 
 _PATH_END_BY_METHOD: Final = {
     "POST": re.compile(r"/responses(?:/compact|/input_tokens|/[^/]+/cancel)?\Z"),
@@ -49,7 +47,7 @@ _BINARY_DELTA_SUFFIX: Final = ".audio.delta"
 _SEQUENCE_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
-class OpenAIResponses:
+class OpenAIResponses(Dialect):
     """The dialect `openai-responses`."""
 
     name = "openai-responses"
@@ -59,8 +57,6 @@ class OpenAIResponses:
         "$.input[*].call_id",
         "$.input[*].approval_request_id",
     )
-    token_counting = TokenCounting()
-    overloaded_status = 503
 
     def matches(self, request: Request) -> bool:
         """Whether it creates, compacts, counts, cancels, fetches or deletes a response."""
@@ -83,10 +79,6 @@ class OpenAIResponses:
         requests_turn = request.method == "POST" and _TURN_PATH_END.search(request.path)
         return responses_request_decoder.decode_request(body) if body and requests_turn else None
 
-    def codec_name(self, request: Request, head: ResponseHead) -> str:
-        """By status and content type; without a content type, by whether the request streams."""
-        return json_api.sse_or_whole_codec(head, streams=self.streams(request))
-
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete at the event with the whole response, or at an error in the stream."""
         return responses_decoder.completeness(response)
@@ -107,10 +99,6 @@ class OpenAIResponses:
             else lenient_json.str_or_empty(fields.get("delta"))
         )
         return max(len(delta), 1) if kind.endswith(_OUTPUT_TYPE_SUFFIXES) else 0
-
-    def keep_alive_message(self, codec: str) -> bytes:
-        """An SSE comment, as gateways send it."""
-        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body in OpenAI's format; every client prints its message and code."""

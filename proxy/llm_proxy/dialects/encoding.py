@@ -1,0 +1,207 @@
+"""Prepares turns for an encoder: what every format needs before its own bytes.
+
+* Applications act on text, tool calls and media: a format that has no such part, or several turns
+  where it has one, raises `NotRepresentable`.
+* A refusal becomes text if the format has no refusals.  Reasoning, and calls and results of the
+  provider's own tools, are left out if it has no field for them; so are empty parts.
+* A finish reason becomes the nearest that the format has.  A turn without one gets `STOP`, or
+  `TOOL_CALLS` if it waits for the client.
+* What the format requires is generated: ids, the requested model, `{}` for the arguments of a call
+  without any, counts of zero.  A lone surrogate becomes U+FFFD.
+* A failure is that of all turns, which have no finish reason then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Final
+
+from llm_proxy.dialects import lenient_json, part_merging
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.surrogates import replace_lone_surrogates
+from llm_proxy.dialects.wire import WireFormat
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.turns import (
+    Failure,
+    FinishReason,
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+PART_LABELS: Final = {
+    Text: "text",
+    Reasoning: "reasoning",
+    Refusal: "a refusal",
+    ToolCall: "a tool call",
+    ToolResult: "the result of a tool",
+    Media: "media",
+}
+
+
+def check_count(turns: Sequence[Turn], wire_format: WireFormat) -> None:
+    """Raises `NotRepresentable` for several turns where the format has one, and for none."""
+    if not turns or (len(turns) > 1 and not wire_format.has_choices):
+        raise NotRepresentable(
+            f"{wire_format.dialect} answers in one turn, and this is {len(turns)}"
+        )
+
+
+def first_failure(turns: Sequence[Turn]) -> Failure | None:
+    """The failure of a response with these turns, without lone surrogates."""
+    failure = next((turn.failure for turn in turns if turn.failure), None)
+    return failure and replace_lone_surrogates(Turn((), failure=failure)).failure
+
+
+def prepared_turns(
+    turns: Sequence[Turn], wire_format: WireFormat, model: str, context: EncodeContext
+) -> tuple[Turn, ...]:
+    """The turns as an encoder needs them; `model` is the requested one.
+
+    Raises `NotRepresentable` if text, tool calls or media would be lost.
+    """
+    failure = first_failure(turns)
+    call_ids: set[str] = set()
+    prepared = []
+    for turn in map(replace_lone_surrogates, turns):
+        parts = part_merging.merge_neighbours(
+            _prepared_parts(turn.parts, wire_format, call_ids, context), wire_format.merged
+        )
+        awaits_client = wire_format.awaits_client(parts)
+        wanted = turn.finish or (FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP)
+        raw = wire_format.finish.encode(wanted, turn.finish_raw, awaits_client=awaits_client)
+        prepared.append(
+            Turn(
+                parts,
+                finish=wire_format.finish.decode(raw, awaits_client=awaits_client),
+                finish_raw=raw,
+                usage=wire_format.usage.complete(turn.usage),
+                id=""
+                if wire_format.id_prefix is None
+                else turn.id or context.fake_identifier(wire_format.id_prefix),
+                model=turn.model or model,
+                metadata=lenient_json.select_metadata(dict(turn.metadata), wire_format.metadata),
+            )
+        )
+    if failure is None:
+        return tuple(prepared)
+    return tuple(replace(turn, finish=None, finish_raw="", failure=failure) for turn in prepared)
+
+
+def _prepared_parts(
+    parts: Sequence[Part], wire_format: WireFormat, call_ids: set[str], context: EncodeContext
+) -> Iterator[Part]:
+    """The parts to send; `call_ids` collects the ids of the response's calls."""
+    provider_calls = provider_call_identities(parts)
+    for given in parts:
+        part = given
+        if ToolResult not in wire_format.parts and is_provider_part(part, provider_calls):
+            continue
+        if isinstance(part, Refusal) and Refusal not in wire_format.parts:
+            part = Text(part.text)
+        if isinstance(part, ToolCall) and ToolCall in wire_format.parts:
+            part = _complete_call(part, wire_format, call_ids, context)
+        converted = wire_format.convert_part(part) if type(part) in wire_format.parts else None
+        if converted is None and not isinstance(part, Reasoning | ToolResult):
+            raise NotRepresentable(
+                f"{wire_format.dialect} has no word for {PART_LABELS[type(part)]}"
+            )
+        if converted is not None and not _is_silent(converted, wire_format):
+            yield converted
+
+
+def _complete_call(
+    call: ToolCall, wire_format: WireFormat, call_ids: set[str], context: EncodeContext
+) -> ToolCall:
+    """The call with an id that is unique in the response, and with arguments."""
+    call_id = call.id
+    if not call_id or call_id in call_ids:
+        call_id = context.fake_identifier(wire_format.call_id_prefix, len(call_ids))
+    call_ids.add(call_id)
+    arguments: str | None = call.arguments or "{}"
+    if wire_format.has_object_arguments and arguments is not None:
+        arguments = normalized_object_json(arguments)
+    if arguments is None:
+        raise NotRepresentable(
+            f"{wire_format.dialect} tells the arguments of a call as a JSON object, and those "
+            f"of {call.name or 'this one'} are none that could be told exactly"
+        )
+    return replace(call, id=call_id, arguments=arguments)
+
+
+def provider_call_identities(parts: Sequence[Part]) -> set[tuple[str, str]]:
+    """What identifies the calls of the provider's own tools: those that a result answers."""
+    return {
+        _call_identity(part.call_id, part.name) for part in parts if isinstance(part, ToolResult)
+    }
+
+
+def is_provider_part(part: Part, provider_calls: set[tuple[str, str]]) -> bool:
+    """Whether it is a call or a result of the provider's own tools."""
+    return isinstance(part, ToolResult) or (
+        isinstance(part, ToolCall) and _call_identity(part.id, part.name) in provider_calls
+    )
+
+
+def _call_identity(call_id: str, name: str) -> tuple[str, str]:
+    """What a call and its result share: the id, or the name if there is no id."""
+    return (call_id, "") if call_id else ("", name)
+
+
+def _is_silent(part: Part, wire_format: WireFormat) -> bool:
+    """Whether a part has nothing to send; tool calls and results always have."""
+    match part:
+        case Text() | Refusal():
+            return not part.text
+        case Reasoning():
+            has_seal = wire_format.has_signatures and (part.signature or part.redacted)
+            return not (part.text or has_seal)
+        case Media():
+            return not (part.url or part.base64 or part.transcript)
+        case ToolCall() | ToolResult():
+            return False
+
+
+def normalized_object_json(arguments: str) -> str | None:
+    """The JSON object in the text, re-encoded as `compact_json` writes it.
+
+    None if the text is not a JSON object, or has numbers that JSON parsers would change.
+    """
+    try:
+        json.loads(
+            arguments,
+            parse_int=_parse_64_bit_integer,
+            parse_float=_parse_finite_float,
+            parse_constant=_parse_finite_float,
+        )
+        parsed = lenient_json.parse_json(arguments.encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return (lenient_json.compact_json(parsed) or None) if isinstance(parsed, dict) else None
+
+
+def _parse_64_bit_integer(digits: str) -> int:
+    number = int(digits)
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(f"{digits} is no number of 64 bits")
+    return number
+
+
+def _parse_finite_float(literal: str) -> float:
+    number = float(literal)
+    if not isfinite(number):
+        raise ValueError(f"{literal} is not finite")
+    return number
+
+
+def one_piece(text: str) -> list[str]:
+    """The text as its only piece: for encodings that are decoded at once."""
+    return [text] if text else []

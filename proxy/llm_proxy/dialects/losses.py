@@ -1,0 +1,88 @@
+"""Names what a wire format cannot represent: `reasoning`, `metadata provider`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import groupby
+
+from llm_proxy.dialects import encoding
+from llm_proxy.dialects.encoding import PART_LABELS
+from llm_proxy.dialects.wire import WireFormat
+from llm_proxy.turns import (
+    FinishReason,
+    Part,
+    Reasoning,
+    Refusal,
+    ToolResult,
+    Turn,
+)
+
+
+def between(
+    given: Sequence[Turn],
+    prepared: Sequence[Turn],
+    decoded: Sequence[Turn],
+    wire_format: WireFormat,
+) -> tuple[str, ...]:
+    """What was lost of the given turns, prepared for encoding and decoded again; each loss once."""
+    losses: dict[str, None] = {}
+    for given_turn, prepared_turn, decoded_turn in zip(given, prepared, decoded, strict=True):
+        losses |= dict.fromkeys(_lost_of_parts(given_turn.parts, decoded_turn.parts, wire_format))
+        losses |= dict.fromkeys(_lost_of_turn(given_turn, prepared_turn, decoded_turn, wire_format))
+    return tuple(losses)
+
+
+def _lost_of_parts(
+    given: Sequence[Part], decoded: Sequence[Part], wire_format: WireFormat
+) -> Iterator[str]:
+    """The parts that were left out, and the fields that no decoded part of their kind has."""
+    provider_calls = encoding.provider_call_identities(given)
+    for part in given:
+        kind = type(part)
+        kept = [other for other in decoded if type(other) is kind]
+        if kind not in wire_format.parts and isinstance(part, Refusal):
+            yield "that a refusal is one"
+        elif ToolResult not in wire_format.parts and encoding.is_provider_part(
+            part, provider_calls
+        ):
+            yield "what the provider's own tools did"
+        elif isinstance(part, Reasoning | ToolResult) and not kept:
+            yield PART_LABELS[kind]
+        else:
+            kept_names = {name for other in kept for name, _ in other.metadata}
+            for name, _ in part.metadata:
+                if name not in kept_names:
+                    yield f"metadata {name} of {PART_LABELS[kind]}"
+            for field in fields(part):
+                if (
+                    field.name not in ("metadata", "id")
+                    and getattr(part, field.name)
+                    and not any(getattr(other, field.name) for other in kept)
+                ):
+                    yield f"{field.name} of {PART_LABELS[kind]}"
+
+
+def _lost_of_turn(
+    given: Turn, prepared: Turn, decoded: Turn, wire_format: WireFormat
+) -> Iterator[str]:
+    if _kinds(prepared) != _kinds(decoded):
+        yield "the order of parts"
+    awaits_client = wire_format.awaits_client(prepared.parts)
+    wanted = given.finish or (FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP)
+    if prepared.failure is None and prepared.finish is not wanted:
+        yield f"finish {wanted} (told as {prepared.finish_raw}, which means {prepared.finish})"
+    if given.usage is not None:
+        for field in fields(given.usage):
+            if (
+                getattr(given.usage, field.name) is not None
+                and field.name not in wire_format.usage.paths
+            ):
+                yield f"usage {field.name}"
+    kept_names = {name for name, _ in prepared.metadata}
+    yield from (f"metadata {name}" for name, _ in given.metadata if name not in kept_names)
+
+
+def _kinds(turn: Turn) -> list[type[Part]]:
+    """The kinds of the parts in order, each run of one kind once."""
+    return [kind for kind, _ in groupby(turn.parts, key=type)]

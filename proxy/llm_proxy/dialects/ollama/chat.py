@@ -1,0 +1,317 @@
+"""Decodes and encodes Ollama's responses to chats and completions, and its errors.
+
+    ( thinking | content | images | tool_calls )* done
+
+A chat holds these fields in `message`, a completion beside `response`.  A stream is lines, of which
+a response that does not stream is one.  A tool call is never split.  An error is a message, and in
+streams of Ollama's cloud the HTTP status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import ceil
+from typing import Final
+
+import orjson
+
+from llm_proxy.dialects import json_api, lenient_json, output_chars, response_encoding, wire
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import Errors, FinishReasons, UsageFields, WireFormat
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.turns import (
+    Failure,
+    FinishReason,
+    Json,
+    Media,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
+
+CHAT: Final = "/api/chat"
+GENERATE: Final = "/api/generate"
+
+NDJSON_CONTENT_TYPE: Final = "application/x-ndjson"
+"""The content type of a stream."""
+
+SUCCESS: Final = "success"
+"""The status that ends a transfer."""
+
+_FINISH: Final = FinishReasons(
+    {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, SUCCESS: FinishReason.STOP},
+    {FinishReason.STOP: "stop", FinishReason.LENGTH: "length"},
+    stop_means_tool_calls=True,
+)
+"""`load` and `unload` are `OTHER`; so is a missing reason, as old servers send none."""
+
+_USAGE: Final = UsageFields(
+    {"input": ("prompt_eval_count",), "output": ("eval_count",)},
+    required=("input", "output"),
+    is_required=True,
+)
+
+_REMOTE_FIELDS: Final = ("remote_model", "remote_host")
+"""The metadata that names a remote model and its host."""
+
+_NS_PER_INPUT_TOKEN: Final = 1_000_000
+_NS_PER_OUTPUT_TOKEN: Final = 10_000_000
+_LOAD_NS: Final = 1_000_000
+"""With the two rates above: the assumed speed of a machine, for turns without durations."""
+
+_DURATION_FIELDS: Final = ("load_duration", "prompt_eval_duration", "eval_duration")
+"""The metadata that holds durations in ns, which `total_duration` sums."""
+
+_METADATA: Final = (*_REMOTE_FIELDS, "total_duration", *_DURATION_FIELDS)
+
+_TEXT_FIELDS: Final = {Text: "content", Reasoning: "thinking"}
+"""The field of a message for each kind of text."""
+
+ERRORS: Final = Errors(
+    {
+        400: Failure("invalid request"),
+        401: Failure("unauthorized"),
+        403: Failure("forbidden"),
+        404: Failure("model not found"),
+        429: Failure("too many requests"),
+        500: Failure("internal server error"),
+        503: Failure("server busy, please try again.  maximum pending requests exceeded"),
+    }
+)
+
+
+def wire_format(path: str, *, stream: bool) -> WireFormat:
+    """What a response on this path can hold.  Raises `NotRepresentable` where that is no turn."""
+    if path not in (CHAT, GENERATE):
+        raise NotRepresentable(f"ollama tells no turn on {path}")
+    return WireFormat(
+        dialect="ollama",
+        is_streamed=stream,
+        parts=frozenset((Text, Reasoning, ToolCall, Media)),
+        finish=_FINISH,
+        usage=_USAGE,
+        metadata=_METADATA,
+        convert_part=_representable_part,
+        has_object_arguments=True,
+    )
+
+
+def _representable_part(part: Part) -> Part | None:
+    """The part; None for media that is no inline image."""
+    is_image = (
+        isinstance(part, Media) and part.media_type.startswith("image/") and bool(part.base64)
+    )
+    return part if is_image or not isinstance(part, Media) else None
+
+
+def decode_turn(lines: Sequence[Fields]) -> Turn:
+    """The turn of a response's lines.
+
+    Ollama sends `stop` also where the model waits for tools; the turn has `TOOL_CALLS` then.
+    """
+    fragments = FragmentJoiner()
+    for line in lines:
+        _feed_line(line, fragments)
+    parts = fragments.joined_parts()
+    done_line = next((line for line in reversed(lines) if line.get("done") is True), None)
+    error_line = next((line for line in lines if line.get("error")), None)
+    raw = _raw_finish_reason(lines[-1] if done_line is None else done_line)
+    return Turn(
+        parts,
+        finish=None
+        if raw is None
+        else _FINISH.decode(raw, awaits_client=wire.has_tool_calls(parts)),
+        finish_raw=raw or "",
+        usage=_USAGE.decode(done_line or {}),
+        failure=_decode_failure(error_line) if error_line else None,
+        model=next(
+            filter(None, (lenient_json.value_as_text(line.get("model")) for line in lines)), ""
+        ),
+        metadata=lenient_json.select_metadata(done_line or {}, _METADATA),
+    )
+
+
+def line_output_chars(line: Fields) -> int:
+    """The output characters that a line adds to a response."""
+    fragments = FragmentJoiner()
+    _feed_line(line, fragments)
+    return sum(map(output_chars.fragment_output_chars, fragments.joined_parts()))
+
+
+def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:
+    message = lenient_json.object_fields(line.get("message")) or line
+    if thought := lenient_json.str_or_empty(message.get("thinking")):
+        fragments.add_fragment(Reasoning(thought))
+    if text := lenient_json.str_or_empty(message.get("content")) or lenient_json.str_or_empty(
+        line.get("response")
+    ):
+        fragments.add_fragment(Text(text))
+    for image in (line.get("image"), *lenient_json.array_items(message.get("images"))):
+        if image_base64 := lenient_json.str_or_empty(image):
+            fragments.add_fragment(Media("image/*", base64=image_base64), key=None)
+    for call in decode_tool_calls(message):
+        fragments.add_fragment(call, key=None)  # a call is never split
+
+
+def decode_tool_calls(message: Fields) -> Iterator[ToolCall]:
+    """The tool calls of a message in a response or a request; old servers have no ids."""
+    for call in lenient_json.array_objects(message.get("tool_calls")):
+        function = lenient_json.object_fields(call.get("function"))
+        yield ToolCall(
+            id=lenient_json.value_as_text(call.get("id")),
+            name=lenient_json.value_as_text(function.get("name")),
+            arguments=lenient_json.value_as_text(function.get("arguments")),
+        )
+
+
+def _decode_failure(line: Fields) -> Failure:
+    """The failure of an error line, to which Ollama's cloud adds the HTTP status."""
+    failure = json_api.decode_failure(line["error"])
+    return replace(failure, code=failure.code or lenient_json.value_as_text(line.get("status")))
+
+
+def _raw_finish_reason(last_line: Fields) -> str | None:
+    """The wire's finish reason in the last line; None where that does not end the response."""
+    if last_line.get("done") is True:
+        return lenient_json.value_as_text(last_line.get("done_reason"))
+    return SUCCESS if last_line.get("status") == SUCCESS else None
+
+
+def encode_turn(turn: Turn, path: str, context: EncodeContext, *, stream: bool) -> DialectResponse:
+    """A stream of lines, or one document."""
+    if stream:
+        lines = map(encode_line, _encode_lines(turn, path, context))
+        return response_encoding.stream_response("ndjson", NDJSON_CONTENT_TYPE, lines)
+    message: Document = {}
+    for part in turn.parts:
+        _append_part(message, part, len(message.get("tool_calls", ())))
+    if path == GENERATE and len(message.get("images", ())) > 1:
+        raise NotRepresentable("ollama says one image in a completion that does not stream")
+    return response_encoding.json_response(
+        {
+            **_envelope(turn, context, 0),
+            **_message_fields(message, path),
+            **_final_line_fields(turn),
+        }
+    )
+
+
+def _encode_lines(turn: Turn, path: str, context: EncodeContext) -> Iterator[Document]:
+    number = 0
+    for number, message in enumerate(_encode_deltas(turn, context), 1):
+        envelope = _envelope(turn, context, number)
+        yield {**envelope, **_message_fields(message, path), "done": False}
+    if turn.failure is not None:
+        failure = wire.with_default_error_message(turn.failure)
+        status = wire.http_status_code(failure)
+        yield {**error_document(failure.message), **({"status": int(status)} if status else {})}
+        return
+    envelope = _envelope(turn, context, number + 1)
+    yield {**envelope, **_message_fields({}, path), **_final_line_fields(turn)}
+
+
+def _envelope(turn: Turn, context: EncodeContext, line_number: int) -> Document:
+    """The fields of every line; the nanoseconds of `created_at` are the line's number."""
+    metadata = dict(turn.metadata)
+    return {
+        "model": turn.model,
+        **{name: metadata[name] for name in _REMOTE_FIELDS if name in metadata},
+        "created_at": rfc3339_timestamp(context.created_unix_s, line_number),
+    }
+
+
+def _encode_deltas(turn: Turn, context: EncodeContext) -> Iterator[Document]:
+    call_count = 0
+    for part in turn.parts:
+        if isinstance(part, Text | Reasoning):
+            for piece in context.split_text(part.text):
+                yield {_TEXT_FIELDS[type(part)]: piece}
+        else:
+            message: Document = {}
+            _append_part(message, part, call_count)
+            yield message
+            call_count += isinstance(part, ToolCall)
+
+
+def _append_part(message: Document, part: Part, call_index: int) -> None:
+    """Add the part to the message; the arguments of a call are JSON text already."""
+    match part:
+        case Text(text=text) | Reasoning(text=text):
+            message[_TEXT_FIELDS[type(part)]] = message.get(_TEXT_FIELDS[type(part)], "") + text
+        case Media(base64=image_base64):
+            message.setdefault("images", []).append(image_base64)
+        case ToolCall():
+            arguments = orjson.Fragment(part.arguments.encode())
+            function = {"index": call_index, "name": part.name, "arguments": arguments}
+            message.setdefault("tool_calls", []).append({"id": part.id, "function": function})
+        case _:
+            pass
+
+
+def _message_fields(message: Document, path: str) -> Document:
+    """The fields of a message, placed as this path requires; a completion holds one image."""
+    content = message.pop("content", "")
+    if path == CHAT:
+        return {"message": {"role": "assistant", "content": content, **message}}
+    if images := message.pop("images", ()):
+        [message["image"]] = images
+    return {"response": content, **message}
+
+
+def _final_line_fields(turn: Turn) -> Document:
+    """The fields of the last line: finish reason, durations and token counts."""
+    given = dict(turn.metadata)
+    usage = turn.usage or Usage()
+    estimates_ns: Document = {
+        "load_duration": _LOAD_NS,
+        "prompt_eval_duration": max(usage.input or 0, 1) * _NS_PER_INPUT_TOKEN,
+        "eval_duration": max(usage.output or 0, 1) * _NS_PER_OUTPUT_TOKEN,
+    }
+    total_ns = sum(
+        lenient_json.first_integer(given.get(name), estimates_ns[name]) or 0
+        for name in _DURATION_FIELDS
+    )
+    durations: dict[str, Json] = {"total_duration": total_ns, **estimates_ns}
+    return {
+        **done_fields(turn.finish_raw),
+        **{name: given.get(name, duration_ns) for name, duration_ns in durations.items()},
+        **_USAGE.encode(usage),
+    }
+
+
+def done_fields(reason: str) -> Document:
+    """The fields that end a response, and its reason."""
+    return {"done": True, "done_reason": reason}
+
+
+def encode_line(document: Document) -> bytes:
+    """One line of a stream, with its line end."""
+    return response_encoding.single_line_json(document) + b"\n"
+
+
+def rfc3339_timestamp(seconds: int, nanoseconds: int = 0) -> str:
+    """A Unix time in s, and its fraction in ns, as RFC 3339 text in UTC."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
+
+
+def error_response(
+    status: int, failure: Failure, retry_after_s: float | None = None
+) -> DialectResponse:
+    """An HTTP error.  Ollama sends no headers for limits or request ids."""
+    headers = () if retry_after_s is None else (("Retry-After", str(ceil(retry_after_s))),)
+    error = ERRORS.with_defaults(Failure(failure.message or failure.type), status)
+    return response_encoding.json_response(error_document(error.message), headers, status)
+
+
+def error_document(message: str) -> Document:
+    """The JSON body of an error."""
+    return {"error": message}
