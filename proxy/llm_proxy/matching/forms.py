@@ -26,11 +26,23 @@ def parse_form(content_type: str, body: bytes) -> list[Json] | None:
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type == "application/x-www-form-urlencoded":
-        return _parse_urlencoded(body)
+        try:
+            pairs = parse_qsl(
+                body.decode(), keep_blank_values=True, strict_parsing=True, errors="strict"
+            )
+        except ValueError:
+            return None
+        return [{"name": name, "value": value} for name, value in pairs]
     boundary = _header_parameters(content_type)[0].get("boundary")
     if not media_type.startswith("multipart/") or not boundary:
         return None
-    return _parse_multipart(body, boundary.encode("latin-1", "replace"))
+    # Preamble and epilogue are ignored.
+    delimiter = b"\r\n--" + boundary.encode("latin-1", "replace")
+    _, *raw_parts = (b"\r\n" + body).split(delimiter)
+    if len(raw_parts) < 2 or not raw_parts[-1].startswith(b"--"):  # at least one part, and the end
+        return None
+    parts = [_parse_part(part) for part in raw_parts[:-1]]
+    return None if None in parts else parts
 
 
 def _header_parameters(value: str) -> tuple[dict[str, str], bool]:
@@ -49,26 +61,6 @@ def _header_parameters(value: str) -> tuple[dict[str, str], bool]:
     return fields, is_fully_parsed and (offset < 0 or not value[offset:].strip())
 
 
-def _parse_urlencoded(body: bytes) -> list[Json] | None:
-    try:
-        pairs = parse_qsl(
-            body.decode(), keep_blank_values=True, strict_parsing=True, errors="strict"
-        )
-    except ValueError:
-        return None
-    return [{"name": name, "value": value} for name, value in pairs]
-
-
-def _parse_multipart(body: bytes, boundary: bytes) -> list[Json] | None:
-    """The parts between the delimiters; preamble and epilogue are ignored."""
-    preamble, *raw_parts = (b"\r\n" + body).split(b"\r\n--" + boundary)
-    del preamble
-    if len(raw_parts) < 2 or not raw_parts[-1].startswith(b"--"):  # at least one part, and the end
-        return None
-    parts = [_parse_part(part) for part in raw_parts[:-1]]
-    return None if None in parts else [part for part in parts if part is not None]
-
-
 def _parse_part(part: bytes) -> Json:
     """One part as an object; None if it has no head."""
     padding, line_end, rest = part.partition(b"\r\n")
@@ -77,42 +69,30 @@ def _parse_part(part: bytes) -> Json:
     head, blank, content = (b"\r\n" + rest).partition(b"\r\n\r\n")
     if not blank:
         return None
+    try:
+        head_text = head.decode()
+    except UnicodeDecodeError:  # old browsers send Latin-1
+        head_text = head.decode("latin-1")
     fields: dict[str, Json] = {}
     other_headers: dict[str, Json] = {}
-    for line in _decode_part_head(head).split("\r\n")[1:]:
+    for line in head_text.split("\r\n")[1:]:
         key, _, value = line.partition(":")
+        value = value.strip()
         match key.strip().lower():
             case "content-disposition":
-                fields |= _parse_disposition(value.strip())
+                parameters, is_fully_parsed = _header_parameters(value)
+                fields |= parameters
+                if not is_fully_parsed or value.partition(";")[0].strip().lower() != "form-data":
+                    fields["disposition"] = value
             case "content-type":
-                fields["type"] = value.strip()
+                fields["type"] = value
             case "content-length":  # redundant: the content counts
                 pass
             case other:
-                other_headers[other] = value.strip()
+                other_headers[other] = value
     if other_headers:
         fields["headers"] = other_headers
-    return fields | part_content_fields(content)
-
-
-def _parse_disposition(value: str) -> dict[str, Json]:
-    """Name and file name of a part; an unusual header is kept as `disposition` too."""
-    fields, is_fully_parsed = _header_parameters(value)
-    is_plain_form_data = is_fully_parsed and value.partition(";")[0].strip().lower() == "form-data"
-    return {**fields} if is_plain_form_data else {**fields, "disposition": value}
-
-
-def _decode_part_head(head: bytes) -> str:
-    """A part's head; old browsers send it in Latin-1."""
-    try:
-        return head.decode()
-    except UnicodeDecodeError:
-        return head.decode("latin-1")
-
-
-def part_content_fields(content: bytes) -> dict[str, Json]:
-    """The content of a part: `value`, or `sha256` and `bytes` if it is binary or long."""
     if len(content) <= _MAX_TEXT_BYTES:
         with suppress(UnicodeDecodeError):  # binary
-            return {"value": content.decode("utf-8")}
-    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+            return {**fields, "value": content.decode("utf-8")}
+    return {**fields, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}

@@ -63,15 +63,8 @@ class KeyDocument:
 
 def key_document(provider: str, request: StoredRequest) -> KeyDocument:
     """The document of a redacted request to a provider."""
-    stored_request = request
     dialect = dialects.dialect_of_request(
-        Request(
-            stored_request.method,
-            stored_request.path,
-            stored_request.query,
-            stored_request.headers,
-            b"",
-        )
+        Request(request.method, request.path, request.query, request.headers, b"")
     )
     kind, body = _key_body(request)
     if kind == "json":

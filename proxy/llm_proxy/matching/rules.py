@@ -48,6 +48,26 @@ class NormaliserRule:
 
 
 @dataclass(frozen=True, slots=True)
+class NormaliserDefinition:
+    """A normaliser before its argument is known."""
+
+    name: str
+    version: int
+    """Incremented whenever it normalises a document differently than before."""
+    make_document_normaliser: Callable[[str], ApplyRule]
+    """Returns the rule's function for an argument; raises `UsageError` for an invalid one."""
+    argument_description: str = ""
+    """What its argument is, such as `a JSONPath`; empty if it takes none."""
+    example_argument: str = ""
+    """An example of an argument."""
+
+    def make_rule(self, argument: str = "") -> NormaliserRule:
+        """The rule with an argument.  Raises `UsageError` for an invalid one."""
+        function = self.make_document_normaliser(argument)
+        return NormaliserRule(self.name, self.version, function, argument)
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSet:
     """The match rules of a run, in the order in which they are applied."""
 

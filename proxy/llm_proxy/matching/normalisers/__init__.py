@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
-from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.ignore import IGNORE
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.regex import REGEX
@@ -18,8 +17,9 @@ from llm_proxy.matching.normalisers.uuids import UUIDS
 from llm_proxy.matching.normalisers.whitespace import WHITESPACE
 
 NORMALISERS: Final = MappingProxyType(
-    {kind.name: kind for kind in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)}
+    {
+        definition.name: definition
+        for definition in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)
+    }
 )
 """All normalisers by name, in the order of the documentation."""
-
-__all__ = ["NORMALISERS", "NormaliserDefinition"]

@@ -8,17 +8,15 @@ id.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
-from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable
-from llm_proxy.matching.normalisers.texts_at_path import texts_at_path
-from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
+from llm_proxy.matching.rules import NormaliserDefinition, NormalizedDocument
 from llm_proxy.turns import Json
 
 _ALIAS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
@@ -27,23 +25,32 @@ _ID_WORD: Final = re.compile(r"(?<![\w-])\w[\w-]{6,}\w")
 """A word of a text that may be an id."""
 
 
-def _make_document_normaliser(_argument: str) -> ApplyRule:
-    return _normalize_call_ids
+def texts_at_path(value: Json, path: str) -> Iterator[str]:
+    """The texts at a path of members, in order; `name[*]` stands for each item of a list."""
+    name, _, rest = path.removeprefix("$.").partition(".")
+    inner = value.get(name.removesuffix("[*]")) if isinstance(value, dict) else None
+    items = inner if isinstance(inner, list) else []
+    for item in items if name.endswith("[*]") else [inner]:
+        if rest:
+            yield from texts_at_path(item, rest)
+        elif isinstance(item, str):
+            yield item
 
 
 def _normalize_call_ids(document: KeyDocument) -> NormalizedDocument:
     if document.body_kind != "json":
         return NormalizedDocument(document)
-    alias_table = AliasTable("id")
-    alias_by_id: dict[str, str] = {}
-    for path in document.dialect.id_json_paths:
-        for id_ in texts_at_path(document.body, path):
-            if id_ and not _ALIAS.fullmatch(id_):
-                alias_by_id[id_] = alias_table.alias_of(id_)
+    aliases = AliasTable("id")
+    alias_by_id = {
+        id_: aliases.alias_of(id_)
+        for path in document.dialect.id_json_paths
+        for id_ in texts_at_path(document.body, path)
+        if id_ and not _ALIAS.fullmatch(id_)
+    }
     if not alias_by_id:
         return NormalizedDocument(document)
     body = _replace_ids(document.body, alias_by_id, _text_replacer(alias_by_id))
-    return NormalizedDocument(replace(document, body=body), alias_table.value_by_alias())
+    return NormalizedDocument(replace(document, body=body), aliases.value_by_alias())
 
 
 def _replace_ids(
@@ -82,9 +89,4 @@ def _text_replacer(alias_by_id: Mapping[str, str]) -> Callable[[str], str]:
     return replace_in_text
 
 
-CALL_IDS: Final = NormaliserDefinition(
-    name="call-ids",
-    version=1,
-    ignored_description="which ids calls and messages have",
-    make_document_normaliser=_make_document_normaliser,
-)
+CALL_IDS: Final = NormaliserDefinition("call-ids", 1, lambda _argument: _normalize_call_ids)

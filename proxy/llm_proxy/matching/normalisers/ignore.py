@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable_excerpt
 from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
+from llm_proxy.matching.rules import ApplyRule, NormaliserDefinition, NormalizedDocument
 from llm_proxy.turns import Json
 
 if TYPE_CHECKING:
@@ -68,28 +67,24 @@ def add_ignored_path(removals: RemovalTree, path_steps: tuple[str | int, ...]) -
 
 def without_ignored(value: Json, removals: RemovalTree) -> Json:
     """A copy of a value without the values to remove; unchanged parts are shared."""
+    if not removals:
+        return value
     match value:
         case dict():
             return {
                 name: without_ignored(item, inner)
-                if (inner := removals.get(name, _NOTHING_REMOVED))
-                else item
                 for name, item in value.items()
-                if removals.get(name, _NOTHING_REMOVED) is not None
+                if (inner := removals.get(name, _NOTHING_REMOVED)) is not None
             }
         case list():
             return [
-                _child_without_ignored(item, removals.get(place, _NOTHING_REMOVED))
+                _ITEM_PLACEHOLDER
+                if (inner := removals.get(place, _NOTHING_REMOVED)) is None
+                else without_ignored(item, inner)
                 for place, item in enumerate(value)
             ]
         case _:
             return value
-
-
-def _child_without_ignored(item: Json, removals: RemovalTree | None) -> Json:
-    if removals is None:
-        return _ITEM_PLACEHOLDER
-    return without_ignored(item, removals) if removals else item
 
 
 def _parse_path(argument: str) -> StepCountingPath:
@@ -115,10 +110,9 @@ def _parse_path(argument: str) -> StepCountingPath:
 
 
 IGNORE: Final = NormaliserDefinition(
-    name="ignore",
-    version=1,
-    ignored_description="what stands at a path",
-    make_document_normaliser=_make_document_normaliser,
+    "ignore",
+    1,
+    _make_document_normaliser,
     argument_description="a JSONPath",
     example_argument="$.metadata.trace",
 )

@@ -13,13 +13,15 @@ from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
-from llm_proxy.matching.rules import NormalizedDocument
 from llm_proxy.turns import Json
 
 _MODEL_FIELD: Final = "model"
 """The member or form field with the model's name, in every dialect that has it in the body."""
 _FORM_TEXT_FIELDS: Final = ("value", "filename")
 """The entries of a form field that hold text."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Stands for a byte that is not UTF-8."""
 
 ChangeValue = Callable[[Json, str], Json]
 """Maps a scalar value and the name of the member that contains it to a new value."""
@@ -50,35 +52,34 @@ def map_texts(value: Json, change: Callable[[str], str]) -> Json:
     Members of objects are visited in the order of their names, whatever their order was.  Names of
     members stay.
     """
-    return _map_values(value, lambda leaf, _: change(leaf) if isinstance(leaf, str) else leaf, "")
+    return _map_values(value, _text_change(change), "")
 
 
 def map_body_texts(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
     """The document with every text of its body mapped, in the order of `map_texts`."""
-    return map_body_values(
-        document, lambda leaf, _: change(leaf) if isinstance(leaf, str) else leaf
-    )
+    return map_body_values(document, _text_change(change))
 
 
 def map_body_values(document: KeyDocument, change: ChangeValue) -> KeyDocument:
     """The document with every scalar value of its body mapped."""
-    return replace(document, body=_map_body(document, change))
-
-
-def _map_body(document: KeyDocument, change: ChangeValue) -> Json:
     body = document.body
     match document.body_kind, body:
         case "json", dict():
-            return {
+            body = {
                 name: item if name == _MODEL_FIELD else _map_values(item, change, name)
                 for name, item in sorted(body.items())
             }
         case "form", list():
-            return [_map_form_field(field, change) for field in body]
-        case "text", str() if not _is_text_body(body):
-            return body
+            body = [_map_form_field(field, change) for field in body]
+        case "text", str() if _SURROGATE.search(body):
+            pass  # binary
         case _:
-            return _map_values(body, change, "")
+            body = _map_values(body, change, "")
+    return replace(document, body=body)
+
+
+def _text_change(change: Callable[[str], str]) -> ChangeValue:
+    return lambda value, _: change(value) if isinstance(value, str) else value
 
 
 def _map_form_field(field: Json, change: ChangeValue) -> Json:
@@ -97,21 +98,3 @@ def _map_values(value: Json, change: ChangeValue, name: str) -> Json:
             return value
         case _:
             return change(value, name)
-
-
-def _is_text_body(body: str) -> bool:
-    try:
-        body.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def replace_matches(
-    document: KeyDocument, pattern: re.Pattern[str], alias_table: AliasTable
-) -> NormalizedDocument:
-    """The document with every match of a pattern in its texts replaced by an alias."""
-    changed = map_body_texts(
-        document, lambda text: pattern.sub(lambda found: alias_table.alias_of(found[0]), text)
-    )
-    return NormalizedDocument(changed, alias_table.value_by_alias())

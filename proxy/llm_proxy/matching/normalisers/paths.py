@@ -16,9 +16,8 @@ from typing import Final
 
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import AliasTable, map_body_texts
-from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
+from llm_proxy.matching.rules import NormaliserDefinition, NormalizedDocument
 
 _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"
 _WORKING_FOLDER: Final = re.compile(
@@ -84,14 +83,12 @@ class _FoundFolders:
         for match in _HOME_FOLDER.finditer(text):
             self.home_folders[_collapse_backslashes(match[0])] = None
         for match in islice(_HOME_SUBFOLDER.finditer(text), _MAX_FOLDERS):
-            self._collect_home_at_end(text[max(0, match.start() - _MAX_HOME_CHARS) : match.start()])
+            before = text[max(0, match.start() - _MAX_HOME_CHARS) : match.start()]
+            quoted = _QUOTED_PATH.search(before)
+            candidate = _PATH_DELIMITER.split(before)[-1] if quoted is None else quoted[1]
+            if _ABSOLUTE_PATH.match(candidate) and not _ALIASED_PATH.search(before):
+                self.home_folders[_collapse_backslashes(candidate).rstrip("\\/")] = None
         return text
-
-    def _collect_home_at_end(self, text: str) -> None:
-        quoted = _QUOTED_PATH.search(text)
-        candidate = _PATH_DELIMITER.split(text)[-1] if quoted is None else quoted[1]
-        if _ABSOLUTE_PATH.match(candidate) and not _ALIASED_PATH.search(text):
-            self.home_folders[_collapse_backslashes(candidate).rstrip("\\/")] = None
 
     def kind_by_folder(self) -> dict[str, str]:
         """The kind of every folder, by its path; longest first."""
@@ -115,43 +112,31 @@ def _collapse_backslashes(folder: str) -> str:
     return _REPEATED_BACKSLASH.sub(r"\\", folder)
 
 
-def _make_document_normaliser(_argument: str) -> ApplyRule:
-    return _replace_folders
-
-
 def _replace_folders(document: KeyDocument) -> NormalizedDocument:
     found = _FoundFolders()
     map_body_texts(document, found.collect_from)
-    kinds = found.kind_by_folder()
-    if not kinds:
+    kind_by_folder = found.kind_by_folder()
+    if not kind_by_folder:
         return NormalizedDocument(document)
+    # JSON within a text doubles backslashes.
     folder_by_spelling = {
-        spelling: kind for kind in kinds for spelling in _spellings_of_folder(kind)
+        spelling: folder
+        for folder in kind_by_folder
+        for spelling in (folder, folder.replace("\\", "\\\\"))
     }
-    alias_tables = {word: AliasTable(word) for word in kinds.values()}
+    alias_tables = {kind: AliasTable(kind) for kind in kind_by_folder.values()}
     finder = value_finder.ValueFinder(folder_by_spelling)
 
     def alias_for(spelling: str) -> str:
         """The alias is assigned on first use: a folder that occurs only within others has none."""
         folder = folder_by_spelling[spelling]
-        return alias_tables[kinds[folder]].alias_of(folder)
+        return alias_tables[kind_by_folder[folder]].alias_of(folder)
 
-    changed = map_body_texts(document, lambda text: finder.replace_all(text, alias_for))
-    value_by_alias = {
-        name: content
-        for some in alias_tables.values()
-        for name, content in some.value_by_alias().items()
-    }
-    return NormalizedDocument(changed, value_by_alias)
+    document = map_body_texts(document, lambda text: finder.replace_all(text, alias_for))
+    value_by_alias: dict[str, str] = {}
+    for aliases in alias_tables.values():
+        value_by_alias |= aliases.value_by_alias()
+    return NormalizedDocument(document, value_by_alias)
 
 
-def _spellings_of_folder(folder: str) -> tuple[str, ...]:
-    return (folder, folder.replace("\\", "\\\\")) if "\\" in folder else (folder,)
-
-
-PATHS: Final = NormaliserDefinition(
-    name="paths",
-    version=1,
-    ignored_description="which home, working and temporary folders",
-    make_document_normaliser=_make_document_normaliser,
-)
+PATHS: Final = NormaliserDefinition("paths", 1, lambda _argument: _replace_folders)

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserDefinition
 from llm_proxy.matching.normalisers.mapping import map_body_texts
-from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from llm_proxy.matching.rules import ApplyRule, NormaliserDefinition, NormalizedDocument
 
 _MAX_SHOWN_CHARS: Final = 100
 """The most characters of a pattern that an error message quotes."""
@@ -70,27 +66,37 @@ class _MatchReplacer:
         for match in self._pattern.finditer(data):
             if self._remaining_bytes <= 0:
                 break
-            self._remaining_bytes -= (
-                len(data) * self._cost_factor
-            )  # as much may have been read to find it
+            # As much may have been read to find it.
+            self._remaining_bytes -= len(data) * self._cost_factor
             if match.end() > match.start():
                 kept += (data[copied_until : match.start()], self._placeholder)
                 copied_until = match.end()
-        return b"".join((*kept, data[copied_until:])).decode() if kept else text
+        return b"".join((*kept, data[copied_until:])).decode()
 
 
 def _compile_pattern(argument: str) -> Any:
     """Compile a pattern.  Raises `UsageError` if it is invalid, too large, or matches ""."""
+    try:
+        import re2  # noqa: PLC0415 # an extra, only where a rule has a pattern
+    except ImportError:
+        raise UsageError(
+            "regex needs RE2, which no text makes slow: pip install 'llm-proxy-replay[regex]'"
+        ) from None
     shown = printable_excerpt(argument, _MAX_SHOWN_CHARS)
-    compile_regex = _load_regex_compiler()
     if len(argument) > _MAX_PATTERN_CHARS:
         raise UsageError(f"regex={shown} is too long: at most {_MAX_PATTERN_CHARS} characters")
     if _BYTE_ESCAPE.search(argument):
         raise UsageError(rf"regex={shown}: \C finds half characters: write . or a class")
+    options = re2.Options()
+    options.log_errors = False  # reported as `UsageError` instead
     try:
-        pattern = compile_regex(argument)
-    except (ValueError, UnicodeEncodeError) as error:
+        pattern = re2.compile(argument.encode(), options)
+    except UnicodeEncodeError as error:
         raise UsageError(f"regex={shown} is no pattern of RE2: {error}") from None
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        reason = reason.decode() if isinstance(reason, bytes) else reason
+        raise UsageError(f"regex={shown} is no pattern of RE2: {reason}") from None
     if pattern.programsize > _MAX_INSTRUCTIONS:
         raise UsageError(f"regex={shown} repeats too much to be fast: make its {{…}} smaller")
     if any(
@@ -105,33 +111,10 @@ def _compile_pattern(argument: str) -> Any:
     return pattern
 
 
-def _load_regex_compiler() -> Callable[[str], Any]:
-    try:
-        import re2  # noqa: PLC0415 # an extra, only where a rule has a pattern
-    except ImportError:
-        raise UsageError(
-            "regex needs RE2, which no text makes slow: pip install 'llm-proxy-replay[regex]'"
-        ) from None
-
-    def compile_regex(pattern: str) -> Any:
-        options = re2.Options()
-        options.log_errors = False  # reported as `UsageError` instead
-        try:
-            return re2.compile(pattern.encode(), options)
-        except re2.error as error:
-            reason = error.args[0] if error.args else error
-            raise ValueError(
-                reason.decode() if isinstance(reason, bytes) else str(reason)
-            ) from None
-
-    return compile_regex
-
-
 REGEX: Final = NormaliserDefinition(
-    name="regex",
-    version=1,
-    ignored_description="what a pattern finds in texts",
-    make_document_normaliser=_make_document_normaliser,
+    "regex",
+    1,
+    _make_document_normaliser,
     argument_description="a pattern",
     example_argument="build-[0-9]+",
 )

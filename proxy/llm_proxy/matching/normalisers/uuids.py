@@ -6,9 +6,8 @@ import re
 from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
-from llm_proxy.matching.normalisers.definition import NormaliserDefinition
-from llm_proxy.matching.normalisers.mapping import AliasTable, replace_matches
-from llm_proxy.matching.rules import ApplyRule, NormalizedDocument
+from llm_proxy.matching.normalisers.mapping import AliasTable, map_body_texts
+from llm_proxy.matching.rules import NormaliserDefinition, NormalizedDocument
 
 _UUID: Final = re.compile(
     r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
@@ -16,17 +15,12 @@ _UUID: Final = re.compile(
 )
 
 
-def _make_document_normaliser(_argument: str) -> ApplyRule:
-    return _normalize_uuids
-
-
 def _normalize_uuids(document: KeyDocument) -> NormalizedDocument:
-    return replace_matches(document, _UUID, AliasTable("uuid"))
+    aliases = AliasTable("uuid")
+    document = map_body_texts(
+        document, lambda text: _UUID.sub(lambda found: aliases.alias_of(found[0]), text)
+    )
+    return NormalizedDocument(document, aliases.value_by_alias())
 
 
-UUIDS: Final = NormaliserDefinition(
-    name="uuids",
-    version=1,
-    ignored_description="which UUID it is",
-    make_document_normaliser=_make_document_normaliser,
-)
+UUIDS: Final = NormaliserDefinition("uuids", 1, lambda _argument: _normalize_uuids)

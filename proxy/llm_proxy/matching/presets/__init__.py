@@ -15,5 +15,3 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
     {preset.name: preset for preset in (CLAUDE_CODE, CODEX, LANGCHAIN, PYDANTIC_AI, AI_SDK)}
 )
 """All presets by name."""
-
-__all__ = ["PRESETS", "Preset"]

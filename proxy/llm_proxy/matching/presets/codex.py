@@ -2,30 +2,22 @@
 
 from typing import Final
 
-from llm_proxy.matching.normalisers.call_ids import CALL_IDS
-from llm_proxy.matching.normalisers.paths import PATHS
-from llm_proxy.matching.normalisers.uuids import UUIDS
-from llm_proxy.matching.presets.announced_values import (
+from llm_proxy.matching.presets.preset import (
+    Preset,
     announced_value_rule,
-    current_date_rule,
     tool_result_value_rule,
 )
-from llm_proxy.matching.presets.preset import Preset
 
 _LINES_ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\r\n]{1,60}\n){0,3}"
 """Lines that may precede the wall time above a command's output."""
 
 CODEX: Final = Preset(
-    name="codex",
-    version=2,
-    client="Codex CLI",
-    rules=(
-        current_date_rule(),
+    "codex",
+    2,
+    "Codex CLI",
+    client_rules=(
         announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
         tool_result_value_rule("chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b"),
         tool_result_value_rule("duration", rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds"),
-        PATHS.make_rule(),
-        CALL_IDS.make_rule(),
-        UUIDS.make_rule(),
     ),
 )

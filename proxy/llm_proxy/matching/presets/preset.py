@@ -1,11 +1,50 @@
-"""The definition of a preset."""
+"""What presets are made of: the rules that all share, and rules for values that clients announce.
+
+Only the announced value is ignored: a question about a date is still another question for another
+date.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
+from llm_proxy.matching.normalisers.call_ids import CALL_IDS
+from llm_proxy.matching.normalisers.mapping import map_body_texts, map_texts
+from llm_proxy.matching.normalisers.paths import PATHS
+from llm_proxy.matching.normalisers.uuids import UUIDS
 from llm_proxy.matching.rules import NormaliserRule, NormalizedDocument, RuleSet
+from llm_proxy.turns import Json
+
+_MONTH: Final = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sep(?:t|tember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\.?"
+)
+_WEEKDAY: Final = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? )?"
+_CLOCK: Final = (
+    r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?(?:[ \u202f]?(?:[APap][Mm]\b|[ap]\.m\.))?"
+    r"(?: ?(?:Z\b|UTC\b|GMT\b|[+-][0-9]{2}:?[0-9]{2}\b)){0,2}"
+)
+_DATE: Final = (
+    rf"{_WEEKDAY}(?:[0-9]{{4}}[-/][0-9]{{1,2}}[-/][0-9]{{1,2}}"
+    r"|[0-9]{1,2}[/.][0-9]{1,2}[/.][0-9]{2,4}"
+    rf"|{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?,? [0-9]{{4}}"
+    rf"|[0-9]{{1,2}}(?:st|nd|rd|th)? {_MONTH},? [0-9]{{4}})"
+)
+_NOW: Final = rf"(?:{_DATE}(?:(?:T|,? (?:at )?){_CLOCK})?|{_CLOCK}(?:,? (?:on )?{_DATE})?)"
+_ANNOUNCED: Final = (
+    r"\b(?:[Tt]oday(?:['\u2019]s [Dd]ate)?|[Tt]he (?:date|time)"
+    r"|(?:[Cc]urrent|[Ss]ystem)[ _]?(?:[Dd]ate and time|[Dd]ate[ _]?[Tt]ime|[Dd]ate|[Tt]ime))"
+    r"(?: today| now)?(?: \([^()\n]{1,40}\))?[`'\"]?(?: is|:|=|>)(?: now)?[ \t]{0,9}[`'\"*]{0,3}"
+)
+_ENDED: Final = r"(?![0-9]|[.:][0-9])"
+"""Not followed by more digits: that would be a version, an address or a decimal number."""
+_CURRENT_DATE: Final = rf"({_ANNOUNCED}){_NOW}{_ENDED}"
+_HISTORY_MEMBERS: Final = frozenset(("input", "messages"))
+"""The members of a body that hold messages and tool results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +56,79 @@ class Preset:
     """Incremented whenever it normalises a document differently than before."""
     client: str
     """The client that it is for, as displayed."""
-    rules: tuple[NormaliserRule, ...]
+    client_rules: tuple[NormaliserRule, ...] = ()
+    """The rules for values that only this client sends."""
+
+    @property
+    def rules(self) -> tuple[NormaliserRule, ...]:
+        """All rules, in order."""
+        return (
+            current_date_rule(),
+            *self.client_rules,
+            PATHS.make_rule(),
+            CALL_IDS.make_rule(),
+            UUIDS.make_rule(),
+        )
 
     def combined_rule(self) -> NormaliserRule:
         """All rules of the preset as one rule."""
         rules = RuleSet(self.rules)
+        return NormaliserRule(
+            self.name, self.version, rules.normalize_document, preset_rules=rules.rules
+        )
 
-        def apply(document: KeyDocument) -> NormalizedDocument:
-            return rules.normalize_document(document)
 
-        return NormaliserRule(self.name, self.version, apply, preset_rules=self.rules)
+def current_date_rule() -> NormaliserRule:
+    """A rule that ignores an announced current date and time: `Today's date is 2026-11-22`."""
+    return announced_value_rule("today", _CURRENT_DATE)
+
+
+def announced_value_rule(
+    name: str,
+    *patterns: str,
+    map_document: Callable[[KeyDocument, Callable[[str], str]], KeyDocument] = map_body_texts,
+) -> NormaliserRule:
+    """A rule that replaces each match after its first group by `<name>`.
+
+    The patterns must search a text of any length in linear time.
+    """
+    compiled_patterns = [re.compile(pattern) for pattern in patterns]
+
+    def replace_values(text: str) -> str:
+        for pattern in compiled_patterns:
+            text = pattern.sub(lambda found: f"{found[1]}<{name}>", text)
+        return text
+
+    return NormaliserRule(
+        name, 2, lambda document: NormalizedDocument(map_document(document, replace_values))
+    )
+
+
+def tool_result_value_rule(name: str, pattern: str) -> NormaliserRule:
+    """Like `announced_value_rule`, only in tool results in the history of OpenAI's dialects."""
+    return announced_value_rule(name, pattern, map_document=_map_tool_results)
+
+
+def _map_tool_results(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
+    if document.body_kind != "json" or not isinstance(document.body, dict):
+        return document
+    body = {
+        name: [_map_tool_result(item, change) for item in value]
+        if name in _HISTORY_MEMBERS and isinstance(value, list)
+        else value
+        for name, value in document.body.items()
+    }
+    return replace(document, body=body)
+
+
+def _map_tool_result(item: Json, change: Callable[[str], str]) -> Json:
+    """An item of a history, with its texts mapped if it is a tool result."""
+    if not isinstance(item, dict):
+        return item
+    match item:
+        case {"type": str(kind), "output": output} if kind.endswith("call_output"):
+            return {**item, "output": map_texts(output, change)}
+        case {"role": "tool", "content": content}:
+            return {**item, "content": map_texts(content, change)}
+        case _:
+            return item
