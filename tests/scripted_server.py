@@ -15,8 +15,7 @@ from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.render.actions import response_actions
-from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.render import FailureLimits, response_actions
 from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware

@@ -18,8 +18,7 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.pacing import InstantPace, RecordedPace
-from llm_proxy.scenario.render.actions import response_actions
-from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.render import FailureLimits, response_actions
 from llm_proxy.scenario.scripted_response import FailResponse
 from raw_http import open_line, send_request
 from scripted_server import ScriptedMode, serve_mode

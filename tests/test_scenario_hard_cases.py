@@ -38,12 +38,10 @@ from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
-from llm_proxy.scenario.render.actions import response_actions
-from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.render import FailureLimits, response_actions
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import SimulationOptions
-from llm_proxy.synthesis import lorem
-from llm_proxy.synthesis.response import synthesize_response
+from llm_proxy.synthesis import lorem_words, synthesize_response
 from llm_proxy.turns import ToolCall, Turn
 from raw_http import RawResponse, build_http_request, open_line, send_request
 from sdk_clients import openai_client
@@ -111,7 +109,7 @@ INSTRUCTED: Final = "Do this: <|instruction_start|>{}<|instruction_end|> and no 
 
 def marked_words(count: int) -> str:
     """Return `count` words between the markers, which do not count."""
-    return f"no. 7 {lorem.lorem_words(count)} no. 7"
+    return f"no. 7 {lorem_words(count)} no. 7"
 
 
 @pytest.mark.shows("001-27 to 001-34")

@@ -17,8 +17,7 @@ from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.errors import NotRepresentable, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
-from llm_proxy.scenario.render.actions import OutputCharCounter, response_actions
-from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.render import FailureLimits, OutputCharCounter, response_actions
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,

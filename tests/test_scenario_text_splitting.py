@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.scenario.documents.document import ChunkSpec
-from llm_proxy.scenario.render.durations import draw_ms, gap_ms_drawer
-from llm_proxy.scenario.render.text_splitting import text_splitter
+from llm_proxy.scenario.pieces import draw_ms, gap_ms_drawer, text_splitter
 from llm_proxy.scenario.scripted_response import as_single_piece
 
 TEXT = "Refunds take  3 business days.\n"

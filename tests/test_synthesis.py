@@ -21,9 +21,14 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.scripted_response import SendTurns
-from llm_proxy.synthesis import lorem
-from llm_proxy.synthesis.message_layout import MessageLayout, message_layout_of
-from llm_proxy.synthesis.response import SynthesizedResponse, synthesize_response
+from llm_proxy.synthesis import (
+    MessageLayout,
+    SynthesizedResponse,
+    hash_based_word_count,
+    lorem_words,
+    message_layout_of,
+    synthesize_response,
+)
 from llm_proxy.turns import FinishReason, Media, Reasoning, Text, ToolCall, Turn, Usage
 
 CONTEXT: Final = EncodeContext("seed", 1_700_000_000, provider="test-llm")
@@ -48,7 +53,7 @@ def instruction_message(text: str = "", /, **fields: Any) -> str:
 def lorem_of(message: str) -> str:
     """The lorem ipsum for a message, computed independently."""
     number = 5 + int.from_bytes(sha256(message.encode()).digest()[:8], "big") % 496
-    return lorem.lorem_words(number)
+    return lorem_words(number)
 
 
 def lorem_and_echo(message: str) -> str:
@@ -83,22 +88,22 @@ def stream_chunks(action: SendTurns) -> list[dict[str, Any]]:
     ("message", "count"), [("", 361), ("Hello", 138), ("Grüße 🌊", 487), ("\ud801", 256)]
 )
 def test_the_count_of_words_is_the_same_on_every_machine(message: str, count: int) -> None:
-    assert lorem.hash_based_word_count(message) == count
+    assert hash_based_word_count(message) == count
 
 
 @pytest.mark.shows("001-38", "001-39")
 @given(message=st.text())
 def test_there_are_5_to_500_words(message: str) -> None:
-    assert 5 <= lorem.hash_based_word_count(message) <= 500
+    assert 5 <= hash_based_word_count(message) <= 500
 
 
 @pytest.mark.shows("001-37")
 def test_the_words_are_one_list_again_and_again() -> None:
-    word_list = lorem.lorem_words(500).split(" ")
+    word_list = lorem_words(500).split(" ")
 
     assert word_list[:5] == ["lorem", "ipsum", "dolor", "sit", "amet"]
     assert word_list[69:] == word_list[:431]
-    assert (len(word_list), lorem.lorem_words(0)) == (500, "")
+    assert (len(word_list), lorem_words(0)) == (500, "")
 
 
 @pytest.mark.shows("001-20", "001-39")
@@ -478,7 +483,7 @@ def test_each_stream_has_its_words_between_its_marks(
     ).send_turns
 
     def stream(count: int) -> str:
-        return " ".join(filter(None, (mark, lorem.lorem_words(count), mark)))
+        return " ".join(filter(None, (mark, lorem_words(count), mark)))
 
     for turn, length in zip(action.response_turns, lengths, strict=True):
         expected = [] if thought is None else [Reasoning(stream(thought))]

@@ -24,6 +24,7 @@ from llm_proxy.modes.base import ModeResponse, probe_response
 from llm_proxy.pacing.requested_pace import requested_pace
 from llm_proxy.ports import Offload, PaceSource, ScenarioSource
 from llm_proxy.routing import RoutedRequest
+from llm_proxy.scenario import render
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import choosing, mock, scripting
@@ -34,11 +35,9 @@ from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.scenario.engine.scripting import CheckedRequest
-from llm_proxy.scenario.render import actions
-from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
-from llm_proxy.synthesis.message_layout import message_layout_of
-from llm_proxy.synthesis.response import synthesize_response
+from llm_proxy.synthesis import message_layout_of, synthesize_response
 from llm_proxy.take_numbers import RequestCounter
 
 T = TypeVar("T")
@@ -217,7 +216,7 @@ class SimulateMode:
             isinstance(action, SendTurns)
             and prepared.match_context.conversation.is_stored_by_provider
         ):
-            turn_context = actions.encode_context_for(action, encode_context)
+            turn_context = render.encode_context_for(action, encode_context)
             turns = routed.dialect.representable_turns(
                 routed.decompressed_request, action.response_turns, turn_context
             ).turns
@@ -234,7 +233,7 @@ class SimulateMode:
             or scenario_pace
             or self._settings.pace_source.pace_of(routed.session)
         )
-        burst = actions.response_actions(
+        burst = render.response_actions(
             action,
             decoded_request,
             routed.dialect.output_chars,
@@ -373,7 +372,7 @@ class SimulateMode:
             auxiliary = routed.dialect.auxiliary_response(request, encode_context)
             response = auxiliary if auxiliary is not None else _raise_not_simulated(routed)
         return ModeResponse(
-            actions.immediate_actions(response),
+            render.immediate_actions(response),
             f"{_TEST_PROVIDER}: beside turns",
             is_simulated=True,
         )

@@ -16,7 +16,7 @@ from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.documents.fields import MillisecondsOrRange
 from llm_proxy.scenario.engine import turns
 from llm_proxy.scenario.engine.match_context import MatchContext
-from llm_proxy.scenario.render.durations import draw_ms, gap_ms_drawer
+from llm_proxy.scenario.pieces import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.scripted_response import (
     ReportScriptExhausted,
     ResponseTiming,

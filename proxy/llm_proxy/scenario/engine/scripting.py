@@ -23,8 +23,7 @@ from llm_proxy.scenario.engine.choosing import ChosenScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.generation import templates
-from llm_proxy.scenario.render.durations import gap_ms_drawer
-from llm_proxy.scenario.render.text_splitting import text_splitter
+from llm_proxy.scenario.pieces import gap_ms_drawer, text_splitter
 from llm_proxy.scenario.scripted_response import (
     DEFAULT_FAILURE_MESSAGE,
     FailResponse,

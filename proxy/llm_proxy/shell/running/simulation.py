@@ -20,7 +20,7 @@ from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.documents.loading import LoadedScenarios
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
-from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import ClockKind, Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
