@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from llm_proxy import framing, matching, redaction
 from llm_proxy.cassette import CassetteMeta
@@ -79,9 +81,11 @@ def write_cassettes(
     paths: list[Path] = []
     for take, response in enumerate(responses, first_take):
         routed_request = route_raw_request(request)
-        meta = replace(meta_for_request(routed_request), key_rules_version=key_rules)
+        meta = msgspec.structs.replace(
+            meta_for_request(routed_request), key_rules_version=key_rules
+        )
         if key_rules != KEY_RULES_VERSION:
-            meta = replace(meta, key="0" * 64)
+            meta = msgspec.structs.replace(meta, key="0" * 64)
         path = library.path_for_take(meta, routed_request.stored_request, take)
         path = path.with_name(name) if name else path
         path.parent.mkdir(parents=True, exist_ok=True)

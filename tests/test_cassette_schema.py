@@ -1,21 +1,27 @@
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 import orjson
 import pytest
 
 from cassette_builders import HEAD, META, REQUEST, make_cassette
-from llm_proxy.cassette.schema import (
+from llm_proxy.cassette.model import (
+    CassetteMeta,
     EndLine,
     HeadLine,
-    MetaLine,
     ReadStarts,
     RequestLine,
+    StoredHead,
     encode_line,
+    request_line,
     rounded_offset_ms,
     validation_error_sentence,
 )
 from llm_proxy.exchange import Ending
+
+T = TypeVar("T")
 
 
 @pytest.mark.parametrize(
@@ -25,16 +31,21 @@ def test_times_are_written_to_the_hundredth_of_a_ms(at: float, rounded: float) -
     assert rounded_offset_ms(at) == rounded
 
 
+def _read_back(line: msgspec.Struct | dict[str, Any], line_type: type[T]) -> T:
+    return msgspec.convert(orjson.loads(encode_line(line)), line_type)
+
+
 def test_each_line_gives_back_its_value() -> None:
     end = make_cassette(b"data: 1\n\n", ending=Ending.RST).response_end
-    assert MetaLine.from_cassette_meta(META).to_cassette_meta() == META
-    assert RequestLine.from_stored_request(REQUEST).to_stored_request() == REQUEST
-    assert HeadLine.from_response_head(HEAD, 1.0, "sse", "").to_response_head() == HEAD
-    assert EndLine.from_cassette_end(end).to_cassette_end() == end
+    assert _read_back(META, CassetteMeta) == META
+    assert _read_back(request_line(REQUEST), RequestLine).to_stored_request() == REQUEST
+    head_line = {"response": StoredHead.from_response_head(HEAD, 1.0, "sse")}
+    assert _read_back(head_line, HeadLine).response.to_response_head() == HEAD
+    assert _read_back({"end": end}, EndLine).end == end
 
 
 def test_default_values_are_not_written() -> None:
-    assert encode_line(HeadLine.from_response_head(HEAD, 1.0, "sse", "")) == (
+    assert encode_line({"response": StoredHead.from_response_head(HEAD, 1.0, "sse")}) == (
         b'{"response":{"at":1.0,"status":200,"reason":"OK","framing":"chunked","codec":"sse",'
         b'"headers":[["Content-Type","text/event-stream"]]}}\n'
     )
@@ -42,7 +53,7 @@ def test_default_values_are_not_written() -> None:
 
 @pytest.mark.parametrize(
     "line_type",
-    [MetaLine, RequestLine, HeadLine, EndLine],
+    [CassetteMeta, RequestLine, HeadLine, EndLine],
     ids=lambda line_type: line_type.__name__,
 )
 @pytest.mark.parametrize("value", [[], None, 1, "x", {}, {"other": 1}], ids=str)
@@ -51,11 +62,9 @@ def test_what_is_no_such_line_is_refused(line_type: type[msgspec.Struct], value:
         msgspec.convert(value, line_type)
 
 
-def _line_with_change(line: msgspec.Struct, path: str, to: object) -> object:
+def _line_with_change(line: msgspec.Struct | dict[str, Any], path: str, to: object) -> object:
     """A line as it is written, with one value replaced; `...` deletes it."""
-    document = orjson.loads(
-        orjson.dumps(msgspec.to_builtins(line, builtin_types=(orjson.Fragment,)))
-    )
+    document = orjson.loads(encode_line(line))
     *holders, name = (int(step) if step.isdigit() else step for step in path.split("."))
     holder = document
     for step in holders:
@@ -67,11 +76,11 @@ def _line_with_change(line: msgspec.Struct, path: str, to: object) -> object:
     return document
 
 
-LINES = {
-    "meta": MetaLine.from_cassette_meta(META),
-    "request": RequestLine.from_stored_request(REQUEST),
-    "head": HeadLine.from_response_head(HEAD, 1.0, "sse", ""),
-    "end": EndLine.from_cassette_end(make_cassette(b"").response_end),
+LINES: dict[str, tuple[msgspec.Struct | dict[str, Any], type[msgspec.Struct]]] = {
+    "meta": (META, CassetteMeta),
+    "request": (request_line(REQUEST), RequestLine),
+    "head": ({"response": StoredHead.from_response_head(HEAD, 1.0, "sse")}, HeadLine),
+    "end": ({"end": make_cassette(b"").response_end}, EndLine),
 }
 
 
@@ -164,9 +173,10 @@ LINES = {
 def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
     line: str, path: str, to: object, sentence: str
 ) -> None:
-    document = _line_with_change(LINES[line], path, to)
+    written, line_type = LINES[line]
+    document = _line_with_change(written, path, to)
     with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert(document, type(LINES[line]))
+        msgspec.convert(document, line_type)
     assert validation_error_sentence(caught.value) == sentence
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cassette_builders import FILE_NAME, HEAD, META, READS, REQUEST, read_sequences
 from llm_proxy.cassette import parse_cassette, spool
+from llm_proxy.cassette.model import encode_line
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
@@ -29,7 +30,7 @@ def parse(content: bytes) -> SpoolContent:
 
 
 def assemble(
-    content: bytes, ending: Ending = Ending.KILLED, at: float | None = None, redacted: int = 0
+    content: bytes, ending: Ending = Ending.KILLED, at: float = 0.0, redacted: int = 0
 ) -> bytes:
     return b"".join(spool.cassette_lines_from_spool(parse(content), SpoolEnd(ending, at, redacted)))
 
@@ -37,8 +38,8 @@ def assemble(
 def test_a_spool_gives_back_what_was_put_in() -> None:
     parsed = parse(SPOOL)
     assert (parsed.target_line, parsed.meta, parsed.request) == (TARGET, META, REQUEST)
-    assert parsed.head_line is not None
-    assert (parsed.head_line.to_response_head(), parsed.head_line.response.at) == (HEAD, 10.0)
+    assert parsed.head is not None
+    assert (parsed.head.to_response_head(), parsed.head.at_ms) == (HEAD, 10.0)
     assert tuple(parsed.reads_and_end) == READS
 
 
@@ -68,7 +69,7 @@ def test_a_spool_becomes_a_cassette() -> None:
 
 
 def test_a_recorded_end_takes_precedence() -> None:
-    content = SPOOL + spool.encode_end(SpoolEnd(Ending.RST, 41.5, 3))
+    content = SPOOL + encode_line(SpoolEnd(Ending.RST, 41.5, 3))
     for length in range(len(SPOOL), len(content)):
         assert (
             parse_cassette(FILE_NAME, assemble(content[:length])).response_end.ending
@@ -82,11 +83,11 @@ def test_a_recorded_end_takes_precedence() -> None:
 
 @pytest.mark.parametrize(
     ("content", "at", "expected_end_ms"),
-    [(SPOOL, None, 34.0), (SPOOL, 12.0, 34.0), (OPENING + HEAD_LINE, None, 10.0)],
+    [(SPOOL, 0.0, 34.0), (SPOOL, 12.0, 34.0), (OPENING + HEAD_LINE, 0.0, 10.0)],
     ids=["nobody knows when", "a clock that went back", "no reads"],
 )
 def test_a_cassette_ends_no_earlier_than_what_it_holds(
-    content: bytes, at: float | None, expected_end_ms: float
+    content: bytes, at: float, expected_end_ms: float
 ) -> None:
     assert parse_cassette(FILE_NAME, assemble(content, at=at)).response_end.at_ms == expected_end_ms
 
@@ -97,7 +98,7 @@ def test_everything_before_a_tear_comes_back() -> None:
         parsed = parse(SPOOL[:length])
         assert (parsed.meta, parsed.request) == (META, REQUEST)
         if whole_lines == 0:
-            assert parsed.head_line is None
+            assert parsed.head is None
             assert tuple(parsed.reads_and_end) == ()
             continue
         received = READS[: whole_lines - 1]
@@ -148,7 +149,7 @@ def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> No
 
 def test_nothing_may_follow_the_end() -> None:
     with pytest.raises(CassetteError, match="it goes on behind its end"):
-        tuple(parse(SPOOL + spool.encode_end(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads_and_end)
+        tuple(parse(SPOOL + encode_line(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads_and_end)
 
 
 @pytest.mark.parametrize("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -178,7 +179,7 @@ def test_a_request_is_stored_readably(body: bytes, field: dict[str, Any], restor
 
 def test_control_characters_in_a_model_name_are_escaped() -> None:
     for model in ("a\x1b[2J\u202e", "m" * 5000):
-        content = encode_cassette(meta=replace(META, model=model))
+        content = encode_cassette(meta=msgspec.structs.replace(META, model=model))
         stored_model = parse_cassette(FILE_NAME, content).meta.model
         assert stored_model.isprintable()
         assert len(stored_model) <= 1000

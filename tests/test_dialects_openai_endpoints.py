@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import httpx2
+import msgspec
 import openai
 import pytest
 from hypothesis import given
@@ -302,9 +303,8 @@ def test_a_cassette_recorded_as_opaque_is_decoded() -> None:
         f'{type_event("transcript.text.delta")}\n\ndata: {{"type":"transcript.text.done",'.encode()
     )
     body += b'"text":"Hi."}\n\n'
-    opaque_cassette = replace(
-        make_cassette(body, codec="sse", meta=replace(META, dialect="opaque")), request=request
-    )  # fmt: skip
+    meta = msgspec.structs.replace(META, dialect="opaque")
+    opaque_cassette = replace(make_cassette(body, codec="sse", meta=meta), request=request)
     assert cassette_dialect(opaque_cassette).name == "openai-audio"
     assert [turn.text for turn in cassette_response_turns(opaque_cassette)] == ["Hi."]
     assert str(cassette_outcome(opaque_cassette)) == "complete"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cassette_builders import META
 from llm_proxy.cassette import StoredRequest, parse_cassette_opening
-from llm_proxy.cassette.schema import MetaLine, RequestLine, encode_line
+from llm_proxy.cassette.model import encode_line, request_line
 from llm_proxy.exact_json import parse_exact
 from llm_proxy.matching import request_key
 
@@ -98,8 +98,6 @@ def test_requests_that_parsers_would_confuse_have_different_keys(
 
 @pytest.mark.parametrize("body", [b'{"a":1,"a":2}', b'{"id":18446744073709551616}', b'{"a": 1}'])
 def test_a_stored_request_keeps_its_key(body: bytes) -> None:
-    lines = encode_line(MetaLine.from_cassette_meta(META)) + encode_line(
-        RequestLine.from_stored_request(stored_request(body))
-    )
+    lines = encode_line(META) + encode_line(request_line(stored_request(body)))
     _, stored = parse_cassette_opening("x.jsonl", lines)
     assert request_key("openai", stored) == request_key("openai", stored_request(body))

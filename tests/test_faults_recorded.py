@@ -17,7 +17,7 @@ from fault_injection import apply_faults, response_burst, routed_request, sent_b
 from llm_proxy.actions import Begin
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.reader import parse_cassette
-from llm_proxy.cassette_views import stored_dialect_response, stored_http_request
+from llm_proxy.cassette_views import stored_dialect_response
 from llm_proxy.dialects import chat_dialects
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.json_api import succeeded
@@ -96,7 +96,7 @@ def _refuses(turn: Turn) -> bool:
 )
 def test_faults_in_shipped_cassettes_mean_what_they_should(file: Path) -> None:
     cassette: Cassette = parse_cassette(str(file), file.read_bytes())
-    exchange = RecordedExchange(stored_http_request(cassette), stored_dialect_response(cassette))
+    exchange = RecordedExchange(cassette.request, stored_dialect_response(cassette))
     if succeeded(exchange.provider_response.head):
         check_faults(exchange)
     else:

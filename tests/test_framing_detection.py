@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from cassette_builders import FILE_NAME, META, encode_cassette
@@ -132,7 +132,10 @@ def stored_cassette(manner: Manner, body: bytes, label: str) -> Cassette:
         request.method, request.path, request.query, request.headers, request.body
     )
     reads = [Read(20.0, body[:7]), Read(21.0, body[7:])]
-    codec, meta = dialect.codec_name(request, head), replace(META, dialect=dialect.name)
+    codec, meta = (
+        dialect.codec_name(request, head),
+        msgspec.structs.replace(META, dialect=dialect.name),
+    )
     return parse_cassette(
         FILE_NAME, encode_cassette(reads, codec=codec, head=head, meta=meta, request=stored_request)
     )

@@ -116,10 +116,10 @@ def test_every_exchange_of_the_corpus_with_a_request_is_imported(
     reports: Mapping[str, FileReport],
 ) -> None:
     wrong = [
-        (row.id, cassette.head.response.status)
+        (row.id, cassette.head.status)
         for row in rows()
         if row.fidelity not in WITHOUT_REQUESTS
-        and (cassette := imported_cassette(reports, row)).head.response.status != row.status
+        and (cassette := imported_cassette(reports, row)).head.status != row.status
     ]
     assert wrong == []
 

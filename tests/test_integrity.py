@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from cassette_builders import META, REQUEST, encode_cassette
@@ -13,7 +14,7 @@ from llm_proxy.integrity import CassetteLocation, integrity_problems
 from llm_proxy.matching import KEY_RULES_VERSION
 
 KEY = matching.request_key("openai", REQUEST)
-VALID_META = replace(META, key=KEY, key_rules_version=KEY_RULES_VERSION)
+VALID_META = msgspec.structs.replace(META, key=KEY, key_rules_version=KEY_RULES_VERSION)
 NO_LOCATION = CassetteLocation(key_prefix=None, session=None)
 
 
@@ -38,7 +39,12 @@ def test_a_cassette_in_its_place_has_no_defects(place: CassetteLocation) -> None
 @pytest.mark.parametrize(
     ("meta", "request_", "place", "words"),
     [
-        (replace(VALID_META, dialect="telex"), REQUEST, NO_LOCATION, "dialect 'telex' is not one"),
+        (
+            msgspec.structs.replace(VALID_META, dialect="telex"),
+            REQUEST,
+            NO_LOCATION,
+            "dialect 'telex' is not one",
+        ),
         (
             VALID_META,
             REQUEST,
@@ -46,9 +52,14 @@ def test_a_cassette_in_its_place_has_no_defects(place: CassetteLocation) -> None
             f"rename the file to {KEY[:16]}-<take>.jsonl",
         ),
         (VALID_META, replace(REQUEST, path="/v1/other"), NO_LOCATION, "edited by hand"),
-        (replace(VALID_META, provider="groq"), REQUEST, NO_LOCATION, "edited by hand"),
         (
-            replace(VALID_META, key_rules_version=KEY_RULES_VERSION + 1),
+            msgspec.structs.replace(VALID_META, provider="groq"),
+            REQUEST,
+            NO_LOCATION,
+            "edited by hand",
+        ),
+        (
+            msgspec.structs.replace(VALID_META, key_rules_version=KEY_RULES_VERSION + 1),
             REQUEST,
             NO_LOCATION,
             "upgrade llm-proxy",
@@ -60,7 +71,7 @@ def test_a_cassette_in_its_place_has_no_defects(place: CassetteLocation) -> None
             "move it below the library's own folder",
         ),
         (
-            replace(VALID_META, session="bob"),
+            msgspec.structs.replace(VALID_META, session="bob"),
             REQUEST,
             CassetteLocation(None, "alice"),
             "move it below @bob/",
@@ -82,24 +93,26 @@ def test_each_defect_is_reported_once(
 def test_an_invalid_session_name_is_not_suggested_as_a_folder(
     name: str, place: CassetteLocation
 ) -> None:
-    [complaint] = complaints(replace(VALID_META, session=name), place=place)
+    [complaint] = complaints(msgspec.structs.replace(VALID_META, session=name), place=place)
     assert complaint == (
         f"no session can be called {name!r}: line 1 was edited by hand; record it again"
     )
 
 
 def test_a_dialect_that_is_a_path_is_only_quoted() -> None:
-    [complaint] = complaints(replace(VALID_META, dialect="../x; reboot"))
+    [complaint] = complaints(msgspec.structs.replace(VALID_META, dialect="../x; reboot"))
     assert complaint.startswith("dialect '../x; reboot' is not one that this version knows: ")
 
 
 def test_a_very_long_name_is_cut() -> None:
-    for complaint in complaints(replace(VALID_META, session="x" * 999, dialect="y" * 999)):
+    for complaint in complaints(
+        msgspec.structs.replace(VALID_META, session="x" * 999, dialect="y" * 999)
+    ):
         assert len(complaint) < 400
 
 
 def test_a_key_of_older_rules_is_not_recomputed() -> None:
-    assert complaints(replace(VALID_META, key="f" * 64, key_rules_version=0)) == []
+    assert complaints(msgspec.structs.replace(VALID_META, key="f" * 64, key_rules_version=0)) == []
 
 
 @pytest.mark.parametrize(
@@ -122,15 +135,15 @@ def test_the_key_of_a_request_that_lost_a_secret_after_it_was_keyed_is_not_recom
 def test_the_key_of_older_redaction_rules_is_that_of_the_stored_request() -> None:
     """Redaction rules 1 replaced the client's credentials before the key was computed."""
     request = replace(REQUEST, body=b'{"key":"[redacted]"}', redacted_count=1)
-    meta = replace(
+    meta = msgspec.structs.replace(
         VALID_META, key=matching.request_key("openai", request), redaction_rules_version=1
     )
     assert complaints(meta, request) == []
-    assert len(complaints(replace(meta, key=KEY), request)) == 1
+    assert len(complaints(msgspec.structs.replace(meta, key=KEY), request)) == 1
 
 
 def test_all_defects_are_reported() -> None:
-    meta = replace(VALID_META, dialect="telex", session="bob")
+    meta = msgspec.structs.replace(VALID_META, dialect="telex", session="bob")
     assert (
         len(complaints(meta, replace(REQUEST, body=b"{}"), CassetteLocation("0" * 16, "alice")))
         == 4

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -267,7 +267,9 @@ def test_values_that_fit_are_not_cut() -> None:
 
 def test_an_equal_cassette_that_cannot_be_used_is_named() -> None:
     requested = chat_call()
-    stored = CassetteCandidate("a.jsonl", replace(META, session="other"), requested.stored_request)
+    stored = CassetteCandidate(
+        "a.jsonl", msgspec.structs.replace(META, session="other"), requested.stored_request
+    )
     found = misses.find_nearest(requested, [stored])
     assert found is not None
     assert found.nearest is not None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from cassette_builders import META, REQUEST, make_cassette, make_head
@@ -28,7 +29,7 @@ def test_nothing_that_did_not_end_clean_is_complete(
         OPEN + STOPPED + DONE + LAST,
         head=make_head(framing=framing),
         ending=ending,
-        meta=replace(META, dialect=dialect),
+        meta=msgspec.structs.replace(META, dialect=dialect),
     )
     outcome = cassette_outcome(stored)
     assert not outcome.is_complete
@@ -74,7 +75,7 @@ def test_every_ending_has_its_own_reason() -> None:
 def test_what_ended_clean_is_judged_by_its_dialect(
     dialect: str, codec: str, body: bytes, framing: str, status: int, verdict: str
 ) -> None:
-    meta = replace(META, dialect=dialect)
+    meta = msgspec.structs.replace(META, dialect=dialect)
     stored = make_cassette(body, codec=codec, head=make_head(status, framing), meta=meta)
     if dialect == OPAQUE:
         stored = replace(stored, request=replace(REQUEST, path="/v1/whatever"))
@@ -90,7 +91,7 @@ def test_what_ended_clean_is_judged_by_its_dialect(
 def test_a_dialect_that_is_supported_later_judges_an_opaque_recording(
     codec: str, body: bytes, verdict: str
 ) -> None:
-    meta = replace(META, dialect=OPAQUE)
+    meta = msgspec.structs.replace(META, dialect=OPAQUE)
     outcome = cassette_outcome(
         make_cassette(body, codec=codec, meta=meta)
     )  # the path is that of chats

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import Final
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,7 +88,9 @@ def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | Non
     assert abort_of_ending(ending) == abort
     recording = make_cassette(b"data: 1\n\n", ending=ending)
     tail = play(
-        replace(recording, response_end=replace(recording.response_end, at_ms=500.0)),
+        replace(
+            recording, response_end=msgspec.structs.replace(recording.response_end, at_ms=500.0)
+        ),
         RecordedPace(),
     )[4:]
     assert tail == ((Wait(500.0),) if abort is None else (Wait(500.0), abort))

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,7 +153,7 @@ def test_an_error_goes_out_with_the_head() -> None:
 
 
 OPAQUE: Final[dict[str, Any]] = {
-    "meta": replace(META, dialect="opaque", provider="default", model=""),
+    "meta": msgspec.structs.replace(META, dialect="opaque", provider="default", model=""),
     "request": replace(REQUEST, path="/events", body=b"hello?"),
 }
 
@@ -190,7 +191,7 @@ def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
         head=ResponseHead(
             200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked"
         ),
-        meta=replace(META, dialect="bedrock", provider="bedrock"),
+        meta=msgspec.structs.replace(META, dialect="bedrock", provider="bedrock"),
         request=replace(REQUEST, path=path, body=b'{"messages":[]}'),
     )
 
@@ -301,7 +302,9 @@ def test_a_body_can_be_cut_into_pieces_of_a_fixed_size() -> None:
         Read(float(at), read.received_bytes) for at, read in enumerate(recording.reads, 11)
     )
     recording = replace(
-        recording, reads=reads, response_end=replace(recording.response_end, at_ms=14.0)
+        recording,
+        reads=reads,
+        response_end=msgspec.structs.replace(recording.response_end, at_ms=14.0),
     )
 
     assert schedule(recording, "recorded,chunks=5") == [

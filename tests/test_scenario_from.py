@@ -20,7 +20,7 @@ from dialect_manners import json_request
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import CassetteEnd, CassetteMeta, StoredRequest, sha256_hex
-from llm_proxy.cassette_views import cassette_response_turns, stored_http_request
+from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
@@ -127,9 +127,7 @@ def load_generated(generated: GeneratedScenario) -> Scenario:
 
 def first_turn(generated: GeneratedScenario, cassette: Cassette) -> Turn:
     """Return the turn of the scenario's first step for the request of this cassette."""
-    conversation = dialects.dialect_named(cassette.meta.dialect).decode_request(
-        stored_http_request(cassette)
-    )
+    conversation = dialects.dialect_named(cassette.meta.dialect).decode_request(cassette.request)
     assert conversation is not None
     match_context = MatchContext(
         conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed"

@@ -1,4 +1,4 @@
-"""Decodes cassettes: their dialect, response, turns and request.
+"""Decodes cassettes: their dialect, response and turns.
 
 A cassette stores the dialect that was recognised when it was recorded.  If it stores none, the
 dialect is looked up again: later versions know more dialects, and files stay as they are.
@@ -9,14 +9,13 @@ from __future__ import annotations
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.dialects import OPAQUE, Dialect, DialectResponse
-from llm_proxy.exchange import Request
 from llm_proxy.turns import Turn
 
 
 def cassette_dialect(cassette: Cassette) -> Dialect:
     """The dialect of a cassette; `OPAQUE` if this version knows none for it."""
     if cassette.meta.dialect == OPAQUE.name:
-        return dialects.dialect_of_request(stored_http_request(cassette))
+        return dialects.dialect_of_request(cassette.request)
     return dialects.dialect_named(cassette.meta.dialect)
 
 
@@ -24,9 +23,7 @@ def stored_dialect_response(cassette: Cassette) -> DialectResponse:
     """The response, split into messages by the codec that its dialect uses."""
     codec, messages = cassette.codec_name, cassette.framed_messages
     if cassette.meta.dialect == OPAQUE.name:
-        label = cassette_dialect(cassette).codec_name(
-            stored_http_request(cassette), cassette.response_head
-        )
+        label = cassette_dialect(cassette).codec_name(cassette.request, cassette.response_head)
         codec = framing.codec_name_for_body(label, cassette.response_body)
         if codec != cassette.codec_name:
             messages = tuple(framing.split_messages(codec, cassette.response_body))
@@ -36,15 +33,3 @@ def stored_dialect_response(cassette: Cassette) -> DialectResponse:
 def cassette_response_turns(cassette: Cassette) -> tuple[Turn, ...]:
     """The turns of the response, as far as its dialect can decode them."""
     return cassette_dialect(cassette).decode_response(stored_dialect_response(cassette))
-
-
-def stored_http_request(cassette: Cassette) -> Request:
-    """The stored (redacted) request as a `Request`."""
-    stored_request = cassette.request
-    return Request(
-        stored_request.method,
-        stored_request.path,
-        stored_request.query,
-        stored_request.headers,
-        stored_request.body,
-    )

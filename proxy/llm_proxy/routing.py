@@ -131,10 +131,7 @@ class RoutedRequest:
     @_CachedProperty
     def model(self) -> str:
         """The requested model, from the stored request: a client may send anything there."""
-        stored = self.stored_request
-        return self.dialect.model(
-            Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
-        )
+        return self.dialect.model(self.stored_request)
 
     @_CachedProperty
     def normalized_document(self) -> NormalizedDocument:

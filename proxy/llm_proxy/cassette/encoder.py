@@ -20,13 +20,13 @@ from typing import Any
 
 from llm_proxy import framing
 from llm_proxy.cassette.framed_message_json import encode_message
-from llm_proxy.cassette.model import CassetteEnd, CassetteMeta, StoredRequest
-from llm_proxy.cassette.schema import (
-    EndLine,
-    HeadLine,
-    MetaLine,
-    RequestLine,
+from llm_proxy.cassette.model import (
+    CassetteEnd,
+    CassetteMeta,
+    StoredHead,
+    StoredRequest,
     encode_line,
+    request_line,
     rounded_offset_ms,
 )
 from llm_proxy.exchange import Ending, Read, ResponseHead
@@ -47,15 +47,12 @@ class CassetteEncoder:
 
     def encode_opening(self, meta: CassetteMeta, request: StoredRequest) -> bytes:
         """Lines 1 and 2: metadata and request."""
-        return encode_line(MetaLine.from_cassette_meta(meta)) + encode_line(
-            RequestLine.from_stored_request(request)
-        )
+        return encode_line(meta) + encode_line(request_line(request))
 
     def encode_head(self, head: ResponseHead, at_ms: float, content_coding: str = "") -> bytes:
         """Line 3: the response head."""
-        return encode_line(
-            HeadLine.from_response_head(head, at_ms, self._codec_name, content_coding)
-        )
+        stored_head = StoredHead.from_response_head(head, at_ms, self._codec_name, content_coding)
+        return encode_line({"response": stored_head})
 
     def encode_completed_messages(self, read: Read) -> bytes:
         """The lines of the messages that this read completes."""
@@ -71,10 +68,9 @@ class CassetteEncoder:
     def encode_ending(self, ending: Ending, at_ms: float, redacted_count: int = 0) -> bytes:
         """The lines of the remaining messages, and the last line."""
         remaining_lines = b"".join(map(self._encode_message_line, self._message_splitter.close()))
-        end = CassetteEnd(
-            ending, at_ms, self._received_bytes, self._sha256.hexdigest(), redacted_count
-        )
-        return remaining_lines + encode_line(EndLine.from_cassette_end(end))
+        digest, at_ms = self._sha256.hexdigest(), rounded_offset_ms(at_ms)
+        end = CassetteEnd(ending, at_ms, self._received_bytes, digest, redacted_count)
+        return remaining_lines + encode_line({"end": end})
 
     def _encode_message_line(self, message: bytes) -> bytes:
         begin, end = self._written_bytes, self._written_bytes + len(message)

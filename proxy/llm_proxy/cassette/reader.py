@@ -7,11 +7,8 @@ nothing is served in part.
 from __future__ import annotations
 
 import binascii
-import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from itertools import chain, islice, pairwise
 from typing import Any, Final, TypeVar
@@ -24,22 +21,20 @@ from llm_proxy.cassette.framed_message_json import decode_message
 from llm_proxy.cassette.migrations import migrate_lines
 from llm_proxy.cassette.model import (
     FORMAT_VERSION,
-    Cassette,
-    CassetteEnd,
-    CassetteMeta,
-    StoredRequest,
-)
-from llm_proxy.cassette.schema import (
     MAX_OFFSET_MS,
+    Cassette,
+    CassetteMeta,
     EndLine,
     HeadLine,
-    MetaLine,
     ReadStarts,
     RequestLine,
+    StoredHead,
+    StoredRequest,
+    sha256_hex,
     validation_error_sentence,
 )
 from llm_proxy.errors import CassetteError
-from llm_proxy.exchange import Read, ResponseHead
+from llm_proxy.exchange import Read
 from llm_proxy.framing import CODECS
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
@@ -59,25 +54,12 @@ _BODILESS_STATUSES: Final = {204, 304}
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _CassetteLines:
-    """The lines of a file in the current format, parsed lazily.
-
-    A parsed event consists of several containers, and Python's garbage collector stops all threads
-    to traverse those that are alive.  So only a few parsed lines are alive at a time.
-    """
-
-    line_count: int
-    last_line: dict[str, Any]
-    parsed_lines: Iterator[dict[str, Any]]
-
-
 def parse_cassette(file: str, content: bytes) -> Cassette:
     """Parse a whole cassette; `file` is its path for messages.
 
     Raises `CassetteError` for anything that is not a complete and consistent cassette.
     """
-    return _parse_with(file, content, _parse_cassette)
+    return _parse_with(_CassetteParser.parse_cassette, file, content)
 
 
 def parse_cassette_opening(file: str, content: bytes) -> tuple[CassetteMeta, StoredRequest]:
@@ -89,7 +71,7 @@ def parse_cassette_opening(file: str, content: bytes) -> tuple[CassetteMeta, Sto
     second, newline, _ = rest.partition(b"\n")
     if not newline:
         raise CassetteError(file, 2, "the file is torn: it ends before its request")
-    return _parse_with(file, first + b"\n" + second + b"\n", _parse_opening)
+    return _parse_with(_CassetteParser.parse_opening, file, first + b"\n" + second + b"\n")
 
 
 def parse_cassette_meta(file: str, content: bytes) -> CassetteMeta:
@@ -97,203 +79,196 @@ def parse_cassette_meta(file: str, content: bytes) -> CassetteMeta:
 
     Raises `CassetteError` as `parse_cassette` does.
     """
-    return _parse_with(file, content, _parse_meta)
+    return _parse_with(_CassetteParser.parse_meta, file, content)
 
 
-def _parse_with(file: str, content: bytes, parse: Callable[[str, _CassetteLines], T]) -> T:
-    count = _count_lines(file, content)
+def _parse_with(parse: Callable[[_CassetteParser], T], file: str, content: bytes) -> T:
+    parser = _CassetteParser(file, content)
     try:
-        return parse(file, _parse_lines(file, content, count))
+        parser.start()
+        return parse(parser)
     except CassetteError:
-        deque(
-            _parse_each_line(file, content), maxlen=0
-        )  # a line that is no JSON may be the cause: report it instead
+        # A line that is no JSON may be the cause: it is reported instead.
+        deque(parser.parse_each_line(), maxlen=0)
         raise
 
 
-def _parse_cassette(file: str, lines: _CassetteLines) -> Cassette:
-    meta, request = _parse_opening(file, lines)
-    last_number = lines.line_count
-    if last_number < 4 or "end" not in lines.last_line:
-        raise CassetteError(file, last_number, "the file is torn: its last line is not an end line")
-    head_line = _convert_line(file, 3, HeadLine, next(lines.parsed_lines))
-    head = _parse_head(file, head_line, request.method)
-    head_at_ms, codec = head_line.response.at, head_line.response.codec
-    end = _convert_line(file, last_number, EndLine, lines.last_line).to_cassette_end()
-    messages, starts = _parse_messages(
-        file, islice(lines.parsed_lines, last_number - 4), head_at_ms
-    )
-    body = b"".join(messages)
-    _check_end_line(file, last_number, body, head, end)
-    if end.at_ms < (starts[-1][1] if starts else head_at_ms):
-        raise CassetteError(
-            file, last_number, f"it ends at {end.at_ms} ms, before what came ahead of it"
-        )
-    fitting_codec = framing.codec_name_for_body(codec, body)
-    if fitting_codec != codec:  # stored by a version that relied on the content type alone
-        codec, messages = fitting_codec, framing.split_messages(fitting_codec, body)
-    read_bounds = pairwise([*starts, (len(body), end.at_ms)])
-    return Cassette(
-        file=file,
-        meta=meta,
-        request=request,
-        response_head=head,
-        response_head_at_ms=head_at_ms,
-        codec_name=codec,
-        content_coding=head_line.response.decoded,
-        framed_messages=tuple(messages),
-        reads=tuple(Read(at, body[begin:stop]) for (begin, at), (stop, _) in read_bounds),
-        response_end=end,
-    )
+class _CassetteParser:
+    """Parses the lines of one file lazily.
 
+    A parsed event consists of several containers, and Python's garbage collector stops all threads
+    to traverse those that are alive.  So only a few parsed lines are alive at a time.
+    """
 
-def _count_lines(file: str, content: bytes) -> int:
-    if len(content) > MAX_FILE_BYTES:
-        raise CassetteError(file, None, f"larger than {MAX_FILE_BYTES} bytes")
-    if not content:
-        raise CassetteError(file, None, "the file is empty")
-    line_count = content.count(b"\n")
-    if line_count > MAX_LINES:
-        raise CassetteError(file, MAX_LINES, f"more than {MAX_LINES} lines")
-    if not content.endswith(b"\n"):
-        raise CassetteError(file, line_count + 1, "the file is torn: its last line has no end")
-    return line_count
+    def __init__(self, file: str, content: bytes) -> None:
+        """Checks size and line ends."""
+        self._file = file
+        self._content = content
+        self._line_count = content.count(b"\n")
+        self._last_line: dict[str, Any] = {}
+        self._lines: Iterator[dict[str, Any]] = iter(())
+        if len(content) > MAX_FILE_BYTES:
+            raise self._error(None, f"larger than {MAX_FILE_BYTES} bytes")
+        if not content:
+            raise self._error(None, "the file is empty")
+        if self._line_count > MAX_LINES:
+            raise self._error(MAX_LINES, f"more than {MAX_LINES} lines")
+        if not content.endswith(b"\n"):
+            raise self._error(self._line_count + 1, "the file is torn: its last line has no end")
 
+    def start(self) -> None:
+        """Provide the lines in the current format; a migration needs all of them at once."""
+        lines = self.parse_each_line()
+        first = next(lines)
+        version = first.get("cassette")
+        if isinstance(version, int) and 0 < version < FORMAT_VERSION:
+            migrated = migrate_lines(self._file, [first, *lines])
+            self._line_count, self._last_line = len(migrated), migrated[-1]
+            self._lines = iter(migrated)
+            return
+        migrate_lines(self._file, [first])  # raises unless it is the current format
+        last_start = self._content.rfind(b"\n", 0, -1) + 1
+        self._last_line = self._parse_line(self._line_count, self._content[last_start:-1])
+        self._lines = chain([first], lines)
 
-def _parse_lines(file: str, content: bytes, line_count: int) -> _CassetteLines:
-    lines = _parse_each_line(file, content)
-    first = next(lines)
-    version = first.get("cassette")
-    if isinstance(version, int) and 0 < version < FORMAT_VERSION:
-        migrated = migrate_lines(file, [first, *lines])  # a migration needs all lines
-        return _CassetteLines(len(migrated), migrated[-1], iter(migrated))
-    migrate_lines(file, [first])  # raises unless it is the current format
-    last = _parse_line(file, line_count, content[content.rfind(b"\n", 0, -1) + 1 : -1])
-    return _CassetteLines(line_count, last, chain([first], lines))
+    def parse_meta(self) -> CassetteMeta:
+        return self._convert(1, CassetteMeta, next(self._lines))
 
+    def parse_opening(self) -> tuple[CassetteMeta, StoredRequest]:
+        meta = self.parse_meta()
+        if self._line_count < 2:
+            raise self._error(2, "the file is torn: it ends before its request")
+        line = self._convert(2, RequestLine, next(self._lines))
+        return meta, self._decode(2, line.to_stored_request)
 
-def _parse_each_line(file: str, content: bytes) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(BytesIO(content), 1):
-        yield _parse_line(file, number, line[:-1])
-
-
-def _parse_line(file: str, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        fields = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        reason = f"not JSON: {error.msg} at column {error.colno}"
-        raise CassetteError(file, number, reason) from None
-    if not isinstance(fields, dict):
-        raise CassetteError(file, number, "a line must be a JSON object")
-    return fields
-
-
-def _parse_opening(file: str, lines: _CassetteLines) -> tuple[CassetteMeta, StoredRequest]:
-    meta = _parse_meta(file, lines)
-    if lines.line_count < 2:
-        raise CassetteError(file, 2, "the file is torn: it ends before its request")
-    line = _convert_line(file, 2, RequestLine, next(lines.parsed_lines))
-    return meta, _with_error_location(file, 2, line.to_stored_request)
-
-
-def _parse_meta(file: str, lines: _CassetteLines) -> CassetteMeta:
-    return _convert_line(file, 1, MetaLine, next(lines.parsed_lines)).to_cassette_meta()
-
-
-def _convert_line(file: str, number: int, line_type: type[T], fields: dict[str, Any]) -> T:
-    try:
-        return msgspec.convert(fields, line_type)
-    except msgspec.ValidationError as error:
-        raise CassetteError(file, number, validation_error_sentence(error)) from None
-
-
-def _with_error_location(file: str, number: int, convert: Callable[[], T]) -> T:
-    try:
-        return convert()
-    except binascii.Error as error:
-        reason = f"what stands in base64 is none: {str(error).lower()}"
-        raise CassetteError(file, number, reason) from None
-    except ValueError as error:
-        raise CassetteError(file, number, str(error)) from None
-
-
-def _parse_head(file: str, line: HeadLine, method: str) -> ResponseHead:
-    head = line.to_response_head()
-    if line.response.codec not in CODECS:
-        known = ", ".join(sorted(CODECS))
-        raise CassetteError(file, 3, f"codec is {line.response.codec!r}, not one of {known}")
-    for name, _ in head.headers:
-        if name.lower() in _RESERVED_HEADERS:
-            raise CassetteError(file, 3, f"a stored header may not be {name!r}")
-    if head.framing != "none" and (method == "HEAD" or head.status in _BODILESS_STATUSES):
-        raise CassetteError(
-            file, 3, f"framing is {head.framing!r}, but a {head.status} to {method} has no body"
-        )
-    return head
-
-
-def _parse_messages(
-    file: str, lines: Iterable[dict[str, Any]], head_at_ms: float
-) -> tuple[list[bytes], list[tuple[int, float]]]:
-    """The messages, and the reads' starts in the body as (offset, ms), both ascending."""
-    messages: list[bytes] = []
-    starts: list[tuple[int, float]] = []
-    position, earliest_ms = 0, head_at_ms
-    for number, fields in enumerate(lines, 4):
-        at = fields.pop("at", [])
-        message = _with_error_location(file, number, partial(decode_message, fields))
-        read_starts = _parse_read_starts(file, number, at, len(message), earliest_ms)
-        if message and not starts and (not read_starts or read_starts[0][0] != 0):
-            raise CassetteError(file, number, "no read begins at the first byte of the body")
-        starts += [(position + offset, ms) for offset, ms in read_starts]
-        earliest_ms = read_starts[-1][1] if read_starts else earliest_ms
-        messages.append(message)
-        position += len(message)
-    return messages, starts
-
-
-def _parse_read_starts(
-    file: str, number: int, at: object, size: int, earliest_ms: float
-) -> list[tuple[int, float]]:
-    """The starts of the reads in a message of `size` bytes, as (offset, ms)."""
-    try:
-        raw_starts: ReadStarts = msgspec.convert(at, ReadStarts)
-    except msgspec.ValidationError as error:
-        raise CassetteError(
-            file,
-            number,
-            f"at must be a number of ms, or a list of [bytes, ms]: "
-            f"{validation_error_sentence(error, 'at')}",
-        ) from None
-    read_starts = [(0, raw_starts)] if isinstance(raw_starts, float) else raw_starts
-    previous_offset = -1
-    for offset, ms in read_starts:
-        if not previous_offset < offset < size:
-            raise CassetteError(
-                file, number, f"a read begins at byte {offset}: out of order, or past the message"
+    def parse_cassette(self) -> Cassette:
+        meta, request = self.parse_opening()
+        last_number = self._line_count
+        if last_number < 4 or "end" not in self._last_line:
+            raise self._error(last_number, "the file is torn: its last line is not an end line")
+        head = self._convert(3, HeadLine, next(self._lines)).response
+        self._check_head(head, request.method)
+        end = self._convert(last_number, EndLine, self._last_line).end
+        messages, starts = self._parse_messages(islice(self._lines, last_number - 4), head.at_ms)
+        body = b"".join(messages)
+        if body and head.framing == "none":
+            raise self._error(3, f"framing is 'none', but there are {len(body)} bytes of body")
+        if len(body) != end.size_bytes:
+            raise self._error(
+                last_number,
+                f"the messages hold {len(body)} bytes, the end line says {end.size_bytes}",
             )
-        if not earliest_ms <= ms <= MAX_OFFSET_MS:
-            raise CassetteError(
-                file, number, f"a read is at {ms} ms: before what came ahead, or absurdly late"
+        if sha256_hex(body) != end.sha256:
+            raise self._error(
+                last_number,
+                "the messages do not give the SHA-256 of the end line: edited by hand?",
             )
-        previous_offset, earliest_ms = offset, ms
-    return read_starts
-
-
-def _check_end_line(
-    file: str, last_number: int, body: bytes, head: ResponseHead, end: CassetteEnd
-) -> None:
-    if body and head.framing == "none":
-        raise CassetteError(file, 3, f"framing is 'none', but there are {len(body)} bytes of body")
-    if len(body) != end.size_bytes:
-        raise CassetteError(
-            file,
-            last_number,
-            f"the messages hold {len(body)} bytes, the end line says {end.size_bytes}",
+        if end.at_ms < (starts[-1][1] if starts else head.at_ms):
+            raise self._error(
+                last_number, f"it ends at {end.at_ms} ms, before what came ahead of it"
+            )
+        codec = framing.codec_name_for_body(head.codec, body)
+        if codec != head.codec:  # stored by a version that relied on the content type alone
+            messages = framing.split_messages(codec, body)
+        read_bounds = pairwise([*starts, (len(body), end.at_ms)])
+        return Cassette(
+            file=self._file,
+            meta=meta,
+            request=request,
+            response_head=head.to_response_head(),
+            response_head_at_ms=head.at_ms,
+            codec_name=codec,
+            content_coding=head.content_coding,
+            framed_messages=tuple(messages),
+            reads=tuple(Read(at, body[begin:stop]) for (begin, at), (stop, _) in read_bounds),
+            response_end=end,
         )
-    if hashlib.sha256(body).hexdigest() != end.sha256:
-        raise CassetteError(
-            file,
-            last_number,
-            "the messages do not give the SHA-256 of the end line: edited by hand?",
-        )
+
+    def parse_each_line(self) -> Iterator[dict[str, Any]]:
+        """Parse the lines of the file as JSON, whatever their format."""
+        for number, line in enumerate(BytesIO(self._content), 1):
+            yield self._parse_line(number, line[:-1])
+
+    def _parse_line(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            fields = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise self._error(number, f"not JSON: {error.msg} at column {error.colno}") from None
+        if not isinstance(fields, dict):
+            raise self._error(number, "a line must be a JSON object")
+        return fields
+
+    def _check_head(self, head: StoredHead, method: str) -> None:
+        if head.codec not in CODECS:
+            known = ", ".join(sorted(CODECS))
+            raise self._error(3, f"codec is {head.codec!r}, not one of {known}")
+        for name, _ in head.headers:
+            if name.lower() in _RESERVED_HEADERS:
+                raise self._error(3, f"a stored header may not be {name!r}")
+        if head.framing != "none" and (method == "HEAD" or head.status in _BODILESS_STATUSES):
+            raise self._error(
+                3, f"framing is {head.framing!r}, but a {head.status} to {method} has no body"
+            )
+
+    def _parse_messages(
+        self, lines: Iterable[dict[str, Any]], head_at_ms: float
+    ) -> tuple[list[bytes], list[tuple[int, float]]]:
+        """The messages, and the reads' starts in the body as (offset, ms), both ascending."""
+        messages: list[bytes] = []
+        starts: list[tuple[int, float]] = []
+        position, earliest_ms = 0, head_at_ms
+        for number, fields in enumerate(lines, 4):
+            at = fields.pop("at", [])
+            message = self._decode(number, decode_message, fields)
+            read_starts = self._parse_read_starts(number, at, len(message), earliest_ms)
+            if message and not starts and (not read_starts or read_starts[0][0] != 0):
+                raise self._error(number, "no read begins at the first byte of the body")
+            starts += [(position + offset, ms) for offset, ms in read_starts]
+            earliest_ms = read_starts[-1][1] if read_starts else earliest_ms
+            messages.append(message)
+            position += len(message)
+        return messages, starts
+
+    def _parse_read_starts(
+        self, number: int, at: object, size: int, earliest_ms: float
+    ) -> list[tuple[int, float]]:
+        """The starts of the reads in a message of `size` bytes, as (offset, ms)."""
+        try:
+            raw_starts: ReadStarts = msgspec.convert(at, ReadStarts)
+        except msgspec.ValidationError as error:
+            raise self._error(
+                number,
+                f"at must be a number of ms, or a list of [bytes, ms]: "
+                f"{validation_error_sentence(error, 'at')}",
+            ) from None
+        read_starts = [(0, raw_starts)] if isinstance(raw_starts, float) else raw_starts
+        previous_offset = -1
+        for offset, ms in read_starts:
+            if not previous_offset < offset < size:
+                raise self._error(
+                    number, f"a read begins at byte {offset}: out of order, or past the message"
+                )
+            if not earliest_ms <= ms <= MAX_OFFSET_MS:
+                raise self._error(
+                    number, f"a read is at {ms} ms: before what came ahead, or absurdly late"
+                )
+            previous_offset, earliest_ms = offset, ms
+        return read_starts
+
+    def _convert(self, number: int, line_type: type[T], fields: dict[str, Any]) -> T:
+        try:
+            return msgspec.convert(fields, line_type)
+        except msgspec.ValidationError as error:
+            raise self._error(number, validation_error_sentence(error)) from None
+
+    def _decode(self, number: int, decode: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return decode(*arguments)
+        except binascii.Error as error:
+            reason = f"what stands in base64 is none: {str(error).lower()}"
+            raise self._error(number, reason) from None
+        except ValueError as error:
+            raise self._error(number, str(error)) from None
+
+    def _error(self, number: int | None, reason: str) -> CassetteError:
+        return CassetteError(self._file, number, reason)

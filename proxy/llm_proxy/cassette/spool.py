@@ -25,15 +25,17 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.cassette.encoder import CassetteEncoder
-from llm_proxy.cassette.model import CassetteMeta, StoredRequest
-from llm_proxy.cassette.schema import (
+from llm_proxy.cassette.model import (
+    CassetteMeta,
     Count,
     HeadLine,
-    MetaLine,
     OffsetMs,
     RequestLine,
+    StoredHead,
+    StoredRequest,
     encode_line,
     prebuild_msgspec_types,
+    request_line,
 )
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
@@ -62,24 +64,22 @@ class _SpoolReadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rest: bool = False
 
 
-class _SpoolEndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    end: Ending
-    at: OffsetMs
-    redacted: Count
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolEnd:
-    """How a recording ended."""
+class SpoolEnd(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={"ending": "end", "at_ms": "at", "redacted_count": "redacted"},
+):
+    """The last line of a spool: how a recording ended."""
 
     ending: Ending
-    at_ms: float | None
-    """ms since the request was read in full; None means the time of the last read."""
-    redacted_count: int
+    at_ms: OffsetMs
+    """ms since the request was read in full; the time of the last read if that is later."""
+    redacted_count: Count
     """The number of secrets that were replaced in the response."""
 
 
-INTERRUPTED_END: Final = SpoolEnd(Ending.KILLED, None, 0)
+INTERRUPTED_END: Final = SpoolEnd(Ending.KILLED, 0.0, 0)
 """The end of a recording that was interrupted by a crash."""
 
 
@@ -90,7 +90,7 @@ class SpoolContent:
     target_line: SpoolTargetLine
     meta: CassetteMeta
     request: StoredRequest
-    head_line: HeadLine | None
+    head: StoredHead | None
     """None if the crash came before the head."""
     reads_and_end: Iterator[Read | SpoolEnd]
     """The reads, then the end if it was recorded.  Lazy: a spool may be larger than memory."""
@@ -98,19 +98,15 @@ class SpoolContent:
 
 def encode_opening(target: SpoolTargetLine, meta: CassetteMeta, request: StoredRequest) -> bytes:
     """Lines 1 to 3 of a spool."""
-    target_fields = {"spool": target.spool, "library": target.library, "take": target.take}
-    return (
-        encode_line(target_fields)
-        + encode_line(MetaLine.from_cassette_meta(meta))
-        + encode_line(RequestLine.from_stored_request(request))
-    )
+    return encode_line(target) + encode_line(meta) + encode_line(request_line(request))
 
 
 def encode_head(
     response_head: ResponseHead, at_ms: float, codec: str, content_coding: str
 ) -> bytes:
     """Line 4 of a spool."""
-    return encode_line(HeadLine.from_response_head(response_head, at_ms, codec, content_coding))
+    stored_head = StoredHead.from_response_head(response_head, at_ms, codec, content_coding)
+    return encode_line({"response": stored_head})
 
 
 def encode_read(read: Read, *, is_continuation: bool = False) -> bytes:
@@ -118,13 +114,6 @@ def encode_read(read: Read, *, is_continuation: bool = False) -> bytes:
     encoded = b64encode(read.received_bytes).decode("ascii")
     return encode_line(
         {"read": read.at_ms, "base64": encoded} | ({"rest": True} if is_continuation else {})
-    )
-
-
-def encode_end(spool_end: SpoolEnd) -> bytes:
-    """The last line of a spool."""
-    return encode_line(
-        {"end": spool_end.ending, "at": spool_end.at_ms, "redacted": spool_end.redacted_count}
     )
 
 
@@ -137,26 +126,23 @@ def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
     whole_lines = _parse_whole_lines(file, lines)
     try:
         target = _convert_line(file, next(whole_lines), SpoolTargetLine)
-        meta = _convert_line(file, next(whole_lines), MetaLine).to_cassette_meta()
-        number, fields = next(whole_lines)
-        request_line = _convert_line(file, (number, fields), RequestLine)
+        meta = _convert_line(file, next(whole_lines), CassetteMeta)
+        line = _convert_line(file, next(whole_lines), RequestLine)
     except StopIteration:
         raise CassetteError(file, None, "it is torn before its request ends") from None
     try:
-        request = request_line.to_stored_request()
+        request = line.to_stored_request()
     except ValueError as error:
-        raise CassetteError(file, number, str(error)) from None
-    head_line = next((_convert_line(file, line, HeadLine) for line in whole_lines), None)
-    if head_line is not None and head_line.response.codec not in CODECS:
-        codec = head_line.response.codec
-        raise CassetteError(file, 4, f"codec is {codec!r}, which this tool cannot cut")
-    return SpoolContent(target, meta, request, head_line, _parse_reads(file, whole_lines))
+        raise CassetteError(file, 3, str(error)) from None
+    head = next((_convert_line(file, line, HeadLine).response for line in whole_lines), None)
+    if head is not None and head.codec not in CODECS:
+        raise CassetteError(file, 4, f"codec is {head.codec!r}, which this tool cannot cut")
+    return SpoolContent(target, meta, request, head, _parse_reads(file, whole_lines))
 
 
 def with_detected_codec(spooled: SpoolContent) -> SpoolContent:
     """The spool with the codec that fits its body: the head was written before any body bytes."""
-    line = spooled.head_line
-    if line is None:
+    if spooled.head is None:
         return spooled
     buffered: list[Read | SpoolEnd] = []
     start = b""
@@ -165,11 +151,11 @@ def with_detected_codec(spooled: SpoolContent) -> SpoolContent:
         start += read.received_bytes if isinstance(read, Read) else b""
         if len(start) >= _CODEC_DETECTION_BYTES:
             break
-    codec = framing.codec_name_for_body(line.response.codec, start)
-    response = msgspec.structs.replace(line.response, codec=codec)
-    head_line = msgspec.structs.replace(line, response=response)
+    codec = framing.codec_name_for_body(spooled.head.codec, start)
     return replace(
-        spooled, head_line=head_line, reads_and_end=chain(buffered, spooled.reads_and_end)
+        spooled,
+        head=msgspec.structs.replace(spooled.head, codec=codec),
+        reads_and_end=chain(buffered, spooled.reads_and_end),
     )
 
 
@@ -178,21 +164,19 @@ def cassette_lines_from_spool(
 ) -> Iterator[bytes]:
     """The lines of the cassette; `default_end` is used if the spool has no end."""
     spooled = with_detected_codec(spooled)
-    line = spooled.head_line
-    assert line is not None  # noqa: S101 # there is no cassette without a head
-    writer = CassetteEncoder(line.response.codec)
-    yield writer.encode_opening(spooled.meta, spooled.request)
-    yield writer.encode_head(line.to_response_head(), line.response.at, line.response.decoded)
-    last_at_ms, end = line.response.at, default_end
-    for read in spooled.reads_and_end:
-        match read:
-            case Read():
-                last_at_ms = read.at_ms
-                yield writer.encode_completed_messages(read)
-            case SpoolEnd():
-                end = read
-    end_at_ms = last_at_ms if end.at_ms is None else max(end.at_ms, last_at_ms)
-    yield writer.encode_ending(end.ending, end_at_ms, end.redacted_count)
+    head = spooled.head
+    assert head is not None  # noqa: S101 # there is no cassette without a head
+    encoder = CassetteEncoder(head.codec)
+    yield encoder.encode_opening(spooled.meta, spooled.request)
+    yield encode_line({"response": head})
+    last_at_ms, end = head.at_ms, default_end
+    for item in spooled.reads_and_end:
+        if isinstance(item, SpoolEnd):
+            end = item
+        else:
+            last_at_ms = item.at_ms
+            yield encoder.encode_completed_messages(item)
+    yield encoder.encode_ending(end.ending, max(end.at_ms, last_at_ms), end.redacted_count)
 
 
 def _parse_whole_lines(file: str, lines: Iterable[bytes]) -> Iterator[_NumberedLine]:
@@ -222,8 +206,7 @@ def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | S
         if end is not None:
             raise CassetteError(file, line[0], "it goes on behind its end")
         if isinstance(line[1], dict) and "end" in line[1]:
-            end_line = _convert_line(file, line, _SpoolEndLine)
-            end = SpoolEnd(end_line.end, end_line.at, end_line.redacted)
+            end = _convert_line(file, line, SpoolEnd)
             continue
         spool_read_line = _convert_line(file, line, _SpoolReadLine)
         try:
@@ -240,4 +223,4 @@ def _parse_reads(file: str, lines: Iterable[_NumberedLine]) -> Iterator[Read | S
         yield end
 
 
-prebuild_msgspec_types(SpoolTargetLine, _SpoolReadLine, _SpoolEndLine)
+prebuild_msgspec_types(SpoolTargetLine, _SpoolReadLine, SpoolEnd)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llm_proxy.actions import Begin, Send, Wait
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette.schema import MAX_OFFSET_MS
+from llm_proxy.cassette.model import MAX_OFFSET_MS
 from llm_proxy.exchange import Read
 from llm_proxy.importing.source import SourceExchange
 from llm_proxy.pacing import Pace

@@ -11,10 +11,9 @@ from typing import Final
 
 from llm_proxy import framing, http_heads, redaction
 from llm_proxy.cassette import Cassette, CassetteEnd, CassetteMeta, StoredRequest
-from llm_proxy.cassette.model import DEFAULT_SESSION, sha256_hex
-from llm_proxy.cassette.schema import HeadLine, MetaLine
+from llm_proxy.cassette.model import DEFAULT_SESSION, MAX_TEXT_CHARS, StoredHead, sha256_hex
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
-from llm_proxy.errors import RequestRefused
+from llm_proxy.errors import RequestRefused, printable_excerpt
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, FrameRedactor
 from llm_proxy.importing import fields
@@ -55,7 +54,7 @@ class ImportedCassette:
 
     meta: CassetteMeta
     request: StoredRequest
-    head: HeadLine
+    head: StoredHead
     timed_body: TimedBody
     ending: Ending
     redaction_count: int
@@ -66,7 +65,7 @@ class ImportedCassette:
     def response_identity(self) -> tuple[int, str, str]:
         """Status, SHA-256 of the body, and ending: what distinguishes its response."""
         body = b"".join(read.received_bytes for read in self.timed_body.reads)
-        return self.head.response.status, sha256_hex(body), self.ending.value
+        return self.head.status, sha256_hex(body), self.ending.value
 
     def to_spool_content(self, library: str) -> SpoolContent:
         """A finished recording for this library."""
@@ -106,7 +105,7 @@ def convert_to_cassette(
     return ImportedCassette(
         meta=empty_cassette.meta,
         request=empty_cassette.request,
-        head=HeadLine.from_response_head(
+        head=StoredHead.from_response_head(
             head, timed_body.head_at_ms, codec, source_exchange.removed_content_coding
         ),
         timed_body=timed_body,
@@ -273,18 +272,15 @@ def _make_meta(
         if import_settings.pace is None or source_exchange.reads
         else f", its times made up by {import_settings.pace}"
     )
-    meta = CassetteMeta(
+    return CassetteMeta(
         recording_tool=f"{import_settings.importer}, imported from {source_tool}{pace_note}",
         recorded_at=source_exchange.recorded_at or import_settings.imported_at,
         dialect=routed.dialect.name,
         provider=routed.provider,
-        model=routed.model,
+        model=printable_excerpt(routed.model, MAX_TEXT_CHARS),  # a client may call it anything
         session=routed.session,
         key=routed.key,
         key_rules_version=KEY_RULES_VERSION,
         redaction_rules_version=redaction.REDACTION_RULES_VERSION,
         match_rules=routed.match_rules.rule_texts,
     )
-    return MetaLine.from_cassette_meta(
-        meta
-    ).to_cassette_meta()  # as it will be read back: a model may have any name

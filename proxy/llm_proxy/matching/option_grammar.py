@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.cassette.schema import MAX_RULES, MAX_TEXT_CHARS, is_valid_meta_text
+from llm_proxy.cassette.model import MAX_RULES, MAX_TEXT_CHARS, is_valid_meta_text
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS

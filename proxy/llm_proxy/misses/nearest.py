@@ -21,7 +21,6 @@ from llm_proxy.diff.documents import (
     json_leaves,
 )
 from llm_proxy.diff.words import split_words
-from llm_proxy.exchange import Request
 from llm_proxy.matching import KeyDocument
 from llm_proxy.matching.large_base64 import contains_base64_hash
 from llm_proxy.routing import RoutedRequest
@@ -160,13 +159,9 @@ def is_similar_enough(
     ]
     if targets[0] != targets[1] or _model_in_body(requested) != _model_in_body(stored):
         return False
-    recorded = candidate.cassette.request
-    recorded_request = Request(
-        recorded.method, recorded.path, recorded.query, recorded.headers, recorded.body
-    )
     return (
         routed.dialect.streams(routed.decompressed_request)
-        == stored.dialect.streams(recorded_request)
+        == stored.dialect.streams(candidate.cassette.request)
         and lowest_prompt_similarity(requested, stored) >= min_similarity
     )
 

@@ -17,7 +17,7 @@ from heapq import nlargest
 from typing import Final
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.cassette.schema import RequestLine, encode_line
+from llm_proxy.cassette.model import encode_line, request_line
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.words import split_words
 from llm_proxy.last_message import last_message_in_fields
@@ -67,7 +67,7 @@ def last_message_word_hashes(line: bytes) -> array[int]:
 
 def encode_cassette_request_line(request: StoredRequest) -> bytes:
     """Line 2 of a cassette with this request."""
-    return encode_line(RequestLine.from_stored_request(request))
+    return encode_line(request_line(request))
 
 
 def method_and_path(line: bytes) -> bytes:

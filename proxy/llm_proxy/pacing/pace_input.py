@@ -8,7 +8,7 @@ from functools import cache
 from itertools import accumulate
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, stored_dialect_response, stored_http_request
+from llm_proxy.cassette_views import cassette_dialect, stored_dialect_response
 from llm_proxy.dialects import OPAQUE, Dialect
 from llm_proxy.pacing import tokens
 from llm_proxy.pacing.pace import Chunks
@@ -52,7 +52,7 @@ def _decoded_pace_input(cassette: Cassette, dialect: Dialect, chunks: Chunks | N
     @cache
     def count_prompt_tokens() -> int:
         return tokens.count_prompt_tokens(
-            dialect.decode_response(response), dialect.decode_request(stored_http_request(cassette))
+            dialect.decode_response(response), dialect.decode_request(cassette.request)
         )
 
     if chunks == "recorded":

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+import msgspec
+
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.exchange import Read
@@ -48,7 +50,7 @@ def replace_recorded_values(
         reads=tuple(
             Read(read.at_ms, data) for read, data in zip(cassette.reads, read_data, strict=True)
         ),
-        response_end=replace(
+        response_end=msgspec.structs.replace(
             cassette.response_end, size_bytes=len(new_body), sha256=sha256_hex(new_body)
         ),
     )

@@ -51,11 +51,10 @@ def candidate_requests(
     file = Path(name)
     if name != "-" and (file.suffix == _CASSETTE_SUFFIX or not file.is_file()):
         meta, stored = library.read_opening(_find_named_cassette(library, name))
-        request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
         # `/~NAME` selects the provider, which the path alone may not.
         path = f"/~{meta.provider}{stored.path}"
         return CandidateRequests(
-            (_with_overrides(replace(request, path=path), request_overrides),), meta.session
+            (_with_overrides(replace(stored, path=path), request_overrides),), meta.session
         )
     document = _parse_json_object(name, _read_input(name))
     if document.keys() <= _REQUEST_FIELDS and {"path", "body"} & document.keys():

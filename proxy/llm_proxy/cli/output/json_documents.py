@@ -7,11 +7,10 @@ import re
 from typing import Any, Final
 
 import msgspec
-import orjson
 
 from llm_proxy.cassette import Cassette, CassetteMeta
 from llm_proxy.cassette.framed_message_json import encode_message
-from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine
+from llm_proxy.cassette.model import StoredHead, request_line
 from llm_proxy.cassette_views import cassette_response_turns
 from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import CassetteError
@@ -26,7 +25,7 @@ _CAMEL_CASE_BOUNDARY: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 def meta_document(meta: CassetteMeta) -> dict[str, Any]:
     """The metadata of a cassette: its line 1."""
-    document: dict[str, Any] = _cassette_line_document(MetaLine.from_cassette_meta(meta))
+    document: dict[str, Any] = _cassette_line_document(meta)
     return document
 
 
@@ -63,14 +62,16 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
         "file": path_as_unicode_text(cassette.file),
         **meta_document(cassette.meta),
         "outcome": outcome_document(cassette_outcome(cassette)),
-        **_cassette_line_document(RequestLine.from_stored_request(cassette.request)),
+        **request_line(cassette.request),
         **_cassette_line_document(
-            HeadLine.from_response_head(
-                cassette.response_head,
-                cassette.response_head_at_ms,
-                cassette.codec_name,
-                cassette.content_coding,
-            )
+            {
+                "response": StoredHead.from_response_head(
+                    cassette.response_head,
+                    cassette.response_head_at_ms,
+                    cassette.codec_name,
+                    cassette.content_coding,
+                )
+            }
         ),
         "turns": [turn_document(turn) for turn in cassette_response_turns(cassette)],
         "messages": [
@@ -83,7 +84,7 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
             for message_arrival in message_arrivals(cassette.framed_messages, cassette.reads)
         ],
         "reads": [{"at": read.at_ms, "bytes": len(read.received_bytes)} for read in cassette.reads],
-        **_cassette_line_document(EndLine.from_cassette_end(cassette.response_end)),
+        **_cassette_line_document({"end": cassette.response_end}),
     }
 
 
@@ -116,4 +117,4 @@ def _nonempty_fields(value: Any) -> dict[str, Any]:
 
 
 def _cassette_line_document(line: Any) -> Any:
-    return msgspec.to_builtins(line, builtin_types=(orjson.Fragment,))
+    return msgspec.to_builtins(line)

@@ -104,8 +104,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
 
 def _load_request(file: Path, dialect: str, path: str) -> Request:
     if file.suffix == _CASSETTE_SUFFIX:
-        stored = Library(file.parent).load_cassette(file).request
-        return Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
+        return Library(file.parent).load_cassette(file).request
     try:
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:

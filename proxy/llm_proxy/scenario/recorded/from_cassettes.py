@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns, stored_http_request
+from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
 from llm_proxy.conversation import Conversation
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import header_value
@@ -125,7 +125,7 @@ def generate_scenario(
 def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
     """Decode a cassette.  Raises `NotRepresentable` if a scenario cannot reproduce it."""
     file = printable_excerpt(cassette.file, 500)
-    conversation = cassette_dialect(cassette).decode_request(stored_http_request(cassette))
+    conversation = cassette_dialect(cassette).decode_request(cassette.request)
     turns = cassette_response_turns(cassette)
     if conversation is None or not turns:
         raise NotRepresentable(f"{file} holds no turn: a scenario is made of those")

@@ -11,13 +11,15 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 
+import msgspec
+
 from llm_proxy import matching
 from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
-from llm_proxy.cassette.schema import MetaLine, encode_line
+from llm_proxy.cassette.model import encode_line
 from llm_proxy.errors import CassetteError
 from llm_proxy.integrity import was_redacted_after_keying
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
@@ -184,7 +186,7 @@ def _content_after_first_line(path: Path) -> bytes:
 
 
 def _meta_with_new_key(keyed_file: _KeyedFile, rules: RuleSet) -> CassetteMeta:
-    return replace(
+    return msgspec.structs.replace(
         keyed_file.meta,
         key=keyed_file.new_key,
         key_rules_version=KEY_RULES_VERSION,
@@ -255,9 +257,7 @@ def _apply_change(key_change: KeyChange) -> None:
 
 
 def _write_rekeyed_file(key_change: KeyChange) -> None:
-    content = encode_line(MetaLine.from_cassette_meta(key_change.meta)) + _content_after_first_line(
-        key_change.path
-    )
+    content = encode_line(key_change.meta) + _content_after_first_line(key_change.path)
     parse_cassette(str(key_change.path), content)
     # Named like a recorder's temporary files, so that `recover` deletes it after a crash.
     temporary = key_change.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"

@@ -92,7 +92,7 @@ class CassetteFiler:
         spool, which is kept unchanged.
         """
         with open_spool(path) as spooled:
-            if spooled.head_line is None:
+            if spooled.head is None:
                 return None
             try:
                 return self._file_spool_content(path.stem, spooled, default_ending, logical_request)

@@ -91,7 +91,7 @@ def _recover_spool(filer: CassetteFiler, root: Path, path: Path) -> RecoveryResu
             if not is_for_library(spooled, root):
                 return ForeignSpool(path, Path(spooled.target_line.library))
             redacted_count = _count_redacted_secrets(spooled)
-        filed = filer.file_spool(path, SpoolEnd(Ending.KILLED, None, redacted_count))
+        filed = filer.file_spool(path, SpoolEnd(Ending.KILLED, 0.0, redacted_count))
     except SpoolError as error:
         return KeptFile(path, str(error))
     except CassetteError as error:
@@ -121,9 +121,9 @@ def _delete_file(path: Path, reason: str) -> DeletedFile | KeptFile:
 def _count_redacted_secrets(spooled: SpoolContent) -> int:
     """How many secrets were redacted from the response; request ids are not counted."""
     spooled = with_detected_codec(spooled)
-    if spooled.head_line is None:
+    if spooled.head is None:
         return 0
-    response, placeholder = spooled.head_line.response, redaction.PLACEHOLDER
+    response, placeholder = spooled.head, redaction.PLACEHOLDER
     header_count = sum(
         value.count(placeholder)
         for name, value in response.headers

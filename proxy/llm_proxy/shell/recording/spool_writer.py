@@ -9,8 +9,9 @@ from typing import Final
 
 from llm_proxy import redaction
 from llm_proxy.cassette import CassetteMeta, StoredRequest, spool
-from llm_proxy.errors import SpoolError
-from llm_proxy.exchange import Ending, Read, Request, ResponseHead
+from llm_proxy.cassette.model import MAX_TEXT_CHARS, encode_line
+from llm_proxy.errors import SpoolError, printable_excerpt
+from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.matching import KEY_RULES_VERSION
@@ -174,7 +175,7 @@ class SpoolWriter:
                 self._finish_decoding()
                 lines = self._encode_pieces(self._body_redactor.flush())
                 return (
-                    [*lines, spool.encode_end(self._final_ending(item))]
+                    [*lines, encode_line(self._final_ending(item))]
                     if self._pending_opening is None
                     else []
                 )
@@ -279,13 +280,13 @@ class SpoolWriter:
 
 
 def _build_meta(routed: RoutedRequest, stored: StoredRequest) -> CassetteMeta:
-    request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
+    model = routed.model if stored is routed.stored_request else routed.dialect.model(stored)
     return CassetteMeta(
         recording_tool=f"llm-proxy {__version__}",
         recorded_at=timestamp_now(),
         dialect=routed.dialect.name,
         provider=routed.provider,
-        model=routed.model if stored is routed.stored_request else routed.dialect.model(request),
+        model=printable_excerpt(model, MAX_TEXT_CHARS),  # a client may call it anything
         session=routed.session,
         key=routed.key,
         key_rules_version=KEY_RULES_VERSION,
