@@ -27,6 +27,7 @@ from llm_proxy.cassette import (
     parse_cassette,
     parse_cassette_opening,
 )
+from llm_proxy.cassette.model import printable_model
 from llm_proxy.exchange import Ending, Read, ResponseHead
 
 GOLDEN = (
@@ -179,7 +180,8 @@ def test_a_request_is_stored_readably(body: bytes, field: dict[str, Any], restor
 
 def test_control_characters_in_a_model_name_are_escaped() -> None:
     for model in ("a\x1b[2J\u202e", "m" * 5000):
-        content = encode_cassette(meta=msgspec.structs.replace(META, model=model))
+        meta = msgspec.structs.replace(META, model=printable_model(model))
+        content = encode_cassette(meta=meta)
         stored_model = parse_cassette(FILE_NAME, content).meta.model
         assert stored_model.isprintable()
         assert len(stored_model) <= 1000

@@ -24,15 +24,9 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import (
-    backlog,
-    recorder,
-    recovery,
-    spool_writer,
-    spooled_recording,
-    spooling,
-)
+from llm_proxy.shell.recording import recorder, recovery, spooling
 from llm_proxy.shell.recording.recovery import RecoveredRecording, recover_spools
+from llm_proxy.take_numbers import LogicalRequest, RequestCounter
 from raw_http import build_http_request, send_request
 from stored_cassettes import chat_event, raw_chat_request, text_response, write_cassettes
 from stub_upstream import Connection, chunked, fixed_length, upstream
@@ -179,11 +173,9 @@ async def test_a_recording_that_breaks_off_is_kept_as_far_as_it_goes(tmp_path: P
 async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        spooled_recording, "MAX_SMALL_BYTES", -1
-    )  # or the event loop itself would block
-    monkeypatch.setattr(backlog, "MAX_BACKLOG_BYTES", 1024)
-    monkeypatch.setattr(backlog, "MAX_WAIT_S", 0.1)
+    monkeypatch.setattr(recorder, "MAX_SMALL_BYTES", -1)  # or the event loop itself would block
+    monkeypatch.setattr(recorder, "MAX_BACKLOG_BYTES", 1024)
+    monkeypatch.setattr(recorder, "MAX_WAIT_S", 0.1)
     release, append = threading.Event(), spooling.SpoolFile.append
 
     def hang_then_append(file: spooling.SpoolFile, data: bytes) -> None:
@@ -209,7 +201,7 @@ async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
 async def test_a_disk_that_hangs_for_good_does_not_keep_the_proxy_from_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spooled_recording, "MAX_SMALL_BYTES", -1)
+    monkeypatch.setattr(recorder, "MAX_SMALL_BYTES", -1)
     monkeypatch.setattr(recorder, "_CLOSE_TIMEOUT_S", 0.2)
     released = threading.Event()
     monkeypatch.setattr(spooling.SpoolFile, "append", lambda *_: released.wait(60))
@@ -246,16 +238,15 @@ async def test_a_disk_that_turns_slow_holds_up_the_event_loop_once(
 async def test_a_large_request_is_written_where_it_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, threads = spool_writer.SpoolWriter.write, set[bool]()
+    next_ordinal, threads = RequestCounter.next_ordinal, set[bool]()
 
-    def spy_write(
-        writer: spool_writer.SpoolWriter, items: list[spool_writer.RecordingItem]
-    ) -> None:
-        if any(isinstance(item, spool_writer.StartItem) for item in items):
-            threads.add(threading.current_thread() is threading.main_thread())
-        write(writer, items)
+    def spy_next_ordinal(
+        counter: RequestCounter, session: str, key: str, logical_request: LogicalRequest | None
+    ) -> int:
+        threads.add(threading.current_thread() is threading.main_thread())
+        return next_ordinal(counter, session, key, logical_request)
 
-    monkeypatch.setattr(spool_writer.SpoolWriter, "write", spy_write)
+    monkeypatch.setattr(RequestCounter, "next_ordinal", spy_next_ordinal)
     async with upstream(chunked(COMPLETE_STREAM), chunked(COMPLETE_STREAM)) as provider:
         async with proxy("record", tmp_path, provider.url) as server:
             await send_request(server.url, raw_chat_request("x" * 1_000_000))
@@ -266,10 +257,20 @@ async def test_a_large_request_is_written_where_it_holds_up_nobody(
     assert len(load_cassettes(tmp_path)) == 2
 
 
+async def test_control_characters_in_a_model_name_are_stored_escaped(tmp_path: Path) -> None:
+    body = rb'{"model":"a\u001b[2J","messages":[{"role":"user","content":"hi"}]}'
+    request = build_http_request("/v1/chat/completions", body, "Content-Type: application/json")
+    async with upstream(chunked(COMPLETE_STREAM)) as provider:
+        async with proxy("record", tmp_path, provider.url) as server:
+            await send_request(server.url, request)
+    [cassette] = load_cassettes(tmp_path)
+    assert cassette.meta.model == r"a\x1b[2J"
+
+
 async def test_an_answer_that_no_cassette_has_room_for_is_kept_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool_writer, "MAX_BODY_BYTES", 300)
+    monkeypatch.setattr(recorder, "MAX_BODY_BYTES", 300)
     body, [failure] = await _record_response(tmp_path)
     assert body == b"".join(COMPLETE_STREAM)
     assert "larger than 300 bytes" in failure
@@ -400,8 +401,8 @@ async def test_a_disk_that_suffices_is_exit_code_0(tmp_path: Path) -> None:
 
 HANGING_DISK_SOURCE = """
 import time
-from llm_proxy.shell.recording import recorder, spooled_recording, spooling
-spooled_recording.MAX_SMALL_BYTES = -1
+from llm_proxy.shell.recording import recorder, spooling
+recorder.MAX_SMALL_BYTES = -1
 recorder._CLOSE_TIMEOUT_S = 0.2
 spooling.SpoolFile.append = lambda *_: time.sleep(3600)
 """

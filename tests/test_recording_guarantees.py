@@ -18,7 +18,8 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, Outcome, Read
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import backlog, spooled_recording, spooling
+from llm_proxy.shell.recording import recorder as recorder_module
+from llm_proxy.shell.recording import spooling
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.take_numbers import LogicalRequest, RequestCounter
@@ -91,9 +92,9 @@ async def test_a_disk_that_hangs_beyond_the_idle_limit_makes_no_ending_stalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     idle = 0.4
-    monkeypatch.setattr(spooled_recording, "MAX_SMALL_BYTES", -1)  # every write goes to the thread
-    monkeypatch.setattr(backlog, "MAX_BACKLOG_BYTES", 1)
-    monkeypatch.setattr(backlog, "MAX_WAIT_S", 60.0)
+    monkeypatch.setattr(recorder_module, "MAX_SMALL_BYTES", -1)  # every write goes to the thread
+    monkeypatch.setattr(recorder_module, "MAX_BACKLOG_BYTES", 1)
+    monkeypatch.setattr(recorder_module, "MAX_WAIT_S", 60.0)
     append, release = spooling.SpoolFile.append, threading.Event()
 
     def hang(file: spooling.SpoolFile, data: bytes) -> None:

@@ -22,7 +22,7 @@ import pytest
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.outcome import cassette_outcome
-from llm_proxy.shell.recording.spooled_recording import SpooledRecording
+from llm_proxy.shell.recording.recorder import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse
 from llm_proxy.shell.upstream.live import LiveUpstream

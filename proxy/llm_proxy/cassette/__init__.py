@@ -6,10 +6,10 @@
     ...         one message per line, with the reads that begin in it
     last line   how and when the response ended, its size in bytes, its SHA-256
 
-`model` holds the values, `framed_message_json` encodes a message as JSON and back, `writer` and
-`reader` write and validate files, `schema` defines the lines and `validation_messages` formats its
-errors, `spool` is the crash-safe form that a running recording appends to, and `migrations`
-upgrades older formats.
+`model` holds the values and the schema of the lines, `framed_message_json` encodes a message as
+JSON and back, `encoder` and `reader` write and validate files, `validation_messages` formats the
+errors of the schema, `spool` is the crash-safe form that a running recording appends to, and
+`migrations` upgrades older formats.
 """
 
 from llm_proxy.cassette.encoder import CassetteEncoder

@@ -19,6 +19,7 @@ from msgspec import Meta as Is
 
 from llm_proxy.cassette.framed_message_json import decode_message, encode_message
 from llm_proxy.cassette.validation_messages import validation_sentence
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.exact_json import parse_exact
 from llm_proxy.exchange import Ending, Framing, Read, Request, ResponseHead
 
@@ -118,6 +119,11 @@ def is_valid_meta_text(text: str) -> bool:
     except (UnicodeEncodeError, msgspec.ValidationError):
         return False
     return True
+
+
+def printable_model(name: str) -> str:
+    """A model's name as line 1 can hold it: a client may call a model anything."""
+    return printable_excerpt(name, MAX_TEXT_CHARS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Final
 
 from llm_proxy import framing, http_heads, redaction
 from llm_proxy.cassette import Cassette, CassetteEnd, CassetteMeta, StoredRequest
-from llm_proxy.cassette.model import DEFAULT_SESSION, MAX_TEXT_CHARS, StoredHead, sha256_hex
+from llm_proxy.cassette.model import DEFAULT_SESSION, StoredHead, printable_model, sha256_hex
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
-from llm_proxy.errors import RequestRefused, printable_excerpt
+from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, FrameRedactor
 from llm_proxy.importing import fields
@@ -277,7 +277,7 @@ def _make_meta(
         recorded_at=source_exchange.recorded_at or import_settings.imported_at,
         dialect=routed.dialect.name,
         provider=routed.provider,
-        model=printable_excerpt(routed.model, MAX_TEXT_CHARS),  # a client may call it anything
+        model=printable_model(routed.model),
         session=routed.session,
         key=routed.key,
         key_rules_version=KEY_RULES_VERSION,

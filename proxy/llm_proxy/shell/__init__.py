@@ -46,13 +46,9 @@ Nothing outside this folder and the entry points touches them.
         signing           SigV4 signatures for Bedrock
     importing    recordings and fixtures of other tools, from files into a library
     recording    from a running stream to a cassette
-        recorder          schedules the writes of recordings, and files them
-        spooled_recording  one recording on the event loop: items until they are written
-        backlog           limits the bytes that wait for the disk
-        spool_writer      writes one recording to its spool: keyed, decoded, redacted
+        recorder          writes recordings to spools: keyed, decoded, redacted
         spooling          spool files: creation, locks, leftovers
         cassette_filer    files a spool as a cassette in the library
-        stored_attempts   the cassettes of retried requests
         recovery          recovers what a crash left behind
     scenarios    scenario files
         library           the scenarios of a server, reloaded when a file changes

@@ -32,7 +32,7 @@ from llm_proxy.shell.importing.files import read_content
 from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
-from llm_proxy.shell.recording.spool_writer import MAX_BODY_BYTES
+from llm_proxy.shell.recording.recorder import MAX_BODY_BYTES
 
 ImportStatus = Literal["imported", "partly imported", "refused"]
 """How much of a file was imported: all, some or none."""

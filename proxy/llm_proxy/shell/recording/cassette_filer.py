@@ -31,7 +31,6 @@ from llm_proxy.shell.library.folder_lock import locked_folder
 from llm_proxy.shell.library.folders import make_folder, sync_folder
 from llm_proxy.shell.library.library import Library, parse_take_path
 from llm_proxy.shell.recording.spooling import open_spool
-from llm_proxy.shell.recording.stored_attempts import StoredAttempt, StoredAttempts
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
 
 log: Final = logging.getLogger("llm_proxy")
@@ -47,6 +46,17 @@ class FiledCassette:
     path: Path
     cassette: Cassette
     outcome: Outcome
+
+
+@dataclass(slots=True)
+class _StoredAttempt:
+    """The cassette of the latest attempt of a logical request."""
+
+    path: Path
+    run_take_number: int
+    """Its take number within this run."""
+    attempt_index: int
+    complete: bool
 
 
 class CassetteFiler:
@@ -65,7 +75,9 @@ class CassetteFiler:
         self._allocators: dict[tuple[str, str], TakeAllocator] = {}
         self._existing_identities: dict[str, tuple[int, int]] = {}
         """Inode and mtime of each take that existed when this run began, by path."""
-        self._stored_attempts = StoredAttempts()
+        self._attempts: dict[int, _StoredAttempt] = {}
+        """The current cassette of each logical request, by the request's number."""
+        self._attempts_by_path: dict[Path, _StoredAttempt] = {}
         self._has_warned_of_foreign = False
         self._lock = threading.Lock()
 
@@ -163,46 +175,34 @@ class CassetteFiler:
         *,
         complete: bool,
     ) -> Path | None:
-        """Move a finished cassette to its place, or in place of an earlier attempt.
+        """Move a finished cassette to its place, or in place of another attempt of its request.
 
-        None if the earlier attempt is kept instead.
+        A later attempt replaces an earlier one, unless only the earlier one is complete; None if
+        the cassette on disk is kept.
         """
-        run_take_number, previous = (
-            spooled.target_line.take,
-            self._stored_attempts.attempt_of(logical_request),
-        )
-        if previous is not None and logical_request is not None:
-            if not previous.is_replaced_by(logical_request, complete=complete):
+        if logical_request is None:
+            return self._place_as_take(temporary, spooled, complete=complete)
+        attempt_index = logical_request.attempt_index
+        previous = self._attempts.get(logical_request.number)
+        if previous is not None:
+            if attempt_index <= previous.attempt_index or (previous.complete and not complete):
                 return None
             allocator = self._allocator_of(spooled.meta, spooled.request)
             if not (allocator.is_replacing and complete):
                 temporary.replace(previous.path)
                 sync_folder(previous.path.parent)
                 self._library.evict_from_cache(previous.path)
-                self._stored_attempts.remember(
-                    logical_request,
-                    replace(
-                        previous, attempt_index=logical_request.attempt_index, complete=complete
-                    ),
-                )
+                previous.attempt_index, previous.complete = attempt_index, complete
                 return previous.path
-            self._delete_attempt(previous, allocator, spooled.meta)
+            # An incomplete attempt, which the first complete take of this run follows.
+            if take := parse_take_path(self._library.root, previous.path):
+                self._delete_take(spooled.meta, take.number)
+                allocator.forget_take(previous.run_take_number, take.number)
         final_path = self._place_as_take(temporary, spooled, complete=complete)
-        if logical_request is not None:
-            self._stored_attempts.remember(
-                logical_request,
-                StoredAttempt(final_path, run_take_number, logical_request.attempt_index, complete),
-            )
+        attempt = _StoredAttempt(final_path, spooled.target_line.take, attempt_index, complete)
+        self._attempts[logical_request.number] = attempt
+        self._attempts_by_path[final_path] = attempt
         return final_path
-
-    def _delete_attempt(
-        self, previous: StoredAttempt, allocator: TakeAllocator, meta: CassetteMeta
-    ) -> None:
-        """Delete an incomplete attempt, which a complete one on disk follows."""
-        take = parse_take_path(self._library.root, previous.path)
-        if take is not None:
-            self._delete_take(meta, take.number)
-            allocator.forget_take(previous.run_take_number, take.number)
 
     def _place_as_take(
         self, temporary: Path, spooled: spool.SpoolContent, *, complete: bool
@@ -286,7 +286,9 @@ class CassetteFiler:
     def _rename_take(self, source: Path, target: Path, meta: CassetteMeta, number: int) -> None:
         """Move `source` to `target`, in place of the take of that number in any folder."""
         source.replace(target)
-        self._stored_attempts.update_path(source, target)
+        if (attempt := self._attempts_by_path.pop(source, None)) is not None:
+            attempt.path = target
+            self._attempts_by_path[target] = attempt
         replaced = self._library.remove_take_from_index(meta.session, meta.key, number)
         if replaced is not None and replaced.path != target:
             replaced.path.unlink(missing_ok=True)

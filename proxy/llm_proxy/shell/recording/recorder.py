@@ -24,23 +24,47 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from llm_proxy import framing, redaction
+from llm_proxy.cassette import CassetteMeta, StoredRequest, spool
+from llm_proxy.cassette.model import encode_line, printable_model
 from llm_proxy.errors import SpoolError
-from llm_proxy.routing import RoutedRequest
+from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
+from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, FrameRedactor
+from llm_proxy.framing import eventstream
+from llm_proxy.matching import KEY_RULES_VERSION
+from llm_proxy.routing import RoutedRequest, redact_stored_request
+from llm_proxy.shell.content_decoders import (
+    ContentDecoder,
+    InvalidContentCoding,
+    strip_content_coding,
+)
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.backlog import Backlog
-from llm_proxy.shell.recording.cassette_filer import CassetteFiler, FiledCassette
-from llm_proxy.shell.recording.spool_writer import EndItem, RecordingItem, SpoolWriter, StartItem
-from llm_proxy.shell.recording.spooled_recording import ItemBatch, SpooledRecording
+from llm_proxy.shell.recording.cassette_filer import CassetteFiler, FiledCassette, timestamp_now
+from llm_proxy.shell.recording.spooling import SpoolFile
 from llm_proxy.take_numbers import RequestCounter
+from llm_proxy.version import __version__
 
 log: Final = logging.getLogger("llm_proxy")
 
+MAX_BODY_BYTES: Final = 160 * 1024 * 1024
+"""Maximum size of a stored body, such that a cassette practically always fits its own limit."""
+MAX_BACKLOG_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of all recordings together that may wait for the disk; beyond that upstreams are paused."""
+MAX_WAIT_S: Final = 5.0
+"""Maximum pause in seconds; then the recordings are given up, and their clients continue."""
+MAX_SMALL_BYTES: Final = 64 * 1024
+"""Maximum bytes of a response in one write on the event loop: less than a ms of work."""
+MAX_SMALL_FRAMED_BYTES: Final = 16 * 1024
+"""The same for an AWS event stream: each frame is parsed, which takes 5 to 10 µs."""
+MAX_SMALL_REQUEST_BYTES: Final = 16 * 1024
+"""Maximum bytes of a request body whose key is computed on the event loop."""
 WRITE_DELAY_S: Final = 0.01
 """Seconds from the arrival of an item to its write."""
 SLOW_WRITE_S: Final = 0.1
@@ -53,6 +77,17 @@ _MAX_SCAN_WAIT_S: Final = 0.1
 """Maximum seconds by which the scan of the library delays the start of a run."""
 _MIN_LOGGED_FILINGS: Final = 20
 """Number of unfiled recordings in `close` beyond which it is logged."""
+_READ_OVERHEAD_BYTES: Final = 200
+"""Memory overhead of one read, in bytes."""
+_WRITE_BYTES: Final = 1024 * 1024
+"""Approximate bytes of the spool that are written at a time."""
+
+_Item = Callable[[], list[bytes]]
+"""One event of a recording: encodes it as lines of the spool, and may raise `SpoolError`."""
+
+
+_WriteResult = tuple[Exception | None, float]
+"""The error of a write, if any, and its duration in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +103,282 @@ class RecorderEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult:
-    """The result of writing one batch of a recording."""
+class _ItemBatch:
+    """Items of one recording that are written together."""
 
-    writer: SpoolWriter
-    end_item: EndItem | None
-    """The end of the recording, if the batch contained it."""
-    error: Exception | None
-    """The error, if writing failed."""
-    duration_s: float
-    """Seconds."""
+    items: list[_Item]
+    memory_bytes: int
+    """Approximate memory of the items."""
+    is_small: bool
+    """Whether it may be written on the event loop."""
+    has_end: bool
+    """Whether the recording ends with it."""
+
+
+class SpooledRecording:
+    """One exchange that is recorded in a spool.
+
+    The event loop queues what happens; `write` encodes it, in one thread at a time: it computes
+    the key, decodes and redacts.  A recording ends where it fails, because one with a gap would be
+    useless: it is filed up to there, with the ending `recorder_error`.
+    """
+
+    def __init__(self, recorder: SpoolRecorder, routed: RoutedRequest, take: int | None) -> None:
+        """Does as little work as possible: the request has not been sent yet."""
+        self.description = "a request"
+        """The request in log messages: `POST /v1/chat/completions`."""
+        self._recorder = recorder
+        self._items: list[_Item] = [self._start]
+        """What waits to be written."""
+        self._pending_bytes = 0
+        """Approximate memory of the items."""
+        self._max_small_bytes = MAX_SMALL_BYTES
+        """Maximum bytes of a small batch of this recording."""
+        self._is_request_large = len(routed.request.body) > MAX_SMALL_REQUEST_BYTES
+        """Whether the items begin with a large request."""
+        self._has_content_coding = False
+        """Whether the upstream compresses, although not requested: few bytes may become many."""
+        self._is_given_up = False
+        self._has_end = False
+        """Whether the items end with the end of the exchange."""
+        self._end_at_ms, self._ending = 0.0, Ending.KILLED
+        self.has_head = False
+        """Whether a response head has arrived."""
+        self.is_in_thread = False
+        """Whether a batch of this recording is being written in the spooling thread."""
+        self.has_failed = False
+        """Whether writing failed; nothing more is written then."""
+
+        self._routed: RoutedRequest | None = routed
+        """None once the head is written: a large request is not kept while its response streams."""
+        self._take = take or 0
+        """The take number; 0 until it is assigned."""
+        self._logical_request = routed.logical_request
+        self._opening = b""
+        self._file: SpoolFile | None = None
+        """Created once there is a response."""
+        self._secrets: frozenset[bytes] = frozenset()
+        self._redactor = redaction.Redactor(())
+        self._body_redactor: redaction.Redactor | FrameRedactor = self._redactor
+        """The redactor of the body; its first bytes select it, since content types may be wrong."""
+        self._has_body_bytes = False
+        """Whether any byte of the body was decoded."""
+        self._decoder: ContentDecoder | None = None
+        self._is_undecodable = False
+        self._encoded_bytes = 0
+        recorder.schedule_write(self)
+
+    def redact_secrets(self, secrets: frozenset[bytes]) -> None:
+        """Redact these secrets of the upstream request from request and response."""
+        self._add_item(partial(self._redact_operator_secrets, secrets))
+
+    def record_head(self, at: float, head: ResponseHead) -> None:
+        """Record the head, which arrived at `at` ms."""
+        self.has_head = True
+        self._has_content_coding = header_value(head.headers, "content-encoding") is not None
+        content_type = header_value(head.headers, "content-type")
+        if framing.codec_name_for_content_type(content_type) == EVENTSTREAM_CODEC:
+            self._max_small_bytes = min(MAX_SMALL_BYTES, MAX_SMALL_FRAMED_BYTES)
+        self._add_item(partial(self._encode_head, at, head))
+
+    def record_read(self, read: Read) -> None:
+        """Record bytes that arrived."""
+        if not self._is_given_up:
+            memory_bytes = len(read.received_bytes) + _READ_OVERHEAD_BYTES
+            self._pending_bytes += memory_bytes
+            self._recorder.adjust_pending_bytes(memory_bytes)
+            self._add_item(partial(self._encode_read, read))
+
+    @property
+    def has_capacity(self) -> bool:
+        """Whether the disk keeps up, or the recording was given up."""
+        return self._is_given_up or self._recorder.has_capacity
+
+    async def wait_for_capacity(self) -> None:
+        """Wait until the disk has caught up, or give the recording up."""
+        if not await self._recorder.wait_for_capacity():
+            self._is_given_up = True
+            self._add_item(self._give_up)
+
+    def finish(self, at: float, ending: Ending) -> None:
+        """End the exchange at `at` ms, and have the cassette written."""
+        self._end_at_ms, self._ending, self._has_end = at, ending, True
+        self._add_item(self._encode_end)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether items wait to be written."""
+        return bool(self._items)
+
+    def pop_pending_items(self) -> _ItemBatch:
+        """Remove and return the items that wait to be written."""
+        is_small = (
+            self._pending_bytes <= self._max_small_bytes
+            and not self._is_request_large
+            and not self._has_content_coding
+        )
+        batch = _ItemBatch(self._items, self._pending_bytes, is_small, self._has_end)
+        self._items, self._pending_bytes = [], 0
+        self._is_request_large = self._has_end = False
+        return batch
+
+    def _add_item(self, item: _Item) -> None:
+        self._items.append(item)
+        if len(self._items) == 1:
+            self._recorder.schedule_write(self)
+
+    def write(self, items: Iterable[_Item]) -> None:
+        """Append to the spool.
+
+        Raises `SpoolError` if the disk fails, the body is too large, or the recording is given up.
+        """
+        if self.has_failed:
+            return
+        lines: list[bytes] = []
+        batch_bytes = 0
+        for item in items:
+            try:
+                encoded = item()
+            except SpoolError:
+                self._append_lines(lines)
+                raise
+            lines += encoded
+            batch_bytes += sum(map(len, encoded))
+            if batch_bytes > _WRITE_BYTES:
+                self._append_lines(lines)
+                lines, batch_bytes = [], 0
+        self._append_lines(lines)
+
+    def file_cassette(self, filer: CassetteFiler) -> FiledCassette | None:
+        """File the spool as a cassette and delete it.
+
+        None if no response had begun, or another attempt of the logical request is kept instead.
+
+        Raises `SpoolError`; the spool is kept then.
+        """
+        if self._file is None:
+            return None
+        try:
+            filed = filer.file_spool(self._file.path, self._spool_end(), self._logical_request)
+        except Exception:
+            self._file.close_and_keep()
+            raise
+        self._file.discard()
+        return filed
+
+    def _append_lines(self, lines: list[bytes]) -> None:
+        if lines:
+            self._file = self._file or self._recorder.create_spool()
+            self._file.append(b"".join(lines))
+
+    def _start(self) -> list[bytes]:
+        routed = self._routed
+        assert routed is not None  # noqa: S101 # the first item
+        self._take = self._take or self._recorder.request_counter.next_ordinal(
+            routed.session, routed.key, routed.logical_request
+        )
+        self._encode_opening(routed, routed.stored_request)
+        self._add_response_secrets(routed.credentials)
+        return []
+
+    def _encode_opening(self, routed: RoutedRequest, stored: StoredRequest) -> None:
+        self.description = f"{stored.method} {stored.path}"
+        is_redacted_again = stored is not routed.stored_request
+        model = routed.dialect.model(stored) if is_redacted_again else routed.model
+        meta = CassetteMeta(
+            recording_tool=f"llm-proxy {__version__}",
+            recorded_at=timestamp_now(),
+            dialect=routed.dialect.name,
+            provider=routed.provider,
+            model=printable_model(model),
+            session=routed.session,
+            key=routed.key,
+            key_rules_version=KEY_RULES_VERSION,
+            redaction_rules_version=redaction.REDACTION_RULES_VERSION,
+            match_rules=routed.match_rules.rule_texts,
+        )
+        target = spool.SpoolTargetLine(1, self._recorder.library_path, self._take)
+        self._opening = spool.encode_opening(target, meta, stored)
+
+    def _add_response_secrets(self, secrets: frozenset[bytes]) -> None:
+        self._secrets |= secrets
+        self._redactor = self._body_redactor = redaction.Redactor(self._secrets)
+
+    def _redact_operator_secrets(self, secrets: frozenset[bytes]) -> list[bytes]:
+        routed = self._routed
+        assert routed is not None  # noqa: S101 # this item comes before the head
+        stored = redact_stored_request(
+            routed.stored_request, secrets, redaction.OPERATOR_PLACEHOLDER
+        )
+        if stored is not routed.stored_request:
+            self._encode_opening(routed, stored)
+        self._add_response_secrets(secrets)
+        return []
+
+    def _encode_head(self, at_ms: float, head: ResponseHead) -> list[bytes]:
+        routed, opening = self._routed, self._opening
+        assert routed is not None  # noqa: S101 # there is one head
+        head, coding, self._decoder = strip_content_coding(head)
+        headers = tuple(
+            (name, self._redactor.redact_latin1(value))
+            for name, value in redaction.storable_response_headers(head.headers)
+        )
+        reason = self._redactor.redact_latin1(head.reason)
+        stored_head = replace(head, reason=reason, headers=headers)
+        codec = routed.dialect.codec_name(routed.decompressed_request, stored_head)
+        self._routed, self._opening = None, b""
+        return [opening, spool.encode_head(stored_head, at_ms, codec, coding)]
+
+    def _encode_read(self, read: Read) -> list[bytes]:
+        return self._encode_pieces(self._redact_read(read))
+
+    def _redact_read(self, read: Read) -> Iterator[redaction.RedactedPiece]:
+        if self._is_undecodable:
+            return
+        received = read.received_bytes
+        try:
+            for data in self._decoder.decode(received) if self._decoder else [received]:
+                if not data:
+                    continue
+                if not self._has_body_bytes and eventstream.may_begin_frame(data):
+                    self._body_redactor = FrameRedactor(self._redactor)
+                self._has_body_bytes = True
+                yield from self._body_redactor.feed(Read(read.at_ms, data))
+        except InvalidContentCoding:
+            self._is_undecodable = True
+
+    def _encode_pieces(self, pieces: Iterable[redaction.RedactedPiece]) -> list[bytes]:
+        lines: list[bytes] = []
+        for piece in pieces:  # a lazy iterator: stop before a bomb is decoded
+            lines.append(
+                spool.encode_read(piece.redacted_read, is_continuation=piece.is_continuation)
+            )
+            self._encoded_bytes += len(lines[-1])
+            if self._encoded_bytes > MAX_BODY_BYTES * 4 // 3:
+                raise SpoolError(
+                    f"the answer is larger than {MAX_BODY_BYTES} bytes, the most that is kept"
+                )
+        return lines
+
+    def _give_up(self) -> list[bytes]:
+        raise SpoolError(f"the disk takes longer than {MAX_WAIT_S:g} s for what arrived")
+
+    def _encode_end(self) -> list[bytes]:
+        if self._decoder is not None and not self._is_undecodable:
+            try:
+                self._decoder.raise_if_truncated()
+            except InvalidContentCoding:
+                self._is_undecodable = True
+        lines = self._encode_pieces(self._body_redactor.flush())
+        return [*lines, encode_line(self._spool_end())] if self.has_head else []
+
+    def _spool_end(self) -> spool.SpoolEnd:
+        ending = self._ending
+        if self.has_failed:
+            ending = Ending.RECORDER_ERROR
+        elif ending is Ending.CLEAN and self._is_undecodable:
+            ending = Ending.MALFORMED
+        return spool.SpoolEnd(ending, self._end_at_ms, self._redactor.replaced_count)
 
 
 class SpoolRecorder:
@@ -86,22 +387,25 @@ class SpoolRecorder:
     def __init__(
         self, library: Library, spool_folder: Path, events: RecorderEvents, *, replaces_older: bool
     ) -> None:
-        self._library_path = str(library.root.absolute())
+        self.library_path = str(library.root.absolute())
+        self.request_counter = RequestCounter()
         self._spool_folder = spool_folder
         self._events = events
         self._filer = CassetteFiler(library, replaces_older=replaces_older)
-        self._request_counter = RequestCounter()
         self._spool_numbers = itertools.count(1)
         self._spooling_executor = ThreadPoolExecutor(1, "spooling")
         self._filing_executor = ThreadPoolExecutor(1, "filing")
         self._scan_future = self._filing_executor.submit(self._filer.scan_existing)
         """Filing waits for it; clients do not."""
         self._pending: deque[SpooledRecording] = deque()
+        self._pending_bytes = 0
+        """Bytes that wait for the disk, of all recordings together."""
+        self._capacity_event = asyncio.Event()
+        self._capacity_event.set()
         self._thread_write_count = 0
         """Batches in the spooling thread; while there are any, later ones must go there too."""
         self._is_disk_slow = False
         self._tasks: set[asyncio.Future[None]] = set()
-        self.backlog = Backlog()
         self.settled_count = 0
         """Recordings with a head: filed, left out for another attempt, or reported as lost."""
         self.is_disk_hanging = False
@@ -119,29 +423,49 @@ class SpoolRecorder:
 
     def start_recording(self, routed: RoutedRequest, take: int | None = None) -> SpooledRecording:
         """Start to record an exchange as its key's next take of the run, or as number `take`."""
-        return SpooledRecording(self, StartItem(routed, take))
+        return SpooledRecording(self, routed, take)
 
-    def new_writer(self) -> SpoolWriter:
-        """A writer for a new spool."""
+    def create_spool(self) -> SpoolFile:
+        """A new spool.  Raises `SpoolError` if it cannot be created."""
         name = f"{os.getpid()}-{next(self._spool_numbers)}.spool"
-        return SpoolWriter(self._spool_folder, name, self._library_path, self._request_counter)
+        return SpoolFile(self._spool_folder, name)
 
     def reset_session(self, session: str) -> None:
         """Number the takes of this session from 1 again, beginning with the next request."""
         self._write_all()
         if self._thread_write_count:
             self._thread_write_count += 1
-            self._start_task(
-                self._await_reset(
-                    self._spooling_executor.submit(self._request_counter.reset_session, session)
-                )
+            reset_future = self._spooling_executor.submit(
+                self.request_counter.reset_session, session
             )
+            self._start_task(self._await_reset(reset_future))
         else:
-            self._request_counter.reset_session(session)
+            self.request_counter.reset_session(session)
 
     async def _await_reset(self, reset_future: Future[None]) -> None:
         await asyncio.wrap_future(reset_future)
         self._thread_write_count -= 1
+
+    def adjust_pending_bytes(self, byte_delta: int) -> None:
+        """Add the bytes that arrived, or, if negative, subtract those that reached the disk."""
+        self._pending_bytes += byte_delta
+        if self._pending_bytes > MAX_BACKLOG_BYTES:
+            self._capacity_event.clear()
+        else:
+            self._capacity_event.set()
+
+    @property
+    def has_capacity(self) -> bool:
+        """Whether no more than `MAX_BACKLOG_BYTES` wait for the disk."""
+        return self._capacity_event.is_set()
+
+    async def wait_for_capacity(self) -> bool:
+        """Wait until the disk has caught up; False if that takes longer than `MAX_WAIT_S`."""
+        try:
+            async with asyncio.timeout(MAX_WAIT_S):
+                return await self._capacity_event.wait()
+        except TimeoutError:
+            return False
 
     async def close(self) -> None:
         """Write and file all recordings; every one must have ended."""
@@ -196,48 +520,49 @@ class SpoolRecorder:
             return
         batch = recording.pop_pending_items()
         if self._thread_write_count == 0 and not self._is_disk_slow and batch.is_small:
-            self._handle_write_result(_write_items(recording.writer, batch.items), batch)
+            self._handle_write_result(recording, batch, _write_items(recording, batch.items))
         else:
             self._thread_write_count += 1
             recording.is_in_thread = True
-            write_future = self._spooling_executor.submit(
-                _write_items, recording.writer, batch.items
-            )
-            self._start_task(self._await_write_result(recording, write_future, batch))
+            write_future = self._spooling_executor.submit(_write_items, recording, batch.items)
+            self._start_task(self._await_write_result(recording, batch, write_future))
 
     async def _await_write_result(
-        self, recording: SpooledRecording, write_future: Future[WriteResult], batch: ItemBatch
+        self, recording: SpooledRecording, batch: _ItemBatch, write_future: Future[_WriteResult]
     ) -> None:
         write_result = await asyncio.wrap_future(write_future)
         self._thread_write_count -= 1
         recording.is_in_thread = False
         if recording.has_pending:
             self.schedule_write(recording)
-        self._handle_write_result(write_result, batch)
+        self._handle_write_result(recording, batch, write_result)
 
-    def _handle_write_result(self, write_result: WriteResult, batch: ItemBatch) -> None:
+    def _handle_write_result(
+        self, recording: SpooledRecording, batch: _ItemBatch, write_result: _WriteResult
+    ) -> None:
+        error, duration_s = write_result
         if batch.is_small:
-            self._is_disk_slow = write_result.duration_s > SLOW_WRITE_S
-        self.backlog.adjust_pending_bytes(-batch.memory_bytes)
-        if write_result.error is not None:
-            self._report_failure(write_result.writer, write_result.error)
-        if write_result.end_item is not None:
-            self._start_task(self._file_cassette(write_result.writer, write_result.end_item))
+            self._is_disk_slow = duration_s > SLOW_WRITE_S
+        self.adjust_pending_bytes(-batch.memory_bytes)
+        if error is not None:
+            self._report_failure(recording, error)
+        if batch.has_end:
+            self._start_task(self._file_cassette(recording))
 
-    async def _file_cassette(self, writer: SpoolWriter, end_item: EndItem) -> None:
+    async def _file_cassette(self, recording: SpooledRecording) -> None:
         loop = asyncio.get_running_loop()
-        had_failed = writer.has_failed
-        self.settled_count += end_item.has_head
+        had_failed = recording.has_failed
+        self.settled_count += recording.has_head
         try:
             filed_cassette = await loop.run_in_executor(
-                self._filing_executor, writer.file_cassette, self._filer, end_item
+                self._filing_executor, recording.file_cassette, self._filer
             )
         except Exception as error:  # the outermost frame of this task
             if not had_failed:
-                self._report_failure(writer, error)
+                self._report_failure(recording, error)
             return
         if filed_cassette is not None:
-            self._events.on_filed(writer.description, filed_cassette)
+            self._events.on_filed(recording.description, filed_cassette)
 
     def _start_task(self, coroutine: Coroutine[None, None, None]) -> None:
         """Start a task that `close` waits for."""
@@ -245,21 +570,21 @@ class SpoolRecorder:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _report_failure(self, writer: SpoolWriter, error: Exception) -> None:
+    def _report_failure(self, recording: SpooledRecording, error: Exception) -> None:
         is_spool_error = isinstance(error, SpoolError)
         reason = (
             str(error) if is_spool_error else f"a fault in llm-proxy, please report it: {error!r}"
         )
-        self._events.on_failed(writer.description, reason)
+        self._events.on_failed(recording.description, reason)
 
 
-def _write_items(writer: SpoolWriter, items: list[RecordingItem]) -> WriteResult:
+def _write_items(recording: SpooledRecording, items: list[_Item]) -> _WriteResult:
+    """Write one batch; returns the error, if any, and the duration in seconds."""
     started_at_s = time.monotonic()
-    end_item = next((item for item in items if isinstance(item, EndItem)), None)
     error: Exception | None = None
     try:
-        writer.write(items)
+        recording.write(items)
     except Exception as failure:  # the outermost frame of one write, in either thread
-        writer.has_failed = True
+        recording.has_failed = True
         error = failure
-    return WriteResult(writer, end_item, error, time.monotonic() - started_at_s)
+    return error, time.monotonic() - started_at_s
