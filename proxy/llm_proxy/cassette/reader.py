@@ -89,7 +89,7 @@ def _parse_with(parse: Callable[[_CassetteParser], T], file: str, content: bytes
         return parse(parser)
     except CassetteError:
         # A line that is no JSON may be the cause: it is reported instead.
-        deque(parser.parse_each_line(), maxlen=0)
+        deque(_parse_each_line(file, content), maxlen=0)
         raise
 
 
@@ -118,7 +118,7 @@ class _CassetteParser:
 
     def start(self) -> None:
         """Provide the lines in the current format; a migration needs all of them at once."""
-        lines = self.parse_each_line()
+        lines = _parse_each_line(self._file, self._content)
         first = next(lines)
         version = first.get("cassette")
         if isinstance(version, int) and 0 < version < FORMAT_VERSION:
@@ -128,7 +128,8 @@ class _CassetteParser:
             return
         migrate_lines(self._file, [first])  # raises unless it is the current format
         last_start = self._content.rfind(b"\n", 0, -1) + 1
-        self._last_line = self._parse_line(self._line_count, self._content[last_start:-1])
+        last_line = self._content[last_start:-1]
+        self._last_line = _parse_line(self._file, self._line_count, last_line)
         self._lines = chain([first], lines)
 
     def parse_meta(self) -> CassetteMeta:
@@ -183,20 +184,6 @@ class _CassetteParser:
             reads=tuple(Read(at, body[begin:stop]) for (begin, at), (stop, _) in read_bounds),
             response_end=end,
         )
-
-    def parse_each_line(self) -> Iterator[dict[str, Any]]:
-        """Parse the lines of the file as JSON, whatever their format."""
-        for number, line in enumerate(BytesIO(self._content), 1):
-            yield self._parse_line(number, line[:-1])
-
-    def _parse_line(self, number: int, line: bytes) -> dict[str, Any]:
-        try:
-            fields = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise self._error(number, f"not JSON: {error.msg} at column {error.colno}") from None
-        if not isinstance(fields, dict):
-            raise self._error(number, "a line must be a JSON object")
-        return fields
 
     def _check_head(self, head: StoredHead, method: str) -> None:
         if head.codec not in CODECS:
@@ -272,3 +259,19 @@ class _CassetteParser:
 
     def _error(self, number: int | None, reason: str) -> CassetteError:
         return CassetteError(self._file, number, reason)
+
+
+def _parse_each_line(file: str, content: bytes) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(BytesIO(content), 1):
+        yield _parse_line(file, number, line[:-1])
+
+
+def _parse_line(file: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        reason = f"not JSON: {error.msg} at column {error.colno}"
+        raise CassetteError(file, number, reason) from None
+    if not isinstance(fields, dict):
+        raise CassetteError(file, number, "a line must be a JSON object")
+    return fields
