@@ -27,9 +27,10 @@ from llm_proxy.importing import (
 from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
 from llm_proxy.routing import RoutingSettings
+from llm_proxy.yaml_composer import MAX_DEPTH
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
-TOO_DEEP = f"values stand within each other more than {yaml_parser.MAX_DEPTH} deep"
+TOO_DEEP = f"values stand within each other more than {MAX_DEPTH} deep"
 NO_TAG = "stands for an object of a program, which is not made"
 SETTINGS = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 

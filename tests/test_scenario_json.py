@@ -8,23 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_proxy.scenario.documents.json_text import json_events
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.scenario.documents.parsing import json_text
-from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
-from llm_proxy.scenario.documents.parsing.nodes import (
+from llm_proxy.scenario.documents.nodes import (
     ListNode,
+    NodeComposer,
     ObjectEntry,
     ObjectNode,
     ScalarNode,
-    SourceMark,
-    UnreadableDocument,
     plain_value,
 )
+from llm_proxy.yaml_composer import SourceMark, UnreadableDocument
 
 
-def read(text: str) -> DocumentComposer:
-    composer = DocumentComposer("s.json")
-    json_text.compose_json(text, composer)
+def read(text: str) -> NodeComposer:
+    composer = NodeComposer("s.json")
+    composer.compose_all(json_events(text))
     return composer
 
 

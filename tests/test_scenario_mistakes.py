@@ -8,9 +8,9 @@ import yaml
 from invalid_scenarios import SYNTAX_ERRORS, VALIDATION_ERRORS, WARNINGS
 from llm_proxy.scenario.documents.loading import parse_scenario_file
 from llm_proxy.scenario.documents.mistakes import DocumentMistake, child_path, join_choices
-from llm_proxy.scenario.documents.parsing import yaml_text
-from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
-from llm_proxy.scenario.documents.parsing.nodes import UnreadableDocument
+from llm_proxy.scenario.documents.nodes import NodeComposer
+from llm_proxy.scenario.documents.yaml_text import yaml_events
+from llm_proxy.yaml_composer import UnreadableDocument
 
 
 def without_file_name(mistakes: tuple[DocumentMistake, ...]) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def test_errors_of_the_python_parser_are_explained_too(text: str) -> None:
     if "ud83d" in text:
         return  # this parser reads such a pair, and the composer refuses the halves
     with pytest.raises(UnreadableDocument) as caught:
-        yaml_text.parse_yaml_into_composer(text, DocumentComposer("s.yaml"), yaml.BaseLoader)
+        NodeComposer("s.yaml").compose_all(yaml_events(text, yaml.BaseLoader))
     assert "no valid YAML" not in caught.value.message
 
 

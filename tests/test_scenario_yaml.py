@@ -11,27 +11,26 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.parsing import json_text, yaml_text
-from llm_proxy.scenario.documents.parsing.composing import MAX_DEPTH, DocumentComposer
-from llm_proxy.scenario.documents.parsing.nodes import (
+from llm_proxy.scenario.documents.json_text import json_events
+from llm_proxy.scenario.documents.nodes import (
     ListNode,
     Node,
+    NodeComposer,
     ObjectNode,
     ScalarNode,
-    SourceMark,
-    UnreadableDocument,
     plain_value,
 )
-from llm_proxy.scenario.documents.parsing.yaml_text import Loader
+from llm_proxy.scenario.documents.yaml_text import yaml_events
 from llm_proxy.turns import Json
+from llm_proxy.yaml_composer import MAX_DEPTH, Loader, SourceMark, UnreadableDocument
 
 PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)
 
 
 def read(text: str, parser: Loader = yaml.CBaseLoader) -> list[Node]:
     """Return the documents of a text that has no mistakes."""
-    composer = DocumentComposer("s.yaml")
-    yaml_text.parse_yaml_into_composer(text, composer, parser)
+    composer = NodeComposer("s.yaml")
+    composer.compose_all(yaml_events(text, parser))
     assert composer.mistakes == []
     return composer.documents
 
@@ -41,8 +40,8 @@ def values(text: str, parser: Loader = yaml.CBaseLoader) -> list[Json]:
 
 
 def json_value(text: str) -> Json:
-    composer = DocumentComposer("s.json")
-    json_text.compose_json(text, composer)
+    composer = NodeComposer("s.json")
+    composer.compose_all(json_events(text))
     assert composer.mistakes == []
     [document] = composer.documents
     return plain_value(document)
@@ -203,15 +202,15 @@ def test_what_a_yaml_writer_writes_is_read_as_it_was(value: Any) -> None:
 @given(st.text("ab:-[]{}&*!|>'\"%@#, \n\t1.e", max_size=40))
 def test_no_text_brings_a_reader_down(text: str) -> None:
     for parser in PARSERS:
-        composer = DocumentComposer("s.yaml")
+        composer = NodeComposer("s.yaml")
         try:
-            yaml_text.parse_yaml_into_composer(text, composer, parser)
+            composer.compose_all(yaml_events(text, parser))
         except UnreadableDocument as error:
             assert error.message  # noqa: PT017 # that it is raised is not what is tested
 
 
 def test_a_scalar_remembers_how_it_was_written() -> None:
-    assert read("1e3\n") == [ScalarNode(1000.0, SourceMark(1, 1), "1e3", is_plain=True)]
+    assert read("1e3\n") == [ScalarNode(1000.0, SourceMark(1, 1), "1e3")]
 
 
 def test_a_name_in_quotes_is_a_name_whatever_it_is() -> None:

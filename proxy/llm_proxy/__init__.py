@@ -47,6 +47,7 @@ logic       bytes and values in, bytes and values out
     `ages`           the maximum age of cassettes
     `json_paths`     JSONPaths within a step budget
     `exact_json`     parses JSON without losing information
+    `yaml_composer`  composes values from YAML within limits of depth and size
     `cassette`       the file format, its spool, and its migrations
     `cassette_views` a cassette's dialect, response, turns and request
     `outcome`        whether an exchange is complete, from its ending

@@ -21,17 +21,17 @@ from llm_proxy.scenario.documents.mistakes import (
     join_choices,
     quote_text,
 )
-from llm_proxy.scenario.documents.parsing.nodes import (
+from llm_proxy.scenario.documents.nodes import (
     ListNode,
     Node,
     ObjectEntry,
     ObjectNode,
     ScalarNode,
-    SourceMark,
     plain_value,
 )
 from llm_proxy.scenario.documents.type_choice import is_struct, matching_type
 from llm_proxy.scenario.documents.validators import VALIDATORS_BY_STRUCT, validate_node
+from llm_proxy.yaml_composer import SourceMark
 
 T_co = TypeVar("T_co", covariant=True)
 

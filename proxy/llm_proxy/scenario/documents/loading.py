@@ -17,19 +17,18 @@ from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import DocumentChecker, Located
 from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioDocument
+from llm_proxy.scenario.documents.json_text import json_events
 from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
-from llm_proxy.scenario.documents.parsing import json_text, yaml_text
-from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
-from llm_proxy.scenario.documents.parsing.nodes import (
+from llm_proxy.scenario.documents.nodes import (
     ListNode,
     Node,
+    NodeComposer,
     ObjectEntry,
     ObjectNode,
     ScalarNode,
-    SourceMark,
-    UnreadableDocument,
-    mark_at,
 )
+from llm_proxy.scenario.documents.yaml_text import mark_at, yaml_events
+from llm_proxy.yaml_composer import SourceMark, UnreadableDocument
 
 T = TypeVar("T")
 
@@ -66,7 +65,7 @@ class LoadedScenarios:
 def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
     """Parse and check the content of a scenario file; its name selects JSON or YAML."""
     checker = DocumentChecker(file)
-    composer = DocumentComposer(file)
+    composer = NodeComposer(file)
     try:
         _parse_into_composer(file, content, composer)
     except UnreadableDocument as error:
@@ -116,10 +115,10 @@ def parse_struct(struct_type: type[T], source_name: str, text: str, *, is_json: 
 
     Raises `UsageError` with all mistakes.
     """
-    composer = DocumentComposer(source_name)
+    composer = NodeComposer(source_name)
     with _unreadable_as_usage_error(source_name):
         if is_json:
-            json_text.compose_json(text, composer)
+            composer.compose_all(json_events(text))
         else:
             _parse_into_composer(source_name, text.encode("utf-8", "replace"), composer)
     return _require_single_struct(
@@ -132,7 +131,7 @@ def parse_struct_file(struct_type: type[T], file: str, content: bytes, list_fiel
 
     Raises `UsageError` with all mistakes.
     """
-    composer = DocumentComposer(file)
+    composer = NodeComposer(file)
     with _unreadable_as_usage_error(file):
         _parse_into_composer(file, content, composer)
     hint = f"write one list, called {list_field}"
@@ -163,7 +162,7 @@ def _unreadable_as_usage_error(source_name: str) -> Iterator[None]:
 def _require_single_struct(
     struct_type: type[T],
     source_name: str,
-    composer: DocumentComposer,
+    composer: NodeComposer,
     hint: str,
     path_prefix: str = ROOT_PATH,
 ) -> T:
@@ -184,16 +183,16 @@ def _require_single_struct(
     return struct
 
 
-def _parse_into_composer(file: str, content: bytes, composer: DocumentComposer) -> None:
+def _parse_into_composer(file: str, content: bytes, composer: NodeComposer) -> None:
     if len(content) > MAX_FILE_BYTES:
         raise UnreadableDocument(
             SourceMark(0, 0), f"it has more than {MAX_FILE_BYTES >> 20} MiB: split it up"
         )
     text = _decode_text(content)
     if not file.lower().endswith(".json"):
-        yaml_text.parse_yaml_into_composer(text, composer)
+        composer.compose_all(yaml_events(text))
     elif text.strip():
-        json_text.compose_json(text, composer)
+        composer.compose_all(json_events(text))
 
 
 def _decode_text(content: bytes) -> str:

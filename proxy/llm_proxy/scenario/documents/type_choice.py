@@ -8,8 +8,7 @@ from typing import Final
 
 from msgspec import inspect as kinds
 
-from llm_proxy.scenario.documents.parsing.nodes import ListNode, Node, ObjectNode, ScalarNode
-from llm_proxy.scenario.documents.parsing.scalars import ScalarValue
+from llm_proxy.scenario.documents.nodes import ListNode, Node, ObjectNode, ScalarNode, ScalarValue
 
 _TYPES_BY_JSON_TYPE: Final = MappingProxyType(
     {

@@ -14,7 +14,7 @@ from msgspec import inspect as kinds
 
 from llm_proxy.scenario.documents.mistakes import join_choices, quote_text
 from llm_proxy.scenario.documents.names import nearest_choice
-from llm_proxy.scenario.documents.parsing.nodes import ListNode, Node, ObjectNode, ScalarNode
+from llm_proxy.scenario.documents.nodes import ListNode, Node, ObjectNode, ScalarNode
 from llm_proxy.scenario.documents.type_choice import non_null_union_members, union_members
 
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")

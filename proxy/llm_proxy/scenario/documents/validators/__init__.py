@@ -12,7 +12,7 @@ from typing import Any, Final
 from llm_proxy.faults.rule_list_schema import FaultRulesFile
 from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.findings import StructFinding
-from llm_proxy.scenario.documents.parsing.nodes import ObjectNode
+from llm_proxy.scenario.documents.nodes import ObjectNode
 from llm_proxy.scenario.documents.validators import (
     failures,
     faults,

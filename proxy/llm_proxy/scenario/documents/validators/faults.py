@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.scenario.documents.findings import StructFinding
-from llm_proxy.scenario.documents.parsing.nodes import ListNode, ObjectNode, plain_value
+from llm_proxy.scenario.documents.nodes import ListNode, ObjectNode, plain_value
 
 FAULTS_FIELD: Final = "faults"
 _LISTENER_MESSAGE: Final = (

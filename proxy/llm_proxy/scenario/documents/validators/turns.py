@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from llm_proxy.scenario.documents.fields import ANY_TURN
 from llm_proxy.scenario.documents.findings import StructFinding, warning_finding
-from llm_proxy.scenario.documents.parsing.nodes import ListNode, ObjectNode, ScalarNode
+from llm_proxy.scenario.documents.nodes import ListNode, ObjectNode, ScalarNode
 
 
 def check_turn_numbers(scenario: ObjectNode, *, is_complete: bool) -> Iterator[StructFinding]:

@@ -1,4 +1,4 @@
-"""Rewords PyYAML's parser errors.
+"""Parses YAML into events, with plain messages for the errors of PyYAML's parsers.
 
 The parsers in C and in Python word the same errors differently; the patterns match both.
 """
@@ -6,12 +6,19 @@ The parsers in C and in Python word the same errors differently; the patterns ma
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
+from yaml.events import Event
 
 from llm_proxy.errors import escape_character
-from llm_proxy.scenario.documents.parsing.nodes import SourceMark, UnreadableDocument
+from llm_proxy.yaml_composer import DEFAULT_LOADER, Loader, SourceMark, UnreadableDocument
+
+_UNSUPPORTED_CHAR: Final = re.compile(
+    r"[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+"""Characters that YAML forbids, and line ends of YAML 1.1 that its parsers still recognise."""
 
 _AT_PROBLEM, _AT_CONTEXT = "here", "opening"
 """The position of a message: where the parser failed, or where the construct began."""
@@ -56,16 +63,38 @@ _MESSAGE_TEMPLATES: Final = tuple(
 )  # fmt: skip
 
 
-def convert_parser_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDocument:
-    """Convert a parser error to a plain message with its position."""
+def yaml_events(text: str, loader: Loader = DEFAULT_LOADER) -> Iterator[Event]:
+    """The events of a text with LF line ends.  Raises `UnreadableDocument`."""
+    if (match := _UNSUPPORTED_CHAR.search(text)) is not None:
+        raise UnreadableDocument(
+            mark_at(text, match.start()),
+            f"the character {escape_character(match[0])} cannot stand in YAML as it is: write it "
+            "as an escape, in double quotes",
+        )
+    try:
+        yield from yaml.parse(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        raise _plain_error(error, text) from None
+    except yaml.YAMLError as error:
+        raise UnreadableDocument(SourceMark(1, 1), f"this is no valid YAML: {error}") from None
+
+
+def mark_at(text: str, index: int) -> SourceMark:
+    """The position of a character in a text whose lines end in LF."""
+    start = text.rfind("\n", 0, index) + 1
+    return SourceMark(text.count("\n", 0, index) + 1, index - start + 1)
+
+
+def _plain_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDocument:
+    """A parser error as a plain message with its position."""
     complaint = f"{error.context or ''} {error.problem or ''}"
     context_mark = error.context_mark or error.problem_mark
     for pattern, place, template in _MESSAGE_TEMPLATES:
         if pattern.search(complaint):
             mark = context_mark if place == _AT_CONTEXT else error.problem_mark or context_mark
-            line = context_mark.line + 1 if context_mark is not None else 1
             message = template.format(
-                line=line, character=_first_character_message(_character_at(text, mark))
+                line=1 if context_mark is None else context_mark.line + 1,
+                character=_first_character_message(text, mark),
             )
             return UnreadableDocument(
                 _to_source_mark(mark),
@@ -78,24 +107,13 @@ def convert_parser_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDo
     )
 
 
-def invalid_character_message(character: str) -> str:
-    """The message for a character that YAML does not allow unescaped."""
-    return (
-        f"the character {escape_character(character)} cannot stand in YAML as it is: write it as "
-        "an escape, in double quotes"
-    )
-
-
-def _first_character_message(character: str) -> str:
+def _first_character_message(text: str, mark: Any) -> str:
+    lines = text.split("\n")
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    character = line[mark.column : mark.column + 1] if line else ""
     if character == "\t":
         return "a tab cannot indent: use spaces"
     return f"text cannot begin with {character}: put it in quotes"
-
-
-def _character_at(text: str, mark: Any) -> str:
-    lines = text.split("\n")
-    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
-    return line[mark.column : mark.column + 1] if line else ""
 
 
 def _to_source_mark(mark: Any) -> SourceMark:
