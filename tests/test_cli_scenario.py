@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_process import run_command
-from llm_proxy.scenario.documents.schema import scenario_schema
+from llm_proxy.scenario.documents.document import scenario_schema
 
 VALID_SCENARIOS = """
 - id: refund

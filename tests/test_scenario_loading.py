@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from full_scenario import DOCUMENT, MOCK, SCENARIO
 from llm_proxy.scenario.documents import names
-from llm_proxy.scenario.documents.checking import Located
 from llm_proxy.scenario.documents.document import (
     FinalReportResponse,
     MockCall,
@@ -34,6 +33,7 @@ from llm_proxy.scenario.documents.loading import (
     merge_loaded,
     parse_scenario_file,
 )
+from llm_proxy.scenario.documents.mistakes import Located
 
 LAST_SCENARIO: Final = "{id: c, description: d, turns: []}\r\n"
 EMPTY: Final = {"id": "a", "description": "b", "turns": []}

@@ -14,8 +14,8 @@ from msgspec.structs import fields
 
 from full_scenario import DOCUMENT, MOCK, SCENARIO
 from llm_proxy.scenario.documents import document
+from llm_proxy.scenario.documents.document import scenario_schema
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.scenario.documents.schema import scenario_schema
 
 SCHEMA: Final = orjson.loads(orjson.dumps(scenario_schema()))
 VALIDATOR: Final = Draft202012Validator(SCHEMA)

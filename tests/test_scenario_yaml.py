@@ -44,7 +44,8 @@ def json_value(text: str) -> Json:
     composer.compose_all(json_events(text))
     assert composer.mistakes == []
     [document] = composer.documents
-    return plain_value(document)
+    value: Json = plain_value(document)
+    return value
 
 
 @pytest.mark.parametrize("parser", PARSERS)

@@ -9,7 +9,7 @@ import click
 
 from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.output.printing import print_json
-from llm_proxy.scenario.documents.schema import scenario_schema
+from llm_proxy.scenario.documents.document import scenario_schema
 
 _SCHEMA_BUILDERS: Final = MappingProxyType({"scenario": scenario_schema})
 

@@ -12,8 +12,7 @@ from typing import Final
 
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.dialects.encode_context import token_pieces
-from llm_proxy.scenario.documents.document import ChunkSpec
-from llm_proxy.scenario.documents.fields import MillisecondsOrRange
+from llm_proxy.scenario.documents.document import ChunkSpec, MillisecondsOrRange
 from llm_proxy.scenario.scripted_response import TextSplitter, as_single_piece
 
 _WORD_WITH_SPACE: Final = re.compile(r"\s*\S+(?:\s+\Z)?|\s+")

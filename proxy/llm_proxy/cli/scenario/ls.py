@@ -12,9 +12,9 @@ from llm_proxy.cli.options import CONFIG_OPTION, scenarios_option
 from llm_proxy.cli.output.json_documents import mistake_document
 from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.cli.output.tables import TableColumn, print_table
-from llm_proxy.scenario.documents.checking import Located
 from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.documents.loading import LoadedScenarios
+from llm_proxy.scenario.documents.mistakes import Located
 from llm_proxy.shell.scenarios.files import load_scenarios
 
 _COLUMNS: Final = (

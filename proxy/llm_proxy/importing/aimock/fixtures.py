@@ -22,7 +22,7 @@ from llm_proxy.importing.source import (
     RefusedItem,
     UnreadableFile,
 )
-from llm_proxy.scenario.documents.fields import ANY_TURN
+from llm_proxy.scenario.documents.document import ANY_TURN
 from llm_proxy.scenario.documents.loading import MAX_FILE_BYTES, parse_scenario_file
 from llm_proxy.scenario.recorded.yaml_writing import yaml_block
 from llm_proxy.turns import Json

@@ -7,16 +7,16 @@ The checked nodes have canonical names, as in the structs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec import inspect as kinds
 
 from llm_proxy.scenario.documents import names, wrong_types
-from llm_proxy.scenario.documents.findings import FindingSeverity, StructFinding
 from llm_proxy.scenario.documents.mistakes import (
     DocumentMistake,
+    FindingSeverity,
+    Located,
     child_path,
     join_choices,
     quote_text,
@@ -29,28 +29,15 @@ from llm_proxy.scenario.documents.nodes import (
     ScalarNode,
     plain_value,
 )
-from llm_proxy.scenario.documents.type_choice import is_struct, matching_type
-from llm_proxy.scenario.documents.validators import VALIDATORS_BY_STRUCT, validate_node
+from llm_proxy.scenario.documents.validators import validate_node, validate_struct
+from llm_proxy.scenario.documents.wrong_types import strip_metadata, union_members
 from llm_proxy.yaml_composer import SourceMark
-
-T_co = TypeVar("T_co", covariant=True)
 
 _HINTS_BY_FIELD: Final = {
     "reasoning": "; or name the field reasoning_content, which takes text",
     "respond": "; respond is a function, and so only for Python: use reply or replies",
 }
 """Extra hints for frequent mistakes with a field."""
-
-
-@dataclass(frozen=True, slots=True)
-class Located(Generic[T_co]):
-    """A value of a file with its position."""
-
-    value: T_co
-    file: str
-    line: int
-    column: int
-    json_path: str
 
 
 class DocumentChecker:
@@ -67,73 +54,42 @@ class DocumentChecker:
         """The node with canonical names, without invalid parts; None if it is invalid itself."""
         if isinstance(node, ScalarNode) and (message := wrong_types.non_finite_message(node)):
             return self.add_mistake(node.mark, path, message)
-        matched_type = matching_type(node, expected_type)
+        matched_type = _matching_type(node, expected_type)
         match matched_type, node:
-            case kinds.AnyType(), _:
-                return self._check_any(node, matched_type, path)
             case kinds.StructType(), ObjectNode():
                 return self._check_struct(node, matched_type, path)
             case kinds.UnionType(types=types), ObjectNode():
+                structs = [strip_metadata(member) for member in types]
                 return self._check_tagged_union(
-                    node, [item for item in types if is_struct(item)], path
+                    node, [member for member in structs if _is_struct(member)], path
                 )
-            case kinds.DictType(value_type=inner_type), ObjectNode():
-                return self._check_entries(node, inner_type, path)
-            case kinds.VarTupleType(item_type=inner_type), ListNode():
-                return (
-                    self._check_items(node, inner_type, path)
-                    if self._check_limits(node, matched_type, path)
-                    else None
-                )
+            case kinds.DictType(value_type=inner) | (kinds.AnyType() as inner), ObjectNode():
+                entries = []
+                for entry in node.entries:
+                    entry_path = child_path(path, entry.name)
+                    value = self.check_and_normalize(entry.node, inner, entry_path)
+                    if value is not None:
+                        entries.append(ObjectEntry(entry.name, entry.mark, value, entry.name))
+                return ObjectNode(tuple(entries), node.mark)
+            case kinds.VarTupleType(item_type=inner) | (kinds.AnyType() as inner), ListNode():
+                if message := wrong_types.limit_message(node.nodes, matched_type):
+                    return self.add_mistake(node.mark, path, message)
+                items = [
+                    self.check_and_normalize(item, inner, child_path(path, index))
+                    or ScalarNode(None, item.mark)  # so that each item keeps its index
+                    for index, item in enumerate(node.nodes)
+                ]
+                return ListNode(tuple(items), node.mark)
             case kinds.Type(), ScalarNode():
-                return self._check_scalar(node, matched_type, path)
-            case _:
-                message = wrong_types.type_mismatch_message(node, expected_type) + _field_hint(path)
-                return self.add_mistake(node.mark, path, message)
-
-    def _check_any(self, node: Node, expected_type: kinds.Type, path: str) -> Node | None:
-        match node:
-            case ObjectNode():
-                return self._check_entries(node, expected_type, path)
-            case ListNode():
-                return self._check_items(node, expected_type, path)
-            case ScalarNode():
+                if message := wrong_types.limit_message(node.value, matched_type):
+                    return self.add_mistake(node.mark, path, message)
+                if isinstance(matched_type, kinds.IntType) and isinstance(node.value, float):
+                    return ScalarNode(int(node.value), node.mark, node.source_text)
                 return node
-
-    def _check_entries(self, node: ObjectNode, inner_type: kinds.Type, path: str) -> Node:
-        entries = []
-        for entry in node.entries:
-            checked_value = self.check_and_normalize(
-                entry.node, inner_type, child_path(path, entry.name)
-            )
-            if checked_value is not None:
-                entries.append(ObjectEntry(entry.name, entry.mark, checked_value, entry.name))
-        return ObjectNode(tuple(entries), node.mark)
-
-    def _check_items(self, node: ListNode, inner_type: kinds.Type, path: str) -> Node:
-        checked = [
-            self.check_and_normalize(item, inner_type, child_path(path, index))
-            or ScalarNode(None, item.mark)  # so that each item keeps its index
-            for index, item in enumerate(node.nodes)
-        ]
-        return ListNode(tuple(checked), node.mark)
-
-    def _check_scalar(self, node: ScalarNode, expected_type: kinds.Type, path: str) -> Node | None:
-        if not self._check_limits(node, expected_type, path):
-            return None
-        if isinstance(expected_type, kinds.IntType) and isinstance(node.value, float):
-            return ScalarNode(int(node.value), node.mark, node.source_text)
-        return node
-
-    def _check_limits(
-        self, node: ScalarNode | ListNode, expected_type: kinds.Type, path: str
-    ) -> bool:
-        message = wrong_types.limit_message(
-            node.value if isinstance(node, ScalarNode) else node.nodes, expected_type
-        )
-        if message:
-            self.add_mistake(node.mark, path, message)
-        return not message
+            case _:
+                hint = _HINTS_BY_FIELD.get(path.rpartition(".")[2], "")
+                message = wrong_types.type_mismatch_message(node, expected_type) + hint
+                return self.add_mistake(node.mark, path, message)
 
     def _check_tagged_union(self, node: ObjectNode, types: Sequence[Any], path: str) -> Node | None:
         tag_field: str = types[0].tag_field
@@ -165,9 +121,7 @@ class DocumentChecker:
             tuple(object_entry for object_entry in node.entries if object_entry is not entry),
             node.mark,
         )
-        checked = self._check_struct(untagged, type_by_tag[tag], path, types)
-        tag_entry = ObjectEntry(tag_field, entry.mark, ScalarNode(tag, entry.node.mark), tag_field)
-        return ObjectNode((tag_entry, *checked.entries), checked.mark)
+        return self._check_struct(untagged, type_by_tag[tag], path, types)
 
     def _check_struct(
         self,
@@ -182,27 +136,24 @@ class DocumentChecker:
         written_names: dict[str, str] = {}
         suggested_names: set[str | None] = set()
         for entry in node.entries:
+            entry_path = child_path(path, entry.name)
             name = names.canonical_field_name(entry.name, expected_type.cls, fields)
             if name is None:
                 suggested_names.add(names.nearest_field_name(entry.name, fields))
-                self.add_mistake(
-                    entry.mark,
-                    child_path(path, entry.name),
-                    _unknown_name_message(entry.name, expected_type, union_types),
+                message = _unknown_name_message(entry.name, expected_type, union_types)
+                self.add_mistake(entry.mark, entry_path, message)
+            elif (first_name := written_names.get(name)) is not None:
+                message = (
+                    f"{quote_text(first_name)} stands here twice"
+                    if first_name == entry.name
+                    else f"{first_name} and {entry.name} are the same field: keep one of them"
                 )
-            elif name in written_names:
-                self.add_mistake(
-                    entry.mark,
-                    child_path(path, entry.name),
-                    _duplicate_field_message(written_names[name], entry.name),
-                )
+                self.add_mistake(entry.mark, entry_path, message)
             else:
                 written_names[name] = entry.name
-                checked_value = self.check_and_normalize(
-                    entry.node, fields[name].type, child_path(path, entry.name)
-                )
-                if checked_value is not None:
-                    entries[name] = ObjectEntry(name, entry.mark, checked_value, entry.name)
+                value = self.check_and_normalize(entry.node, fields[name].type, entry_path)
+                if value is not None:
+                    entries[name] = ObjectEntry(name, entry.mark, value, entry.name)
         for name, field in fields.items():
             if (
                 field.required
@@ -210,55 +161,80 @@ class DocumentChecker:
                 and not suggested_names & {name, names.to_camel_case(name)}
             ):
                 self.add_mistake(
-                    node.mark, path, f"{name} is missing" + _field_description(field.type)
+                    node.mark, path, f"{name} is missing{_field_description(field.type)}"
                 )
+        is_complete = len(self.mistakes) == mistake_count
         checked = ObjectNode(tuple(entries.values()), node.mark)
-        self._run_validators(
-            checked, expected_type, path, is_complete=len(self.mistakes) == mistake_count
-        )
-        return checked
-
-    def _run_validators(
-        self, node: ObjectNode, expected_type: kinds.StructType, path: str, *, is_complete: bool
-    ) -> None:
-        """Run the validators of a struct, and add it to `valid_structs` if it is valid."""
-        findings = list(validate_node(expected_type.cls, node, is_complete=is_complete))
+        findings = list(validate_node(expected_type.cls, checked, is_complete=is_complete))
         struct = None
         if is_complete:
-            tag = (
-                {}
-                if expected_type.tag_field is None
-                else {expected_type.tag_field: expected_type.tag}
-            )
-            fields = {entry.name: plain_value(entry.node) for entry in node.entries}
-            struct = msgspec.convert(tag | fields, expected_type.cls)
-            findings += [
-                struct_finding
-                for rule in VALIDATORS_BY_STRUCT.get(expected_type.cls, ())
-                for struct_finding in rule(struct)
-            ]
-        for struct_finding in findings:
-            self._record_finding(struct_finding, node, path)
-        if struct is not None and not any(
-            struct_finding.severity is FindingSeverity.REFUSED for struct_finding in findings
-        ):
-            mark = node.mark
-            self.valid_structs.append(Located(struct, self._file, mark.line, mark.column, path))
-
-    def _record_finding(self, finding: StructFinding, node: ObjectNode, path: str) -> None:
-        mark, finding_path = _locate_within(node, path, finding.path)
-        fails_lint = finding.severity is not FindingSeverity.WARNING
-        mistake = DocumentMistake(
-            self._file, mark.line, mark.column, finding_path, finding.message, fails_lint
-        )
-        (self.mistakes if finding.severity is FindingSeverity.REFUSED else self.warnings).append(
-            mistake
-        )
+            values = {name: plain_value(entry.node) for name, entry in entries.items()}
+            if expected_type.tag_field is not None:
+                values[expected_type.tag_field] = expected_type.tag
+            struct = msgspec.convert(values, expected_type.cls)
+            findings += validate_struct(struct)
+        for finding in findings:
+            mark, finding_path = _locate_within(checked, path, finding.path)
+            is_refused = finding.severity is FindingSeverity.REFUSED
+            (self.mistakes if is_refused else self.warnings).append(
+                DocumentMistake(
+                    self._file, *mark, finding_path, finding.message,
+                    fails_lint=finding.severity is not FindingSeverity.WARNING,
+                )
+            )  # fmt: skip
+        if struct is None or len(self.mistakes) > mistake_count:
+            return checked
+        self.valid_structs.append(Located(struct, self._file, *node.mark, path))
+        return ObjectNode(checked.entries, checked.mark, struct)
 
     def add_mistake(self, mark: SourceMark, path: str, message: str) -> Node | None:
         """Record a mistake.  Always returns None, the result for an invalid value."""
-        self.mistakes.append(DocumentMistake(self._file, mark.line, mark.column, path, message))
+        self.mistakes.append(DocumentMistake(self._file, *mark, path, message))
         return None
+
+
+def _matching_type(node: Node, expected_type: kinds.Type) -> kinds.Type | None:
+    """The union member to check a value against; the whole union if several structs are possible.
+
+    None if no member accepts this JSON type, or if a text is not among the literals of a union.
+    """
+    members = union_members(expected_type)
+    accepted = _accepted_types(node)
+    candidates = [member for member in members if isinstance(member, accepted)]
+    if sum(map(_is_struct, candidates)) > 1:
+        return strip_metadata(expected_type)
+    if (
+        isinstance(node, ScalarNode)
+        and sum(not isinstance(member, kinds.NoneType) for member in members) > 1
+        and all(
+            isinstance(member, kinds.LiteralType) and node.value not in member.values
+            for member in candidates
+        )
+    ):
+        return None
+    return candidates[0] if candidates else None
+
+
+def _accepted_types(node: Node) -> tuple[type[kinds.Type], ...]:
+    match node:
+        case ObjectNode():
+            return kinds.AnyType, kinds.StructType, kinds.DictType
+        case ListNode():
+            return kinds.AnyType, kinds.VarTupleType
+        case ScalarNode(value=None):
+            return kinds.AnyType, kinds.NoneType
+        case ScalarNode(value=bool()):
+            return kinds.AnyType, kinds.BoolType
+        case ScalarNode(value=str()):
+            return kinds.AnyType, kinds.StrType, kinds.LiteralType
+        case ScalarNode(value=float() as value) if value != int(value):
+            return kinds.AnyType, kinds.FloatType
+        case ScalarNode():
+            return kinds.AnyType, kinds.IntType, kinds.FloatType
+
+
+def _is_struct(type_info: kinds.Type) -> bool:
+    return isinstance(type_info, kinds.StructType)
 
 
 def _has_fields_of_struct(node: ObjectNode, expected_type: Any) -> bool:
@@ -275,37 +251,26 @@ def _has_fields_of_struct(node: ObjectNode, expected_type: Any) -> bool:
 def _unknown_name_message(
     written_name: str, expected_type: kinds.StructType, union_types: Sequence[Any]
 ) -> str:
-    fields = [field.encode_name for field in expected_type.fields]
     for other_type in union_types:
         if names.canonical_field_name(
             written_name, other_type.cls, [field.encode_name for field in other_type.fields]
         ):
-            tag = f"{other_type.tag_field}: {other_type.tag}"
             return (
                 f"there is no such field in {expected_type.tag_field}: {expected_type.tag}; it "
-                f"is one of {tag}"
+                f"is one of {other_type.tag_field}: {other_type.tag}"
             )
     if written_name in _HINTS_BY_FIELD:
         return "there is no such field" + _HINTS_BY_FIELD[written_name]
+    fields = [field.encode_name for field in expected_type.fields]
     suggestion = names.nearest_field_name(written_name, fields)
     hint = f"did you mean {suggestion}?" if suggestion else f"there are {', '.join(fields)}"
     return f"there is no such field; {hint}"
-
-
-def _duplicate_field_message(first: str, second: str) -> str:
-    if first == second:
-        return f"{quote_text(first)} stands here twice"
-    return f"{first} and {second} are the same field: keep one of them"
 
 
 def _field_description(expected_type: kinds.Type) -> str:
     schema = expected_type.extra_json_schema if isinstance(expected_type, kinds.Metadata) else None
     description = str((schema or {}).get("description", "")).rstrip(".")
     return f": {description[:1].lower()}{description[1:]}" if description else ""
-
-
-def _field_hint(path: str) -> str:
-    return _HINTS_BY_FIELD.get(path.rpartition(".")[2], "")
 
 
 def _locate_within(

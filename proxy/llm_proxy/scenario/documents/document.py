@@ -1,4 +1,4 @@
-"""The structs of scenario documents; parsing and the JSON Schema use them.
+"""The structs of scenario documents, and their JSON Schema.
 
 Names are those of documents 000 and 004, in snake_case; `names` accepts other spellings.  A field
 without a default is required.  Class docstrings become descriptions in the JSON Schema.
@@ -7,29 +7,63 @@ without a default is required.  Class docstrings become descriptions in the JSON
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from llm_proxy.faults.rule_list_schema import RuleSpecs
-from llm_proxy.scenario.documents.fields import (
-    CallId,
-    LeadingText,
-    Milliseconds,
-    MillisecondsOrRange,
-    NonNegativeInt,
-    PaceText,
-    ProviderMetadata,
-    ToolArguments,
-    ToolName,
-    TurnNumber,
-    TurnNumberOrAny,
-    field_metadata,
-)
 from llm_proxy.scenario.scripted_response import FailureStatus
+
+SCHEMA_URI: Final = "https://json-schema.org/draft/2020-12/schema"
+_REF_TEMPLATE: Final = "#/$defs/{name}"
+_SCHEMA_FIELD_DESCRIPTION: Final = "Where the JSON Schema of this file is, for editors."
 
 FAILURE_STATUSES = tuple(status for status in get_args(FailureStatus) if status != "thrown")
 """The documented values of `failure_status`."""
+
+
+def field_metadata(description: str, **limits: Any) -> Meta:
+    """The metadata of a field: its description in the JSON Schema, and its limits."""
+    return Meta(description=description, **limits)
+
+
+NonNegativeInt = Annotated[int, Meta(ge=0)]
+TurnNumber = Annotated[
+    int,
+    field_metadata("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
+]
+ANY_TURN: Final = "any"
+"""The `turn` of a step that answers every turn without a step of its own."""
+TurnNumberOrAny = Annotated[
+    TurnNumber | Literal["any"],
+    field_metadata(
+        "The number of the turn, from 1: the model's messages so far, and one; or `any`, for each "
+        "turn that no other step is for."
+    ),
+]
+Milliseconds = Annotated[float, field_metadata("Milliseconds.", ge=0)]
+MillisecondsOrRange = Annotated[
+    # msgspec 0.22 crashes on a union of a limited number and a tuple of fixed length.
+    Milliseconds | Annotated[tuple[Milliseconds, ...], Meta(min_length=2, max_length=2)],
+    field_metadata("Milliseconds: a number, or [least, most], drawn anew each time."),
+]
+ProviderMetadata = Annotated[
+    Mapping[str, Mapping[str, Any]],
+    field_metadata("By provider (anthropic, google, openai, …); told where the dialect can."),
+]
+ToolArguments = Annotated[
+    Mapping[str, Any] | Literal["made"],
+    field_metadata("An object; or `made`: one that fits the tool's own JSON Schema."),
+]
+CallId = Annotated[
+    str, field_metadata("The id of the call; `call-1`, `call-2`, … by its place if left out.")
+]
+ToolName = Annotated[str, field_metadata("The name of the tool, sent as it is.")]
+PaceText = Annotated[
+    str, field_metadata("A pace, such as 50tps; else that of what holds this, or of the run.")
+]
+LeadingText = Annotated[str, field_metadata("Text before all else.")]
 
 
 class ScenarioStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -350,3 +384,25 @@ class ScenarioDocument(ScenarioStruct, frozen=True, kw_only=True):
 
     scenarios: Annotated[tuple[Scenario, ...], field_metadata("The scenarios.")] = ()
     mock: Annotated[MockSpec | None, field_metadata("What answers where no scenario does.")] = None
+
+
+def scenario_schema() -> dict[str, Any]:
+    """The schema of a file: a scenario, a list of them, or an object of scenarios and a mock.
+
+    It has only the canonical names; loading accepts camelCase too.
+    """
+    (scenario_ref, document_ref), definitions = msgspec.json.schema_components(
+        (Scenario, ScenarioDocument), ref_template=_REF_TEMPLATE
+    )
+    for name in ("Scenario", "ScenarioDocument"):
+        definitions[name]["properties"]["$schema"] = {
+            "type": "string",
+            "description": _SCHEMA_FIELD_DESCRIPTION,
+        }
+    return {
+        "$schema": SCHEMA_URI,
+        "title": "llm-proxy scenarios",
+        "description": "Scripted conversations that llm-proxy answers with.",
+        "anyOf": [scenario_ref, {"type": "array", "items": scenario_ref}, document_ref],
+        "$defs": dict(sorted(definitions.items())),
+    }

@@ -15,10 +15,16 @@ from msgspec import inspect as kinds
 
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents import names
-from llm_proxy.scenario.documents.checking import DocumentChecker, Located
+from llm_proxy.scenario.documents.checking import DocumentChecker
 from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioDocument
 from llm_proxy.scenario.documents.json_text import json_events
-from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
+from llm_proxy.scenario.documents.mistakes import (
+    ROOT_PATH,
+    DocumentMistake,
+    Located,
+    child_path,
+    quote_text,
+)
 from llm_proxy.scenario.documents.nodes import (
     ListNode,
     Node,

@@ -1,13 +1,16 @@
-"""A mistake in a scenario file, with its position."""
+"""Positions in scenario files, mistakes at them, and what validators find."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, Generic, TypeVar
 
 from llm_proxy.errors import printable_excerpt
+
+T_co = TypeVar("T_co", covariant=True)
 
 ROOT_PATH: Final = "$"
 
@@ -37,6 +40,40 @@ class DocumentMistake:
             f"{file}:{self.line}:{self.column}: {printable_excerpt(self.json_path, 500)}: "
             f"{printable_excerpt(self.message, 1000)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Generic[T_co]):
+    """A value of a file with its position."""
+
+    value: T_co
+    file: str
+    line: int
+    column: int
+    json_path: str
+
+
+class FindingSeverity(Enum):
+    """What happens to a document with a finding."""
+
+    REFUSED = "it is not loaded"
+    LOADED = "it is loaded with a warning, and `lint` fails"
+    WARNING = "it is loaded with a warning"
+
+
+@dataclass(frozen=True, slots=True)
+class StructFinding:
+    """An error or a doubtful value in a struct."""
+
+    path: tuple[str | int, ...]
+    """Relative to the struct, in canonical names: `("tool_calls", 1)`."""
+    message: str
+    severity: FindingSeverity = FindingSeverity.REFUSED
+
+
+def warning_finding(path: tuple[str | int, ...], message: str) -> StructFinding:
+    """A finding of severity `WARNING`."""
+    return StructFinding(path, message, FindingSeverity.WARNING)
 
 
 def child_path(path: str, step: str | int) -> str:

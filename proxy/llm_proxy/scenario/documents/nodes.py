@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from yaml.events import (
     CollectionStartEvent,
@@ -22,7 +22,6 @@ from yaml.events import (
 )
 
 from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake, child_path, quote_text
-from llm_proxy.turns import Json
 from llm_proxy.yaml_composer import CORE_CONSTANTS, SourceMark, YamlComposer, start_mark
 
 ScalarValue = None | bool | int | float | str
@@ -83,6 +82,8 @@ class ObjectNode:
 
     entries: tuple[ObjectEntry, ...]
     mark: SourceMark
+    struct: object = None
+    """The struct of a checked object without mistakes."""
 
     def find_entry(self, name: str) -> ObjectEntry | None:
         """The entry with this name; None if there is none."""
@@ -92,15 +93,17 @@ class ObjectNode:
 Node = ScalarNode | ListNode | ObjectNode
 
 
-def plain_value(node: Node) -> Json:
-    """The JSON value of a node, without positions."""
+def plain_value(node: Node) -> Any:
+    """The JSON value of a node, without positions; checked objects as their structs."""
     match node:
         case ScalarNode(value=value):
             return value
         case ListNode(nodes=nodes):
             return [plain_value(item) for item in nodes]
-        case ObjectNode(entries=entries):
+        case ObjectNode(entries=entries, struct=None):
             return {entry.name: plain_value(entry.node) for entry in entries}
+        case ObjectNode(struct=struct):
+            return struct
 
 
 class NodeComposer(YamlComposer[Node]):

@@ -15,14 +15,29 @@ from msgspec import inspect as kinds
 from llm_proxy.scenario.documents.mistakes import join_choices, quote_text
 from llm_proxy.scenario.documents.names import nearest_choice
 from llm_proxy.scenario.documents.nodes import ListNode, Node, ObjectNode, ScalarNode
-from llm_proxy.scenario.documents.type_choice import non_null_union_members, union_members
 
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
+def strip_metadata(type_info: kinds.Type) -> kinds.Type:
+    """A type without its `Metadata` wrappers."""
+    while isinstance(type_info, kinds.Metadata):
+        type_info = type_info.type
+    return type_info
+
+
+def union_members(type_info: kinds.Type) -> list[kinds.Type]:
+    """The members of a union; of any other type, the type itself."""
+    type_info = strip_metadata(type_info)
+    types = type_info.types if isinstance(type_info, kinds.UnionType) else (type_info,)
+    return [strip_metadata(member) for member in types]
+
+
 def type_mismatch_message(node: Node, expected_type: kinds.Type) -> str:
     """The message for a value whose JSON type does not fit the expected type."""
-    options = non_null_union_members(expected_type)
+    options = [
+        member for member in union_members(expected_type) if not isinstance(member, kinds.NoneType)
+    ]
     return (
         f"{_describe_node(node)}: write "
         f"{join_choices(list(dict.fromkeys(map(_describe_type, options))))}"

@@ -12,8 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.dialects.estimates_and_fakes import estimated_token_count
-from llm_proxy.scenario.documents.document import MockReply, MockSpec
-from llm_proxy.scenario.documents.fields import MillisecondsOrRange
+from llm_proxy.scenario.documents.document import MillisecondsOrRange, MockReply, MockSpec
 from llm_proxy.scenario.engine import turns
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.pieces import draw_ms, gap_ms_drawer

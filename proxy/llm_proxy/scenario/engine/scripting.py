@@ -16,8 +16,13 @@ from llm_proxy.errors import JsonPathTooManySteps
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import parse_pace
-from llm_proxy.scenario.documents.document import ChunkSpec, Response, Scenario, ScenarioTurn
-from llm_proxy.scenario.documents.fields import ANY_TURN
+from llm_proxy.scenario.documents.document import (
+    ANY_TURN,
+    ChunkSpec,
+    Response,
+    Scenario,
+    ScenarioTurn,
+)
 from llm_proxy.scenario.engine import checks, error_reports, turns, unsigned_reasoning
 from llm_proxy.scenario.engine.choosing import ChosenScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter

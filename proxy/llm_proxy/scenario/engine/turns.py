@@ -20,11 +20,11 @@ from llm_proxy.scenario.documents.document import (
     StructuredResponse,
     TextPartSpec,
     TextResponse,
+    ToolArguments,
     ToolCallPartSpec,
     ToolCallsResponse,
     UsageSpec,
 )
-from llm_proxy.scenario.documents.fields import ToolArguments
 from llm_proxy.scenario.engine import error_reports, metadata
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.generation import generated_values, react

@@ -1,0 +1,312 @@
+"""Validators for rules that types cannot express.
+
+A validator takes a struct and yields its findings.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.faults.rule_list_schema import FaultRulesFile
+from llm_proxy.pacing import parse_pace
+from llm_proxy.scenario.documents.document import (
+    ANY_TURN,
+    FAILURE_STATUSES,
+    ChunkSpec,
+    MockSpec,
+    PartsResponse,
+    ReActResponse,
+    ReasoningPartSpec,
+    ReasoningSpec,
+    Scenario,
+    ScenarioMatch,
+    ScenarioTurn,
+    ToolCallPartSpec,
+    ToolCallsResponse,
+    ValueCondition,
+)
+from llm_proxy.scenario.documents.mistakes import FindingSeverity, StructFinding, warning_finding
+from llm_proxy.scenario.documents.nodes import ListNode, ObjectNode, ScalarNode, plain_value
+from llm_proxy.scenario.documents.wrong_types import choice_message
+from llm_proxy.turns import Json
+
+_Findings = Iterator[StructFinding]
+
+_FAULTS_FIELD: Final = "faults"
+_GEMINI_METADATA_KEYS: Final = ("google", "gemini", "vertex")
+_SIGNATURE_FIELDS: Final = ("thoughtSignature", "thought_signature", "signature")
+_MAX_REASON_CHARS: Final = 100
+"""The most characters of an error's reason in a message."""
+_MAX_REPEAT: Final = re.compile(r"\{(?:\d*,)?(\d+)")
+"""Captures the upper bound of a counted repetition."""
+_MAX_COPIES: Final = 100_000
+"""The most copies of a part of an expression, if all counted repetitions are nested: some 60 MB."""
+
+
+def validate_node(struct_type: type, node: ObjectNode, *, is_complete: bool) -> _Findings:
+    """The findings of validators that also run on structs with mistakes."""
+    if struct_type is Scenario:
+        yield from _check_turn_numbers(node, is_complete=is_complete)
+    if struct_type in (Scenario, ScenarioTurn, FaultRulesFile):
+        yield from _check_fault_rules(node, is_in_scenario=struct_type is not FaultRulesFile)
+
+
+def validate_struct(struct: object) -> _Findings:
+    """The findings in a struct whose types are right."""
+    for check in _CHECKS_BY_STRUCT.get(type(struct), ()):
+        yield from check(struct)
+
+
+def _check_turn_numbers(scenario: ObjectNode, *, is_complete: bool) -> _Findings:
+    """Find duplicate turn numbers; with `is_complete` also missing ones."""
+    entry = scenario.find_entry("turns")
+    if entry is None or not isinstance(entry.node, ListNode):
+        return
+    line_by_turn: dict[int | str, int] = {}
+    for index, step in enumerate(entry.node.nodes):
+        turn = step.find_entry("turn") if isinstance(step, ObjectNode) else None
+        if turn is None or not isinstance(turn.node, ScalarNode):
+            continue
+        number = turn.node.value
+        if not isinstance(number, int) and number != ANY_TURN:
+            continue
+        if number in line_by_turn:
+            yield StructFinding(
+                ("turns", index, "turn"),
+                f"there are two turns {number}: the first is in line {line_by_turn[number]}",
+            )
+        line_by_turn.setdefault(number, turn.mark.line)
+    if not is_complete:
+        return
+    if not line_by_turn:
+        yield warning_finding(("turns",), "there are no turns, so every request fails")
+    elif ANY_TURN not in line_by_turn:
+        numbers = {turn for turn in line_by_turn if isinstance(turn, int)}
+        missing = next((n for n in range(1, max(numbers)) if n not in numbers), None)
+        if missing is not None:
+            yield warning_finding(
+                ("turns",),
+                f"turn {missing} is missing, so a request for it gets a failure report",
+            )
+
+
+def _check_fault_rules(node: ObjectNode, *, is_in_scenario: bool) -> _Findings:
+    """Find rules that the grammar rejects, and in a scenario those for listeners."""
+    entry = node.find_entry(_FAULTS_FIELD)
+    if entry is None or not isinstance(entry.node, ListNode):
+        return
+    for index, item in enumerate(map(plain_value, entry.node.nodes)):
+        if not isinstance(item, str | Mapping):
+            continue  # its type is a mistake that is already reported
+        try:
+            rule = parse_rule(item)
+        except UsageError as error:
+            yield StructFinding((_FAULTS_FIELD, index), str(error))
+        else:
+            if is_in_scenario and rule.kind.scope == "listener":
+                yield StructFinding(
+                    (_FAULTS_FIELD, index),
+                    f"{rule.kind.name} is no matter of an answer: give it with --fault, or PUT it "
+                    "to /_proxy/faults",
+                )
+
+
+def _check_id(scenario: Scenario) -> _Findings:
+    if scenario.id != scenario.id.strip():
+        yield StructFinding(
+            ("id",),
+            "the id has blanks around it, so no message can name it: the blanks around a message "
+            "do not count; take them away",
+        )
+
+
+def _check_pace(struct: Scenario | ScenarioTurn) -> _Findings:
+    if struct.pace.strip():
+        try:
+            parse_pace(struct.pace)
+        except UsageError as error:
+            yield StructFinding(("pace",), str(error))
+
+
+def _check_templates(scenario: Scenario) -> _Findings:
+    if not scenario.templates:
+        return
+    from llm_proxy.scenario.generation import templates  # noqa: PLC0415 # takes a tenth of a second, and few documents need it
+
+    for index, step in enumerate(scenario.turns):
+        response: Json = msgspec.to_builtins(step.response)
+        for path, text in _iterate_texts(response, ("turns", index, "response")):
+            if error := templates.template_error(text):
+                yield StructFinding(path, error)
+
+
+def _iterate_texts(
+    value: Json, path: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    match value:
+        case str():
+            yield path, value
+        case list():
+            for index, item in enumerate(value):
+                yield from _iterate_texts(item, (*path, index))
+        case dict():
+            for name, item in value.items():
+                yield from _iterate_texts(item, (*path, name))
+        case _:
+            pass
+
+
+def _check_failure(step: ScenarioTurn) -> _Findings:
+    """Find an unknown status, and failure fields of a turn that never fails."""
+    if step.failure_status and step.failure_status not in FAILURE_STATUSES:
+        yield StructFinding(
+            ("failure_status",),
+            f"it is played as model_error: {choice_message(step.failure_status, FAILURE_STATUSES)}",
+            FindingSeverity.LOADED,
+        )
+    is_set_by_field = {
+        "failure_throws": step.failure_throws,
+        "failure_status": bool(step.failure_status),
+        "failure_message": bool(step.failure_message),
+        "failure_retryable": not step.failure_retryable,
+        "failure_retry_after_ms": step.failure_retry_after_ms is not None,
+        "failure_error": bool(step.failure_error),
+    }
+    for name, is_set in is_set_by_field.items():
+        if is_set and not step.failures_before_success:
+            yield warning_finding(
+                (name,), "nothing fails here: write failures_before_success, how often to fail"
+            )
+
+
+def _check_match(match: ScenarioMatch) -> _Findings:
+    yield from _check_regex(("user",), match.user)
+    yield from _check_regex(("system",), match.system)
+    if not match.json:
+        return
+    from llm_proxy import json_paths  # noqa: PLC0415 # takes a tenth of a second, and few documents need it
+
+    for path in match.json:
+        try:
+            json_paths.compile_path(path)
+        except ValueError as error:
+            reason = printable_excerpt(str(error), _MAX_REASON_CHARS)
+            yield StructFinding(
+                ("json", path),
+                f"this is no JSONPath: {reason}; write it as in $.messages[0].content",
+            )
+
+
+def _check_condition(condition: ValueCondition) -> _Findings:
+    return _check_regex(("matches",), condition.matches)
+
+
+def _check_regex(path: tuple[str, ...], pattern: str) -> _Findings:
+    if not pattern:
+        return
+    import regex  # noqa: PLC0415 # few documents need it
+
+    counts = (int(value) for value in _MAX_REPEAT.findall(pattern))
+    if prod(max(1, count) for count in counts) > _MAX_COPIES:  # `regex` copies a counted part
+        yield StructFinding(path, "this regular expression is too large: make its {…} smaller")
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about syntax that may change its meaning
+            regex.compile(pattern)
+    except regex.error as error:
+        yield StructFinding(
+            path,
+            f"this is no regular expression: {error}; \\ before a character takes it as it is",
+        )
+    except (OverflowError, RecursionError):
+        yield StructFinding(path, "this regular expression is too large")
+
+
+def _check_tool_calls(response: ToolCallsResponse) -> _Findings:
+    call_ids = ((i, call.call_id) for i, call in enumerate(response.tool_calls))
+    return _check_call_ids("tool_calls", call_ids)
+
+
+def _check_parts(response: PartsResponse) -> _Findings:
+    parts = enumerate(response.parts)
+    call_ids = ((i, part.call_id) for i, part in parts if isinstance(part, ToolCallPartSpec))
+    return _check_call_ids("parts", call_ids)
+
+
+def _check_call_ids(field: str, call_ids: Iterable[tuple[int, str]]) -> _Findings:
+    """Find repeated ids; a call without an id has the id `call-N` by its position."""
+    seen: set[str] = set()
+    for index, call_id in call_ids:
+        effective_id = call_id or f"call-{index + 1}"
+        if effective_id in seen:
+            yield warning_finding(
+                (field, index),
+                f"two calls of this answer have the id {effective_id}, so their results "
+                "cannot be told apart",
+            )
+        seen.add(effective_id)
+
+
+def _check_react(response: ReActResponse) -> _Findings:
+    if not response.action and not response.final_answer:
+        yield StructFinding((), "the answer does nothing: give it an action, or a final_answer")
+
+
+def _check_gemini_signature(reasoning: ReasoningSpec) -> _Findings:
+    for provider in _GEMINI_METADATA_KEYS:
+        fields: Mapping[str, Any] = reasoning.provider_metadata.get(provider, {})
+        for name in _SIGNATURE_FIELDS:
+            signature = fields.get(name)
+            try:
+                if isinstance(signature, str):
+                    base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True)
+            except binascii.Error:
+                yield warning_finding(
+                    ("provider_metadata", provider, name),
+                    "Gemini's clients take a signature only as base64, and this is none",
+                )
+
+
+def _check_spans(struct: ChunkSpec | MockSpec) -> _Findings:
+    """Find spans `[least, most]` in the wrong order."""
+    for name in ("thinking_ms", "delay_ms", "chunk_delay_ms"):
+        span = getattr(struct, name, None)
+        if isinstance(span, tuple) and span[0] > span[1]:
+            low, high = (f"{number:g}" for number in span)
+            yield StructFinding(
+                (name,), f"the least, {low}, is more than the most, {high}: write [{high}, {low}]"
+            )
+
+
+def _check_thinking_time(mock: MockSpec) -> _Findings:
+    if mock.thinking_ms is not UNSET and mock.delay_ms is not UNSET:
+        yield warning_finding(
+            ("delay_ms",), "this is the old name of thinking_ms, which is given too and wins"
+        )
+
+
+_CHECKS_BY_STRUCT: Final[Mapping[type, tuple[Callable[[Any], _Findings], ...]]] = {
+    Scenario: (_check_id, _check_pace, _check_templates),
+    ScenarioTurn: (_check_failure, _check_pace),
+    ScenarioMatch: (_check_match,),
+    ValueCondition: (_check_condition,),
+    ToolCallsResponse: (_check_tool_calls,),
+    PartsResponse: (_check_parts,),
+    ReActResponse: (_check_react,),
+    ReasoningSpec: (_check_gemini_signature,),
+    ReasoningPartSpec: (_check_gemini_signature,),
+    ChunkSpec: (_check_spans,),
+    MockSpec: (_check_spans, _check_thinking_time),
+}
