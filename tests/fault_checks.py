@@ -9,8 +9,14 @@ from typing import Any, Final
 
 from fault_matrix import SILENCE_MS, Cell
 from llm_proxy.exchange import Framing
-from llm_proxy.faults.kind import STREAM_CODECS
-from llm_proxy.faults.location import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime
+from llm_proxy.faults.kind import (
+    STREAM_CODECS,
+    AfterBytes,
+    AfterEvents,
+    AtEvent,
+    AtFraction,
+    AtTime,
+)
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.turns import FinishReason, Refusal, ToolCall, Turn
 from wire_capture import encode_chunk

@@ -10,9 +10,8 @@ from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import dialect_named
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.exchange import Request
-from llm_proxy.faults.engine import FaultEngine, FaultEngineConfig
+from llm_proxy.faults.engine import FaultEngine, FaultEngineConfig, RequestFaults
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.request_faults import RequestFaults
 from llm_proxy.routing import RoutedRequest, route_request
 from llm_proxy.turns import FinishReason, Text, Turn, Usage
 
@@ -102,7 +101,7 @@ def apply_faults_live(
 ) -> tuple[list[Action], RequestFaults]:
     """The same for a live response: each action is rewritten before the next is known."""
     faults = request_faults(request, *rules)
-    chain, _ = faults.build_rewriter_chain()
+    chain = faults.build_rewriter_chain()
     sent: list[Action] = []
     for action in burst:
         if (

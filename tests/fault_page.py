@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import fault_table
-from llm_proxy.faults.grammar.locations import LOCATION_PARSERS
+from llm_proxy.faults.grammar import LOCATION_PARSERS
 from llm_proxy.faults.kind import ALL_CODECS, STREAM_CODECS, FaultKind
 from llm_proxy.faults.kinds import FAULT_KINDS
 
@@ -87,7 +87,7 @@ def _section(kind: FaultKind) -> str:
 
 def _docstring(kind: FaultKind) -> str:
     """The docstring of the module that implements a fault."""
-    return (sys.modules[kind.make_fault.__module__].__doc__ or "").strip()
+    return (sys.modules[kind.make_mechanism.__module__].__doc__ or "").strip()
 
 
 def _paragraph(text: str) -> str:

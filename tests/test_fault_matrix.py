@@ -65,7 +65,7 @@ def test_every_fault_applies_somewhere(played: MatrixResults) -> None:
 
 
 def _replaces_response(cell: Cell) -> bool:
-    return isinstance(cell.rule.fault.make_mechanism(cell.rule.location), ReplaceResponse)
+    return isinstance(cell.rule.mechanism, ReplaceResponse)
 
 
 @pytest.mark.parametrize("source", LIVE_SOURCES)

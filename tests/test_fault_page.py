@@ -8,10 +8,7 @@ import pytest
 
 from fault_page import FRAME, PAGE, render_page
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.grammar.locations import LOCATION_PARSERS
-from llm_proxy.faults.grammar.selectors import SELECTOR_NAMES
-from llm_proxy.faults.grammar.triggers import TRIGGER_PARSERS
+from llm_proxy.faults.grammar import LOCATION_PARSERS, SELECTOR_NAMES, TRIGGER_PARSERS, parse_rule
 from llm_proxy.faults.kinds import FAULT_KINDS
 
 TEXT = PAGE.read_text("utf-8")

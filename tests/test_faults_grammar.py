@@ -14,12 +14,11 @@ from fault_injection import apply_faults, encoded_response, turn_request
 from llm_proxy.actions import Begin, Send
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.grammar import LOCATION_PARSERS as LOCATION_KEYS
+from llm_proxy.faults.grammar import SELECTOR_NAMES as SELECTOR_KEYS
+from llm_proxy.faults.grammar import TRIGGER_PARSERS as TRIGGER_KEYS
 from llm_proxy.faults.grammar import parse_rule, parse_rules
-from llm_proxy.faults.grammar.locations import LOCATION_PARSERS as LOCATION_KEYS
-from llm_proxy.faults.grammar.selectors import SELECTOR_NAMES as SELECTOR_KEYS
-from llm_proxy.faults.grammar.triggers import TRIGGER_PARSERS as TRIGGER_KEYS
-from llm_proxy.faults.kinds import FAULT_KINDS
-from llm_proxy.faults.location import (
+from llm_proxy.faults.kind import (
     AfterBytes,
     AfterEvents,
     AtEvent,
@@ -27,6 +26,7 @@ from llm_proxy.faults.location import (
     AtTime,
     StreamLocation,
 )
+from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.faults.rule import Selector, Trigger, matches_pattern
 
 SIZE_HINT: Final = "a number of bytes such as 7, 16kB or 1MiB"
@@ -98,7 +98,11 @@ EQUIVALENT_RULES: Final = [
 @pytest.mark.parametrize(("text", "other_text"), EQUIVALENT_RULES)
 def test_equivalent_spellings_parse_to_the_same_rule(text: str, other_text: str) -> None:
     first, second = parse_rule(text), parse_rule(other_text)
-    assert (first.kind, first.fault, first.location) == (second.kind, second.fault, second.location)
+    assert (first.kind, first.arguments, first.location) == (
+        second.kind,
+        second.arguments,
+        second.location,
+    )
 
 
 MAPPINGS: Final[list[tuple[dict[str, Any], str]]] = [

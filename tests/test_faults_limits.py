@@ -23,10 +23,9 @@ from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.faults.engine import FaultEngine
+from llm_proxy.faults.engine import FaultEngine, RequestFaults
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.request_faults import RequestFaults
 from llm_proxy.turns import Failure, Reasoning, Text, Turn, Usage
 
 NAMES = sorted(dialects.chat_dialects())
@@ -144,7 +143,8 @@ class QuotaRun:
         burst = injection.replacement_response() or response_burst(response)
         sent = injection.rewrite_response(burst)
         begin = next(item for item in sent if isinstance(item, Begin))
-        injection.run_response_sent_callbacks(begin.head, sent_body(sent))
+        for report_sent_response in injection.response_sent_callbacks:
+            report_sent_response(begin.head, sent_body(sent))
         self.last_faults: RequestFaults = injection
         self.sent_burst: Burst = sent
         return begin

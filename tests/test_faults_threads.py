@@ -9,14 +9,29 @@ from typing import Any
 import pytest
 
 from fault_injection import encoded_response, response_burst, routed_request, turn_request
-from llm_proxy.actions import Burst, Send
+from llm_proxy.actions import ActionSource, Burst, Send
 from llm_proxy.faults.engine import FaultEngine
-from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.rewriting import RewriterChain, rewrite_response
 from llm_proxy.journal_document import JournalEntry
+from llm_proxy.modes import ModeResponse
+from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.server import fault_middleware
-from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
+from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware
+
+
+async def faulted_actions(
+    faults: FaultMiddleware, call: RoutedRequest, burst: Burst
+) -> ActionSource:
+    """The actions of this response to a request, with faults injected."""
+
+    async def respond() -> ModeResponse:
+        return ModeResponse(burst, "a test")
+
+    response = FaultedResponse(faults, call, JournalEntry(1, "default", "POST", "/"))
+    actions = await response.get_actions(respond)
+    response.finish()
+    return actions
 
 
 @pytest.mark.parametrize(("copies", "in_other_thread"), [(1, False), (1000, True)])
@@ -35,9 +50,7 @@ async def test_a_large_response_is_rewritten_in_another_thread(
     first, *_, last = response.framed_messages
     burst = response_burst(response, [first] * copies + [last])
     faults = FaultMiddleware(FaultEngine([parse_rule("drop,at=done")]))
-    injection = await faults.faults_for(call)
-    assert injection is not None
-    actions = await faults.inject_faults(burst, injection, SentResponse(call))
+    actions = await faulted_actions(faults, call, burst)
     assert isinstance(actions, tuple)
     assert sum(isinstance(item, Send) for item in actions) == copies
     assert [thread is not threading.main_thread() for thread in threads] == [in_other_thread]
@@ -49,13 +62,8 @@ async def test_a_large_request_is_decoded_in_another_thread(
 ) -> None:
     request = turn_request()
     call = routed_request(request)
-    sent_response = SentResponse(call)
-    sent_response.add_burst(response_burst(encoded_response(request)))
-    faults = FaultMiddleware(FaultEngine())
-    records = (FaultRecord("truncate", "truncate", FaultEffect.TRUNCATED),)
-    faults.update_spoiled_responses(
-        JournalEntry(1, "default", "POST", "/", faults=records), call, sent_response
-    )
+    faults = FaultMiddleware(FaultEngine([parse_rule("truncate,at=done")]))
+    await faulted_actions(faults, call, response_burst(encoded_response(request)))
     threads: list[threading.Thread] = []
     decode_request = type(call.dialect).decode_request
 

@@ -50,7 +50,7 @@ def affected_calls(
     return [
         number
         for number, (call, arrived_at) in enumerate(zip(calls, arrival_times, strict=True), 1)
-        if engine.select_faults(call, (), arrived_at)
+        if engine.select_faults(call, (), arrived_at).rules
     ]
 
 
@@ -109,7 +109,7 @@ def test_a_window_counts_from_the_moment_at_which_the_rule_was_given(
     engine = FaultEngine()
     engine.set_runtime_rules([parse_rule(f"reset,window={window}")], 1e6)
     are_affected = [
-        bool(engine.select_faults(call, (), 1_000_000.0 + at))
+        bool(engine.select_faults(call, (), 1_000_000.0 + at).rules)
         for call, at in zip(calls, times, strict=True)
     ]
     assert [number for number, is_affected in enumerate(are_affected, 1) if is_affected] == expected

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
-from llm_proxy.faults.kind import FaultKind
+from llm_proxy.faults.kind import AfterBytes, AfterEvents, FaultKind
 from llm_proxy.faults.kinds import FAULT_KINDS
-from llm_proxy.faults.location import AfterBytes, AfterEvents
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "writing-a-fault.md"
@@ -55,7 +54,7 @@ def test_a_pause_delays_what_follows() -> None:
     assert sent_data(burst) == sent_data(apply_fault(IDENTITY_FAULT))
     assert burst[2] == Wait(50.0)
     with pytest.raises(ValueError, match="for must be more than 0ms"):
-        page_namespace()["Pause"](0)
+        page_namespace()["pause"](for_=0)
 
 
 def test_a_comment_takes_the_place_of_an_event() -> None:

@@ -33,7 +33,7 @@ def _example_rule(kind: FaultKind) -> FaultRule:
     rule = parse_rule(kind.example)
     if kind.effect in _HARMLESS_EFFECTS or kind.scope != "request":
         return rule
-    replaces_response = isinstance(rule.fault.make_mechanism(rule.location), ReplaceResponse)
+    replaces_response = isinstance(rule.mechanism, ReplaceResponse)
     return parse_rule(
         f"{kind.example},{_FIRST_TWO_ATTEMPTS if replaces_response else _FIRST_ATTEMPT}"
     )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from llm_proxy.faults.kind import FaultContext
+from typing import Final
+
+from llm_proxy.faults.kind import FaultArgument, FaultContext
 from llm_proxy.pacing import durations
 from llm_proxy.pacing.distributions import DurationDistribution, draw_ms
 
 
-def parse_duration(text: str) -> DurationDistribution:
-    """Parses a duration or a distribution of durations, with the syntax of paces.
-
-    Raises `ValueError` with a description of what is expected.
-    """
+def _parse_duration(text: str) -> DurationDistribution:
+    """Parses a duration or a distribution of durations, with the syntax of paces."""
     try:
         return durations.parse_distribution("".join(text.lower().split()))
     except durations.InvalidDuration:
@@ -20,8 +19,14 @@ def parse_duration(text: str) -> DurationDistribution:
         ) from None
 
 
-def seeded_duration_ms(
-    distribution: DurationDistribution, context: FaultContext, purpose: str
-) -> float:
-    """Draws the duration in ms for this request; the same in each run with the same seed."""
-    return draw_ms(distribution, context.draw_uniform(purpose))
+DELAY_ARGUMENT: Final = FaultArgument(
+    _parse_duration,
+    "how late: 300ms, or drawn for each request: 100..300ms",
+    is_required=True,
+)
+"""The argument `by`: how long something is delayed."""
+
+
+def seeded_delay_ms(by: DurationDistribution, context: FaultContext) -> float:
+    """Draws the delay in ms for this request; the same in each run with the same seed."""
+    return draw_ms(by, context.draw_uniform("by"))

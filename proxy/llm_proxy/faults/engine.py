@@ -1,4 +1,4 @@
-"""Selects the rules that apply to a request, by counts, time windows and seeded chance.
+"""Selects the rules that apply to a request, and applies them to its response.
 
 A random draw is a hash of the seed, the rule, the session, the key, and how often this request has
 been sent: concurrent requests, or another order of requests, do not change it.
@@ -6,24 +6,27 @@ been sent: concurrent requests, or another order of requests, do not change it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.fault_record import FaultRecord
 from llm_proxy.faults.kind import (
     FaultContext,
+    FaultNotApplicable,
     MeteredFault,
     ReplaceResponse,
-    RequestMechanism,
-    RequestMeter,
     Transform,
 )
-from llm_proxy.faults.request_faults import RequestFaults, SelectedRule
-from llm_proxy.faults.rule import FaultRule, ScenarioRule, Selector, Trigger
+from llm_proxy.faults.rewriting import RewriterChain, RuleRewriter, rewrite_response
+from llm_proxy.faults.rule import ActiveRule, AppliedRule, FaultRule, ScenarioRule, Selector
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import RequestCounter
 
@@ -41,31 +44,6 @@ class FaultEngineConfig:
     """Returns the creation time that generated responses declare, in s since 1970."""
 
 
-@dataclass(slots=True)
-class ActiveRule:
-    """A rule that is in effect, with its counts."""
-
-    rule: FaultRule
-    active_since_ms: float
-    """When the rule was set, in ms since the run began."""
-    matched_count: int = 0
-    """Requests that its selector and its window match."""
-    injected_count: int = 0
-    """Requests in which it injected its fault."""
-    matched_counts_by_scope: Counter[str] = field(default_factory=Counter)
-    """Matched requests, by the scope that `Trigger.per` counts in."""
-    meter: RequestMeter | None = None
-    """The meter of a `MeteredFault`; None before its first request, and for other faults."""
-
-    def undo_injection_count(self) -> None:
-        """Reduces `injected_count`, for a counted fault that was not injected after all."""
-        self.injected_count -= 1
-
-    def to_json_fields(self) -> dict[str, str | int]:
-        """The rule and its counts as JSON fields."""
-        return {"rule": self.rule.text, "seen": self.matched_count, "struck": self.injected_count}
-
-
 class FaultEngine:
     """The rules of a run: selects those that apply to a request, and counts."""
 
@@ -73,20 +51,12 @@ class FaultEngine:
         self, rules: Iterable[FaultRule] = (), config: FaultEngineConfig | None = None
     ) -> None:
         self._config = config or FaultEngineConfig()
-        self._startup_rules = [ActiveRule(rule, 0.0) for rule in rules]
-        self._runtime_rules: list[ActiveRule] = []
+        self.startup_rules = [ActiveRule(rule, 0.0) for rule in rules]
+        """The rules that were set when the run started."""
+        self.runtime_rules: list[ActiveRule] = []
+        """The rules that were set during the run."""
         self._scenario_rules: dict[tuple[str, str], ActiveRule] = {}
         self._request_counter = RequestCounter()
-
-    @property
-    def startup_rules(self) -> list[ActiveRule]:
-        """The rules that were set when the run started."""
-        return list(self._startup_rules)
-
-    @property
-    def runtime_rules(self) -> list[ActiveRule]:
-        """The rules that were set during the run."""
-        return list(self._runtime_rules)
 
     @property
     def scenario_rules(self) -> list[ActiveRule]:
@@ -96,14 +66,14 @@ class FaultEngine:
     @property
     def active_rules(self) -> list[ActiveRule]:
         """All rules: of the start, of the run, and of scenarios."""
-        return [*self._startup_rules, *self._runtime_rules, *self._scenario_rules.values()]
+        return [*self.startup_rules, *self.runtime_rules, *self.scenario_rules]
 
     def set_runtime_rules(self, rules: Iterable[FaultRule], now_ms: float) -> None:
         """Replaces the rules that were set during the run; those of the start stay.
 
         `now_ms` is in ms since the run began.
         """
-        self._runtime_rules = [ActiveRule(rule, now_ms) for rule in rules]
+        self.runtime_rules = [ActiveRule(rule, now_ms) for rule in rules]
 
     def reset_session(self, session: str) -> None:
         """Resets the counts and meters of this session."""
@@ -111,24 +81,19 @@ class FaultEngine:
         for active_rule in self.active_rules:
             if active_rule.meter is not None:
                 active_rule.meter.forget_session(session)
-            for scope_key in [
-                scope_key
-                for scope_key in active_rule.matched_counts_by_scope
-                if scope_key.split("\0")[:1] == [session]
-            ]:
-                del active_rule.matched_counts_by_scope[scope_key]
+            counts = active_rule.matched_counts_by_scope
+            for scope in [scope for scope in counts if scope[0] == session]:
+                del counts[scope]
 
     @property
     def has_metered_rules(self) -> bool:
         """Whether any rule of the start or of the run has a fault with a meter."""
-        return any(
-            active_rule.rule.kind.scope == "rule"
-            for active_rule in (*self._startup_rules, *self._runtime_rules)
-        )
+        rules = (*self.startup_rules, *self.runtime_rules)
+        return any(active_rule.rule.kind.scope == "rule" for active_rule in rules)
 
     def may_apply(self, routed: RoutedRequest) -> bool:
         """Whether any rule but those of scenarios could apply; if not, selection may be skipped."""
-        return bool(self._startup_rules or self._runtime_rules or routed.requested_faults)
+        return bool(self.startup_rules or self.runtime_rules or routed.requested_faults)
 
     def select_faults(
         self, routed: RoutedRequest, request_rules: Sequence[FaultRule], now_ms: float
@@ -138,14 +103,11 @@ class FaultEngine:
         `request_rules` are the rules that the request itself carries.  `now_ms` is in ms since the
         run began.
         """
+        request_active_rules = [ActiveRule(rule, now_ms) for rule in request_rules]
+        rules = [*self.startup_rules, *self.runtime_rules, *request_active_rules]
         request_ordinal = self._request_counter.next_ordinal(routed.session, routed.key)
-        rules = [
-            *self._startup_rules,
-            *self._runtime_rules,
-            *(ActiveRule(rule, now_ms) for rule in request_rules),
-        ]
-        request_faults = RequestFaults(routed, request_ordinal)
-        request_faults.add_rules(self._select_rules(rules, routed, request_ordinal, now_ms))
+        request_faults = RequestFaults(request_ordinal)
+        request_faults.rules += self._select_rules(rules, routed, request_ordinal, now_ms)
         return request_faults
 
     def select_scenario_faults(
@@ -161,7 +123,7 @@ class FaultEngine:
         """
         if request_faults is None:
             request_faults = RequestFaults(
-                routed, self._request_counter.next_ordinal(routed.session, routed.key)
+                self._request_counter.next_ordinal(routed.session, routed.key)
             )
         active_rules = [
             self._scenario_rules.setdefault(
@@ -169,8 +131,8 @@ class FaultEngine:
             )
             for rule in rules
         ]
-        request_faults.add_rules(
-            self._select_rules(active_rules, routed, request_faults.request_ordinal, now_ms)
+        request_faults.rules += self._select_rules(
+            active_rules, routed, request_faults.request_ordinal, now_ms
         )
         return request_faults
 
@@ -180,118 +142,179 @@ class FaultEngine:
         routed: RoutedRequest,
         request_ordinal: int,
         now_ms: float,
-    ) -> list[SelectedRule]:
+    ) -> list[AppliedRule]:
         """The rules that apply to this request, in order; updates their counts."""
-        selected_rules: list[SelectedRule] = []
-        request_attributes = _request_attributes(routed)
+        applied_rules: list[AppliedRule] = []
+        is_replaced = False
+        config, dialect, request = self._config, routed.dialect, routed.decompressed_request
+        request_attributes = Selector(
+            dialect.name,
+            routed.provider,
+            routed.model,
+            request.path,
+            routed.session,
+            dialect.streams(request),
+        )
         for rule_index, active_rule in enumerate(rules):
-            if not active_rule.rule.selector.matches(request_attributes):
+            rule = active_rule.rule
+            if not rule.selector.matches(request_attributes):
                 continue
-            if not self._is_triggered(active_rule, routed, request_ordinal, now_ms):
+            draw_uniform = partial(
+                seeded_uniform, config.seed, rule.text, routed.session, routed.key, request_ordinal
+            )
+            if not _is_triggered(active_rule, routed, now_ms, draw_uniform):
                 continue
-            if active_rule.rule.kind.scope == "rule" and any(
-                map(_replaces_response, selected_rules)
-            ):
+            if rule.kind.scope == "rule" and is_replaced:
                 continue  # another rule replaces the response: the meter must not count it
-            context = self._fault_context(active_rule.rule, routed, request_ordinal, rule_index)
-            mechanism = _mechanism_for_request(active_rule, context, routed.session, now_ms)
-            if mechanism is None:
-                continue
-            active_rule.injected_count += not (
-                isinstance(mechanism, Transform) and mechanism.is_harmless
+            seed = "\0".join(
+                (str(config.seed), routed.session, routed.key, str(request_ordinal), "fault")
             )
-            selected_rules.append(
-                SelectedRule(active_rule.rule, context, mechanism, active_rule.undo_injection_count)
+            encode_context = EncodeContext(
+                f"{seed}\0{rule_index}", config.get_unix_time(), provider=routed.provider
             )
-        return selected_rules
-
-    def _is_triggered(
-        self, active_rule: ActiveRule, routed: RoutedRequest, request_ordinal: int, now_ms: float
-    ) -> bool:
-        trigger = active_rule.rule.trigger
-        if trigger.window is not None:
-            begin_ms, end_ms = (
-                active_rule.active_since_ms + offset_ms for offset_ms in trigger.window
+            context = FaultContext(
+                DecodedRequest(dialect, request, encode_context),
+                draw_uniform,
+                config.max_silence_ms,
+                lambda: routed.conversation,
             )
-            if not begin_ms <= now_ms < end_ms:
-                return False
-        active_rule.matched_count += 1
-        if not self._is_triggered_by_count(active_rule, routed, trigger):
+            mechanism = rule.mechanism
+            if isinstance(mechanism, MeteredFault):
+                active_rule.meter = active_rule.meter or mechanism.make_meter()
+                metered_mechanism = active_rule.meter.mechanism_for_request(
+                    context, routed.session, now_ms - active_rule.active_since_ms
+                )
+                if metered_mechanism is None:
+                    continue
+                mechanism = metered_mechanism
+            is_replaced = is_replaced or isinstance(mechanism, ReplaceResponse)
+            applied_rule = AppliedRule(active_rule, context, mechanism)
+            active_rule.injected_count += not applied_rule.is_harmless
+            applied_rules.append(applied_rule)
+        return applied_rules
+
+
+def _is_triggered(
+    active_rule: ActiveRule,
+    routed: RoutedRequest,
+    now_ms: float,
+    draw_uniform: Callable[[str], float],
+) -> bool:
+    """Whether the trigger of a rule holds for this request, which is counted."""
+    trigger = active_rule.rule.trigger
+    if trigger.window is not None:
+        begin_ms, end_ms = trigger.window
+        if not begin_ms <= now_ms - active_rule.active_since_ms < end_ms:
             return False
-        if trigger.times is not None and active_rule.injected_count >= trigger.times:
-            return False
-        uniform_draw = self._seeded_uniform(active_rule.rule, routed, request_ordinal, "strikes")
-        return trigger.probability is None or uniform_draw < trigger.probability
-
-    @staticmethod
-    def _is_triggered_by_count(
-        active_rule: ActiveRule, routed: RoutedRequest, trigger: Trigger
-    ) -> bool:
-        scope_key = {
-            "run": "",
-            "session": routed.session,
-            "request": f"{routed.session}\0{routed.key}",
-        }[trigger.per]
-        active_rule.matched_counts_by_scope[scope_key] += 1
-        count = active_rule.matched_counts_by_scope[scope_key]
-        if trigger.nth is not None and count != trigger.nth:
-            return False
-        if trigger.first is not None and count > trigger.first:
-            return False
-        return trigger.every is None or count % trigger.every == 0
-
-    def _fault_context(
-        self, rule: FaultRule, routed: RoutedRequest, request_ordinal: int, rule_index: int
-    ) -> FaultContext:
-        config = self._config
-        seed = "\0".join(
-            (str(config.seed), routed.session, routed.key, str(request_ordinal), "fault")
-        )
-        encode_context = EncodeContext(
-            f"{seed}\0{rule_index}", config.get_unix_time(), provider=routed.provider
-        )
-        decoded_request = DecodedRequest(
-            routed.dialect, routed.decompressed_request, encode_context
-        )
-        return FaultContext(
-            decoded_request,
-            lambda purpose: self._seeded_uniform(rule, routed, request_ordinal, purpose),
-            config.max_silence_ms,
-            lambda: routed.conversation,
-        )
-
-    def _seeded_uniform(
-        self, rule: FaultRule, routed: RoutedRequest, request_ordinal: int, purpose: str
-    ) -> float:
-        return seeded_uniform(
-            self._config.seed, rule.text, routed.session, routed.key, request_ordinal, purpose
-        )
-
-
-def _replaces_response(selected_rule: SelectedRule) -> bool:
-    return isinstance(selected_rule.mechanism, ReplaceResponse)
-
-
-def _mechanism_for_request(
-    active_rule: ActiveRule, context: FaultContext, session: str, now_ms: float
-) -> RequestMechanism | None:
-    """The mechanism of a rule's fault for this request; None where its meter lets it pass."""
-    rule = active_rule.rule
-    mechanism = rule.fault.make_mechanism(rule.location)
-    if not isinstance(mechanism, MeteredFault):
-        return mechanism
-    active_rule.meter = active_rule.meter or mechanism.make_meter()
-    return active_rule.meter.mechanism_for_request(
-        context, session, now_ms - active_rule.active_since_ms
+    active_rule.matched_count += 1
+    scope = (
+        "" if trigger.per == "run" else routed.session,
+        routed.key if trigger.per == "request" else "",
+    )
+    active_rule.matched_counts_by_scope[scope] += 1
+    count = active_rule.matched_counts_by_scope[scope]
+    return (
+        trigger.nth in (None, count)
+        and (trigger.first is None or count <= trigger.first)
+        and (trigger.every is None or count % trigger.every == 0)
+        and (trigger.times is None or active_rule.injected_count < trigger.times)
+        and (trigger.probability is None or draw_uniform("strikes") < trigger.probability)
     )
 
 
-def _request_attributes(routed: RoutedRequest) -> Selector:
-    return Selector(
-        routed.dialect.name,
-        routed.provider,
-        routed.model,
-        routed.decompressed_request.path,
-        routed.session,
-        routed.dialect.streams(routed.decompressed_request),
+class RequestFaults:
+    """The rules that apply to one request, in order, and the records of their faults."""
+
+    def __init__(self, request_ordinal: int) -> None:
+        self.request_ordinal = request_ordinal
+        """How often this request was sent in its session, including this one."""
+        self.rules: list[AppliedRule] = []
+        self._has_response = False
+
+    @property
+    def records(self) -> tuple[FaultRecord, ...]:
+        """The records of the faults that were injected or skipped by now, replacements first."""
+        rules = sorted(self.rules, key=lambda rule: not isinstance(rule.mechanism, ReplaceResponse))
+        return tuple(
+            applied_rule.record
+            for applied_rule in rules
+            if applied_rule.record is not None and not applied_rule.is_harmless
+        )
+
+    def finalize_records(self) -> tuple[FaultRecord, ...]:
+        """Marks all rules that are still open as skipped; returns the records of all rules."""
+        reason = "the answer was over before it" if self._has_response else "there was no answer"
+        for applied_rule in self.rules:
+            if applied_rule.record is None:
+                applied_rule.set_record(skipped=reason)
+            elif isinstance(applied_rule.mechanism, ReplaceResponse):
+                continue  # it is counted already
+            _uncount_if_skipped(applied_rule)
+        return self.records
+
+    def replacement_response(self) -> Burst | None:
+        """The response that a rule puts in place of the real one; None where no rule does."""
+        replacement: Burst | None = None
+        for applied_rule in self.rules:
+            mechanism = applied_rule.mechanism
+            if not isinstance(mechanism, ReplaceResponse) or applied_rule.record is not None:
+                continue
+            reason = ""
+            if replacement is not None:
+                reason = "another fault has answered already"
+            else:
+                try:
+                    replacement = mechanism.make_response(applied_rule.context)
+                except (FaultNotApplicable, NotRepresentable) as error:
+                    reason = str(error)
+                else:
+                    if applied_rule.context.decoded_request.request.method == "HEAD":
+                        replacement = _head_only(replacement)
+            applied_rule.set_record(skipped=reason)
+            _uncount_if_skipped(applied_rule)
+        return replacement
+
+    def mark_skipped(self, reason: str) -> None:
+        """Marks the faults of all rules that rewrite the response as skipped, for this reason."""
+        for applied_rule in self.rules:
+            if not isinstance(applied_rule.mechanism, ReplaceResponse):
+                applied_rule.set_record(skipped=reason)
+
+    def rewrite_response(self, burst: Burst) -> Burst:
+        """Applies the rules to a complete response."""
+        return rewrite_response(burst, self.build_rewriter_chain())
+
+    def build_rewriter_chain(self) -> RewriterChain:
+        """The chain that applies the rules to the response that has begun."""
+        self._has_response = True
+        rewriters = []
+        for applied_rule in self.rules:
+            if not isinstance(applied_rule.mechanism, ReplaceResponse):
+                rewriters.append(RuleRewriter(applied_rule, applied_rule.mechanism))
+            elif applied_rule.record is None:  # a scenario's
+                applied_rule.set_record(skipped="the answer had begun")
+                _uncount_if_skipped(applied_rule)
+        return RewriterChain(rewriters)
+
+    @property
+    def response_sent_callbacks(self) -> list[Callable[[ResponseHead, bytes], None]]:
+        """What has to be called with the head and the body that were sent."""
+        return [
+            applied_rule.mechanism.on_response_sent
+            for applied_rule in self.rules
+            if isinstance(applied_rule.mechanism, Transform)
+            and applied_rule.mechanism.on_response_sent is not None
+        ]
+
+
+def _uncount_if_skipped(applied_rule: AppliedRule) -> None:
+    if applied_rule.record is not None and applied_rule.record.skipped:
+        applied_rule.active_rule.injected_count -= not applied_rule.is_harmless
+
+
+def _head_only(response: Burst) -> Burst:
+    return tuple(
+        Begin(replace(action.head, framing="none")) if isinstance(action, Begin) else action
+        for action in response
+        if not isinstance(action, Send)
     )

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
 
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.dialects import retry_delay
 from llm_proxy.dialects.encode_context import AccountLimits
-from llm_proxy.faults.kind import FaultContext
+from llm_proxy.faults.kind import FaultArgument, FaultContext
 from llm_proxy.turns import Failure
 
-
-@dataclass(frozen=True, slots=True)
-class ErrorSpec:
-    """The contents of an HTTP error response."""
-
-    status_code: int
-    message: str = ""
-    """Empty selects the provider's own message for the status."""
-    type: str = ""
-    retry_after_ms: float | None = None
-    """Sent exactly, as `retry-after` and `retry-after-ms`."""
-    should_retry: bool | None = None
-    account_limits: AccountLimits | None = None
-    """The rate limits for the provider's countdown headers."""
-    provider_retry_delay_ms: float | None = None
-    """Sent as the provider itself sends it, who may round it or omit it."""
+RETRY_ARGUMENTS: Final = {
+    "retry-after": FaultArgument(
+        unit_parsers.parse_duration_ms, "how long the client is told to wait"
+    ),
+    "should-retry": FaultArgument(
+        unit_parsers.parse_bool, "the header x-should-retry; none if left out"
+    ),
+}
+"""The arguments of error responses that tell the client whether and when to retry."""
 
 
-def http_error_response(context: FaultContext, error_spec: ErrorSpec) -> Burst:
-    """The error response as actions, in the dialect of the request."""
+def http_error_response(
+    context: FaultContext,
+    code: int,
+    message: str = "",
+    type: str = "",  # noqa: A002 # the name of the argument in rules
+    *,
+    retry_after: float | None = None,
+    should_retry: bool | None = None,
+    account_limits: AccountLimits | None = None,
+    provider_delay_ms: float | None = None,
+) -> Burst:
+    """The error response as actions, in the dialect of the request.
+
+    An empty message selects the provider's own for the status.  `retry_after` (in ms) is sent
+    exactly, as `retry-after` and `retry-after-ms`; `provider_delay_ms` as the provider sends it,
+    who may round it or omit it.  `account_limits` are for the provider's countdown headers.
+    """
     decoded_request = context.decoded_request
-    encode_context = replace(decoded_request.context, account_limits=error_spec.account_limits)
-    failure = Failure(error_spec.message, type=error_spec.type)
-    retry_delay_ms = (
-        error_spec.provider_retry_delay_ms
-        if error_spec.retry_after_ms is None
-        else error_spec.retry_after_ms
-    )
+    delay_ms = provider_delay_ms if retry_after is None else retry_after
     response = decoded_request.dialect.error_response(
-        error_spec.status_code,
-        failure,
-        encode_context,
-        None if retry_delay_ms is None else retry_delay_ms / 1000,
+        code,
+        Failure(message, type=type),
+        replace(decoded_request.context, account_limits=account_limits),
+        None if delay_ms is None else delay_ms / 1000,
     )
-    if error_spec.retry_after_ms is not None:
-        response = retry_delay.with_retry_headers(response, error_spec.retry_after_ms)
+    if retry_after is not None:
+        response = retry_delay.with_retry_headers(response, retry_after)
     head = response.head
-    if error_spec.should_retry is not None:
-        should_retry_header = ("x-should-retry", str(error_spec.should_retry).lower())
-        head = replace(head, headers=(*head.headers, should_retry_header))
+    if should_retry is not None:
+        header = ("x-should-retry", str(should_retry).lower())
+        head = replace(head, headers=(*head.headers, header))
     return (Begin(head), *map(Send, response.framed_messages))

@@ -6,13 +6,15 @@ from base64 import b64decode
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.base import Dialect, DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
 
-_TYPE_FIELDS: Final = ("type", "event_type")
-_TYPE_HEADERS: Final = (":event-type", ":exception-type")
-_BASE64_FIELD: Final = "bytes"
+DONE_TYPE: Final = "done"
+"""The type of the message that ends a stream, such as `[DONE]`."""
+FINISH_TYPE: Final = "finish"
+"""The type of a message that contains the finish reason."""
 
 
 def content_coding(head: ResponseHead) -> str:
@@ -33,30 +35,34 @@ def message_json_fields(codec: str, message: bytes) -> Fields:
             return lenient_json.parse_object(message.lstrip(b"\xef\xbb\xbf[, \t\r\n"))
         case eventstream.CODEC_NAME:
             frame = eventstream.parse_frame(message)
-            return _unwrap_base64_event(
-                lenient_json.parse_object(frame.payload if frame is not None else b"")
-            )
+            fields = lenient_json.parse_object(frame.payload if frame is not None else b"")
+            try:
+                wrapped = b64decode(lenient_json.str_or_empty(fields.get("bytes")), validate=True)
+            except ValueError:
+                return fields
+            return lenient_json.parse_object(wrapped) or fields
         case _:
             return lenient_json.parse_object(message)
 
 
 def declared_event_types(codec: str, message: bytes) -> frozenset[str]:
     """The event types of a message: by its framing (event name or header), and by its JSON."""
-    types = {
-        lenient_json.str_or_empty(message_json_fields(codec, message).get(field_name))
-        for field_name in _TYPE_FIELDS
-    }
+    fields = message_json_fields(codec, message)
+    types = {lenient_json.str_or_empty(fields.get(name)) for name in ("type", "event_type")}
     if codec == "sse":
         types.add(sse.parse_event(message).event_type)
-    frame = eventstream.parse_frame(message) if codec == eventstream.CODEC_NAME else None
-    if frame is not None:
-        types |= {frame.header(header_name) for header_name in _TYPE_HEADERS}
+    elif codec == eventstream.CODEC_NAME and (frame := eventstream.parse_frame(message)):
+        types |= {frame.header(name) for name in (":event-type", ":exception-type")}
     return frozenset(types - {""})
 
 
-def _unwrap_base64_event(fields: Fields) -> Fields:
-    try:
-        wrapped = b64decode(lenient_json.str_or_empty(fields.get(_BASE64_FIELD)), validate=True)
-    except ValueError:
-        return fields
-    return lenient_json.parse_object(wrapped) or fields
+def event_types(dialect: Dialect, head: ResponseHead, codec: str, message: bytes) -> frozenset[str]:
+    """The declared event types of a message, and `finish` and `done`."""
+    types = set(declared_event_types(codec, message))
+    is_done_event = codec == "sse" and sse.is_done_message(message)
+    if is_done_event or message_json_fields(codec, message).get("done") is True:
+        types.add(DONE_TYPE)
+    turns = dialect.decode_response(DialectResponse(head, codec, (message,)))
+    if any(turn.finish is not None for turn in turns):
+        types.add(FINISH_TYPE)
+    return frozenset(types)

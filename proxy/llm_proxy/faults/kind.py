@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
-from llm_proxy.actions import Action, Burst
+from llm_proxy.actions import Abort, Action, Begin, Burst, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.location import StreamLocation
 
 ALL_MESSAGES: Final = 2**62
 """The `taken_message_count` of a fault that takes all remaining messages."""
@@ -34,11 +33,50 @@ ALL_FRAMINGS: Final[frozenset[Framing]] = frozenset(("chunked", "close", "length
 FRAMINGS_WITH_BODY: Final = ALL_FRAMINGS - {"none"}
 """All ways in which HTTP delimits a body."""
 
+
+@dataclass(frozen=True, slots=True)
+class AfterEvents:
+    """After this many messages of the body."""
+
+    event_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AfterBytes:
+    """After this many bytes of the body, even within a message or a character."""
+
+    byte_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """At this time, in ms since the request was read in full."""
+
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtFraction:
+    """After this fraction (0 to 1) of the body's bytes."""
+
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtEvent:
+    """Before the first message of this event type."""
+
+    type: str
+
+
+StreamLocation = AfterEvents | AfterBytes | AtTime | AtFraction | AtEvent
+"""Where in the stream of a response a fault is injected."""
+
+
 ALL_LOCATIONS: Final = frozenset({"after", "at", "bytes", "ms", "fraction"})
 """All kinds of location in a stream, by their names in rules."""
 MESSAGE_LOCATIONS: Final = frozenset({"after", "at"})
 """The kinds of location that lie between messages."""
-NO_LOCATIONS: Final[frozenset[str]] = frozenset()
 
 
 class FaultNotApplicable(Exception):
@@ -59,6 +97,11 @@ class FaultContext:
     """The longest silence on a connection; it ends a fault that the client does not end."""
     get_conversation: Callable[[], Conversation | None]
     """Returns the decoded conversation; None for requests that are not for a turn."""
+
+    def silence_until_close(self, from_ms: float, silence_ms: float | None = None) -> Burst:
+        """Nothing for `silence_ms`, else for the longest silence; then the connection is closed."""
+        duration_ms = self.max_silence_ms if silence_ms is None else silence_ms
+        return (Wait(from_ms + duration_ms), Abort("fin"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +137,34 @@ class InjectedActions:
     """The actions that replace the messages that were taken."""
 
     actions: Burst = ()
+    """Sent when all messages that were taken are due, unless they begin with a `Wait`."""
     delay_ms: float = 0.0
     """Delays these actions and all that follow."""
     ends_response: bool = False
     """Whether the response ends with these actions: cleanly, unless the last is an `Abort`."""
-    has_own_timing: bool = False
-    """Whether the actions contain `Wait`s of their own; else they are sent when all messages that
-    were taken are due."""
 
 
-class ActionTransform(Protocol):
-    """Transforms the actions of one response."""
+class ActionTransform:
+    """Transforms the actions of one response; this base class changes nothing."""
 
     def feed(self, action: Action) -> Burst:
         """The actions that replace this one."""
+        return (action,)
 
     def close(self) -> Burst:
         """The actions to add before the clean end."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeadTransform(ActionTransform):
+    """Changes the head of a response."""
+
+    change: Callable[[ResponseHead], ResponseHead]
+
+    def feed(self, action: Action) -> Burst:
+        """The head, changed; any other action as it is."""
+        return (Begin(self.change(action.head)),) if isinstance(action, Begin) else (action,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +198,8 @@ class OneShot:
     of a whole body."""
     effect: FaultEffect | None = None
     """None means the effect of the fault's kind."""
+    without_location: ReplaceResponse | None = None
+    """What the fault does instead where the rule has no location; None: the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +207,6 @@ class Transform:
     """Passes all actions through a transform, from its location or from the head on."""
 
     make_transform: Callable[[StreamPosition], ActionTransform]
-    changes_length: bool = False
-    """Whether it may change the body's length, so that the declared length is adapted."""
     effect: FaultEffect | None = None
     """None means the effect of the fault's kind."""
     is_harmless: bool = False
@@ -182,16 +236,11 @@ class MeteredFault:
     """Decides for each request by a meter; a rule has one meter for as long as it is in effect."""
 
     make_meter: Callable[[], RequestMeter]
+    listener_window_ms: tuple[float, float] | None = None
+    """When the listening sockets are closed, in ms since the rule was set; None: never."""
 
 
 Mechanism = RequestMechanism | MeteredFault
-
-
-class Fault(Protocol):
-    """A fault with its arguments: a frozen value."""
-
-    def make_mechanism(self, location: StreamLocation | None, /) -> Mechanism:
-        """How the fault is applied at the location of its rule; None where the rule has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +264,12 @@ class FaultKind:
     effect: FaultEffect
     description: str
     """A short phrase for lists of faults."""
-    make_fault: Callable[..., Fault]
-    """Takes the arguments by name; a Python keyword as a name gets a trailing underscore.
-    Raises `ValueError`, with a sentence, where the arguments do not fit together."""
+    make_mechanism: Callable[..., Mechanism]
+    """How the fault is applied, given its arguments by name; a Python keyword as a name gets a
+    trailing underscore.  Raises `ValueError`, with a sentence, where the arguments do not fit
+    together."""
     arguments: Mapping[str, FaultArgument] = field(default_factory=dict)
-    allowed_locations: frozenset[str] = NO_LOCATIONS
+    allowed_locations: frozenset[str] = frozenset()
     """The kinds of location that a rule may give it, by their names in rules."""
     allowed_codecs: frozenset[str] = ALL_CODECS
     """The codecs of the bodies that it is applicable to."""

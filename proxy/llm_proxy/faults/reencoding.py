@@ -14,13 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.actions import Action, Burst, Send, Wait
+from llm_proxy.actions import Action, Send, Wait
 from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.faults import framed_message_contents
-from llm_proxy.faults.kind import FaultNotApplicable, StreamPosition
+from llm_proxy.faults.kind import FaultNotApplicable, InjectedActions, StreamPosition
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
 
@@ -51,11 +50,10 @@ def to_representable_turn(position: StreamPosition, turn: Turn) -> Turn:
         raise FaultNotApplicable(str(error)) from None
 
 
-def decode_response_turns(position: StreamPosition, messages: Sequence[bytes]) -> tuple[Turn, ...]:
+def decode_turns(position: StreamPosition, messages: Sequence[bytes]) -> tuple[Turn, ...]:
     """The turns that the dialect decodes from these messages of the response."""
-    assert position.head is not None  # noqa: S101 # it is checked before
     return position.context.decoded_request.dialect.decode_response(
-        DialectResponse(position.head, position.codec, messages)
+        DialectResponse(position.require_head(), position.codec, messages)
     )
 
 
@@ -64,7 +62,7 @@ def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
 
     Raises `FaultNotApplicable` where it contains no turn, or a failed one.
     """
-    turns = decode_response_turns(position, (*position.sent_messages, *position.taken_messages))
+    turns = decode_turns(position, (*position.sent_messages, *position.taken_messages))
     if not turns:
         raise FaultNotApplicable("the answer says nothing that can be read")
     if any(turn.failure for turn in turns):
@@ -72,85 +70,69 @@ def decode_whole_response(position: StreamPosition) -> tuple[Turn, ...]:
     return turns
 
 
-def encode_replacement_actions(position: StreamPosition, turns: Sequence[Turn]) -> Burst:
-    """The actions that send these turns in place of the messages that were taken.
+def inject_replacement(position: StreamPosition, turns: Sequence[Turn]) -> InjectedActions:
+    """These turns in place of the messages that were taken, and the end of the response.
 
     Message k is sent when the k-th taken message was due; further ones when the last was due.
     """
     actions: list[Action] = []
-    due_ms = -1.0
+    due_ms, due_times_ms = -1.0, position.taken_due_times_ms
     for index, message in enumerate(_encode_turns(position, turns).framed_messages):
-        next_due_ms = (
-            position.taken_due_times_ms[min(index, len(position.taken_due_times_ms) - 1)]
-            if position.taken_due_times_ms
-            else due_ms
-        )
+        next_due_ms = due_times_ms[min(index, len(due_times_ms) - 1)]
         if next_due_ms > due_ms:
             actions.append(Wait(next_due_ms))
             due_ms = next_due_ms
         actions.append(Send(message))
-    return tuple(actions)
+    return InjectedActions(tuple(actions), ends_response=True)
 
 
-def encode_ending_actions(position: StreamPosition, with_ending: Callable[[Turn], Turn]) -> Burst:
+def inject_ending(position: StreamPosition, with_ending: Callable[[Turn], Turn]) -> InjectedActions:
     """The remaining messages of a stream that ends in another way.
 
     `with_ending` adds the ending to each turn, given as far as it was sent.  Raises
     `FaultNotApplicable` where the finish reason was sent already, where a message was sent in
     part, or where the dialect cannot represent that ending.
     """
+    decoded_request = position.context.decoded_request
     if position.sent_message_prefix:
         raise FaultNotApplicable("a message was under way")
-    so_far = decode_response_turns(position, position.sent_messages) or _empty_stream_turns(
-        position
-    )
+    so_far = decode_turns(position, position.sent_messages)
+    if not so_far:
+        if decoded_request.dialect.decode_request(decoded_request.request) is None:
+            raise FaultNotApplicable("the answer says nothing that can be read")
+        so_far = (Turn(()),)
     if any(turn.finish or turn.failure for turn in so_far):
         raise FaultNotApplicable("the answer had told why it ends")
-    turns = tuple(map(with_ending, _with_id_and_model(position, so_far)))
-    response = _encode_turns(position, turns)
-    if not position.sent_messages:
-        return tuple(map(Send, response.framed_messages))
-    ending_messages = _ending_messages(position, response)
-    if ending_messages is None:  # the last text and the end share one message
-        ending_messages = _ending_messages(
-            position, _encode_turns(position, [replace(turn, parts=()) for turn in turns])
-        )
-    return tuple(map(Send, _renumber_messages(position, ending_messages or ())))
-
-
-def _with_id_and_model(position: StreamPosition, so_far: Sequence[Turn]) -> list[Turn]:
-    """The turns with id and model, from the next messages where those before lack them."""
-    next_turn = next(iter(decode_response_turns(position, position.taken_messages)), Turn(()))
-    return [
-        replace(turn, id=turn.id or next_turn.id, model=turn.model or next_turn.model)
+    # Where the messages before lack id and model, the next ones may have them.
+    next_turn = next(iter(decode_turns(position, position.taken_messages)), Turn(()))
+    turns = [
+        with_ending(replace(turn, id=turn.id or next_turn.id, model=turn.model or next_turn.model))
         for turn in so_far
     ]
+    response = _encode_turns(position, turns)
+    messages = response.framed_messages
+    if position.sent_messages:
+        ending = _ending_messages(position, response)
+        if ending is None:  # the last text and the end share one message
+            response = _encode_turns(position, [replace(turn, parts=()) for turn in turns])
+            ending = _ending_messages(position, response)
+        messages = _renumber_messages(position, ending or ())
+    return InjectedActions(tuple(map(Send, messages)), ends_response=True)
 
 
-def _empty_stream_turns(position: StreamPosition) -> tuple[Turn, ...]:
+def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectResponse:
     decoded_request = position.context.decoded_request
-    if decoded_request.dialect.decode_request(decoded_request.request) is None:
-        raise FaultNotApplicable("the answer says nothing that can be read")
-    return (Turn(()),)
-
-
-def _context_for_encoding(position: StreamPosition) -> EncodeContext:
-    """The context to encode the rest with: with the creation time that the response declared."""
-    encode_context = position.context.decoded_request.context
+    encode_context = decoded_request.context
     for message in (
         *position.sent_messages[:_MAX_SEARCHED_MESSAGES],
         *position.taken_messages[:_MAX_SEARCHED_MESSAGES],
     ):
         if (created_match := _CREATED_PATTERN.search(message)) is not None:
-            return replace(encode_context, created_unix_s=int(created_match[1]))
-    return encode_context
-
-
-def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectResponse:
-    decoded_request = position.context.decoded_request
+            encode_context = replace(encode_context, created_unix_s=int(created_match[1]))
+            break
     try:
         response = decoded_request.dialect.encode_response(
-            decoded_request.request, turns, _context_for_encoding(position)
+            decoded_request.request, turns, encode_context
         )
     except NotRepresentable as error:
         raise FaultNotApplicable(str(error)) from None
@@ -165,81 +147,61 @@ def _ending_messages(position: StreamPosition, response: DialectResponse) -> lis
     Messages that close a part which is closed already are left out.  None where no message
     contains the end.
     """
-    dialect, codec, messages = (
-        position.context.decoded_request.dialect,
-        position.codec,
-        response.framed_messages,
-    )
-    indexes_without_output = [
-        at for at, content in enumerate(messages) if not dialect.output_chars(codec, content)
-    ]
-    turns_by_index = {
-        at: dialect.decode_response(DialectResponse(response.head, codec, (messages[at],)))
-        for at in indexes_without_output
-    }
-    end_index = next(
-        (at for at in indexes_without_output if any(map(_is_ended, turns_by_index[at]))), None
-    )
-    if end_index is None:
+    dialect, codec = position.context.decoded_request.dialect, position.codec
+    messages = response.framed_messages
+
+    def has_output(message: bytes) -> bool:
+        return dialect.output_chars(codec, message) > 0
+
+    output_indexes = [index for index, message in enumerate(messages) if has_output(message)]
+    for index, message in enumerate(messages):
+        if index in output_indexes:
+            continue
+        turns = dialect.decode_response(DialectResponse(response.head, codec, (message,)))
+        if any(turn.finish is not None or turn.failure is not None for turn in turns):
+            break
+    else:
         return None
-    begin_index = end_index
-    output_indexes = set(range(len(messages))) - set(indexes_without_output)
-    if output_indexes and not any(turn.failure for turn in turns_by_index[end_index]):
-        begin_index = min(end_index, max(output_indexes) + 1)
-    closing_keys = {
-        at: _message_part_key(codec, messages[at])
-        for at in indexes_without_output
-        if at >= begin_index
-    }
-    sent_messages = position.sent_messages if any(closing_keys.values()) else ()
-    sent_closing_keys = {
-        _message_part_key(codec, data)
-        for data in sent_messages
-        if not dialect.output_chars(codec, data)
+    begin_index = index
+    if output_indexes and not any(turn.failure for turn in turns):
+        begin_index = min(index, output_indexes[-1] + 1)
+    ending = [message for message in messages[begin_index:] if not has_output(message)]
+    keys = [_message_part_key(codec, message) for message in ending]
+    sent_keys = {
+        _message_part_key(codec, message)
+        for message in (position.sent_messages if any(keys) else ())
+        if not has_output(message)
     }
     return [
-        messages[at]
-        for at, closing_key in closing_keys.items()
-        if not closing_key or closing_key not in sent_closing_keys
+        message
+        for message, key in zip(ending, keys, strict=True)
+        if not key or key not in sent_keys
     ]
-
-
-def _is_ended(turn: Turn) -> bool:
-    return turn.finish is not None or turn.failure is not None
 
 
 def _message_part_key(codec: str, message: bytes) -> tuple[object, ...]:
     """Identifies a message by its types and the part it belongs to; empty without a part."""
-    fields = framed_message_contents.message_json_fields(codec, message).items()
-    index_fields = [(name, value) for name, value in fields if name.lower().endswith(_INDEX_SUFFIX)]
-    return (
-        (
-            framed_message_contents.declared_event_types(codec, message),
-            *map(str, sorted(index_fields)),
-        )
-        if index_fields
-        else ()
-    )
+    fields = framed_message_contents.message_json_fields(codec, message)
+    index_names = sorted(name for name in fields if name.lower().endswith(_INDEX_SUFFIX))
+    types = framed_message_contents.declared_event_types(codec, message)
+    return (types, *((name, str(fields[name])) for name in index_names)) if index_names else ()
 
 
 def _renumber_messages(position: StreamPosition, messages: Sequence[bytes]) -> list[bytes]:
     """The messages, adapted to follow those that were sent: sequence numbers, one JSON array."""
     if position.codec == "json-array":
-        return [
-            b"," + message.lstrip(b"[, \r\n") if n == 0 else message
-            for n, message in enumerate(messages)
-        ]
+        return [b"," + message.lstrip(b"[, \r\n") for message in messages[:1]] + [*messages[1:]]
     if position.codec != "sse":
         return list(messages)
-    sent_sequence_numbers = (
-        framed_message_contents.message_json_fields("sse", data).get(_SEQUENCE_NUMBER_FIELD)
-        for data in reversed(position.sent_messages)
+    sent_numbers = (
+        framed_message_contents.message_json_fields("sse", message).get(_SEQUENCE_NUMBER_FIELD)
+        for message in reversed(position.sent_messages)
     )
-    last_number = next((value for value in sent_sequence_numbers if isinstance(value, int)), None)
+    last_number = next((number for number in sent_numbers if isinstance(number, int)), None)
     if last_number is None:
         return list(messages)
     return [
-        _renumber_event(content, number) for number, content in enumerate(messages, last_number + 1)
+        _renumber_event(message, number) for number, message in enumerate(messages, last_number + 1)
     ]
 
 

@@ -1,17 +1,44 @@
-"""A fault rule: kind, location, trigger and selector."""
+"""A fault rule: kind, location, trigger and selector; its counts; and what it did to a response."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import translate
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from llm_proxy.faults.kind import Fault, FaultKind
-from llm_proxy.faults.location import StreamLocation
+from msgspec import Meta, Struct
+
+from llm_proxy.faults.fault_record import FaultRecord
+from llm_proxy.faults.kind import (
+    FaultContext,
+    FaultKind,
+    Mechanism,
+    OneShot,
+    RequestMechanism,
+    RequestMeter,
+    StreamLocation,
+    Transform,
+)
 
 CountScope = Literal["run", "session", "request"]
 """The scope in which requests are counted: the run, a session, or equal requests in a session."""
+
+RuleSpec = Annotated[
+    str | Mapping[str, Any],
+    Meta(description="A rule: `reset,after=3`, or `{fault: reset, after: 3}`."),
+]
+"""A rule as text or as a mapping, not yet parsed."""
+RuleSpecs = tuple[RuleSpec, ...]
+"""Rules in order, not yet parsed."""
+
+
+class FaultRulesFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file with a list of fault rules."""
+
+    faults: Annotated[RuleSpecs, Meta(description="The rules.")]
 
 
 def matches_pattern(name: str, pattern: str) -> bool:
@@ -62,19 +89,11 @@ class Selector:
 
     def matches(self, request_attributes: Selector) -> bool:
         """Whether a request with these attributes is selected."""
-        patterns = (self.dialect, self.provider, self.model, self.path, self.session)
-        attributes = (
-            request_attributes.dialect,
-            request_attributes.provider,
-            request_attributes.model,
-            request_attributes.path,
-            request_attributes.session,
+        return self.streams in (None, request_attributes.streams) and all(
+            matches_pattern(getattr(request_attributes, name), pattern)
+            for name in ("dialect", "provider", "model", "path", "session")
+            if (pattern := getattr(self, name))
         )
-        names_match = all(
-            not pattern or matches_pattern(name, pattern)
-            for pattern, name in zip(patterns, attributes, strict=True)
-        )
-        return names_match and self.streams in (None, request_attributes.streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +103,21 @@ class FaultRule:
     text: str
     """As its author wrote it; the normal form where it was given as a mapping."""
     kind: FaultKind
-    fault: Fault
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of the fault, by their names in Python."""
     location: StreamLocation | None = None
     """None uses the default location of the fault."""
     trigger: Trigger = Trigger()
     selector: Selector = Selector()
+    mechanism: Mechanism = field(init=False, compare=False)
+    """How the fault is applied."""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError`, with a sentence, where the arguments do not fit together."""
+        mechanism = self.kind.make_mechanism(**self.arguments)
+        if self.location is None and isinstance(mechanism, OneShot):
+            mechanism = mechanism.without_location or mechanism
+        object.__setattr__(self, "mechanism", mechanism)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +127,61 @@ class ScenarioRule:
     rule: FaultRule
     scenario_location: str
     """The scenario, or its turn, that contains the rule; requests are counted for each."""
+
+
+@dataclass(slots=True)
+class ActiveRule:
+    """A rule that is in effect, with its counts."""
+
+    rule: FaultRule
+    active_since_ms: float
+    """When the rule was set, in ms since the run began."""
+    matched_count: int = 0
+    """Requests that its selector and its window match."""
+    injected_count: int = 0
+    """Requests in which it injected its fault."""
+    matched_counts_by_scope: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Matched requests, by session and key, as far as `Trigger.per` tells them apart."""
+    meter: RequestMeter | None = None
+    """The meter of a `MeteredFault`; None before its first request, and for other faults."""
+
+    def to_json_fields(self) -> dict[str, str | int]:
+        """The rule and its counts as JSON fields."""
+        return {"rule": self.rule.text, "seen": self.matched_count, "struck": self.injected_count}
+
+
+@dataclass(slots=True)
+class AppliedRule:
+    """A rule that applies to one request, and the record of what it did to the response."""
+
+    active_rule: ActiveRule
+    context: FaultContext
+    mechanism: RequestMechanism
+    record: FaultRecord | None = None
+    """None until the fault is injected or skipped."""
+    not_applicable_reason: str = ""
+    """Why the fault is not applicable to a body such as the head declares; empty where it is."""
+
+    @property
+    def rule(self) -> FaultRule:
+        """The rule itself."""
+        return self.active_rule.rule
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the fault breaks nothing, and is neither counted nor recorded."""
+        return isinstance(self.mechanism, Transform) and self.mechanism.is_harmless
+
+    def set_record(
+        self,
+        *,
+        skipped: str = "",
+        at_ms: float = 0.0,
+        event: int | None = None,
+        byte: int | None = None,
+    ) -> None:
+        """Records that the fault was injected, or why it was skipped."""
+        kind = self.rule.kind
+        effect = self.mechanism.effect or kind.effect
+        skipped = skipped and (self.not_applicable_reason or skipped)
+        self.record = FaultRecord(self.rule.text, kind.name, effect, at_ms, event, byte, skipped)

@@ -7,6 +7,7 @@ contains that half as a message of the model.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from llm_proxy.conversation import Conversation
@@ -14,7 +15,7 @@ from llm_proxy.dialects.base import Dialect, DialectResponse
 from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
 from llm_proxy.framing import codec_name_for_body, split_messages
-from llm_proxy.turns import Text
+from llm_proxy.turns import Text, Turn
 
 SPOILING_EFFECTS: Final = frozenset(
     (
@@ -30,7 +31,7 @@ _MAX_REMEMBERED: Final = 1000
 """How many responses are remembered: the latest."""
 
 
-def is_spoiled_by(fault_records: tuple[FaultRecord, ...]) -> bool:
+def is_spoiled_by(fault_records: Iterable[FaultRecord]) -> bool:
     """Whether any fault that was injected has spoiled the contents of the response."""
     return any(
         not fault_record.skipped and fault_record.effect in SPOILING_EFFECTS
@@ -38,11 +39,12 @@ def is_spoiled_by(fault_records: tuple[FaultRecord, ...]) -> bool:
     )
 
 
-def response_text(dialect: Dialect, request: Request, head: ResponseHead, body: bytes) -> str:
-    """The text of a response that may be incomplete, without surrounding white space."""
+def decode_sent_response(
+    dialect: Dialect, request: Request, head: ResponseHead, body: bytes
+) -> tuple[Turn, ...]:
+    """The turns of a response that may be incomplete."""
     codec = codec_name_for_body(dialect.codec_name(request, head), body)
-    turns = dialect.decode_response(DialectResponse(head, codec, split_messages(codec, body)))
-    return turns[0].text.strip() if turns else ""
+    return dialect.decode_response(DialectResponse(head, codec, split_messages(codec, body)))
 
 
 class SpoiledResponses:
@@ -59,17 +61,20 @@ class SpoiledResponses:
         """Whether a spoiled response of this session is remembered."""
         return any(spoiled_session == session for spoiled_session, _ in self._request_numbers)
 
-    def forget_text(self, session: str, text: str) -> None:
-        """Forgets a text that an intact response contains too: a history with it proves nothing."""
-        self._request_numbers.pop((session, text), None)
+    def add_response(
+        self, session: str, turns: tuple[Turn, ...], request_number: int, *, is_spoiled: bool
+    ) -> None:
+        """Remembers the text of the spoiled response to request `request_number`.
 
-    def remember_spoiled(self, session: str, text: str, request_number: int) -> None:
-        """Remembers the text of the spoiled response to request `request_number`."""
-        if not text:
-            return
-        self._request_numbers[session, text] = request_number
-        while len(self._request_numbers) > _MAX_REMEMBERED:
-            self._request_numbers.popitem(last=False)
+        Forgets a text that an intact response contains too: a history with it proves nothing.
+        """
+        text = turns[0].text.strip() if turns else ""
+        if not is_spoiled:
+            self._request_numbers.pop((session, text), None)
+        elif text:
+            self._request_numbers[session, text] = request_number
+            if len(self._request_numbers) > _MAX_REMEMBERED:
+                self._request_numbers.popitem(last=False)
 
     def forget_session(self, session: str) -> None:
         """Forgets the spoiled responses of this session."""
@@ -79,9 +84,9 @@ class SpoiledResponses:
     def continued_request_number(self, session: str, conversation: Conversation) -> int | None:
         """The number of the request whose spoiled response this conversation contains; or None."""
         for message in reversed(conversation.messages):
-            if message.role != "assistant":
-                continue
-            text = "".join(part.text for part in message.parts if isinstance(part, Text)).strip()
-            if (request_number := self._request_numbers.get((session, text))) is not None:
-                return request_number
+            if message.role == "assistant":
+                text = "".join(part.text for part in message.parts if isinstance(part, Text))
+                number = self._request_numbers.get((session, text.strip()))
+                if number is not None:
+                    return number
         return None

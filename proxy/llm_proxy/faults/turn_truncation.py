@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -30,70 +30,52 @@ def truncation_mechanism(finish: FinishReason) -> OneShot:
 
     def inject(position: StreamPosition) -> InjectedActions:
         decoded_request = position.context.decoded_request
-        if position.codec == "whole":
-            turns = [
-                _with_finish_reason(_with_first_half_of_text(turn), finish, decoded_request)
-                for turn in reencoding.decode_whole_response(position)
-            ]
-            return InjectedActions(
-                reencoding.encode_replacement_actions(position, turns),
-                ends_response=True,
-                has_own_timing=True,
+        if position.codec != "whole":
+            return reencoding.inject_ending(
+                position, lambda turn: _with_finish(turn, finish, decoded_request)
             )
-        burst = reencoding.encode_ending_actions(
-            position, lambda so_far: _with_finish_reason(so_far, finish, decoded_request)
-        )
-        return InjectedActions(burst, ends_response=True)
+        turns = [
+            _with_finish(_with_first_half_of_text(turn), finish, decoded_request)
+            for turn in reencoding.decode_whole_response(position)
+        ]
+        return reencoding.inject_replacement(position, turns)
 
     return OneShot(
         inject, taken_message_count=1, changes_length=True, check_applicable=check_applicable
     )
 
 
-def _with_finish_reason(turn: Turn, finish: FinishReason, decoded_request: DecodedRequest) -> Turn:
+def _with_finish(turn: Turn, finish: FinishReason, decoded_request: DecodedRequest) -> Turn:
     """The turn with this finish reason, and with its usage estimated up to there."""
-    reported_usage = turn.usage or Usage()
-    input_tokens = (
-        reported_usage.input
-        if reported_usage.input is not None
-        else _estimate_prompt_tokens(decoded_request)
-    )
-    output_tokens = estimates_and_fakes.estimated_token_count(
-        "".join(map(_countable_text, turn.parts))
-    )
+    usage = turn.usage or Usage()
+    input_tokens = usage.input
+    if input_tokens is None:
+        conversation = decoded_request.dialect.decode_request(decoded_request.request)
+        messages = conversation.messages if conversation is not None else ()
+        input_tokens = _estimate_tokens(part for message in messages for part in message.parts)
     usage = replace(
-        reported_usage, input=input_tokens, output=output_tokens, total=None, reasoning=None
+        usage, input=input_tokens, output=_estimate_tokens(turn.parts), total=None, reasoning=None
     )
     return replace(turn, finish=finish, finish_raw="", usage=usage)
 
 
-def _estimate_prompt_tokens(decoded_request: DecodedRequest) -> int:
-    conversation = decoded_request.dialect.decode_request(decoded_request.request)
-    messages = conversation.messages if conversation is not None else ()
-    return estimates_and_fakes.estimated_token_count(
-        "".join(
-            _countable_text(part) for request_message in messages for part in request_message.parts
-        )
-    )
-
-
-def _countable_text(part: Part) -> str:
+def _estimate_tokens(parts: Iterable[Part]) -> int:
     names = ("text", "name", "arguments", "content")
-    return "".join(str(getattr(part, name, "")) for name in names)
+    texts = (str(getattr(part, name, "")) for part in parts for name in names)
+    return estimates_and_fakes.estimated_token_count("".join(texts))
 
 
 def _with_first_half_of_text(turn: Turn) -> Turn:
     """The turn up to the middle of its text; tool calls follow the text, so they are dropped."""
-    return replace(turn, parts=tuple(_truncate_parts(turn.parts, len(turn.text) // 2)), metadata=())
-
-
-def _truncate_parts(parts: tuple[Part, ...], remaining_chars: int) -> Iterator[Part]:
-    for part in parts:
+    parts: list[Part] = []
+    remaining_chars = len(turn.text) // 2
+    for part in turn.parts:
         match part:
             case Reasoning():
-                yield part
+                parts.append(part)
             case Text(text) if remaining_chars > 0:
-                yield Text(text[:remaining_chars])
+                parts.append(Text(text[:remaining_chars]))
                 remaining_chars -= len(text)
             case _:
-                return
+                break
+    return replace(turn, parts=tuple(parts), metadata=())

@@ -13,17 +13,14 @@ Anthropic and Bedrock).  A live response is buffered to its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy.conversation import ToolDefinition
+from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.provider_tool_calls import is_provider_tool_call
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.bad_tool_calls import (
-    TOOL_CALL_CORRUPTIONS,
-    fake_tool_call,
-    find_client_executed_call,
-)
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_MESSAGES,
@@ -35,79 +32,60 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import StreamLocation
-from llm_proxy.turns import FinishReason, Reasoning, ToolCall, Turn
+from llm_proxy.turns import FinishReason, Json, Reasoning, ToolCall, ToolResult, Turn
 
 _VALID_CALL_TURN: Final = Turn((ToolCall("", "f", "{}"),), finish=FinishReason.TOOL_CALLS)
 
 
-@dataclass(frozen=True, slots=True)
-class BadToolCall:
-    """Corrupts the first tool call in the way `how` (a key of `TOOL_CALL_CORRUPTIONS`)."""
-
-    how: str = "json"
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Replaces all messages of the response."""
-        return OneShot(
-            self._make_injected_actions,
-            taken_message_count=ALL_MESSAGES,
-            changes_length=True,
-            check_applicable=self._check_applicable,
-        )
-
-    def _check_applicable(self, position: StreamPosition) -> None:
+def _bad_tool_call(how: str) -> Mechanism:
+    def check_applicable(position: StreamPosition) -> None:
         turn = reencoding.to_representable_turn(position, _VALID_CALL_TURN)
         if not _offered_tools(position):
             raise FaultNotApplicable("the request offers no tool")
-        if self.how == "json":
-            _require_text_arguments(position, turn)
+        if how == "json":
+            try:
+                invalid_call = ToolCall("", "f", "{")
+                reencoding.to_representable_turn(position, replace(turn, parts=(invalid_call,)))
+            except FaultNotApplicable:
+                raise FaultNotApplicable(
+                    f"{position.context.decoded_request.dialect.name} tells arguments as an "
+                    "object, which is JSON"
+                ) from None
 
-    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
+    def replace_call(position: StreamPosition) -> InjectedActions:
         turns = list(reencoding.decode_whole_response(position))
         tools = _offered_tools(position)
-        call_turn_index = next(
-            (
-                index
-                for index, turn in enumerate(turns)
-                if find_client_executed_call(turn.parts) is not None
-            ),
-            0,
+        call_indexes = list(map(_client_executed_call_index, turns))
+        turn_index = next(
+            (number for number, index in enumerate(call_indexes) if index is not None), 0
         )
-        turns[call_turn_index] = self._with_bad_call(turns[call_turn_index], tools)
-        return InjectedActions(
-            reencoding.encode_replacement_actions(position, turns),
-            ends_response=True,
-            has_own_timing=True,
-        )
+        turn, call_index = turns[turn_index], call_indexes[turn_index]
+        if call_index is None:
+            reasoning = [part for part in turn.parts if isinstance(part, Reasoning)]
+            # The first tool that has a schema, else the first.
+            tool = next((tool for tool in tools if tool.parameters_schema is not None), tools[0])
+            call = ToolCall("", tool.name, "{}")
+            turn = replace(
+                turn,
+                parts=(*reasoning, call),
+                metadata=(),
+                finish=FinishReason.TOOL_CALLS,
+                finish_raw="",
+            )
+            call_index = len(reasoning)
+        parts = list(turn.parts)
+        valid_call = parts[call_index]
+        assert isinstance(valid_call, ToolCall)  # noqa: S101 # that is what the index is for
+        parts[call_index] = _CORRUPTIONS[how](valid_call, tools)
+        turns[turn_index] = replace(turn, parts=tuple(parts))
+        return reencoding.inject_replacement(position, turns)
 
-    def _with_bad_call(self, turn: Turn, tools: Sequence[ToolDefinition]) -> Turn:
-        parts = turn.parts
-        first_call = find_client_executed_call(parts)
-        if first_call is None:
-            reasoning = [part for part in parts if isinstance(part, Reasoning)]
-            parts = (*reasoning, TOOL_CALL_CORRUPTIONS[self.how](fake_tool_call(tools), tools))
-            new_turn = replace(turn, parts=parts, metadata=())
-            return replace(new_turn, finish=FinishReason.TOOL_CALLS, finish_raw="")
-        part_index, call = first_call
-        return replace(
-            turn,
-            parts=(
-                *parts[:part_index],
-                TOOL_CALL_CORRUPTIONS[self.how](call, tools),
-                *parts[part_index + 1 :],
-            ),
-        )
-
-
-def _require_text_arguments(position: StreamPosition, valid_turn: Turn) -> None:
-    """Raises `FaultNotApplicable` where the dialect holds arguments as a JSON object."""
-    invalid_turn = replace(valid_turn, parts=(ToolCall("", "f", "{"),))
-    try:
-        reencoding.to_representable_turn(position, invalid_turn)
-    except FaultNotApplicable:
-        name = position.context.decoded_request.dialect.name
-        raise FaultNotApplicable(f"{name} tells arguments as an object, which is JSON") from None
+    return OneShot(
+        replace_call,
+        taken_message_count=ALL_MESSAGES,
+        changes_length=True,
+        check_applicable=check_applicable,
+    )
 
 
 def _offered_tools(position: StreamPosition) -> Sequence[ToolDefinition]:
@@ -116,16 +94,92 @@ def _offered_tools(position: StreamPosition) -> Sequence[ToolDefinition]:
     return conversation.tools if conversation is not None else ()
 
 
+def _client_executed_call_index(turn: Turn) -> int | None:
+    """The index among the parts of the first call that the client executes; None without one.
+
+    Calls whose arguments are no JSON object are skipped.
+    """
+    call_ids_with_result = {part.call_id for part in turn.parts if isinstance(part, ToolResult)}
+    for index, part in enumerate(turn.parts):
+        if (
+            isinstance(part, ToolCall)
+            and not is_provider_tool_call(part)
+            and part.id not in call_ids_with_result
+            and _parse_arguments(part) is not None
+        ):
+            return index
+    return None
+
+
+def _parse_arguments(call: ToolCall) -> dict[str, Json] | None:
+    try:
+        value = lenient_json.parse_json((call.arguments or "{}").encode("utf-8", "replace"))
+    except ValueError:
+        return None
+    return dict(value) if isinstance(value, dict) else None
+
+
+def _with_truncated_arguments(call: ToolCall, _tools: Sequence[ToolDefinition]) -> ToolCall:
+    """The call with half of its arguments: no proper prefix of a JSON object is valid."""
+    arguments = call.arguments.strip()
+    return replace(call, arguments=arguments[: max(len(arguments) // 2, 1)] or "{")
+
+
+def _with_unknown_name(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
+    offered_names = {tool.name for tool in tools}
+    suffix_number = 2
+    while (name := f"{call.name}_v{suffix_number}") in offered_names:
+        suffix_number += 1
+    return replace(call, name=name)
+
+
+def _without_required_argument(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
+    """The call without the first argument that its schema requires.
+
+    A tool without a schema loses its first argument.
+    """
+    arguments = _parse_arguments(call) or {}
+    schema = next((tool.parameters_schema for tool in tools if tool.name == call.name), None)
+    candidate_names = (
+        lenient_json.array_items(lenient_json.object_fields(schema).get("required"))
+        if schema
+        else list(arguments)
+    )
+    required_names = [name for name in candidate_names if isinstance(name, str)]
+    if not required_names:
+        raise FaultNotApplicable(f"the tool {call.name} has no argument that must be there")
+    removed_name = next((name for name in required_names if name in arguments), required_names[0])
+    arguments.pop(removed_name, None)
+    return replace(call, arguments=lenient_json.compact_json(arguments))
+
+
+_CORRUPTIONS: Final[Mapping[str, Callable[[ToolCall, Sequence[ToolDefinition]], ToolCall]]] = {
+    "json": _with_truncated_arguments,
+    "name": _with_unknown_name,
+    "missing": _without_required_argument,
+}
+"""What corrupts a call, given the tools that the request offers, by the argument `how`.
+
+Raises `FaultNotApplicable` where this corruption is not possible.
+"""
+
+
 def _parse_how(text: str) -> str:
-    if text.strip().lower() not in TOOL_CALL_CORRUPTIONS:
-        raise ValueError(f"one of {', '.join(TOOL_CALL_CORRUPTIONS)}")
-    return text.strip().lower()
+    how = text.strip().lower()
+    if how not in _CORRUPTIONS:
+        raise ValueError(f"one of {', '.join(_CORRUPTIONS)}")
+    return how
 
 
 KIND = FaultKind(
-    "bad-tool-call", FaultEffect.ALTERED, "a call of a tool that cannot be carried "
-                                          "out", BadToolCall,
-    {"how": FaultArgument(_parse_how, "json: no JSON; name: an unknown tool; missing: an "
-                                      "argument", "json")},
+    "bad-tool-call",
+    FaultEffect.ALTERED,
+    "a call of a tool that cannot be carried out",
+    _bad_tool_call,
+    {
+        "how": FaultArgument(
+            _parse_how, "json: no JSON; name: an unknown tool; missing: an argument", "json"
+        )
+    },
     example="bad-tool-call,how=name",
-)  # fmt: skip
+)

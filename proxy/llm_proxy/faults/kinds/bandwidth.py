@@ -12,14 +12,19 @@ is sent in its original chunks, at the same rate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import ALL_LOCATIONS, FaultArgument, FaultKind, Mechanism, Transform
-from llm_proxy.faults.location import StreamLocation
+from llm_proxy.faults.kind import (
+    ALL_LOCATIONS,
+    ActionTransform,
+    FaultArgument,
+    FaultKind,
+    Mechanism,
+    Transform,
+)
 
 _PIECE_MS: Final = 20
 """The time that a piece takes, unless a single byte takes longer."""
@@ -27,18 +32,11 @@ _MAX_PIECES: Final = 100_000
 """Limits memory: every piece takes some, whatever the body's size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """Limits the body to `rate` bytes per second."""
-
-    rate: int
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Delays everything from its location on."""
-        return Transform(lambda position: _BandwidthTransform(self.rate, position.at_ms))
+def _bandwidth(rate: int) -> Mechanism:
+    return Transform(lambda position: _BandwidthTransform(rate, position.at_ms))
 
 
-class _BandwidthTransform:
+class _BandwidthTransform(ActionTransform):
     def __init__(self, bytes_per_s: int, start_ms: float) -> None:
         self._bytes_per_s = bytes_per_s
         self._piece_bytes = max(1, bytes_per_s * _PIECE_MS // 1000)
@@ -59,9 +57,6 @@ class _BandwidthTransform:
             case _:
                 return (action,)
 
-    def close(self) -> Burst:
-        return ()
-
     def _free_at_ms(self) -> float:
         """When the line has carried everything: computed from one start, so nothing drifts."""
         return self._busy_since_ms + self._carried_bytes * 1000 / self._bytes_per_s
@@ -70,21 +65,27 @@ class _BandwidthTransform:
         actions: list[Action] = []
         for begin in range(0, len(data), self._piece_bytes):
             self._piece_count += 1
-            piece = (
-                data[begin : begin + self._piece_bytes]
-                if self._piece_count < _MAX_PIECES
-                else data[begin:]
-            )
+            is_last = self._piece_count >= _MAX_PIECES
+            piece = data[begin:] if is_last else data[begin : begin + self._piece_bytes]
             self._carried_bytes += len(piece)
             actions += [Wait(self._free_at_ms()), Send(piece)]
-            if self._piece_count >= _MAX_PIECES:
+            if is_last:
                 break
         return actions
 
 
 KIND = FaultKind(
-    "bandwidth", FaultEffect.SLOWED, "the body comes through a narrow line", Bandwidth,
-    {"rate": FaultArgument(unit_parsers.parse_bytes_per_second, "bytes a second: 500, 16kB, "
-                                                    "1MiB", is_required=True)},
-    allowed_locations=ALL_LOCATIONS, example="bandwidth,rate=16kB",
-)  # fmt: skip
+    "bandwidth",
+    FaultEffect.SLOWED,
+    "the body comes through a narrow line",
+    _bandwidth,
+    {
+        "rate": FaultArgument(
+            unit_parsers.parse_bytes_per_second,
+            "bytes a second: 500, 16kB, 1MiB",
+            is_required=True,
+        )
+    },
+    allowed_locations=ALL_LOCATIONS,
+    example="bandwidth,rate=16kB",
+)

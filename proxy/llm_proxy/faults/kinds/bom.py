@@ -10,7 +10,7 @@ or fail.  Not applicable to AWS event streams and compressed bodies, which are n
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.exchange import ResponseHead
@@ -19,33 +19,20 @@ from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_CODECS,
     FRAMINGS_WITH_BODY,
+    ActionTransform,
     FaultKind,
     FaultNotApplicable,
-    Mechanism,
     StreamPosition,
     Transform,
 )
-from llm_proxy.faults.location import StreamLocation
 from llm_proxy.framing import eventstream
 
 
-@dataclass(frozen=True, slots=True)
-class Bom:
-    """Inserts a UTF-8 byte order mark before the body."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Changes the first bytes of the body, and the declared length."""
-        return Transform(_make_transform)
-
-
-def _make_transform(position: StreamPosition) -> _BomTransform:
-    if content_coding := framed_message_contents.content_coding(position.require_head()):
-        raise FaultNotApplicable(f"the body is packed with {content_coding}")
-    return _BomTransform()
-
-
-class _BomTransform:
-    def __init__(self) -> None:
+class _BomTransform(ActionTransform):
+    def __init__(self, position: StreamPosition) -> None:
+        """Raises `FaultNotApplicable` for a compressed body."""
+        if coding := framed_message_contents.content_coding(position.require_head()):
+            raise FaultNotApplicable(f"the body is packed with {coding}")
         self._is_inserted = False
 
     def feed(self, action: Action) -> Burst:
@@ -63,7 +50,11 @@ class _BomTransform:
 
 
 KIND = FaultKind(
-    "bom", FaultEffect.MALFORMED, "a byte order mark in front of the body", Bom,
-    allowed_codecs=ALL_CODECS - {eventstream.CODEC_NAME}, allowed_framings=FRAMINGS_WITH_BODY,
+    "bom",
+    FaultEffect.MALFORMED,
+    "a byte order mark in front of the body",
+    lambda: Transform(_BomTransform),
+    allowed_codecs=ALL_CODECS - {eventstream.CODEC_NAME},
+    allowed_framings=FRAMINGS_WITH_BODY,
     example="bom",
-)  # fmt: skip
+)

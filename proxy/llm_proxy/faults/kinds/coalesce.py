@@ -10,44 +10,29 @@ and valid, but a client that takes each read for one event gets several at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy import framing, unit_parsers
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
+    ActionTransform,
     FaultArgument,
     FaultKind,
     Mechanism,
     StreamPosition,
     Transform,
 )
-from llm_proxy.faults.location import StreamLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Coalesce:
-    """Joins `events` messages into each write; None joins all."""
-
-    events: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raises `ValueError` for 0, with which nothing would be written."""
-        if self.events == 0:
-            raise ValueError("events must be 1 or more")
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Buffers everything from its location on."""
-        return Transform(self._make_transform)
-
-    def _make_transform(self, position: StreamPosition) -> _CoalesceTransform:
-        position.require_head()  # the codec is known only from the head
-        return _CoalesceTransform(self.events, position)
+def _coalesce(events: int | None = None) -> Mechanism:
+    if events == 0:
+        raise ValueError("events must be 1 or more")
+    return Transform(lambda position: _CoalesceTransform(events, position))
 
 
-class _CoalesceTransform:
+class _CoalesceTransform(ActionTransform):
     def __init__(self, events_per_write: int | None, position: StreamPosition) -> None:
+        position.require_head()  # the codec is known only from the head
         self._events_per_write = events_per_write
         self._due_ms = position.at_ms
         self._held = bytearray()
@@ -69,19 +54,17 @@ class _CoalesceTransform:
                 return (Wait(self._due_ms), action)
             case Send(data):
                 self._held += data
-                return self._completed_writes(
-                    self._codec.feed(data) if self._events_per_write else []
-                )
+                return self._completed_writes(data) if self._events_per_write else ()
             case _:
                 return (*self.close(), action)
 
     def close(self) -> Burst:
         return self._flush_write(len(self._held))
 
-    def _completed_writes(self, messages: list[bytes]) -> Burst:
-        """The writes that these messages complete, each due with its last byte."""
+    def _completed_writes(self, data: bytes) -> Burst:
+        """The writes that these bytes complete, each due with its last byte."""
         writes: list[Action] = []
-        for message in messages:
+        for message in self._codec.feed(data):
             self._last_message_end += len(message) - self._sent_partial_bytes
             self._sent_partial_bytes = 0
             self._held_message_count += 1
@@ -97,8 +80,15 @@ class _CoalesceTransform:
 
 
 KIND = FaultKind(
-    "coalesce", FaultEffect.SLOWED, "what came bit by bit comes at once", Coalesce,
-    {"events": FaultArgument(unit_parsers.parse_count, "messages of a write; all of them if "
-                                                       "left out")},
-    allowed_locations=ALL_LOCATIONS, example="coalesce,after=1",
-)  # fmt: skip
+    "coalesce",
+    FaultEffect.SLOWED,
+    "what came bit by bit comes at once",
+    _coalesce,
+    {
+        "events": FaultArgument(
+            unit_parsers.parse_count, "messages of a write; all of them if left out"
+        )
+    },
+    allowed_locations=ALL_LOCATIONS,
+    example="coalesce,after=1",
+)

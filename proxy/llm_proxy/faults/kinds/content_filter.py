@@ -11,25 +11,16 @@ token for four characters.  Not applicable where the provider has no such finish
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind, Mechanism
-from llm_proxy.faults.location import StreamLocation
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind
 from llm_proxy.faults.turn_truncation import truncation_mechanism
 from llm_proxy.turns import FinishReason
 
-
-@dataclass(frozen=True, slots=True)
-class ContentFilter:
-    """Ends the response with the finish reason of the content filter."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Ends the response at its location."""
-        return truncation_mechanism(FinishReason.CONTENT_FILTER)
-
-
 KIND = FaultKind(
-    "content-filter", FaultEffect.ALTERED, "the provider's filter ends the answer", ContentFilter,
-    allowed_locations=MESSAGE_LOCATIONS, example="content-filter,after=4",
-)  # fmt: skip
+    "content-filter",
+    FaultEffect.ALTERED,
+    "the provider's filter ends the answer",
+    lambda: truncation_mechanism(FinishReason.CONTENT_FILTER),
+    allowed_locations=MESSAGE_LOCATIONS,
+    example="content-filter,after=4",
+)

@@ -8,8 +8,6 @@ Shows whether a client checks sequence numbers, identifiers and block ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy import unit_parsers
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
@@ -21,29 +19,21 @@ from llm_proxy.faults.kind import (
     Mechanism,
     OneShot,
 )
-from llm_proxy.faults.location import StreamLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Leaves out `count` messages."""
-
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        """Raises `ValueError` for a count below 1."""
-        if self.count < 1:
-            raise ValueError("count must be 1 or more")
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Removes the messages after its location."""
-        return OneShot(
-            lambda _: InjectedActions(), taken_message_count=self.count, changes_length=True
-        )
+def _drop(count: int) -> Mechanism:
+    if count < 1:
+        raise ValueError("count must be 1 or more")
+    return OneShot(lambda _: InjectedActions(), taken_message_count=count, changes_length=True)
 
 
 KIND = FaultKind(
-    "drop", FaultEffect.ALTERED, "messages are left out", Drop,
+    "drop",
+    FaultEffect.ALTERED,
+    "messages are left out",
+    _drop,
     {"count": FaultArgument(unit_parsers.parse_count, "how many", "1")},
-    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="drop,after=2",
-)  # fmt: skip
+    allowed_locations=MESSAGE_LOCATIONS,
+    allowed_codecs=STREAM_CODECS,
+    example="drop,after=2",
+)

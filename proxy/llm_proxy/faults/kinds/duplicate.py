@@ -9,7 +9,6 @@ append the same text twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import unit_parsers
@@ -26,7 +25,6 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import StreamLocation
 from llm_proxy.framing.reordering import rearrange_messages
 
 _MAX_COPIES: Final = 10_000
@@ -34,37 +32,33 @@ _MAX_COPIED_BYTES: Final = 64 * 1024 * 1024
 """Limits the bytes of all copies: they are kept, to judge how the client handles them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """Sends `count` copies in addition to the message itself."""
+def _duplicate(count: int) -> Mechanism:
+    if not 1 <= count <= _MAX_COPIES:
+        raise ValueError(f"count must be from 1 to {_MAX_COPIES}")
 
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        """Raises `ValueError` for a count below 1 or above 10,000."""
-        if not 1 <= self.count <= _MAX_COPIES:
-            raise ValueError(f"count must be from 1 to {_MAX_COPIES}")
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Repeats the message after its location."""
-        return OneShot(self._make_injected_actions, taken_message_count=1, changes_length=True)
-
-    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
-        if self.count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:
+    def repeat_message(position: StreamPosition) -> InjectedActions:
+        if count * len(position.taken_messages[0]) > _MAX_COPIED_BYTES:
             raise FaultNotApplicable(
                 f"so many copies would have more than {_MAX_COPIED_BYTES} bytes"
             )
         try:
             messages = rearrange_messages(
-                position.codec, position.taken_messages, [0] * (1 + self.count)
+                position.codec, position.taken_messages, [0] * (1 + count)
             )
         except ValueError as error:
             raise FaultNotApplicable(str(error)) from None
         return InjectedActions(tuple(map(Send, messages)))
 
+    return OneShot(repeat_message, taken_message_count=1, changes_length=True)
+
 
 KIND = FaultKind(
-    "duplicate", FaultEffect.ALTERED, "a message comes more than once", Duplicate,
+    "duplicate",
+    FaultEffect.ALTERED,
+    "a message comes more than once",
+    _duplicate,
     {"count": FaultArgument(unit_parsers.parse_count, "how many copies", "1")},
-    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="duplicate,after=2",
-)  # fmt: skip
+    allowed_locations=MESSAGE_LOCATIONS,
+    allowed_codecs=STREAM_CODECS,
+    example="duplicate,after=2",
+)

@@ -9,40 +9,29 @@ nothing, and return a response without text.  Not applicable to a response witho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
+    AfterBytes,
     FaultKind,
     FaultNotApplicable,
     InjectedActions,
-    Mechanism,
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import AfterBytes, StreamLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Empty:
-    """Ends the response after the head."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Ends the response after the head."""
-        return OneShot(
-            _make_injected_actions,
-            changes_length=True,
-            only_truncates=True,
-            default_location=AfterBytes(0),
-        )
-
-
-def _make_injected_actions(position: StreamPosition) -> InjectedActions:
+def _end_body(position: StreamPosition) -> InjectedActions:
     if not 200 <= position.require_head().status < 300:
         raise FaultNotApplicable("the answer is no success")
     return InjectedActions(ends_response=True)
 
 
 KIND = FaultKind(
-    "empty", FaultEffect.TRUNCATED, "the right head, and no body", Empty, example="empty"
+    "empty",
+    FaultEffect.TRUNCATED,
+    "the right head, and no body",
+    lambda: OneShot(
+        _end_body, changes_length=True, only_truncates=True, default_location=AfterBytes(0)
+    ),
+    example="empty",
 )

@@ -11,7 +11,7 @@ provider reports errors by the HTTP status, which is the fault `status`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.fault_record import FaultEffect
@@ -25,40 +25,33 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import StreamLocation
 from llm_proxy.turns import Failure, Turn
 
-_DEFAULT_MESSAGE = "The server had an error while processing your request."
 
+def _error_event(**values: str) -> Mechanism:
+    failure = Failure(**values)
 
-@dataclass(frozen=True, slots=True)
-class ErrorEvent:
-    """Ends the stream with an error of the provider."""
+    def end_with_failure(position: StreamPosition) -> InjectedActions:
+        reencoding.to_representable_turn(position, Turn((), failure=failure))
+        return reencoding.inject_ending(position, lambda turn: replace(turn, failure=failure))
 
-    message: str = _DEFAULT_MESSAGE
-    type: str = ""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Ends the response at its location."""
-        return OneShot(self._make_injected_actions, changes_length=True)
-
-    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
-        failed_turn = Turn((), failure=Failure(self.message, type=self.type))
-        reencoding.to_representable_turn(position, failed_turn)
-        return InjectedActions(
-            reencoding.encode_ending_actions(position, self._with_failure), ends_response=True
-        )
-
-    def _with_failure(self, so_far: Turn) -> Turn:
-        return replace(so_far, failure=Failure(self.message, type=self.type))
+    return OneShot(end_with_failure, changes_length=True)
 
 
 KIND = FaultKind(
-    "error-event", FaultEffect.FAILED, "the provider's own error amid its answer", ErrorEvent,
+    "error-event",
+    FaultEffect.FAILED,
+    "the provider's own error amid its answer",
+    _error_event,
     {
-        "message": FaultArgument(str, "what the error says", _DEFAULT_MESSAGE),
+        "message": FaultArgument(
+            str,
+            "what the error says",
+            "The server had an error while processing your request.",
+        ),
         "type": FaultArgument(str, "the error's type; the provider's own if left out"),
     },
-    allowed_locations=MESSAGE_LOCATIONS | {"ms"}, allowed_codecs=STREAM_CODECS,
+    allowed_locations=MESSAGE_LOCATIONS | {"ms"},
+    allowed_codecs=STREAM_CODECS,
     example="error-event,after=3",
-)  # fmt: skip
+)

@@ -11,25 +11,16 @@ finish reason take the half for the whole.  Usage is estimated: one token for fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind, Mechanism
-from llm_proxy.faults.location import StreamLocation
+from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind
 from llm_proxy.faults.turn_truncation import truncation_mechanism
 from llm_proxy.turns import FinishReason
 
-
-@dataclass(frozen=True, slots=True)
-class FinishLength:
-    """Ends the response with the finish reason of the length limit."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Ends the response at its location."""
-        return truncation_mechanism(FinishReason.LENGTH)
-
-
 KIND = FaultKind(
-    "finish-length", FaultEffect.ALTERED, "the answer ends at its longest length", FinishLength,
-    allowed_locations=MESSAGE_LOCATIONS, example="finish-length,after=4",
-)  # fmt: skip
+    "finish-length",
+    FaultEffect.ALTERED,
+    "the answer ends at its longest length",
+    lambda: truncation_mechanism(FinishReason.LENGTH),
+    allowed_locations=MESSAGE_LOCATIONS,
+    example="finish-length,after=4",
+)

@@ -9,37 +9,27 @@ message.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy.actions import Send
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     MESSAGE_LOCATIONS,
     FaultKind,
     InjectedActions,
-    Mechanism,
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import StreamLocation
 from llm_proxy.framing.truncated_json import truncate_json
 
 
-@dataclass(frozen=True, slots=True)
-class MalformedJson:
-    """Truncates the JSON of a message."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Changes the message after its location, or a whole body."""
-        return OneShot(_make_injected_actions, taken_message_count=1, changes_length=True)
-
-
-def _make_injected_actions(position: StreamPosition) -> InjectedActions:
+def _truncate_json(position: StreamPosition) -> InjectedActions:
     return InjectedActions((Send(truncate_json(position.codec, position.taken_messages[0])),))
 
 
 KIND = FaultKind(
-    "malformed-json", FaultEffect.MALFORMED, "the JSON of a message stops in the "
-                                             "middle", MalformedJson,
-    allowed_locations=MESSAGE_LOCATIONS, example="malformed-json,after=2",
-)  # fmt: skip
+    "malformed-json",
+    FaultEffect.MALFORMED,
+    "the JSON of a message stops in the middle",
+    lambda: OneShot(_truncate_json, taken_message_count=1, changes_length=True),
+    allowed_locations=MESSAGE_LOCATIONS,
+    example="malformed-json,after=2",
+)

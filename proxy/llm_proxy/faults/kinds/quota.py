@@ -17,20 +17,18 @@ quota, and a session that is reset starts a new one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from llm_proxy import unit_parsers
-from llm_proxy.actions import Action, Begin, Burst
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects import estimates_and_fakes
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
-from llm_proxy.exchange import Headers, ResponseHead
-from llm_proxy.faults import tokens
-from llm_proxy.faults.error_responses import ErrorSpec, http_error_response
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.error_responses import http_error_response
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     FaultArgument,
     FaultContext,
     FaultKind,
+    HeadTransform,
     Mechanism,
     MeteredFault,
     ReplaceResponse,
@@ -38,32 +36,20 @@ from llm_proxy.faults.kind import (
     Transform,
 )
 from llm_proxy.faults.kinds import rate_limit
-from llm_proxy.faults.location import StreamLocation
+from llm_proxy.faults.spoiled_responses import decode_sent_response
+from llm_proxy.pacing.tokens import count_output_chars
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """Limits each session to a number of requests and tokens per window; None is unlimited."""
-
-    requests: int | None = None
-    tokens: int | None = None
-    window: float = 60_000.0
-    """ms."""
-
-    def __post_init__(self) -> None:
-        """Raises `ValueError` where nothing is limited, or everything is refused."""
-        if self.requests is None and self.tokens is None:
-            raise ValueError("quota needs requests or tokens: how many are allowed in a window")
-        if 0 in (self.requests, self.tokens) or self.window <= 0:
-            raise ValueError("a quota of 0, or for no time, lets nothing in: begin with 1")
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """A meter that counts each session."""
-        return MeteredFault(lambda: _QuotaMeter(self))
+def _quota(window: float, requests: int | None = None, tokens: int | None = None) -> Mechanism:
+    if requests is None and tokens is None:
+        raise ValueError("quota needs requests or tokens: how many are allowed in a window")
+    if 0 in (requests, tokens) or window <= 0:
+        raise ValueError("a quota of 0, or for no time, lets nothing in: begin with 1")
+    return MeteredFault(lambda: _QuotaMeter(window, requests, tokens))
 
 
 @dataclass(slots=True)
-class _SessionQuotaUsage:
+class _SessionUsage:
     """What one session has used in its current window."""
 
     window_start_ms: float
@@ -72,106 +58,109 @@ class _SessionQuotaUsage:
     """For each request and each response; those of responses may be added in another thread."""
 
 
+@dataclass(frozen=True, slots=True)
 class _QuotaMeter:
-    def __init__(self, quota: Quota) -> None:
-        self._quota = quota
-        self._session_quotas: dict[str, _SessionQuotaUsage] = {}
+    window_ms: float
+    max_requests: int | None
+    max_tokens: int | None
+    """Per window and session; None is unlimited."""
+    usages: dict[str, _SessionUsage] = field(default_factory=dict)
+    """By session."""
 
     def mechanism_for_request(
         self, context: FaultContext, session: str, elapsed_ms: float
     ) -> RequestMechanism | None:
-        quota = self._quota
-        session_quota = self._session_quotas.get(session)
-        if session_quota is None or elapsed_ms >= session_quota.window_start_ms + quota.window:
-            session_quota = self._session_quotas[session] = _SessionQuotaUsage(elapsed_ms)
-        prompt_tokens = 0 if quota.tokens is None else tokens.estimate_prompt_tokens(context)
-        if self._would_exceed(session_quota, prompt_tokens):
-            remaining_ms = session_quota.window_start_ms + quota.window - elapsed_ms
-            error_spec = ErrorSpec(
-                rate_limit.TOO_MANY_REQUESTS,
-                account_limits=self._account_limits(session_quota, elapsed_ms),
-                provider_retry_delay_ms=remaining_ms,
+        usage = self.usages.get(session)
+        if usage is None or elapsed_ms >= usage.window_start_ms + self.window_ms:
+            usage = self.usages[session] = _SessionUsage(elapsed_ms)
+        remaining_ms = usage.window_start_ms + self.window_ms - elapsed_ms
+        prompt_tokens = 0 if self.max_tokens is None else _estimate_prompt_tokens(context)
+        if (self.max_requests is not None and usage.request_count >= self.max_requests) or (
+            self.max_tokens is not None
+            and sum(usage.token_counts) + max(prompt_tokens, 1) > self.max_tokens
+        ):
+            limits = self._account_limits(usage, remaining_ms)
+            return ReplaceResponse(
+                lambda context: http_error_response(
+                    context,
+                    rate_limit.TOO_MANY_REQUESTS,
+                    account_limits=limits,
+                    provider_delay_ms=remaining_ms,
+                )
             )
-            return ReplaceResponse(lambda context: http_error_response(context, error_spec))
-        session_quota.request_count += 1
-        session_quota.token_counts.append(prompt_tokens)
-        encode_context = replace(
-            context.decoded_request.context,
-            account_limits=self._account_limits(session_quota, elapsed_ms),
+        usage.request_count += 1
+        usage.token_counts.append(prompt_tokens)
+        decoded_request = context.decoded_request
+        limit_headers = decoded_request.dialect.rate_limit_headers(
+            replace(
+                decoded_request.context, account_limits=self._account_limits(usage, remaining_ms)
+            )
         )
-        headers = context.decoded_request.dialect.rate_limit_headers(encode_context)
-        on_response_sent = (
-            None
-            if quota.tokens is None
-            else partial(_add_response_tokens, session_quota, context.decoded_request)
-        )
+        replaced_names = {name.lower() for name, _ in limit_headers}
+
+        def with_limits(head: ResponseHead) -> ResponseHead:
+            kept = [header for header in head.headers if header[0].lower() not in replaced_names]
+            return replace(head, headers=(*kept, *limit_headers))
+
+        def add_response_tokens(head: ResponseHead, body: bytes) -> None:
+            usage.token_counts.append(_count_response_tokens(context, head, body))
+
         return Transform(
-            lambda _: _LimitHeadersTransform(headers),
+            lambda _: HeadTransform(with_limits),
             is_harmless=True,
-            on_response_sent=on_response_sent,
+            on_response_sent=None if self.max_tokens is None else add_response_tokens,
         )
 
     def forget_session(self, session: str) -> None:
-        self._session_quotas.pop(session, None)
+        self.usages.pop(session, None)
 
-    def _would_exceed(self, session_quota: _SessionQuotaUsage, prompt_tokens: int) -> bool:
-        quota = self._quota
-        if quota.requests is not None and session_quota.request_count >= quota.requests:
-            return True
-        return (
-            quota.tokens is not None
-            and sum(session_quota.token_counts) + max(prompt_tokens, 1) > quota.tokens
-        )
-
-    def _account_limits(
-        self, session_quota: _SessionQuotaUsage, elapsed_ms: float
-    ) -> AccountLimits:
-        quota = self._quota
-        reset_s = (session_quota.window_start_ms + quota.window - elapsed_ms) / 1000
-
-        def rate_limit_window(limit: int | None, used: int) -> RateLimitWindow | None:
-            return None if limit is None else RateLimitWindow(limit, max(limit - used, 0), reset_s)
+    def _account_limits(self, usage: _SessionUsage, remaining_ms: float) -> AccountLimits:
+        def limit_window(limit: int | None, used: int) -> RateLimitWindow | None:
+            if limit is None:
+                return None
+            return RateLimitWindow(limit, max(limit - used, 0), remaining_ms / 1000)
 
         return AccountLimits(
-            rate_limit_window(quota.requests, session_quota.request_count),
-            rate_limit_window(quota.tokens, sum(session_quota.token_counts)),
+            limit_window(self.max_requests, usage.request_count),
+            limit_window(self.max_tokens, sum(usage.token_counts)),
         )
 
 
-def _add_response_tokens(
-    session_quota: _SessionQuotaUsage,
-    decoded_request: DecodedRequest,
-    head: ResponseHead,
-    body: bytes,
-) -> None:
-    session_quota.token_counts.append(tokens.count_response_tokens(decoded_request, head, body))
+def _estimate_prompt_tokens(context: FaultContext) -> int:
+    """A quarter of the characters of a request's prompt; of its body, if it is for no turn."""
+    conversation = context.get_conversation()
+    return estimates_and_fakes.estimated_token_count(
+        context.decoded_request.request.body.decode("utf-8", "replace")
+        if conversation is None
+        else conversation.prompt
+    )
 
 
-class _LimitHeadersTransform:
-    def __init__(self, headers: Headers) -> None:
-        self._headers = headers
-
-    def feed(self, action: Action) -> Burst:
-        if not isinstance(action, Begin):
-            return (action,)
-        head = action.head
-        replaced_names = {name.lower() for name, _ in self._headers}
-        kept = tuple(header for header in head.headers if header[0].lower() not in replaced_names)
-        return (Begin(replace(head, headers=(*kept, *self._headers))),)
-
-    def close(self) -> Burst:
-        return ()
+def _count_response_tokens(context: FaultContext, head: ResponseHead, body: bytes) -> int:
+    """The output tokens that a response reports, else a quarter of its output characters."""
+    dialect = context.decoded_request.dialect
+    turns = decode_sent_response(dialect, context.decoded_request.request, head, body)
+    for turn in turns:
+        if turn.usage is not None and turn.usage.output is not None:
+            is_included = dialect.token_counting.reasoning_is_output
+            return turn.usage.output + (0 if is_included else turn.usage.reasoning or 0)
+    return estimates_and_fakes.token_count_of_chars(count_output_chars(turns))
 
 
 KIND = FaultKind(
-    "quota", FaultEffect.REFUSED, "requests or tokens a window, with the provider's "
-                                  "countdown", Quota,
+    "quota",
+    FaultEffect.REFUSED,
+    "requests or tokens a window, with the provider's countdown",
+    _quota,
     {
-        "requests": FaultArgument(unit_parsers.parse_count, "how many requests are allowed in a "
-                                                            "window"),
-        "tokens": FaultArgument(unit_parsers.parse_count, "how many tokens are allowed in a "
-                                                          "window"),
+        "requests": FaultArgument(
+            unit_parsers.parse_count, "how many requests are allowed in a window"
+        ),
+        "tokens": FaultArgument(
+            unit_parsers.parse_count, "how many tokens are allowed in a window"
+        ),
         "window": FaultArgument(unit_parsers.parse_duration_ms, "how long a window is", "60s"),
     },
-    scope="rule", example="quota,requests=1,window=1s",
-)  # fmt: skip
+    scope="rule",
+    example="quota,requests=1,window=1s",
+)

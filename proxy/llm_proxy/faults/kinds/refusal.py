@@ -11,7 +11,7 @@ response.  A live response is buffered to its end, since they are known only the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.fault_record import FaultEffect
@@ -24,58 +24,53 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import StreamLocation
-from llm_proxy.turns import FinishReason, Text, Turn
-from llm_proxy.turns import Refusal as Refused
-
-_DEFAULT_MESSAGE = "I'm sorry, but I can't help with that."
+from llm_proxy.turns import FinishReason, Refusal, Text, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalFault:
-    """Replaces the response with a refusal that has this message."""
-
-    message: str = _DEFAULT_MESSAGE
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Replaces all messages of the response."""
-        return OneShot(
-            self._make_injected_actions,
-            taken_message_count=ALL_MESSAGES,
-            changes_length=True,
-            check_applicable=self._check_applicable,
-        )
-
-    def _check_applicable(self, position: StreamPosition) -> None:
-        reencoding.to_representable_turn(position, self._refusal_turn(position))
-
-    def _make_injected_actions(self, position: StreamPosition) -> InjectedActions:
-        refusal_turn = self._refusal_turn(position)
-        turns = [
-            replace(refusal_turn, usage=turn.usage, id=turn.id, model=turn.model)
-            for turn in reencoding.decode_whole_response(position)
-        ]
-        return InjectedActions(
-            reencoding.encode_replacement_actions(position, turns),
-            ends_response=True,
-            has_own_timing=True,
-        )
-
-    def _refusal_turn(self, position: StreamPosition) -> Turn:
-        turn = Turn((Refused(self.message),), finish=FinishReason.REFUSAL)
+def _refusal(message: str) -> Mechanism:
+    def refusal_turn(position: StreamPosition) -> Turn:
+        turn = Turn((Refusal(message),), finish=FinishReason.REFUSAL)
         converted = reencoding.to_representable_turn(position, turn)
-        if (
-            any(isinstance(part, Refused) for part in converted.parts)
-            or converted.finish is FinishReason.REFUSAL
+        if converted.finish is FinishReason.REFUSAL or any(
+            isinstance(part, Refusal) for part in converted.parts
         ):
             return turn
         if converted.finish is FinishReason.CONTENT_FILTER:
             return replace(turn, parts=())
-        return Turn((Text(self.message),), finish=FinishReason.STOP)
+        return Turn((Text(message),), finish=FinishReason.STOP)
+
+    def check_applicable(position: StreamPosition) -> None:
+        reencoding.to_representable_turn(position, refusal_turn(position))
+
+    def replace_response(position: StreamPosition) -> InjectedActions:
+        refused = refusal_turn(position)
+        return reencoding.inject_replacement(
+            position,
+            [
+                replace(refused, usage=turn.usage, id=turn.id, model=turn.model)
+                for turn in reencoding.decode_whole_response(position)
+            ],
+        )
+
+    return OneShot(
+        replace_response,
+        taken_message_count=ALL_MESSAGES,
+        changes_length=True,
+        check_applicable=check_applicable,
+    )
 
 
 KIND = FaultKind(
-    "refusal", FaultEffect.ALTERED, "the model refuses", RefusalFault,
-    {"message": FaultArgument(str, "what the refusal says, where it has words", _DEFAULT_MESSAGE)},
+    "refusal",
+    FaultEffect.ALTERED,
+    "the model refuses",
+    _refusal,
+    {
+        "message": FaultArgument(
+            str,
+            "what the refusal says, where it has words",
+            "I'm sorry, but I can't help with that.",
+        )
+    },
     example="refusal",
-)  # fmt: skip
+)

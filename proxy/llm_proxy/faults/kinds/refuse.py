@@ -28,44 +28,39 @@ from llm_proxy.faults.kind import (
     ReplaceResponse,
     RequestMechanism,
 )
-from llm_proxy.faults.location import StreamLocation
+
+
+def _refuse(window: tuple[float, float]) -> Mechanism:
+    return MeteredFault(lambda: _OpenConnectionResets(*window), window)
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseConnections:
-    """Closes the listening socket for a while."""
+class _OpenConnectionResets:
+    """Resets requests on open connections within the window."""
 
-    window: tuple[float, float]
-    """Begin and end, in ms since the rule was set."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Resets requests on connections that are open already."""
-        return MeteredFault(lambda: _ConnectionResetMeter(self.window))
-
-
-class _ConnectionResetMeter:
-    """Resets requests within the window."""
-
-    def __init__(self, window_ms: tuple[float, float]) -> None:
-        self._begin_ms, self._end_ms = window_ms
+    begin_ms: float
+    end_ms: float
 
     def mechanism_for_request(
         self, _context: FaultContext, _session: str, elapsed_ms: float
     ) -> RequestMechanism | None:
-        return (
-            ReplaceResponse(lambda _: (Abort("rst"),))
-            if self._begin_ms <= elapsed_ms < self._end_ms
-            else None
-        )
+        is_within = self.begin_ms <= elapsed_ms < self.end_ms
+        return ReplaceResponse(lambda _: (Abort("rst"),)) if is_within else None
 
     def forget_session(self, session: str) -> None:
         """Nothing is counted."""
 
 
 KIND = FaultKind(
-    "refuse", FaultEffect.DISCONNECTED, "nobody listens, for a while", RefuseConnections,
-    {"window": FaultArgument(
-        unit_parsers.parse_window_ms, "when: 3s, or 2s..5s", is_required=True
-    )},
-    scope="listener", example="refuse,window=500ms",
-)  # fmt: skip
+    "refuse",
+    FaultEffect.DISCONNECTED,
+    "nobody listens, for a while",
+    _refuse,
+    {
+        "window": FaultArgument(
+            unit_parsers.parse_window_ms, "when: 3s, or 2s..5s", is_required=True
+        )
+    },
+    scope="listener",
+    example="refuse,window=500ms",
+)

@@ -9,8 +9,6 @@ numbers, indexes and the order of block starts and ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy.actions import Send
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
@@ -19,24 +17,13 @@ from llm_proxy.faults.kind import (
     FaultKind,
     FaultNotApplicable,
     InjectedActions,
-    Mechanism,
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import StreamLocation
 from llm_proxy.framing.reordering import rearrange_messages
 
 
-@dataclass(frozen=True, slots=True)
-class Reorder:
-    """Swaps two messages."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Swaps the two messages after its location."""
-        return OneShot(_make_injected_actions, taken_message_count=2, changes_length=True)
-
-
-def _make_injected_actions(position: StreamPosition) -> InjectedActions:
+def _swap_messages(position: StreamPosition) -> InjectedActions:
     if len(position.taken_messages) < 2:  # a swap needs two
         raise FaultNotApplicable("there was but one message behind it")
     try:
@@ -47,6 +34,11 @@ def _make_injected_actions(position: StreamPosition) -> InjectedActions:
 
 
 KIND = FaultKind(
-    "reorder", FaultEffect.ALTERED, "two messages change places", Reorder,
-    allowed_locations=MESSAGE_LOCATIONS, allowed_codecs=STREAM_CODECS, example="reorder,after=2",
-)  # fmt: skip
+    "reorder",
+    FaultEffect.ALTERED,
+    "two messages change places",
+    lambda: OneShot(_swap_messages, taken_message_count=2, changes_length=True),
+    allowed_locations=MESSAGE_LOCATIONS,
+    allowed_codecs=STREAM_CODECS,
+    example="reorder,after=2",
+)

@@ -10,39 +10,34 @@ writes the rest is sent in its original chunks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import ALL_LOCATIONS, FaultArgument, FaultKind, Mechanism, Transform
-from llm_proxy.faults.location import StreamLocation
+from llm_proxy.faults.kind import (
+    ALL_LOCATIONS,
+    ActionTransform,
+    FaultArgument,
+    FaultKind,
+    Mechanism,
+    Transform,
+)
 
 _MAX_WRITES: Final = 100_000
 """Limits memory: every write takes some, whatever the body's size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Splits the body into writes of at most `size` bytes, `delay` ms apart."""
-
-    size: int
-    delay: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Raises `ValueError` for a size below 1, with which nothing would be written."""
-        if self.size < 1:
-            raise ValueError("size must be 1 byte or more")
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Splits everything from its location on."""
-        return Transform(lambda position: _SliceTransform(self, position.at_ms))
+def _slice(size: int, delay: float) -> Mechanism:
+    if size < 1:
+        raise ValueError("size must be 1 byte or more")
+    return Transform(lambda position: _SliceTransform(size, delay, position.at_ms))
 
 
-class _SliceTransform:
-    def __init__(self, fault: Slice, start_ms: float) -> None:
-        self._fault = fault
+class _SliceTransform(ActionTransform):
+    def __init__(self, size: int, delay_ms: float, start_ms: float) -> None:
+        self._size = size
+        self._delay_ms = delay_ms
         self._next_write_ms = start_ms
         self._write_count = 0
 
@@ -58,29 +53,28 @@ class _SliceTransform:
             case _:
                 return (action,)
 
-    def close(self) -> Burst:
-        return ()
-
     def _slice(self, data: bytes) -> list[Action]:
         actions: list[Action] = []
-        for begin in range(0, len(data), self._fault.size):
+        for begin in range(0, len(data), self._size):
             if self._write_count == _MAX_WRITES:
                 return [*actions, Send(data[begin:])]
             self._write_count += 1
-            actions += [
-                Send(data[begin : begin + self._fault.size]),
-                Wait(self._next_write_ms + self._fault.delay),
-            ]
-            self._next_write_ms += self._fault.delay
+            self._next_write_ms += self._delay_ms
+            actions += [Send(data[begin : begin + self._size]), Wait(self._next_write_ms)]
         return actions
 
 
 KIND = FaultKind(
-    "slice", FaultEffect.SLOWED, "small writes, also within a character", Slice,
+    "slice",
+    FaultEffect.SLOWED,
+    "small writes, also within a character",
+    _slice,
     {
         "size": FaultArgument(unit_parsers.parse_size_bytes, "bytes of a write", is_required=True),
-        "delay": FaultArgument(unit_parsers.parse_duration_ms, "the time between two "
-                                                                "writes", "1ms"),
+        "delay": FaultArgument(
+            unit_parsers.parse_duration_ms, "the time between two writes", "1ms"
+        ),
     },
-    allowed_locations=ALL_LOCATIONS, example="slice,size=7",
-)  # fmt: skip
+    allowed_locations=ALL_LOCATIONS,
+    example="slice,size=7",
+)

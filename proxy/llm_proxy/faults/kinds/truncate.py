@@ -9,36 +9,26 @@ HTTP is valid: only the provider's own terminator is missing (`[DONE]`, `message
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
     FaultKind,
     InjectedActions,
-    Mechanism,
     OneShot,
     StreamPosition,
 )
-from llm_proxy.faults.location import StreamLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """Ends the body too early."""
-
-    def make_mechanism(self, _location: StreamLocation | None, /) -> Mechanism:
-        """Ends the response at its location."""
-        return OneShot(_make_injected_actions, changes_length=True, only_truncates=True)
-
-
-def _make_injected_actions(position: StreamPosition) -> InjectedActions:
+def _end_body(position: StreamPosition) -> InjectedActions:
     position.require_head()  # a response cannot end cleanly before its head
     return InjectedActions(ends_response=True)
 
 
 KIND = FaultKind(
-    "truncate", FaultEffect.TRUNCATED, "a clean end without the "
-                                       "terminator", Truncate, allowed_locations=ALL_LOCATIONS,
+    "truncate",
+    FaultEffect.TRUNCATED,
+    "a clean end without the terminator",
+    lambda: OneShot(_end_body, changes_length=True, only_truncates=True),
+    allowed_locations=ALL_LOCATIONS,
     example="truncate,after=2",
-)  # fmt: skip
+)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from llm_proxy.faults.rule_list_schema import RuleSpecs
+from llm_proxy.faults.rule import RuleSpecs
 from llm_proxy.scenario.scripted_response import FailureStatus
 
 SCHEMA_URI: Final = "https://json-schema.org/draft/2020-12/schema"

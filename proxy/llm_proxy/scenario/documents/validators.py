@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rule
-from llm_proxy.faults.rule_list_schema import FaultRulesFile
+from llm_proxy.faults.rule import FaultRulesFile
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.documents.document import (
     ANY_TURN,

@@ -8,9 +8,8 @@ from typing import Final
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.engine import FaultEngineConfig
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.faults.location import AtFraction
-from llm_proxy.faults.rule import FaultRule
-from llm_proxy.faults.rule_list_schema import FaultRulesFile
+from llm_proxy.faults.kind import AtFraction
+from llm_proxy.faults.rule import FaultRule, FaultRulesFile
 from llm_proxy.scenario.documents import loading
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulation import epoch_clock

@@ -13,8 +13,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.faults.engine import ActiveRule, FaultEngine
-from llm_proxy.faults.kinds.refuse import RefuseConnections
+from llm_proxy.faults.engine import FaultEngine
+from llm_proxy.faults.kind import MeteredFault
+from llm_proxy.faults.rule import ActiveRule
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 
 log: Final = logging.getLogger("llm_proxy")
@@ -128,13 +129,12 @@ class ListenerGate:
 def _closure_windows(engine: FaultEngine) -> Iterator[tuple[float, float, ActiveRule]]:
     """Begin and end of each window, in ms since the run began, and its rule."""
     for active_rule in (*engine.startup_rules, *engine.runtime_rules):
-        if isinstance(active_rule.rule.fault, RefuseConnections):
-            begin, end = active_rule.rule.fault.window
-            yield (
-                active_rule.active_since_ms + begin,
-                active_rule.active_since_ms + end,
-                active_rule,
-            )
+        match active_rule.rule.mechanism:
+            case MeteredFault(listener_window_ms=(begin, end)):
+                since_ms = active_rule.active_since_ms
+                yield since_ms + begin, since_ms + end, active_rule
+            case _:
+                pass
 
 
 def _bind_sockets(addresses: list[Any]) -> list[socket.socket]:

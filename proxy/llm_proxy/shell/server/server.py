@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -12,7 +13,6 @@ from urllib.parse import quote
 from aiohttp import web
 
 from llm_proxy import misses
-from llm_proxy.actions import ActionSource
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.display import format_percent
 from llm_proxy.errors import (
@@ -27,19 +27,17 @@ from llm_proxy.errors import (
     printable_excerpt,
 )
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.faults.request_faults import RequestFaults
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.routing import RoutedRequest, route_request
 from llm_proxy.shell.server.action_performer import WriteLateness, perform_actions
 from llm_proxy.shell.server.control import ControlPages, is_control_path
 from llm_proxy.shell.server.error_responses import send_error
-from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
+from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware
 from llm_proxy.shell.server.intake import ConnectionFactory, RequestAdmission, read_body
 from llm_proxy.shell.server.journal import Journal, simulated_details
 from llm_proxy.shell.server.journal_entry_fields import (
     MAX_LOGGED_CHARS,
-    log_faults,
     redact_scripted_response,
     redacted_path,
     redacted_text,
@@ -182,56 +180,26 @@ class ProxyServer:
         lateness: WriteLateness,
     ) -> None:
         entry.session = routed.session
-        entry.at_ms = round(self._fault_middleware.ms_since_start(routed.arrived_at_s), 3)
-        request_faults: RequestFaults | None = None
-        sent_response = SentResponse(routed)
+        faulted_response = FaultedResponse(self._fault_middleware, routed, entry)
         try:
-            entry.continues = await self._fault_middleware.continued_request_number(routed)
-            request_faults = await self._fault_middleware.faults_for(routed)
-            replacement = (
-                request_faults.replacement_response() if request_faults is not None else None
-            )
-            if replacement is not None:
-                source: ActionSource = replacement
-                entry.origin = "fault"
-            else:
-                source, request_faults = await self._faulted_response(routed, entry, request_faults)
-            if request_faults is not None:
-                source = await self._fault_middleware.inject_faults(
-                    source, request_faults, sent_response
-                )
+            source = await faulted_response.get_actions(partial(self._mode_response, routed, entry))
             await perform_actions(source, routed, writer, lateness)
             entry.ending = "cut" if writer.was_aborted else "sent"
         except LlmProxyError as error:
             self._journal_error(error, entry, routed)
             await send_error(writer, routed.dialect, error)
         finally:
-            if request_faults is not None:
-                entry.faults = request_faults.finalize_records()
-                log_faults(routed, entry)
-                self._fault_middleware.update_spoiled_responses(entry, routed, sent_response)
-                self._fault_middleware.report_to_meters(request_faults, sent_response)
+            faulted_response.finish()
             await set_request_fields(entry, routed)
 
-    async def _faulted_response(
-        self, routed: RoutedRequest, entry: JournalEntry, request_faults: RequestFaults | None
-    ) -> tuple[ActionSource, RequestFaults | None]:
-        """The mode's response, or the one that faults replace it with, and all its faults."""
+    async def _mode_response(self, routed: RoutedRequest, entry: JournalEntry) -> ModeResponse:
         mode_response = await self._mode.respond(routed)
         entry.origin = mode_response.origin
         entry.pace = mode_response.pace
         entry.likeness = mode_response.similarity
         entry.renamed = mode_response.replaced_value_count
         self._count_response(mode_response, routed, entry)
-        request_faults = self._fault_middleware.add_scenario_faults(
-            routed, mode_response, request_faults
-        )
-        replacement = (
-            request_faults.replacement_response()
-            if request_faults is not None and not mode_response.is_live
-            else None
-        )
-        return mode_response.action_source if replacement is None else replacement, request_faults
+        return mode_response
 
     def _count_response(
         self, mode_response: ModeResponse, routed: RoutedRequest, entry: JournalEntry

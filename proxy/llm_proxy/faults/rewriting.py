@@ -1,0 +1,590 @@
+"""Rewrites the actions of a response by the rules that apply to it.
+
+`BufferedBody`     the bytes of a body that are held or released, and where its messages end
+`RuleRewriter`     one rule: the actions before its location, at it, and after it
+`RewriterChain`    several rules on a response that arrives bit by bit
+`rewrite_response` several rules on a complete response
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from llm_proxy import framing
+from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
+from llm_proxy.exchange import Framing, ResponseHead
+from llm_proxy.faults import framed_message_contents
+from llm_proxy.faults.kind import (
+    ALL_MESSAGES,
+    STREAM_CODECS,
+    ActionTransform,
+    AfterBytes,
+    AfterEvents,
+    AtEvent,
+    AtFraction,
+    AtTime,
+    FaultNotApplicable,
+    OneShot,
+    StreamLocation,
+    StreamPosition,
+    Transform,
+)
+from llm_proxy.faults.rule import AppliedRule
+
+_EPSILON_MS: Final = 0.001
+"""An action that is due at the same time as a fault precedes it."""
+_MAX_REWRITTEN_ACTIONS: Final = 300_000
+"""Actions that the rules of one response may rewrite, added up: some seconds of work."""
+_FRAMING_DESCRIPTIONS: Final[Mapping[Framing, str]] = {
+    "chunked": "a body that comes in chunks",
+    "close": "a body that ends with the connection",
+    "length": "a body of a declared length",
+    "none": "an answer without a body",
+}
+
+
+class BufferedBody:
+    """Holds the actions of a body until they are released.
+
+    Offsets are in bytes from the beginning of the body.
+    """
+
+    def __init__(self, codec: str) -> None:
+        self._codec = framing.new_codec(codec)
+        self._held_actions: deque[Action] = deque()
+        self._open_message = bytearray()
+        """The bytes after the last complete message."""
+        self.fed_bytes = 0
+        """Bytes that were fed."""
+        self.released_bytes = 0
+        """Bytes that were released, to be sent or to be replaced."""
+        self.messages: list[bytes] = []
+        """The complete messages, released or not."""
+        self.boundaries = [0]
+        """The offsets between the messages: message n begins at the n-th, counted from 0."""
+
+    def feed(self, action: Action) -> None:
+        """Adds an action after those that are held."""
+        self._held_actions.append(action)
+        if isinstance(action, Send):
+            self.fed_bytes += len(action.data)
+            self._open_message += action.data
+            self._add_messages(self._codec.feed(action.data))
+
+    def close(self) -> None:
+        """Ends the body: the bytes that are left become its last message."""
+        self._add_messages(self._codec.close())
+
+    def _add_messages(self, messages: list[bytes]) -> None:
+        for message in messages:
+            self.messages.append(message)
+            self.boundaries.append(self.boundaries[-1] + len(message))
+            del self._open_message[: len(message)]
+
+    def release_until(self, end: int) -> list[Action]:
+        """Releases the actions up to that offset; a `Wait` before the next byte stays held."""
+        released: list[Action] = []
+        pending_waits: list[Action] = []
+        while self._held_actions and self.released_bytes < end:
+            action = self._held_actions.popleft()
+            if not isinstance(action, Send):
+                pending_waits.append(action)
+                continue
+            remaining_bytes = end - self.released_bytes
+            released_data, held_data = action.data[:remaining_bytes], action.data[remaining_bytes:]
+            released += [*pending_waits, Send(released_data)]
+            pending_waits = []
+            self.released_bytes += len(released_data)
+            if held_data:
+                self._held_actions.appendleft(Send(held_data))
+        self._held_actions.extendleft(reversed(pending_waits))
+        return released
+
+    def release_all(self) -> list[Action]:
+        """Releases all actions that are held."""
+        released = list(self._held_actions)
+        self._held_actions.clear()
+        self.released_bytes = self.fed_bytes
+        return released
+
+    @property
+    def released_message_count(self) -> int:
+        """How many messages were released completely."""
+        return bisect_right(self.boundaries, self.released_bytes) - 1
+
+    @property
+    def released_message_prefix(self) -> bytes:
+        """The released part of the message that is not released completely."""
+        index = self.released_message_count
+        message = self.messages[index] if index < len(self.messages) else self._open_message
+        return bytes(message[: self.released_bytes - self.boundaries[index]])
+
+
+def _resolve_location(
+    location: StreamLocation | None, codec: str, total_bytes: int | None, taken_message_count: int
+) -> StreamLocation:
+    """The location to search for in a body with this codec and length.
+
+    The default is after the first message; in a whole body, half of its bytes, or its beginning for
+    a fault that takes messages.  A fault that takes all messages begins before the first.  Raises
+    `FaultNotApplicable` where the location does not exist in such a body.
+    """
+    is_stream = codec in STREAM_CODECS
+    match location:
+        case None if taken_message_count:
+            return AfterEvents(1 if is_stream and taken_message_count != ALL_MESSAGES else 0)
+        case None if is_stream:
+            return AfterEvents(1)
+        case None:
+            return AfterBytes(1 if total_bytes is None else total_bytes // 2)
+        case AtFraction(share):
+            if total_bytes is None:
+                raise FaultNotApplicable("fraction= needs a body whose length is known beforehand")
+            return AfterBytes(round(total_bytes * share))
+        case AfterEvents() | AtEvent() if location != AfterEvents(0) and not is_stream:
+            raise FaultNotApplicable("the body does not come in messages")
+        case _:
+            return location
+
+
+class RuleRewriter:
+    """Applies one rule to the actions of a response.
+
+    `feed` it the actions, and `close` it at the clean end; feed nothing more once `is_over`.
+    """
+
+    def __init__(self, applied_rule: AppliedRule, mechanism: OneShot | Transform) -> None:
+        self._applied_rule = applied_rule
+        self._mechanism = mechanism
+        self._context = applied_rule.context
+        self._last_due_ms = 0.0
+        self._inserted_delay_ms = 0.0
+        self._head: ResponseHead | None = None
+        self._codec = ""
+        self._is_framing_checked = False
+        """Whether the first bytes were checked, since the declared content type may be wrong."""
+        self._body = BufferedBody("whole")
+        self._location: StreamLocation | None = None
+        """None before the head, and where the fault is not applicable."""
+        self._compared_message_count = 0
+        """Messages whose types were compared with the location's."""
+        self._is_taking = False
+        self._transform: ActionTransform | None = None
+        self.total_bytes: int | None = None
+        """The size of a body that is complete from the start; None for others."""
+        self.is_over = False
+        """Whether the rule has ended the response."""
+
+    @property
+    def changes_length(self) -> bool:
+        """Whether the fault may change the body's length; then the declared length is adapted."""
+        return isinstance(self._mechanism, OneShot) and self._mechanism.changes_length
+
+    def _is_done(self) -> bool:
+        return self._applied_rule.record is not None
+
+    @property
+    def trigger_at_ms(self) -> float | None:
+        """When a rule located by time is due, even if no action arrives; None for other rules.
+
+        In ms since the request was read in full.
+        """
+        location = self._applied_rule.rule.location
+        if not isinstance(location, AtTime) or self._applied_rule.not_applicable_reason:
+            return None
+        return None if self._is_done() or self._is_taking else location.ms
+
+    def tick(self, now_ms: float) -> list[Action]:
+        """Injects the fault of a rule located by time, if it is due by now."""
+        if self.trigger_at_ms is None or now_ms < self.trigger_at_ms:
+            return []
+        self._last_due_ms = self.trigger_at_ms + self._inserted_delay_ms
+        return self._inject()
+
+    def feed(self, action: Action) -> list[Action]:
+        """The actions that replace this one."""
+        if self.is_over:
+            return []
+        if self._is_done():
+            return self._pass_after_injection(action)
+        match action:
+            case Wait(due):
+                output = self.tick(due - _EPSILON_MS)
+                if self._is_done():
+                    return output + self.feed(action)
+                if self._location is not None:
+                    self._body.feed(action)
+                    return output
+                self._last_due_ms = due
+                return [*output, action]
+            case Begin(head):
+                return self._feed_head(action, head)
+            case Abort():
+                return [*self._skip("the answer broke off before it"), action]
+            case Send(data) if not self._is_framing_checked:
+                return [*self._check_framing(data), *self.feed(action)]
+            case Send() | SendRaw():
+                self._body.feed(action)
+                return self._release_to_location()
+
+    def close(self) -> list[Action]:
+        """The actions to add before the clean end."""
+        if self._transform is not None:
+            return list(self._transform.close())
+        if self._is_done():
+            return []
+        body = self._body
+        body.close()
+        output = self._release_to_location()
+        if self._is_taking:
+            output += self._inject_one_shot(ALL_MESSAGES)
+        if self._is_done():
+            return output
+        match self._location:
+            case AfterEvents(events):
+                reason = f"the body had {len(body.messages)} messages, and not {events}"
+            case AfterBytes(size):
+                reason = f"the body had {body.fed_bytes} bytes, and not {size}"
+            case AtEvent(type=event_type):
+                reason = f"no message of the body was of the type {event_type}"
+            case AtTime(ms):
+                reason = f"the answer was over before {ms:g} ms"
+            case _:
+                reason = "there was no answer"
+        return output + self._skip(reason)
+
+    def _feed_head(self, action: Begin, head: ResponseHead) -> list[Action]:
+        mechanism, dialect_request = self._mechanism, self._context.decoded_request
+        may_precede = isinstance(mechanism, OneShot) and mechanism.may_precede_head
+        if may_precede and self._applied_rule.rule.location is None:
+            output = self._inject_one_shot(0)
+            return output if self.is_over else [*output, action]
+        self._head = head
+        self._codec = (
+            "whole"  # no messages can be read
+            if framed_message_contents.content_coding(head)
+            else dialect_request.dialect.codec_name(dialect_request.request, head)
+        )
+        return self._start_locating(action, head)
+
+    def _check_framing(self, first_bytes: bytes) -> list[Action]:
+        """Locates again where the first bytes have another codec than the head declares."""
+        output: list[Action] = []
+        declared_codec = self._codec
+        self._codec = framing.codec_name_for_body(declared_codec, first_bytes)
+        self._is_framing_checked = True
+        if self._head is not None and self._codec != declared_codec:
+            self._applied_rule.not_applicable_reason = ""
+            output = [*self._body.release_all(), *self._start_locating(None, self._head)]
+        if reason := self._applied_rule.not_applicable_reason:
+            self._applied_rule.set_record(skipped=reason)
+        return output
+
+    def _start_locating(self, begin: Begin | None, head: ResponseHead) -> list[Action]:
+        head_actions: list[Action] = [] if begin is None else [begin]
+        mechanism, location = self._mechanism, self._applied_rule.rule.location
+        taken_message_count = 0
+        try:
+            self._check_applicable(head)
+            if isinstance(mechanism, OneShot):
+                taken_message_count = mechanism.taken_message_count
+                location = location or mechanism.default_location
+                if mechanism.check_applicable is not None:
+                    mechanism.check_applicable(self._position())
+            elif location is None:
+                return self._start_transform(mechanism, begin)
+            total_bytes = head.content_length if self.total_bytes is None else self.total_bytes
+            location = _resolve_location(location, self._codec, total_bytes, taken_message_count)
+        except FaultNotApplicable as error:
+            self._applied_rule.not_applicable_reason = str(error)
+            return head_actions
+        self._body = BufferedBody(self._codec)
+        self._location = location
+        return [*head_actions, *self._release_to_location()]
+
+    def _check_applicable(self, head: ResponseHead) -> None:
+        """Raises `FaultNotApplicable` where the fault is not applicable to such a body."""
+        kind, mechanism, codec = self._applied_rule.rule.kind, self._mechanism, self._codec
+        needs_messages = "whole" not in kind.allowed_codecs or (
+            isinstance(mechanism, OneShot) and mechanism.taken_message_count
+        )
+        if needs_messages and (content_coding := framed_message_contents.content_coding(head)):
+            raise FaultNotApplicable(f"the body is packed with {content_coding}")
+        if head.framing not in kind.allowed_framings:
+            body_description = _FRAMING_DESCRIPTIONS[head.framing]
+        elif codec not in kind.allowed_codecs:
+            body_description = "a whole body" if codec == "whole" else f"a body of {codec}"
+        else:
+            return
+        raise FaultNotApplicable(f"{kind.name} has no meaning in {body_description}")
+
+    def _release_to_location(self) -> list[Action]:
+        """Releases what precedes the location, and injects the fault where that is reached."""
+        if self._is_taking:
+            return self._inject_if_complete()
+        offset, is_found = self._locate()
+        if is_found:
+            released = self._track_due_time(self._body.release_until(offset))
+            return released + self._inject()
+        if offset == self._body.fed_bytes:
+            return self._track_due_time(self._body.release_all())
+        return self._track_due_time(self._body.release_until(offset))
+
+    def _locate(self) -> tuple[int, bool]:
+        """How many bytes precede the location for certain, and whether it is right after them."""
+        body = self._body
+        match self._location:
+            case AfterEvents(events) if events < len(body.boundaries):
+                return max(body.boundaries[events], body.released_bytes), True
+            case AfterBytes(size) if size <= body.fed_bytes:
+                return size, True
+            case AtEvent(type=event_type):
+                assert self._head is not None  # noqa: S101 # it is located after the head
+                for message in body.messages[self._compared_message_count :]:
+                    if event_type in framed_message_contents.event_types(
+                        self._context.decoded_request.dialect, self._head, self._codec, message
+                    ):
+                        return body.boundaries[self._compared_message_count], True
+                    self._compared_message_count += 1
+                return body.boundaries[-1], False
+            case _:
+                return body.fed_bytes, False
+
+    def _track_due_time(self, actions: list[Action]) -> list[Action]:
+        for action in actions:
+            if isinstance(action, Wait):
+                self._last_due_ms = action.due
+        return actions
+
+    def _inject(self) -> list[Action]:
+        if isinstance(self._mechanism, Transform):
+            return self._start_transform(self._mechanism, None)
+        if self._mechanism.taken_message_count:
+            self._is_taking = True
+            return self._inject_if_complete()
+        return self._inject_one_shot(0)
+
+    def _inject_if_complete(self) -> list[Action]:
+        assert isinstance(self._mechanism, OneShot)  # noqa: S101 # a transform takes no messages
+        count = self._mechanism.taken_message_count
+        is_complete = len(self._body.messages) - self._body.released_message_count >= count
+        return self._inject_one_shot(count) if is_complete else []
+
+    def _position(self) -> StreamPosition:
+        body = self._body
+        return StreamPosition(
+            self._context,
+            self._last_due_ms,
+            self._head,
+            self._codec,
+            tuple(body.messages[: body.released_message_count]),
+            body.released_message_prefix,
+            sent_body_byte_count=body.released_bytes,
+        )
+
+    def _inject_one_shot(self, taken_message_count: int) -> list[Action]:
+        mechanism, body = self._mechanism, self._body
+        assert isinstance(mechanism, OneShot)  # noqa: S101 # not called for a transform
+        first_index = body.released_message_count
+        if mechanism.taken_message_count and first_index == len(body.messages):
+            return self._skip(
+                "there was no message behind it" if body.fed_bytes else "the body is empty"
+            )
+        is_at_end = self._head is not None and body.released_bytes == self.total_bytes
+        if mechanism.only_truncates and is_at_end:
+            return self._skip("there was nothing behind it")
+        position, begin_ms = self._position(), self._last_due_ms
+        taken_messages = tuple(body.messages[first_index : first_index + taken_message_count])
+        end_offsets = body.boundaries[first_index + 1 : first_index + 1 + len(taken_messages)]
+        taken_actions = body.release_until(end_offsets[-1]) if end_offsets else []
+        send_offset, send_offsets, send_times_ms = position.sent_body_byte_count, [], []
+        for action in taken_actions:
+            self._track_due_time([action])
+            if isinstance(action, Send):
+                send_offset += len(action.data)
+                send_offsets.append(send_offset)
+                send_times_ms.append(self._last_due_ms)
+        position = replace(
+            position,
+            at_ms=self._last_due_ms,
+            taken_messages=taken_messages,
+            taken_due_times_ms=tuple(
+                send_times_ms[bisect_left(send_offsets, offset)] for offset in end_offsets
+            ),
+        )
+        try:
+            injected = mechanism.make_injected_actions(position)
+        except FaultNotApplicable as error:
+            return taken_actions + self._skip(str(error))
+        self._record_injection(position)
+        output = list(injected.actions)
+        if position.at_ms > begin_ms and not (output and isinstance(output[0], Wait)):
+            output.insert(0, Wait(position.at_ms))
+        if injected.ends_response:
+            self.is_over = True
+            return output
+        if injected.delay_ms > 0:
+            self._inserted_delay_ms += injected.delay_ms
+            output.append(Wait(position.at_ms + injected.delay_ms))
+        return output + self._pass_all_after_injection(body.release_all())
+
+    def _start_transform(self, mechanism: Transform, begin: Begin | None) -> list[Action]:
+        position = self._position()
+        held_actions: list[Action] = self._body.release_all() if begin is None else [begin]
+        try:
+            self._transform = mechanism.make_transform(position)
+        except FaultNotApplicable as error:
+            self._applied_rule.set_record(skipped=str(error))
+            return held_actions
+        self._record_injection(position)
+        return self._pass_all_after_injection(held_actions)
+
+    def _pass_all_after_injection(self, actions: list[Action]) -> list[Action]:
+        return list(chain.from_iterable(map(self._pass_after_injection, actions)))
+
+    def _pass_after_injection(self, action: Action) -> list[Action]:
+        if self._transform is not None:
+            return list(self._transform.feed(action))
+        if isinstance(action, Wait) and self._inserted_delay_ms:
+            return [Wait(action.due + self._inserted_delay_ms)]
+        return [action]
+
+    def _skip(self, reason: str) -> list[Action]:
+        """Records the fault as skipped; returns all actions that are held."""
+        self._applied_rule.set_record(skipped=reason)
+        self._is_taking = False
+        return self._body.release_all()
+
+    def _record_injection(self, position: StreamPosition) -> None:
+        self._is_taking = False
+        self._applied_rule.set_record(
+            at_ms=round(next(iter(position.taken_due_times_ms), position.at_ms), 3),
+            event=None if position.head is None else len(position.sent_messages),
+            byte=None if position.head is None else position.sent_body_byte_count,
+        )
+
+
+class RewritingTooExpensive(Exception):
+    """The rules of one response together rewrite too many actions."""
+
+    def __init__(self) -> None:
+        super().__init__("the rules of this answer make too much work together")
+
+
+class RewriterChain:
+    """Applies rules to the actions of a response; each rule gets the output of the one before."""
+
+    def __init__(self, rewriters: Sequence[RuleRewriter]) -> None:
+        self.rewriters = tuple(rewriters)
+        self.is_over = False
+        """Whether a rule has ended the response: no further action of its source is needed."""
+        self._changes_length = any(rewriter.changes_length for rewriter in rewriters)
+        self._rewritten_count = 0
+
+    @property
+    def next_trigger_ms(self) -> float | None:
+        """When the next rule located by time is due, even if no action arrives; None without one.
+
+        In ms since the request was read in full.
+        """
+        trigger_times_ms = [rewriter.trigger_at_ms for rewriter in self.rewriters]
+        return min((ms for ms in trigger_times_ms if ms is not None), default=None)
+
+    def feed(self, actions: Sequence[Action]) -> list[Action]:
+        """The actions that replace these.  Raises `RewritingTooExpensive`.
+
+        A declared length that may change is left out: then the body is chunked.
+        """
+        return [self._without_length(action) for action in self._feed_from(0, actions)]
+
+    def tick(self, now_ms: float) -> list[Action]:
+        """The actions of rules that are due by now.  Raises `RewritingTooExpensive`."""
+        output: list[Action] = []
+        for index, rewriter in enumerate(self.rewriters):
+            output += self._feed_after(index, rewriter.tick(now_ms))
+            if self.is_over:
+                break
+        return output
+
+    def close(self) -> list[Action]:
+        """The actions to add before the clean end.  Raises `RewritingTooExpensive`."""
+        return [] if self.is_over else self._close_from(0)
+
+    def _without_length(self, action: Action) -> Action:
+        if self._changes_length and isinstance(action, Begin) and action.head.framing == "length":
+            return Begin(replace(action.head, framing="chunked", content_length=None))
+        return action
+
+    def _feed_from(self, index: int, actions: Sequence[Action]) -> list[Action]:
+        if index == len(self.rewriters):
+            return list(actions)
+        output: list[Action] = []
+        self._rewritten_count += len(actions)
+        if self._rewritten_count > _MAX_REWRITTEN_ACTIONS:
+            raise RewritingTooExpensive
+        for action in actions:
+            output += self._feed_after(index, self.rewriters[index].feed(action))
+            if self.is_over:
+                break
+        return output
+
+    def _feed_after(self, index: int, actions: list[Action]) -> list[Action]:
+        """Passes the output of one rule through those after it; closes them where it has ended."""
+        ends_response = self.rewriters[index].is_over
+        output = self._feed_from(index + 1, actions)
+        if ends_response and not self.is_over:
+            if not _ends_in_abort(actions):
+                output += self._close_from(index + 1)
+            self.is_over = True
+        return output
+
+    def _close_from(self, first_index: int) -> list[Action]:
+        output: list[Action] = []
+        for index in range(first_index, len(self.rewriters)):
+            output += self._feed_after(index, self.rewriters[index].close())
+            if self.is_over:
+                break
+        return output
+
+
+def rewrite_response(burst: Burst, rewriter_chain: RewriterChain) -> Burst:
+    """Applies the rules to a complete response.
+
+    The declared length is adapted for rules whose `changes_length` is set.  Raises
+    `RewritingTooExpensive`.
+    """
+    rewritten_count = 0
+    for rewriter in rewriter_chain.rewriters:
+        rewritten_count += len(burst)
+        if rewritten_count > _MAX_REWRITTEN_ACTIONS:
+            raise RewritingTooExpensive
+        rewriter.total_bytes = _body_byte_count(burst)
+        output = list(chain.from_iterable(map(rewriter.feed, burst)))
+        if not _ends_in_abort(output):
+            output += rewriter.close()
+        if rewriter.changes_length and not _ends_in_abort(output):
+            added_bytes = _body_byte_count(output) - rewriter.total_bytes
+            output = [_with_longer_body(action, added_bytes) for action in output]
+        burst = tuple(output)
+    return burst
+
+
+def _ends_in_abort(actions: Sequence[Action]) -> bool:
+    return bool(actions) and isinstance(actions[-1], Abort)
+
+
+def _body_byte_count(actions: Sequence[Action]) -> int:
+    return sum(len(action.data) for action in actions if isinstance(action, Send))
+
+
+def _with_longer_body(action: Action, added_bytes: int) -> Action:
+    match action:
+        case Begin(ResponseHead(framing="length", content_length=int(length)) as head):
+            return Begin(replace(head, content_length=length + added_bytes))
+        case _:
+            return action
