@@ -39,23 +39,13 @@ def last_message(body: bytes) -> LastMessage | None:
 def last_message_in_fields(fields: Fields) -> LastMessage | None:
     """The last message with text in a parsed request body; None if there is none."""
     for name in _MESSAGE_LIST_FIELDS:
-        if (
-            message := _last_message_with_text(lenient_json.array_objects(fields.get(name)))
-        ) is not None:
-            return message
+        for message in reversed(lenient_json.array_objects(fields.get(name))):
+            if text := _collect_text(dict(message), _MAX_DEPTH):
+                role = lenient_json.value_as_text(message.get("role"))
+                return LastMessage(role or lenient_json.value_as_text(message.get("type")), text)
     for name in _PROMPT_FIELDS:
         if text := _collect_text(fields.get(name), _MAX_DEPTH):
             return LastMessage("", text)
-    return None
-
-
-def _last_message_with_text(messages: list[Fields]) -> LastMessage | None:
-    for message in reversed(messages):
-        role = lenient_json.value_as_text(message.get("role")) or lenient_json.value_as_text(
-            message.get("type")
-        )
-        if text := _collect_text(dict(message), _MAX_DEPTH):
-            return LastMessage(role, text)
     return None
 
 

@@ -3,6 +3,7 @@
 documents          scenario files: schema, parsing with source positions, validation
 engine             chooses the scenario for a request, checks the request, scripts the response
 scripted_response  the scripted response, before a dialect encodes it
+pieces             splits texts into pieces; random gaps between them
 render             scripted responses as timed actions; simulated failures
 generation         generated content: JSON Schema values, templates, ReAct text
 recorded           recorded exchanges as a scenario

@@ -24,7 +24,6 @@ from llm_proxy.scenario.generation.json_schema import (
     NoValueFound,
     RootSchema,
     contains_json,
-    normalize_schema,
     property_schema,
 )
 from llm_proxy.scenario.generation.schema_budget import MAX_STEPS, SchemaBudget, SchemaTooExpensive
@@ -127,51 +126,46 @@ class _ValueMaker:
 
         Raises `NoValueFound` if there is none, `SchemaTooExpensive` if it takes too much work.
         """
-        first_error: NoValueFound | None = None
-        try:
-            needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(
-                normalize_schema(schema, self._budget)
-            )
-            for alternative in self._alternatives(schema, path, visited_refs):
-                if isinstance(alternative, NoValueFound):
-                    first_error = first_error or alternative
-                    continue
-                try:
-                    for value in self._candidate_values(
-                        alternative, path, attempt, tries=_MAX_TRIES if needs_validation else 1
-                    ):
-                        if not needs_validation or self._root_schema.is_valid(value, schema):
-                            return value
-                except NoValueFound as error:
-                    first_error = first_error or error
-        except NoValueFound as error:
-            first_error = error
-        first_error = first_error or NoValueFound("nothing is all that it asks for")
-        raise NoValueFound(first_error.reason, first_error.path or path)
+        if path.count(".") + path.count("[") > _MAX_PATH_DEPTH:
+            raise NoValueFound("its schemas are nested too deeply", path)
+        needs_validation = not _VALIDATED_KEYWORDS.isdisjoint(lenient_json.object_fields(schema))
+        tries = _MAX_TRIES if needs_validation else 1
+        errors: list[NoValueFound] = []
+        for alternative in self._alternatives(schema, visited_refs):
+            if isinstance(alternative, NoValueFound):
+                errors.append(alternative)
+                continue
+            try:
+                for value in self._candidate_values(alternative, path, attempt, tries):
+                    if not needs_validation or self._root_schema.is_valid(value, schema):
+                        return value
+            except NoValueFound as error:
+                errors.append(error)
+        errors.append(NoValueFound("nothing is all that it asks for"))
+        raise NoValueFound(errors[0].reason, errors[0].path or path)
 
     def _alternatives(
-        self, schema: Json, path: str, visited_refs: frozenset[str]
+        self, schema: Json, visited_refs: frozenset[str]
     ) -> list[FlatSchema | NoValueFound]:
         """The alternatives of a schema, null last."""
-        if path.count(".") + path.count("[") > _MAX_PATH_DEPTH:
-            raise NoValueFound("its schemas are nested too deeply")
-        alternatives = list(
-            islice(self._root_schema.alternatives(schema, visited_refs), _MAX_ALTERNATIVES)
+        found = self._root_schema.alternatives(
+            FlatSchema({}, visited_refs), ((schema, visited_refs),)
         )
+        alternatives = list(islice(found, _MAX_ALTERNATIVES))
         self._values_left -= len(alternatives)
         if self._values_left < 0:
             raise SchemaTooExpensive(_TOO_MANY_MESSAGE)
         return sorted(
             alternatives,
             key=lambda alternative: (
-                isinstance(alternative, FlatSchema) and alternative.types == ["null"]
+                isinstance(alternative, FlatSchema) and alternative.keywords.get("type") == ["null"]
             ),
         )
 
     def _candidate_values(
         self, alternative: FlatSchema, path: str, attempt: int, tries: int
     ) -> Iterator[Json]:
-        """Values for one alternative, the most likely first.
+        """Values for one alternative of a schema, the most likely first.
 
         Raises `NoValueFound` if there is none of a type.
         """
@@ -181,8 +175,8 @@ class _ValueMaker:
         suggestions: list[Json] = []
         if is_enum:
             enum_values = lenient_json.array_items(fields.pop("enum"))
-            start = seeded_int_below(len(enum_values) or 1, self._seed, path) + attempt
-            start %= len(enum_values) or 1
+            count = len(enum_values) or 1
+            start = (seeded_int_below(count, self._seed, path) + attempt) % count
             suggestions = [*enum_values[start:], *enum_values[:start]]
             suggestions.sort(key=lambda value: value is None)
         elif attempt == 0:
@@ -195,13 +189,13 @@ class _ValueMaker:
                 yield value
         if is_enum:
             return
-        types = alternative.types or [_implied_type(fields, path)]
+        types = lenient_json.array_items(fields.get("type")) or [_implied_type(fields, path)]
         for type_name in sorted(types, key=lambda name: name == "null"):
             for extra in range(tries):
                 yield self._make_of_type(type_name, alternative, path, attempt + extra)
 
     def _make_of_type(
-        self, type_name: str, alternative: FlatSchema, path: str, attempt: int
+        self, type_name: Json, alternative: FlatSchema, path: str, attempt: int
     ) -> Json:
         fields, seed = alternative.keywords, f"{self._seed}\0{path}\0{attempt}"
         try:

@@ -8,7 +8,7 @@ the spelling of draft 2020-12, of older drafts and of OpenAPI 3.0 (`nullable`, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
@@ -66,13 +66,6 @@ class FlatSchema:
     visited_refs: frozenset[str]
     """The references that led here; following one again would recurse without end."""
 
-    @property
-    def types(self) -> list[str]:
-        """The allowed types; empty if the schema has no `type`."""
-        return list(
-            map(lenient_json.str_or_empty, lenient_json.array_items(self.keywords.get("type")))
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class RootSchema:
@@ -109,15 +102,12 @@ class RootSchema:
         return value
 
     def alternatives(
-        self, schema: Json, visited_refs: frozenset[str]
+        self, base: FlatSchema, others: Sequence[tuple[Json, frozenset[str]]]
     ) -> Iterator[FlatSchema | NoValueFound]:
-        """All alternatives of a schema; a `NoValueFound` for each that has no value."""
-        return self._merge_all(FlatSchema({}, visited_refs), ((schema, visited_refs),))
+        """All alternatives of a flat schema merged with others, each with its visited references.
 
-    def _merge_all(
-        self, base: FlatSchema, others: tuple[tuple[Json, frozenset[str]], ...]
-    ) -> Iterator[FlatSchema | NoValueFound]:
-        """The alternatives of a flat schema together with others, each with its references."""
+        A `NoValueFound` for each alternative that has no value.
+        """
         if not others:
             yield base
             return
@@ -140,7 +130,7 @@ class RootSchema:
         for any_of in lenient_json.array_items(fields.get("anyOf", [True])):
             for one_of in lenient_json.array_items(fields.get("oneOf", [True])):
                 choices = [(choice, refs) for choice in (any_of, one_of) if choice is not True]
-                yield from self._merge_all(merged_base, (*parts, *choices, *rest))
+                yield from self.alternatives(merged_base, (*parts, *choices, *rest))
 
     def is_valid(self, value: Json, schema: Json, depth: int = 0) -> bool:
         """Whether the value is valid.
@@ -230,7 +220,7 @@ def property_schema(name: str, fields: Fields) -> Json:
 
 def contains_json(values: list[Json], value: Json, budget: SchemaBudget) -> bool:
     """Whether a list contains the value: 1 equals 1.0, but not true."""
-    budget.spend(1 + len(values) // 50)
+    budget.spend(1 + len(values) // 25)
     return value in values and any(
         item == value and lenient_json.is_same_json(item, value) for item in values
     )

@@ -155,7 +155,7 @@ def _repetition_ends(
     node: Repetition, text: str, starts: frozenset[int], budget: SchemaBudget
 ) -> frozenset[int]:
     """Where a repetition can end.  Terminates: each further repeat reaches no new position."""
-    current, ends = starts, frozenset[int]()
+    current, ends = starts, set[int]()
     for repeat_count in count():
         is_enough = repeat_count >= node.min_count
         if is_enough:
@@ -164,11 +164,11 @@ def _repetition_ends(
             break
         next_ends = _match_ends(node.inner, text, current, budget)
         if next_ends == current:
-            return ends | current
+            return frozenset(ends | current)
         if not next_ends or (is_enough and next_ends <= ends):
             break
         current = next_ends
-    return ends
+    return frozenset(ends)
 
 
 def _extra_repeat_counts(min_chars: int) -> Iterator[int]:
@@ -267,7 +267,7 @@ class _RegexParser:
 
     def _make_class(self, source: str) -> CharacterClass:
         """A class with sample characters: printable ASCII, only letters in a negated class."""
-        self._budget.spend(2 * len(source))
+        self._budget.spend(30 + 2 * len(source))
         source = _ESCAPE_OR_SET_OPERATOR.sub(
             lambda match: match[0] if len(match[0]) > 1 else f"\\{match[0]}", source
         )
@@ -279,7 +279,7 @@ class _RegexParser:
         if source == "." or source.startswith(("[^", r"\D", r"\S", r"\W")):
             samples = [sample for sample in samples if sample.islower()] or samples
         elif not samples:
-            self._budget.spend(1000)
+            self._budget.spend(2000)
             samples = character.findall(source + _plane_0())[:_MAX_SAMPLES]
         if not samples:
             raise self._unsupported

@@ -49,7 +49,7 @@ class FilledTemplates:
 
 
 @dataclass(frozen=True, slots=True)
-class _TemplateExpression:
+class _Template:
     """One template of a text."""
 
     json_path: str
@@ -58,20 +58,36 @@ class _TemplateExpression:
     """Its source text, including the braces."""
     is_closed: bool = True
 
+    @property
+    def excerpt(self) -> str:
+        """The template for a message."""
+        path = printable_excerpt(self.json_path, _MAX_SHOWN_CHARS)
+        return " ".join(filter(None, (_OPEN, path, _CLOSE if self.is_closed else "")))
+
+    def compile_path(self) -> json_paths.StepCountingPath:
+        """The compiled path.  Raises `ValueError` with the template's error as a sentence."""
+        if not self.is_closed:
+            raise ValueError(
+                f"{self.excerpt} is not closed: a template, and each quoted name in it, has an "
+                "end; {{ '{{' }} stands for two braces"
+            )
+        reason = "one begins with $, as in $.messages[-1].content"
+        if self.json_path.startswith("$"):
+            try:
+                return json_paths.compile_path(self.json_path)
+            except ValueError as error:
+                reason = printable_excerpt(str(error), _MAX_SHOWN_CHARS)
+        raise ValueError(f"{self.excerpt} is no JSONPath: {reason}")
+
 
 def template_error(text: str) -> str | None:
     """The first error in the templates of a text, as a sentence; None if there is none."""
     for segment in _split_templates(text):
-        match segment:
-            case _TemplateExpression(json_path=path, is_closed=False):
-                return (
-                    f"{_quoted_path(path)} is not closed: a template, and each quoted name in "
-                    f"it, has "
-                    "an end; {{ '{{' }} stands for two braces"
-                )
-            case _TemplateExpression(json_path=path) if path not in _ESCAPED_BRACES:
-                if isinstance(reason := _compile_path_or_reason(path), str):
-                    return f"{_quoted_path(path, _CLOSE)} is no JSONPath: {reason}"
+        if isinstance(segment, _Template) and segment.json_path not in _ESCAPED_BRACES:
+            try:
+                segment.compile_path()
+            except ValueError as error:
+                return str(error)
     return None
 
 
@@ -112,45 +128,38 @@ class _TemplateFiller:
 
     def _fill_text(self, text: str, *, is_json: bool) -> Json:
         match list(_split_templates(text.strip() if is_json else text)):
-            case [_TemplateExpression() as expression] if is_json:
-                values = self._evaluate(expression)
+            case [_Template() as template] if is_json:
+                values = self._evaluate(template)
                 return values if len(values) > 1 else next(iter(values), None)
         return "".join(
             "\n".join(map(_value_as_text, self._evaluate(segment)))
-            if isinstance(segment, _TemplateExpression)
+            if isinstance(segment, _Template)
             else segment
             for segment in _split_templates(text)
         )
 
-    def _evaluate(self, expression: _TemplateExpression) -> list[Json]:
+    def _evaluate(self, template: _Template) -> list[Json]:
         """The values of a template; none, with a warning, if its path finds nothing."""
-        if expression.json_path in _ESCAPED_BRACES:
+        if template.json_path in _ESCAPED_BRACES:
             return [_OPEN]
-        path = _compile_path_or_reason(expression.json_path) if expression.is_closed else ""
-        if isinstance(path, str):
-            return [expression.source]
+        try:
+            path = template.compile_path()
+        except ValueError:
+            return [template.source]
         nodes = json_paths.find_nodes(path, self.request_json, self.step_budget)
         try:
             values = [cast("Json", node.obj) for node in islice(nodes, _MAX_VALUES + 1)]
         except JsonPathTooManySteps as error:
-            raise JsonPathTooManySteps(
-                f"the template {_quoted_path(expression.json_path, _CLOSE)} {error}"
-            ) from None
+            raise JsonPathTooManySteps(f"the template {template.excerpt} {error}") from None
+        finding = "" if values else "nothing in the request"
         if len(values) > _MAX_VALUES:
-            self._add_warning(
-                expression, f"more than {_MAX_VALUES} values in the request: the first are taken"
-            )
-        if not values:
-            self._add_warning(expression, "nothing in the request")
+            finding = f"more than {_MAX_VALUES} values in the request: the first are taken"
+        if finding:
+            self.warnings.append(f"the template {template.excerpt} finds {finding}")
         return values[:_MAX_VALUES]
 
-    def _add_warning(self, expression: _TemplateExpression, finding: str) -> None:
-        self.warnings.append(
-            f"the template {_quoted_path(expression.json_path, _CLOSE)} finds {finding}"
-        )
 
-
-def _split_templates(text: str) -> Iterator[str | _TemplateExpression]:
+def _split_templates(text: str) -> Iterator[str | _Template]:
     """Split a text at its templates; an unclosed template extends to the end."""
     position = 0
     while (start := text.find(_OPEN, position)) >= 0:
@@ -159,30 +168,14 @@ def _split_templates(text: str) -> Iterator[str | _TemplateExpression]:
         match = _EXPRESSION.match(text, start + len(_OPEN))
         end = match.end() if match else start + len(_OPEN)
         if not text.startswith(_CLOSE, end):
-            yield _TemplateExpression(
-                text[start + len(_OPEN) :].strip(), text[start:], is_closed=False
-            )
+            source = text[start:]
+            yield _Template(source.removeprefix(_OPEN).strip(), source, is_closed=False)
             return
         position = end + len(_CLOSE)
-        yield _TemplateExpression(text[start + len(_OPEN) : end].strip(), text[start:position])
+        yield _Template(text[start + len(_OPEN) : end].strip(), text[start:position])
     if position < len(text):
         yield text[position:]
 
 
 def _value_as_text(value: Json) -> str:
     return value if isinstance(value, str) else lenient_json.compact_json(value)
-
-
-def _compile_path_or_reason(path: str) -> json_paths.StepCountingPath | str:
-    if not path.startswith("$"):
-        return "one begins with $, as in $.messages[-1].content"
-    try:
-        return json_paths.compile_path(path)
-    except ValueError as error:
-        return printable_excerpt(str(error), _MAX_SHOWN_CHARS)
-
-
-def _quoted_path(path: str, close: str = "") -> str:
-    return " ".join(
-        text for text in (_OPEN, printable_excerpt(path, _MAX_SHOWN_CHARS), close) if text
-    )
