@@ -253,7 +253,7 @@ class TestValueReplacements:
         stored = {"<id-1>": "a", "<id-2>": "b", "<cwd-1>": "/x"}
         requested = {"<id-1>": "c", "<id-2>": "b", "<folder-1>": "/y"}
 
-        assert value_replacements(stored, requested) == ValueReplacements({"a": "c"})
+        assert value_replacements(stored, requested).new_by_recorded == {"a": "c"}
 
     def test_a_value_changed_by_an_earlier_rule_is_expanded(self) -> None:
         stored = {"<uuid-1>": "1-2", "<folder-1>": "/srv/<uuid-1>"}
@@ -270,7 +270,7 @@ class TestValueReplacements:
             {"<id-1>": "b", "<id-2>": "x[redacted]"},
         )
 
-        assert value_replacements(stored, requested) == ValueReplacements({})
+        assert value_replacements(stored, requested).new_by_recorded == {}
 
 
 def test_very_many_values_are_looked_for_quickly() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 _ID_MEMBER: Final = re.compile(r"(?:.*_)?ids?|.*[a-z]I[dD]")
@@ -50,7 +49,6 @@ def is_distinctive(value: str) -> bool:
     return looks_like_path(value) or (len(value) >= _MIN_CHARS and is_no_plain_word)
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class ValueFinder:
     """Finds values in texts, except as parts of longer words or paths.
 
@@ -58,23 +56,18 @@ class ValueFinder:
     words are looked up.  Each of the other values is searched separately.
     """
 
-    _words: frozenset[str]
-    """The values that begin with a word character."""
-    _word_lengths: tuple[int, ...]
-    """The distinct lengths of `_words` in characters, longest first."""
-    _other_values: tuple[str, ...]
-    """The other values."""
-
     def __init__(self, values: Iterable[str]) -> None:
         """The order of `values` only matters beyond `_MAX_VALUES`: the first ones are kept."""
-        words: list[str] = []
+        words: set[str] = set()
         others: list[str] = []
         for value in values:
-            (words if _WORD_BEGINS.match(value) else others).append(value)
-        sizes = sorted({len(word) for word in words}, reverse=True)[:_MAX_VALUES]
-        object.__setattr__(self, "_words", frozenset(words))
-        object.__setattr__(self, "_word_lengths", tuple(sizes))
-        object.__setattr__(self, "_other_values", tuple(others[:_MAX_VALUES]))
+            if _WORD_BEGINS.match(value):
+                words.add(value)
+            else:
+                others.append(value)
+        self._words = words
+        self._word_lengths = sorted(set(map(len, words)), reverse=True)[:_MAX_VALUES]
+        self._other_values = others[:_MAX_VALUES]
 
     def find_spans(self, text: str) -> list[tuple[int, int]]:
         """The start and end offsets of the values in a text, from left to right.
@@ -109,21 +102,16 @@ class ValueFinder:
 
     def _find_other_values(self, text: str) -> Iterator[tuple[int, int]]:
         for value in self._other_values:
-            begins = _begin_pattern(value)
+            if looks_like_path(value):
+                begins = _PATH_BEGINS
+            else:
+                begins = _SLUG_BEGINS if _PATH_SLUG.match(value) else _ANYWHERE
             offset = text.find(value)
             while offset >= 0:
-                if begins.match(text, offset) and _ends_at_boundary(
-                    value, text, offset + len(value)
-                ):
+                end = offset + len(value)
+                if begins.match(text, offset) and _ends_at_boundary(value, text, end):
                     yield offset, -len(value)
                 offset = text.find(value, offset + 1)
-
-
-def _begin_pattern(value: str) -> re.Pattern[str]:
-    """The pattern that must match at the start of a value without a leading word character."""
-    if looks_like_path(value):
-        return _PATH_BEGINS
-    return _SLUG_BEGINS if _PATH_SLUG.match(value) else _ANYWHERE
 
 
 def _ends_at_boundary(value: str, text: str, end: int) -> bool:

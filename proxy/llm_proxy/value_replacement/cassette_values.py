@@ -1,11 +1,17 @@
-"""Replaces recorded values in the response of a cassette."""
+"""Replaces recorded values in the response of a cassette.
+
+The pieces of a streamed field are joined, so that values that span messages are found.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Final
 
 import msgspec
 
@@ -14,11 +20,31 @@ from llm_proxy.cassette.model import sha256_hex
 from llm_proxy.exchange import Read
 from llm_proxy.framing import frame_edits
 from llm_proxy.framing.frame_edits import ByteEdit
-from llm_proxy.value_replacement import json_text, streamed_fields
+from llm_proxy.matching import value_finder
 from llm_proxy.value_replacement.editable_text import EditableText, editable_text
-from llm_proxy.value_replacement.streamed_fields import FieldKey, FieldPiece
-from llm_proxy.value_replacement.text_change import TextChange
+from llm_proxy.value_replacement.json_text import TextChange, json_strings, parse_json_document
 from llm_proxy.value_replacement.values import ValueReplacements
+
+_STREAM_ID_MEMBER: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
+"""Members that identify which of several interleaved fields a message continues."""
+_CONTENT_BLOCK_INDEX: Final = "contentBlockIndex"
+"""The index of consecutive blocks; ignored for text, as Nova counts each piece as a block."""
+
+_LINE_END: Final = re.compile("[\r\n]")
+
+FieldKey = tuple[str | int | tuple[str, int | str], ...]
+"""Identifies a streamed field: its path, and the (member, value) pairs of ids on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPiece:
+    """The piece of a streamed field in one message."""
+
+    message_index: int
+    """The index of the message, from 0."""
+    text_index: int
+    """The index of the text within the message, from 0."""
+    text: str
 
 
 def replace_recorded_values(
@@ -80,35 +106,35 @@ def _changes_by_message(
 ) -> tuple[dict[int, list[TextChange]], int]:
     """The changes of each message's text, by the message's index; and the number of values."""
     changes_by_message: dict[int, list[TextChange]] = defaultdict(list)
-    pieces: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
-    count = 0
+    pieces_by_field: dict[FieldKey, list[FieldPiece]] = defaultdict(list)
     for number, editable in enumerate(texts):
         if editable is None:
             continue
-        text = editable.text
         try:
-            body = json_text.parse_json_document(text)
+            body = parse_json_document(editable.text)
         except ValueError:
-            plain = [
+            changes_by_message[number] = [
                 change
-                for change in replacements.find_changes(text)
-                if _has_no_line_end(text, change)
+                for change in replacements.find_changes(editable.text)
+                # A line end may belong to the framing.
+                if not _LINE_END.search(
+                    editable.text[change.begin : change.end] + change.replacement
+                )
             ]
-            changes_by_message[number] += plain
-            count += len(plain)
             continue
-        for place, (key, piece_text) in enumerate(streamed_fields.keyed_field_texts(body)):
-            pieces[key].append(FieldPiece(number, place, piece_text))
-    within: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(lambda: defaultdict(list))
-    for key, items in pieces.items():
-        for piece, change in streamed_fields.piece_changes(key, items, replacements):
-            within[piece.message_index][piece].append(change)
-    for number, by_piece in within.items():
-        source_changes = _source_changes(texts[number], by_piece)
-        changes_by_message[number] += source_changes
-        count += sum(
-            bool(text_change.replacement) for text_change in source_changes
-        )  # a value's first piece only
+        for place, (key, text) in enumerate(_keyed_field_texts(body)):
+            pieces_by_field[key].append(FieldPiece(number, place, text))
+    count = sum(map(len, changes_by_message.values()))
+    changes_by_piece: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for key, pieces in pieces_by_field.items():
+        for piece, change in _piece_changes(key, pieces, replacements):
+            changes_by_piece[piece.message_index][piece].append(change)
+    for number, changes in changes_by_piece.items():
+        changes_by_message[number] = _source_changes(texts[number], changes)
+        # Of a value that spans pieces, only the first one has a replacement.
+        count += sum(bool(change.replacement) for change in changes_by_message[number])
     return changes_by_message, count
 
 
@@ -120,28 +146,80 @@ def _source_changes(
     Empty if its strings are not those that were parsed: a parser keeps only the last of two members
     with the same name.
     """
-    if text is None:
-        return []
-    tokens = [
-        json_string
-        for json_string in json_text.json_strings(text.text)
-        if not json_string.is_member_name
+    strings = [
+        string for string in json_strings(text.text if text else "") if not string.is_member_name
     ]
-    if any(
-        tokens[field_piece.text_index].value != field_piece.text for field_piece in changes_by_piece
-    ):
+    if any(strings[piece.text_index].value != piece.text for piece in changes_by_piece):
         return []
     return [
         change
-        for piece in sorted(changes_by_piece, key=lambda field_piece: field_piece.text_index)
-        for change in tokens[piece.text_index].to_source_changes(changes_by_piece[piece])
+        for piece in sorted(changes_by_piece, key=lambda piece: piece.text_index)
+        for change in strings[piece.text_index].to_source_changes(changes_by_piece[piece])
     ]
 
 
-def _has_no_line_end(text: str, change: TextChange) -> bool:
-    """Whether neither the old nor the new text has a line end, which may belong to the framing."""
-    return not any(
-        end in content
-        for content in (text[change.begin : change.end], change.replacement)
-        for end in "\r\n"
-    )
+def _keyed_field_texts(body: object) -> Iterator[tuple[FieldKey, str]]:
+    """Every text of a message in order, with the key of the field that it is a piece of."""
+    kind = body.get("type") if isinstance(body, dict) else ""
+    yield from _walk_keyed_texts(body, (kind if isinstance(kind, str) else "",))
+
+
+def _walk_keyed_texts(value: object, key: FieldKey) -> Iterator[tuple[FieldKey, str]]:
+    match value:
+        case str() if key[-1] == "text":
+            yield (
+                tuple(
+                    text
+                    for text in key
+                    if not (isinstance(text, tuple) and text[0] == _CONTENT_BLOCK_INDEX)
+                ),
+                value,
+            )
+        case str():
+            yield key, value
+        case dict():
+            stream_ids = [
+                (name, item)
+                for name, item in value.items()
+                if isinstance(item, int | str) and _STREAM_ID_MEMBER.fullmatch(name)
+            ]
+            for name, item in value.items():
+                yield from _walk_keyed_texts(item, (*key, *stream_ids, name))
+        case list():
+            for number, item in enumerate(value):
+                yield from _walk_keyed_texts(item, (*key, number))
+        case _:
+            pass
+
+
+def _piece_changes(
+    key: FieldKey, pieces: Sequence[FieldPiece], replacements: ValueReplacements
+) -> list[tuple[FieldPiece, TextChange]]:
+    """The changes of a field's pieces, including those of values that span pieces.
+
+    The new value goes to the piece in which the recorded one begins.  A field with the same value
+    in every message, such as an id, is not joined.
+    """
+    member = next((text for text in reversed(key) if isinstance(text, str)), "")
+    if (
+        len(pieces) == 1
+        or value_finder.is_id_member(member)
+        or len({piece.text for piece in pieces}) == 1
+    ):
+        return [
+            (piece, change)
+            for piece in pieces
+            for change in replacements.find_changes(piece.text, member)
+        ]
+    starts = [0, *accumulate(len(piece.text) for piece in pieces)]
+    changes: list[tuple[FieldPiece, TextChange]] = []
+    for change in replacements.find_changes("".join(piece.text for piece in pieces), member):
+        number, replacement = bisect_right(starts, change.begin) - 1, change.replacement
+        while number < len(pieces) and starts[number] < change.end:
+            start, size = starts[number], len(pieces[number].text)
+            begin, end = max(0, change.begin - start), min(size, change.end - start)
+            if begin < end:
+                changes.append((pieces[number], TextChange(begin, end, replacement)))
+                replacement = ""
+            number += 1
+    return changes

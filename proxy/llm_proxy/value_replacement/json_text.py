@@ -1,17 +1,16 @@
-"""Locates the strings of a JSON document in its source text."""
+"""Changes within a text, and within the strings of a JSON document."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 import orjson
-
-from llm_proxy.value_replacement.text_change import TextChange
 
 _JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
 _SPELLED_CHARACTER: Final = re.compile(
@@ -19,6 +18,15 @@ _SPELLED_CHARACTER: Final = re.compile(
     re.DOTALL,
 )
 """The JSON spelling of one character."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """Replaces the characters from `begin` to `end` by `replacement`."""
+
+    begin: int
+    end: int
+    replacement: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +44,9 @@ class JsonString:
     is_member_name: bool
     """Whether it is the name of a member."""
 
-    def to_source_changes(self, changes: Iterable[TextChange]) -> list[TextChange]:
+    def to_source_changes(self, changes: Sequence[TextChange]) -> list[TextChange]:
         """Translate changes of the value to changes of the document's text."""
-        if not (changes := list(changes)):
+        if not changes:
             return []
         starts: list[int] | range = range(len(self.source_text) + 1)
         if "\\" in self.source_text:
@@ -57,10 +65,13 @@ def json_strings(text: str) -> Iterator[JsonString]:
     """All strings of a JSON document, in order, including the names of members."""
     member, value_offset = "", -1
     for found in _JSON_STRING.finditer(text):
-        value = _decode_json_string(found[1])
-        begin, is_name = found.start(1), found[2] is not None
+        source, is_name = found[1], found[2] is not None
+        value = source
+        if "\\" in source:
+            with suppress(ValueError):
+                value = str(json.loads(f'"{source}"', strict=False))
         member_of_value = member if found.start() == value_offset and not is_name else ""
-        yield JsonString(begin, found[1], value, member_of_value, is_name)
+        yield JsonString(found.start(1), source, value, member_of_value, is_name)
         if is_name:
             member, value_offset = value, found.end()
 
@@ -92,12 +103,3 @@ def parse_json_document(text: str) -> object:
 def escape_json_text(value: str) -> str:
     """A text as a JSON string without its quotes."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
-
-
-def _decode_json_string(source: str) -> str:
-    if "\\" not in source:
-        return source
-    try:
-        return str(json.loads(f'"{source}"', strict=False))
-    except ValueError:
-        return source
