@@ -82,14 +82,8 @@ class Conversation:
     @property
     def last_user_text(self) -> str:
         """The text of the last user message that has text; empty if there is none."""
-        return next(
-            (
-                message.text
-                for message in reversed(self.messages)
-                if message.role == "user" and message.text
-            ),
-            "",
-        )
+        user_texts = (message.text for message in reversed(self.messages) if message.role == "user")
+        return next(filter(None, user_texts), "")
 
     @property
     def prompt(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
@@ -118,6 +118,11 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
 """In the order in which they are tried: first those whose paths no other shares; for the later
 ones a header decides.  Providers without paths are reached as `/~NAME/...`."""
 
+_PROVIDER_BY_NAME: Final = {provider.name: provider for provider in PROVIDERS}
+_DISTINCTIVE_HEADERS: Final = frozenset(
+    name for provider in PROVIDERS for name in provider.distinctive_headers
+)
+
 
 def provider_of_request(request: Request) -> str:
     """The name of the provider that a request belongs to; `DEFAULT_PROVIDER` if none claims it.
@@ -129,13 +134,15 @@ def provider_of_request(request: Request) -> str:
         if _request_matches(request, provider.identifying_pattern):
             return provider.name
     path_provider = _provider_of_path(path)
-    names = _distinctive_header_names().intersection(name.lower() for name, _ in request.headers)
-    if not names:
+    header_names = {name.lower() for name, _ in request.headers}
+    if header_names.isdisjoint(_DISTINCTIVE_HEADERS):
         return path_provider or DEFAULT_PROVIDER
-    for provider in PROVIDERS:
-        if provider.name == path_provider or not names.isdisjoint(provider.distinctive_headers):
-            return provider.name
-    return DEFAULT_PROVIDER
+    return next(
+        provider.name
+        for provider in PROVIDERS
+        if provider.name == path_provider
+        or not header_names.isdisjoint(provider.distinctive_headers)
+    )
 
 
 def is_probe_request(request: Request) -> bool:
@@ -145,8 +152,13 @@ def is_probe_request(request: Request) -> bool:
 
 @lru_cache(256)  # an application uses a handful of paths
 def _provider_of_path(path: str) -> str | None:
-    """The name of the first provider whose `paths` match."""
-    match = _combined_path_pattern().fullmatch(path)
+    """The name of the first provider whose `paths_pattern` matches."""
+    pattern = "|".join(
+        f"(?P<{provider.name}>{provider.paths_pattern})"
+        for provider in PROVIDERS
+        if provider.paths_pattern
+    )
+    match = re.fullmatch(pattern, path)
     return match.lastgroup if match else None
 
 
@@ -173,47 +185,28 @@ def _request_matches(request: Request, identifying_pattern: str) -> bool:
     )
 
 
-@cache
-def _distinctive_header_names() -> frozenset[str]:
-    return frozenset(name for provider in PROVIDERS for name in provider.distinctive_headers)
-
-
-@cache
-def _combined_path_pattern() -> re.Pattern[str]:
-    """The paths of all providers in one expression, with a group named after each provider."""
-    return re.compile(
-        "|".join(
-            f"(?P<{provider.name}>{provider.paths_pattern})"
-            for provider in PROVIDERS
-            if provider.paths_pattern
-        )
-    )
-
-
 def upstream_url(provider: str, configured_urls: Mapping[str, str]) -> str | None:
     """The base URL for requests to this provider; None if there is none.
 
     First its own `--upstream`, then `default=`, then the built-in address.
     """
-    if provider in configured_urls:
-        return configured_urls[provider]
-    if DEFAULT_PROVIDER in configured_urls:
-        return configured_urls[DEFAULT_PROVIDER]
-    return next(
-        (item.base_url for item in PROVIDERS if item.name == provider and item.base_url), None
-    )
+    for name in (provider, DEFAULT_PROVIDER):
+        if name in configured_urls:
+            return configured_urls[name]
+    builtin = _PROVIDER_BY_NAME.get(provider)
+    return (builtin.base_url or None) if builtin else None
 
 
 def key_env_vars(provider: str) -> tuple[str, ...]:
     """The environment variables that may hold an API key of this provider."""
-    return next((item.key_env_vars for item in PROVIDERS if item.name == provider), ())
+    builtin = _PROVIDER_BY_NAME.get(provider)
+    return builtin.key_env_vars if builtin else ()
 
 
 def credential_header(provider: str, key: str) -> tuple[str, str]:
     """The header, as name and value, in which a client of this provider sends its API key."""
-    template = next(
-        (item.credential_template for item in PROVIDERS if item.name == provider), _BEARER_TEMPLATE
-    )
+    builtin = _PROVIDER_BY_NAME.get(provider)
+    template = builtin.credential_template if builtin else _BEARER_TEMPLATE
     name, _, value = template.partition(": ")
     return name, value.format(key)
 

@@ -84,67 +84,45 @@ def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedRespon
     turns = cassette_response_turns(cassette)
     if not turns:
         raise NotRepresentable(f"{cassette.file} holds no turn: nothing that could be told again")
-    is_foreign = dialect.name != cassette_dialect(cassette).name
-    transcoded_turns = tuple(map(_without_provider_parts, turns)) if is_foreign else turns
-    removed = (
-        tuple(
-            dict.fromkeys(removed_part for turn in turns for removed_part in _describe_losses(turn))
+    recorded_dialect = cassette_dialect(cassette)
+    losses: dict[str, None] = {}  # an ordered set
+    if dialect.name != recorded_dialect.name:
+        for turn in turns:
+            losses |= dict.fromkeys(_describe_losses(turn))
+        turns = tuple(map(_without_provider_parts, turns))
+    turns = tuple(
+        replace(
+            turn,
+            usage=turn.usage
+            and _convert_token_counts(
+                turn.usage, recorded_dialect.token_counting, dialect.token_counting
+            ),
+            model=options.model or turn.model or cassette.meta.model,
         )
-        if is_foreign
-        else ()
+        for turn in turns
     )
-    token_countings = (cassette_dialect(cassette).token_counting, dialect.token_counting)
-    transcoded_turns = tuple(
-        replace(item, usage=item.usage and _convert_token_counts(item.usage, *token_countings))
-        for item in transcoded_turns
-    )
-    default_model = options.model or cassette.meta.model
-    transcoded_turns = tuple(
-        replace(item, model=options.model or item.model or default_model)
-        for item in transcoded_turns
-    )
+    try:
+        recorded_unix_s = int(datetime.fromisoformat(cassette.meta.recorded_at).timestamp())
+    except ValueError:
+        recorded_unix_s = 0
     # Differs between takes of one request.
     seed = f"{cassette.meta.key} {cassette.response_end.sha256}"
-    context = EncodeContext(
-        seed, _recorded_unix_s(cassette.meta.recorded_at), provider=options.provider
-    )
-    failure = transcoded_turns[0].failure
-    if failure and cassette.response_head.status >= _MIN_ERROR_STATUS:
-        retry_after_s = _retry_after_seconds(
-            header_value(cassette.response_head.headers, "retry-after")
+    context = EncodeContext(seed, recorded_unix_s, provider=options.provider)
+    head, failure = cassette.response_head, turns[0].failure
+    if failure and head.status >= _MIN_ERROR_STATUS:
+        # A date, or a number without sense, is ignored.
+        retry_after = header_value(head.headers, "retry-after") or ""
+        is_delay = retry_after.isdecimal() and len(retry_after) < _MAX_RETRY_AFTER_DIGITS
+        response = dialect.error_response(
+            head.status, failure, context, float(retry_after) if is_delay else None
         )
-        error_response = dialect.error_response(
-            cassette.response_head.status, failure, context, retry_after_s
-        )
-        has_other_headers = any(
-            name.lower() not in _GENERIC_HEADERS for name, _ in cassette.response_head.headers
-        )
-        return TranscodedResponse(
-            error_response, (*removed, *("the other headers of its error",) * has_other_headers)
-        )
-    request = dialect.sample_request(transcoded_turns[0].model, stream=not options.is_non_streaming)
-    conversion_losses = dialect.representable_turns(request, transcoded_turns, context).losses
-    return TranscodedResponse(
-        dialect.encode_response(request, transcoded_turns, context), (*removed, *conversion_losses)
-    )
-
-
-def _recorded_unix_s(recorded_at: str) -> int:
-    """The time of the recording in s since 1970; 0 if it is invalid."""
-    try:
-        return int(datetime.fromisoformat(recorded_at).timestamp())
-    except ValueError:
-        return 0
-
-
-def _retry_after_seconds(retry_after: str | None) -> float | None:
-    """The delay of a `Retry-After` in seconds; None if it is a date or absent."""
-    is_number = (
-        retry_after is not None
-        and retry_after.isdecimal()
-        and len(retry_after) < _MAX_RETRY_AFTER_DIGITS
-    )
-    return float(retry_after or 0) if is_number else None
+        if any(name.lower() not in _GENERIC_HEADERS for name, _ in head.headers):
+            return TranscodedResponse(response, (*losses, "the other headers of its error"))
+        return TranscodedResponse(response, tuple(losses))
+    request = dialect.sample_request(turns[0].model, stream=not options.is_non_streaming)
+    conversion_losses = dialect.representable_turns(request, turns, context).losses
+    response = dialect.encode_response(request, turns, context)
+    return TranscodedResponse(response, (*losses, *conversion_losses))
 
 
 def _without_provider_parts(turn: Turn) -> Turn:
@@ -152,21 +130,15 @@ def _without_provider_parts(turn: Turn) -> Turn:
 
     Raises `NotRepresentable` if all tool calls that it waits for are of the provider's own tools.
     """
-    answered_ids = {item.call_id for item in turn.parts if isinstance(item, ToolResult)}
+    answered_ids = {part.call_id for part in turn.parts if isinstance(part, ToolResult)}
     kept = [
-        item for item in turn.parts if not is_provider_tool_call(item) or item.id in answered_ids
+        part for part in turn.parts if not is_provider_tool_call(part) or part.id in answered_ids
     ]
     calls = [
-        item for item in turn.parts if isinstance(item, ToolCall) and item.id not in answered_ids
+        part for part in turn.parts if isinstance(part, ToolCall) and part.id not in answered_ids
     ]
-    if (
-        turn.finish is FinishReason.TOOL_CALLS
-        and calls
-        and not any(tool_call in kept for tool_call in calls)
-    ):
-        kinds = ", ".join(
-            dict.fromkeys(str(dict(tool_call.metadata)["type"]) for tool_call in calls)
-        )
+    if turn.finish is FinishReason.TOOL_CALLS and calls and not any(call in kept for call in calls):
+        kinds = ", ".join(dict.fromkeys(str(dict(call.metadata)["type"]) for call in calls))
         raise NotRepresentable(f"it waits for a tool that only its own dialect has: {kinds}")
     parts = tuple(replace(_portable_part(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)
@@ -176,25 +148,20 @@ def _without_provider_parts(turn: Turn) -> Turn:
 def _convert_token_counts(usage: Usage, source: TokenCounting, target: TokenCounting) -> Usage:
     if source == target:
         return usage
-    cached = (usage.cache_read or 0) + (usage.cache_write or 0)
+    cached, reasoning = (usage.cache_read or 0) + (usage.cache_write or 0), usage.reasoning or 0
+    total = usage.total
+    if not total and usage.input is not None and usage.output is not None:
+        total = usage.input + usage.output
+        total += cached * (not source.cache_is_input)
+        total += reasoning * (not source.reasoning_is_output)
     input_change = cached * (target.cache_is_input - source.cache_is_input)
-    output_change = (usage.reasoning or 0) * (
-        target.reasoning_is_output - source.reasoning_is_output
-    )
+    output_change = reasoning * (target.reasoning_is_output - source.reasoning_is_output)
     return replace(
         usage,
         input=None if usage.input is None else max(usage.input + input_change, 0),
         output=None if usage.output is None else max(usage.output + output_change, 0),
-        total=_total_tokens(usage, source),
+        total=total,
     )
-
-
-def _total_tokens(usage: Usage, counting: TokenCounting) -> int | None:
-    if usage.input is None or usage.output is None:
-        return usage.total
-    cached = 0 if counting.cache_is_input else (usage.cache_read or 0) + (usage.cache_write or 0)
-    reasoning = 0 if counting.reasoning_is_output else usage.reasoning or 0
-    return usage.total or usage.input + usage.output + cached + reasoning
 
 
 def _portable_part(part: Part) -> Part:

@@ -74,6 +74,14 @@ class Dialect(ABC):
     excluded: another id there is another request.  Syntax as in `volatile_json_paths`.  A
     change here requires a new version of the normaliser `call-ids`.
     """
+    prompt_fields = frozenset(
+        """
+        chat_history contents documents input inputText inputs instances instructions message
+        messages preamble prompt query requests system systemInstruction system_instruction texts
+        """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
+    )
+    """The members of the request body, and the form fields, that hold the prompt: messages,
+    instructions, inputs; by default those of all dialects."""
     token_counting = TokenCounting()
     """What its usage counts as input and as output."""
     overloaded_status = 503

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from llm_proxy.dialects import Dialect
 from llm_proxy.diff.documents import PLAIN_NAME, RequestDifference, find_differences
 from llm_proxy.matching import (
     KeyDocument,
@@ -18,7 +19,6 @@ from llm_proxy.matching import (
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.normalisers.ignore import RemovalTree, add_ignored_path, without_ignored
 from llm_proxy.matching.rules import ApplyRule
-from llm_proxy.misses.nearest import PROMPT_FIELDS
 
 _QUOTABLE_NAME: Final = re.compile(r"""[^"'\\]+""")
 """Member names that a quoted JSONPath step can hold without escapes."""
@@ -79,7 +79,7 @@ def miss_advice(
             functions[normaliser.name] = normaliser.normalize_document
             remedies.append(DifferenceRemedy(normaliser.name))
             continue
-        remedies.append(remedy := _ignore_remedy(difference))
+        remedies.append(remedy := _ignore_remedy(difference, requested.dialect))
         if remedy.rule:
             functions[remedy.rule] = _make_ignore_function(difference.path_steps)
     if len(differences) > MAX_ADVISED_DIFFERENCES or any(
@@ -123,7 +123,7 @@ def _paths_overlap(one: str, other: str) -> bool:
     return long.startswith(short) and long[len(short) :][:1] in {"", ".", "["}
 
 
-def _ignore_remedy(difference: RequestDifference) -> DifferenceRemedy:
+def _ignore_remedy(difference: RequestDifference, dialect: Dialect) -> DifferenceRemedy:
     """An `ignore` rule; none outside of a JSON body, or if the path needs escapes."""
     path = "$"
     for part in difference.path_steps:
@@ -142,7 +142,7 @@ def _ignore_remedy(difference: RequestDifference) -> DifferenceRemedy:
             warning = _MODEL_WARNING
         case "stream":
             warning = _STREAM_WARNING
-        case name if name in PROMPT_FIELDS:
+        case name if name in dialect.prompt_fields:
             warning = _PROMPT_WARNING
         case _:
             warning = ""

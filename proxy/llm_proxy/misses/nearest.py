@@ -26,13 +26,6 @@ from llm_proxy.matching.large_base64 import contains_base64_hash
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.turns import Json
 
-PROMPT_FIELDS: Final = frozenset(
-    """
-    chat_history contents documents input inputText inputs instances instructions message messages
-    preamble prompt query requests system systemInstruction system_instruction texts
-    """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
-)
-"""The body members, of any dialect, that hold the prompt: messages, instructions, inputs."""
 _FORM_CONTENT_MEMBERS: Final = ("value", "sha256")
 """The members of a form field that hold its content."""
 _REQUEST_LINE_PATHS: Final = frozenset(("method", "provider", "path", "query"))
@@ -189,22 +182,23 @@ def lowest_prompt_similarity(requested: KeyDocument, stored: KeyDocument) -> flo
 def prompt_leaves(document: KeyDocument) -> dict[str, str]:
     """The values of the prompt by path.
 
-    In a form, these are the fields named in `PROMPT_FIELDS`, and the files; of a body that is
+    In a form, these are the fields that the dialect lists, and the files; of a body that is
     neither a form nor a JSON object, all values.
     """
+    prompt_fields = document.dialect.prompt_fields
     match document.body_kind, document.body:
         case "form", list() as fields:
             # By name, so that an inserted field does not shift the others' paths.
             contents_by_name: dict[str, list[Json]] = {}
             for field in fields:
                 name = str(field.get("name")) if isinstance(field, dict) else ""
-                if isinstance(field, dict) and (name in PROMPT_FIELDS or "filename" in field):
+                if isinstance(field, dict) and (name in prompt_fields or "filename" in field):
                     contents_by_name.setdefault(name, []).append(
                         {item: field[item] for item in _FORM_CONTENT_MEMBERS if item in field}
                     )
             document = replace(document, body_kind="json", body={**contents_by_name})
         case "json", dict() as body:
-            prompt = {name: body[name] for name in body if name in PROMPT_FIELDS}
+            prompt = {name: body[name] for name in body if name in prompt_fields}
             document = replace(document, body=prompt)
         case _:
             pass
