@@ -28,7 +28,7 @@ from dialect_manners import ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.base import ConvertedResponseTurns
-from llm_proxy.dialects.cohere import tokens
+from llm_proxy.dialects.cohere import auxiliary_responses
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.errors import NotRepresentable
@@ -545,15 +545,18 @@ def test_tokens_are_of_a_text_and_become_it_again() -> None:
 
 @given(st.text())
 def test_any_text_has_tokens_that_become_it_again(text: str) -> None:
-    numbers = [tokens.token_id(token_string) for token_string in tokens.token_strings(text)]
+    numbers = [
+        auxiliary_responses.token_id(token_string)
+        for token_string in auxiliary_responses.token_strings(text)
+    ]
 
-    assert tokens.detokenize(numbers) == text
+    assert auxiliary_responses.detokenize(numbers) == text
     assert all(0 <= number < 2**31 for number in numbers)
 
 
 @given(st.lists(st.integers()))
 def test_any_numbers_are_tokens_of_something(numbers: list[int]) -> None:
-    assert len(tokens.detokenize(numbers).encode()) >= len(numbers)
+    assert len(auxiliary_responses.detokenize(numbers).encode()) >= len(numbers)
 
 
 def test_the_models_are_those_that_are_listed() -> None:

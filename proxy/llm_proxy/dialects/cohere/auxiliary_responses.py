@@ -1,18 +1,23 @@
 """Cohere's embeddings, reranking, tokenization and model responses.
 
+Tokens are deterministic: up to four ASCII characters each, or one other character.  A token's id
+encodes its characters, so that detokenizing needs no vocabulary.
+
 The models are those of `EncodeContext.models`; where it is empty, every name exists.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import Final
+from struct import pack
+from typing import Any, Final
 
 from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.cohere import embeddings, errors, tokens
+from llm_proxy.dialects.cohere import shared_format
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
@@ -22,17 +27,36 @@ from llm_proxy.turns import Failure, Json
 _WORD: Final = re.compile(r"\w+")
 _CONTEXT_TOKENS: Final = 128_000
 
+_DIMENSIONS_BY_MODEL: Final = (("light", 384), ("v4", 1536))
+"""Pairs of a fragment of model names and the dimensions of those models."""
+
+_DEFAULT_DIMENSIONS: Final = 1024
+_FLOAT: Final = "float"
+
+
+_PIECE: Final = re.compile(r"[\x00-\x7f]{1,4}|[^\x00-\x7f]")
+_PACKED_OFFSET: Final = 0x110000
+"""Ids below are code points; ids above pack ASCII characters, seven bits each."""
+
+_BITS_PER_CHAR: Final = 7
+_PACKED_TOKEN_IDS: Final = range(
+    _PACKED_OFFSET + (1 << _BITS_PER_CHAR), _PACKED_OFFSET + (1 << 4 * _BITS_PER_CHAR + 1)
+)
+_UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
+
 
 def auxiliary_response(operation: str, request: Request, context: EncodeContext) -> DialectResponse:
     """The response to an operation that is no chat, such as `v2/embed`; 501 for unknown ones."""
     version, _, name = operation.partition("/")
     if name not in _OPERATIONS:
-        return errors.error_response(501, Failure(f"/{operation} is not answered here"), context)
+        return shared_format.error_response(
+            501, Failure(f"/{operation} is not answered here"), context
+        )
     fields = lenient_json.parse_object(request.body)
     document, billed_fields = _OPERATIONS[name](fields, version, context)
     meta = {"api_version": {"version": version.removeprefix("v")}, **billed_fields}
     return response_encoding.json_response(
-        {**document, "meta": meta}, errors.common_response_headers(context)
+        {**document, "meta": meta}, shared_format.common_response_headers(context)
     )
 
 
@@ -40,13 +64,13 @@ def models_response(path: str, context: EncodeContext) -> DialectResponse:
     """One model or the list of models; 404 for a model that is not listed."""
     name = path.rpartition("/v1/models")[2].removeprefix("/")
     if name and context.models and name not in context.models:
-        return errors.model_not_found_response(name, context)
+        return shared_format.model_not_found_response(name, context)
     document = (
         _model_object(name)
         if name
         else {"models": [_model_object(model) for model in context.models]}
     )
-    return response_encoding.json_response(document, errors.common_response_headers(context))
+    return response_encoding.json_response(document, shared_format.common_response_headers(context))
 
 
 def _model_object(name: str) -> Document:
@@ -67,7 +91,7 @@ OperationResult = tuple[Document, Document]
 
 
 def _embed_result(fields: Fields, version: str, context: EncodeContext) -> OperationResult:
-    document = embeddings.embed_response_fields(fields, version)
+    document = embed_response_fields(fields, version)
     input_tokens = sum(map(estimates_and_fakes.estimated_token_count, document["texts"]))
     images = len(lenient_json.array_items(fields.get("images")))
     billed_units = {"input_tokens": input_tokens, **({"images": images} if images else {})}
@@ -112,8 +136,8 @@ def _fake_relevance_score(seed: str, query: str, text: str) -> float:
 
 
 def _tokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
-    pieces = tokens.token_strings(lenient_json.value_as_text(fields.get("text")))
-    return {"tokens": list(map(tokens.token_id, pieces)), "token_strings": pieces}, {}
+    pieces = token_strings(lenient_json.value_as_text(fields.get("text")))
+    return {"tokens": list(map(token_id, pieces)), "token_strings": pieces}, {}
 
 
 def _detokenize_result(fields: Fields, _version: str, _context: EncodeContext) -> OperationResult:
@@ -121,7 +145,105 @@ def _detokenize_result(fields: Fields, _version: str, _context: EncodeContext) -
         lenient_json.first_integer(token)
         for token in lenient_json.array_items(fields.get("tokens"))
     )
-    return {"text": tokens.detokenize(-1 if number is None else number for number in token_ids)}, {}
+    return {"text": detokenize(-1 if number is None else number for number in token_ids)}, {}
+
+
+def embed_response_fields(fields: Fields, api_version: str) -> Document:
+    """The response document: a fake vector for each input, in order, in each requested type.
+
+    Version 1 has plain floats where no type is requested.
+    """
+    vectors = [
+        estimates_and_fakes.fake_embedding(embedding_input, _requested_dimensions(fields))
+        for embedding_input in _embedding_inputs(fields)
+    ]
+    texts = [
+        lenient_json.value_as_text(array_item)
+        for array_item in lenient_json.array_items(fields.get("texts"))
+    ]
+    requested_types = [
+        embedding_type
+        for embedding_type in map(
+            lenient_json.str_or_empty, lenient_json.array_items(fields.get("embedding_types"))
+        )
+        if embedding_type
+    ]
+    if api_version == "v1" and not requested_types:
+        return {"embeddings": vectors, "texts": texts, "response_type": "embeddings_floats"}
+    by_type = {
+        embedding_type: [_CONVERTERS_BY_TYPE[embedding_type](vector) for vector in vectors]
+        for embedding_type in requested_types or [_FLOAT]
+        if embedding_type in _CONVERTERS_BY_TYPE
+    }
+    return {"embeddings": by_type, "texts": texts, "response_type": "embeddings_by_type"}
+
+
+def _embedding_inputs(fields: Fields) -> Iterator[str]:
+    for name in ("texts", "images", "inputs"):
+        yield from map(lenient_json.value_as_text, lenient_json.array_items(fields.get(name)))
+
+
+def _requested_dimensions(fields: Fields) -> int:
+    if requested := lenient_json.first_integer(fields.get("output_dimension")):
+        return requested
+    model = lenient_json.value_as_text(fields.get("model"))
+    return next((size for name, size in _DIMENSIONS_BY_MODEL if name in model), _DEFAULT_DIMENSIONS)
+
+
+def _pack_sign_bits(numbers: Sequence[float]) -> list[int]:
+    signs = [number > 0 for number in numbers]
+    return [
+        sum(sign << 7 - place for place, sign in enumerate(signs[at : at + 8]))
+        for at in range(0, len(signs), 8)
+    ]
+
+
+def _scale_to_int8(numbers: Sequence[float]) -> list[int]:
+    """The numbers, scaled so that the largest magnitude is 127."""
+    largest = max(map(abs, numbers)) or 1.0
+    return [round(number / largest * 127) for number in numbers]
+
+
+_CONVERTERS_BY_TYPE: Final[dict[str, Callable[[Sequence[float]], Any]]] = {
+    _FLOAT: list,
+    "int8": _scale_to_int8,
+    "uint8": lambda numbers: [number + 128 for number in _scale_to_int8(numbers)],
+    "ubinary": _pack_sign_bits,
+    "binary": lambda numbers: [byte - 128 for byte in _pack_sign_bits(numbers)],
+    "base64": lambda numbers: b64encode(pack(f"<{len(numbers)}f", *numbers)).decode(),
+}
+"""Type of embeddings -> its conversion from floats."""
+
+
+def token_strings(text: str) -> list[str]:
+    """The text, split into tokens; joined, they are the text."""
+    return _PIECE.findall(text)
+
+
+def token_id(token_string: str) -> int:
+    """The id of a token that `token_strings` gave."""
+    if not token_string.isascii():
+        return ord(token_string)
+    packed = 1
+    for character in token_string:
+        packed = packed << _BITS_PER_CHAR | ord(character)
+    return _PACKED_OFFSET + packed
+
+
+def detokenize(token_ids: Iterable[int]) -> str:
+    """The text of these token ids; an invalid id becomes U+FFFD."""
+    return "".join(map(_string_of_token, token_ids))
+
+
+def _string_of_token(token: int) -> str:
+    if token in _PACKED_TOKEN_IDS:
+        packed, characters = token - _PACKED_OFFSET, ""
+        while packed > 1:
+            characters = chr(packed % (1 << _BITS_PER_CHAR)) + characters
+            packed >>= _BITS_PER_CHAR
+        return characters
+    is_character = 0 <= token < _PACKED_OFFSET and not 0xD800 <= token < 0xE000  # surrogates
+    return chr(token) if is_character else _UNKNOWN
 
 
 _OPERATIONS: Final[dict[str, Callable[[Fields, str, EncodeContext], OperationResult]]] = {

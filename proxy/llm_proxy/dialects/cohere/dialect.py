@@ -19,28 +19,22 @@ import orjson
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import (
-    conversion,
     json_api,
     lenient_json,
     request_decoding,
     response_encoding,
 )
-from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
-from llm_proxy.dialects.capabilities import Capabilities
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
 from llm_proxy.dialects.cohere import (
     auxiliary_responses,
-    errors,
+    chat_v1,
+    chat_v2,
     request_decoder,
-    shared_fields,
-    v1_capabilities,
-    v1_decoder,
-    v2_capabilities,
-    v2_decoder,
+    shared_format,
 )
-from llm_proxy.dialects.cohere.v1_encoder import CohereV1Encoder
-from llm_proxy.dialects.cohere.v2_encoder import CohereV2Encoder
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing import sse
@@ -66,7 +60,7 @@ _DISTINCTIVE_FIELDS: Final = {
 }
 """By operation, the fields that only Cohere's requests have; empty where no field is unique."""
 
-_V1_FINAL_EVENT_TYPES: Final = (None, v1_decoder.END_EVENT, "stream-error")
+_V1_FINAL_EVENT_TYPES: Final = (None, chat_v1.END_EVENT, "stream-error")
 """Types of events that end a stream of version 1; old servers send no type.
 
 Events of other types may be finished too, without ending the stream."""
@@ -88,6 +82,7 @@ class Cohere(Dialect):
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
+    errors = shared_format.ERRORS
 
     def matches(self, request: Request) -> bool:
         """`.../v2/chat`; other paths only where the request cannot be another provider's."""
@@ -155,13 +150,13 @@ class Cohere(Dialect):
         """One turn, or one per generation of a completion; none for auxiliary responses."""
         if not json_api.succeeded(response.head):
             fields = lenient_json.parse_object(json_api.joined_body(response))
-            failure = shared_fields.decode_failure(fields) or json_api.decode_http_error(response)
+            failure = shared_format.decode_failure(fields) or json_api.decode_http_error(response)
             return (Turn((), failure=failure),)
         documents = [*_parse_response_payloads(response)]
         if any(not _V1_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
-            return v1_decoder.decode_turns(documents)
+            return chat_v1.decode_turns(documents)
         if any(not _V2_RESPONSE_FIELDS.isdisjoint(document) for document in documents):
-            return (v2_decoder.decode_turn(documents),)
+            return (chat_v2.decode_turn(documents),)
         return ()
 
     def output_chars(self, codec: str, message: bytes) -> int:
@@ -178,25 +173,27 @@ class Cohere(Dialect):
             f"/{_V2_CHAT}", {"model": model, "stream": stream, "messages": []}
         )
 
-    def representable_turns(
+    def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedResponseTurns:
-        """To the capabilities of the request's chat version."""
-        response_capabilities = self._response_capabilities(request, context)
-        return conversion.convert(turns, response_capabilities, self.model(request), context)
+    ) -> WireFormat:
+        """That of the request's chat version."""
+        match _operation_of(request):
+            case "v2/chat":
+                return chat_v2.wire_format(stream=self.streams(request))
+            case "v1/chat":
+                return chat_v1.wire_format(stream=self.streams(request))
+            case operation:
+                raise NotRepresentable(f"cohere tells no turn on /{operation}")
 
-    def encode_response(
+    def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to the last one, or one document."""
-        (turn,) = self.representable_turns(request, turns, context).turns
+        [turn] = turns
         stream = self.streams(request)
-        if turn.failure and not stream:
-            failure = next((turn.failure for turn in turns if turn.failure), turn.failure)
-            return errors.error_response(errors.status_of_failure(failure), turn.failure, context)
         if _operation_of(request) == _V2_CHAT:
-            return CohereV2Encoder(stream, context).encode_response(turn)
-        return CohereV1Encoder(request, stream, context).encode_response(turn)
+            return chat_v2.encode_turn(turn, context, stream=stream)
+        return chat_v1.encode_turn(turn, request, context, stream=stream)
 
     def error_response(
         self,
@@ -206,11 +203,11 @@ class Cohere(Dialect):
         retry_after: float | None = None,
     ) -> DialectResponse:
         """A message, with its type if it has one."""
-        return errors.error_response(status, failure, context, retry_after)
+        return shared_format.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The account's limit of requests."""
-        return errors.rate_limit_headers(context)
+        return shared_format.rate_limit_headers(context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -222,15 +219,6 @@ class Cohere(Dialect):
         if operation in (_V2_CHAT, _V1_CHAT, _V1_GENERATE):
             return None
         return auxiliary_responses.auxiliary_response(operation, request, context)
-
-    def _response_capabilities(self, request: Request, context: EncodeContext) -> Capabilities:
-        stream = self.streams(request)
-        operation = _operation_of(request)
-        if operation == _V2_CHAT:
-            return v2_capabilities.capabilities(stream=stream)
-        if operation == _V1_CHAT:
-            return v1_capabilities.capabilities(context.fake_uuid("response"), stream=stream)
-        raise NotRepresentable(f"cohere tells no turn on /{operation}")
 
 
 def _operation_of(request: Request) -> str:
@@ -254,17 +242,17 @@ def _has_cohere_client_header(request: Request) -> bool:
 
 def _event_completeness(event: Fields) -> Completeness | None:
     fields = lenient_json.object_fields(event.get("delta")) or event
-    if failure := shared_fields.decode_failure(fields):
+    if failure := shared_format.decode_failure(fields):
         return json_api.completed_by_error(failure)
-    if event.get("type") == v2_decoder.END_EVENT:
-        return Completeness(is_complete=True, reason=v2_decoder.END_EVENT)
+    if event.get("type") == chat_v2.END_EVENT:
+        return Completeness(is_complete=True, reason=chat_v2.END_EVENT)
     if event.get("is_finished") is True and event.get("event_type") in _V1_FINAL_EVENT_TYPES:
         return Completeness(is_complete=True, reason="is_finished: true")
     return None
 
 
 def _event_output_chars(event: Fields) -> int:
-    return v2_decoder.event_output_chars(event) or v1_decoder.event_output_chars(event)
+    return chat_v2.event_output_chars(event) or chat_v1.event_output_chars(event)
 
 
 def _parse_response_payloads(response: DialectResponse) -> Iterator[Fields]:
@@ -279,7 +267,7 @@ def _decode_event(message: bytes) -> Fields:
     if event.data is None:
         return lenient_json.parse_object(message)  # NDJSON
     document = lenient_json.parse_object(event.data)
-    if event.event_type == "error" and not shared_fields.decode_failure(document):
+    if event.event_type == "error" and not shared_format.decode_failure(document):
         return {"error": dict(document) or event.data.decode("utf-8", "replace")}
     if event.event_type and document and "type" not in document:
         return {**document, "type": event.event_type}

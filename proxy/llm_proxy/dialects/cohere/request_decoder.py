@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.dialects import data_urls, lenient_json, request_decoding
-from llm_proxy.dialects.cohere import v2_decoder
+from llm_proxy.dialects.cohere import chat_v2
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, Text, ToolCall, ToolResult
 
@@ -55,7 +55,7 @@ def _decode_v2_messages(body: Fields) -> Iterator[RequestMessage]:
 
 
 def _decode_v2_parts(fields: Fields) -> Iterator[Part]:
-    items = [part for _, part in v2_decoder.decode_fragments(fields, 0)]
+    items = [part for _, part in chat_v2.decode_fragments(fields, 0)]
     yield from (item for item in items if not isinstance(item, ToolCall))
     for block in lenient_json.array_objects(fields.get("content")):
         if image := lenient_json.object_fields(block.get("image_url")):
