@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from aiohttp import web
 
 from dialect_manners import ENCODE_CONTEXT
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse

@@ -13,7 +13,7 @@ from dialect_manners import MANNERS, Manner, json_request
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import DialectResponse, lenient_json
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse

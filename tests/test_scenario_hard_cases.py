@@ -34,7 +34,7 @@ from in_process_proxy import proxy
 from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import dialect_of_request
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse

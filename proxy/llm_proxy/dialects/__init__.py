@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.dialects.anthropic.dialect import Anthropic
-from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, RecordOnlyDialect
 from llm_proxy.dialects.bedrock.dialect import Bedrock
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.dialects.google.gemini import Gemini
@@ -16,7 +16,6 @@ from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.dialects.openai.completions import OpenAICompletions
 from llm_proxy.dialects.openai.other_endpoints import ENDPOINTS
 from llm_proxy.dialects.openai.responses import OpenAIResponses
-from llm_proxy.dialects.record_only import RecordOnlyDialect
 from llm_proxy.exchange import Request
 
 __all__ = [

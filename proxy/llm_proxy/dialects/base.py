@@ -243,3 +243,20 @@ class Dialect(ABC):
 
     def _no_turns_error(self) -> NotRepresentable:
         return NotRepresentable(f"answers of {self.name} hold no turns, so none can be told as one")
+
+
+class RecordOnlyDialect(Dialect):
+    """A dialect that is matched and checked for completeness, but never encoded."""
+
+    def keep_alive_message(self, codec: str) -> bytes:
+        """Empty: none is known."""
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRequest:
+    """A request (not decoded yet), its dialect, and the context to encode its response with."""
+
+    dialect: Dialect
+    request: Request
+    context: EncodeContext

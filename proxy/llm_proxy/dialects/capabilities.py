@@ -79,21 +79,6 @@ def without_usage(turn: Turn) -> Turn:
     return replace(turn, usage=None)
 
 
-def is_empty_part(part: Part) -> bool:
-    """Whether a part has no content; tool calls and results never count as empty."""
-    match part:
-        case Text():
-            return not part.text and not part.citations
-        case Reasoning():
-            return not (part.text or part.signature or part.redacted)
-        case Refusal():
-            return not part.text
-        case Media():
-            return not (part.url or part.base64 or part.transcript)
-        case ToolCall() | ToolResult():
-            return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What one kind of response can represent: streamed or whole, on one path of a dialect."""

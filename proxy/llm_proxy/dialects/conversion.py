@@ -23,12 +23,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
-from llm_proxy.dialects import part_merging
+from llm_proxy.dialects import turn_parts
 from llm_proxy.dialects.base import ConvertedResponseTurns
-from llm_proxy.dialects.capabilities import Capabilities, is_empty_part, nonempty_metadata
+from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.encoding import PART_LABELS
-from llm_proxy.dialects.surrogates import replace_lone_surrogates
+from llm_proxy.dialects.turn_parts import is_empty_part, replace_lone_surrogates
 from llm_proxy.dialects.wire import FINISH_FALLBACKS
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
@@ -175,7 +175,7 @@ class _TurnConverter:
             unsorted_parts = list(converted)
             converted.sort(key=lambda part: order.index(type(part)))
             self.losses += ["the order of parts"] * (converted != unsorted_parts)
-        return part_merging.merge_neighbours(converted, self._capabilities.merged_kinds)
+        return turn_parts.merge_neighbours(converted, self._capabilities.merged_kinds)
 
     def _representable_parts(self, parts: tuple[Part, ...]) -> Iterable[Part]:
         """The converted parts; unsupported and empty ones are left out."""

@@ -19,9 +19,9 @@ from dataclasses import replace
 from math import isfinite
 from typing import Final
 
-from llm_proxy.dialects import lenient_json, part_merging
+from llm_proxy.dialects import lenient_json, turn_parts
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.surrogates import replace_lone_surrogates
+from llm_proxy.dialects.turn_parts import replace_lone_surrogates
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
@@ -72,7 +72,7 @@ def prepared_turns(
     call_ids: set[str] = set()
     prepared = []
     for turn in map(replace_lone_surrogates, turns):
-        parts = part_merging.merge_neighbours(
+        parts = turn_parts.merge_neighbours(
             _prepared_parts(turn.parts, wire_format, call_ids, context), wire_format.merged
         )
         awaits_client = wire_format.awaits_client(parts)

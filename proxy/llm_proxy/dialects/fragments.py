@@ -154,3 +154,21 @@ def _merge_metadata(items: Iterable[Metadata]) -> Metadata:
     for pairs in items:
         merged.update(pairs)
     return tuple(merged.items())
+
+
+def fragment_output_chars(fragment: Part) -> int:
+    """How many output characters a fragment adds.
+
+    A tool call, a tool result, a sound and an image count as at least one; signatures, citations
+    and the names of results count nothing.
+    """
+    match fragment:
+        case Text(text=text) | Reasoning(text=text) | Refusal(text=text):
+            return len(text)
+        case Media():
+            has_content = bool(fragment.url or fragment.base64)
+            return len(fragment.transcript) or int(has_content)
+        case ToolCall():
+            return max(1, len(fragment.name) + len(fragment.arguments))
+        case ToolResult():
+            return 1

@@ -1,7 +1,8 @@
-"""Shared code of JSON APIs: codec, completeness, one-document bodies, HTTP errors."""
+"""Shared code of JSON APIs: completeness, one-document bodies, HTTP errors, data URLs."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -10,10 +11,12 @@ from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.turns import Failure, Json
+from llm_proxy.turns import Failure, Json, Media
 
 _MAX_REASON_CHARS: Final = 60
 """The part of a provider's error message that fits in a table."""
+
+_DATA_URL: Final = re.compile(r"data:([^;,]*)[^,]*;base64,(.*)", re.DOTALL)
 
 
 def succeeded(head: ResponseHead) -> bool:
@@ -88,4 +91,14 @@ def _with_sibling_fields(fields: Fields, failure: Failure) -> Failure:
         failure,
         type=lenient_json.value_as_text(fields.get("error_type")),
         code=lenient_json.value_as_text(fields.get("code")),
+    )
+
+
+def decode_media_url(url: str, default_media_type: str) -> Media:
+    """The media at this URL, inline for a data URL with base64."""
+    data_url = _DATA_URL.fullmatch(url)
+    return (
+        Media(data_url[1] or default_media_type, base64=data_url[2])
+        if data_url
+        else Media(default_media_type, url=url)
     )

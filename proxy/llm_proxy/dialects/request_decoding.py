@@ -13,9 +13,8 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, Role, ToolDefinition
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.capabilities import is_empty_part
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.surrogates import replace_lone_surrogates
+from llm_proxy.dialects.turn_parts import is_empty_part, replace_lone_surrogates
 from llm_proxy.turns import Json, Part, Text, ToolCall, ToolResult
 
 _ROLES: Final[Mapping[str, Role]] = {

@@ -1,10 +1,12 @@
-"""Builds responses: one-line JSON, streams and documents."""
+"""Builds responses: one-line JSON, streams, documents and retry headers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from http import HTTPStatus
+from math import ceil
 from typing import Any, Final
 
 import orjson
@@ -22,6 +24,8 @@ _UNICODE_LINE_ENDS: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2
 _REASON_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {
     529: "Overloaded"
 }
+
+_RETRY_HEADERS: Final = frozenset(("retry-after", "retry-after-ms"))
 
 
 def single_line_json(value: Any) -> bytes:
@@ -59,3 +63,20 @@ def json_response(
     return DialectResponse(
         ResponseHead(status, reason, all_headers, "length", len(body)), "whole", (body,)
     )
+
+
+def with_retry_headers(response: DialectResponse, delay_ms: float | None) -> DialectResponse:
+    """The response with its retry headers replaced by this delay; without any if it is None."""
+    headers = [
+        header for header in response.head.headers if header[0].lower() not in _RETRY_HEADERS
+    ]
+    if delay_ms is not None:
+        headers += [
+            ("retry-after-ms", _format_number(delay_ms)),
+            ("retry-after", str(ceil(delay_ms / 1000))),
+        ]
+    return replace(response, head=replace(response.head, headers=tuple(headers)))
+
+
+def _format_number(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)

@@ -13,7 +13,7 @@ from typing import Final
 
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.chance import seeded_uniform
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead

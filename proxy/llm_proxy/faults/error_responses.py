@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Begin, Burst, Send
-from llm_proxy.dialects import retry_delay
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.encode_context import AccountLimits
 from llm_proxy.faults.kind import FaultArgument, FaultContext
 from llm_proxy.turns import Failure
@@ -49,7 +49,7 @@ def http_error_response(
         None if delay_ms is None else delay_ms / 1000,
     )
     if retry_after is not None:
-        response = retry_delay.with_retry_headers(response, retry_after)
+        response = response_encoding.with_retry_headers(response, retry_after)
     head = response.head
     if should_retry is not None:
         header = ("x-should-retry", str(should_retry).lower())

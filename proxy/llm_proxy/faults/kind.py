@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Abort, Action, Begin, Burst, Wait
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults.fault_record import FaultEffect
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import estimates_and_fakes
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.kind import FaultNotApplicable, InjectedActions, OneShot, StreamPosition
 from llm_proxy.turns import FinishReason, Part, Reasoning, Text, Turn, Usage

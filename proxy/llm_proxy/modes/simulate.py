@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy import dialects
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt

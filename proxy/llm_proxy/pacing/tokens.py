@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import estimates_and_fakes, output_chars
+from llm_proxy.dialects import estimates_and_fakes
+from llm_proxy.dialects.fragments import fragment_output_chars
 from llm_proxy.turns import Reasoning, TokenCounting, Turn, Usage
 
 
 def count_output_chars(turns: Sequence[Turn]) -> int:
     """The output characters of all parts of the turns."""
-    return sum(output_chars.fragment_output_chars(part) for turn in turns for part in turn.parts)
+    return sum(fragment_output_chars(part) for turn in turns for part in turn.parts)
 
 
 def count_output_tokens(

@@ -14,14 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
-from llm_proxy.dialects import (
-    estimates_and_fakes,
-    lenient_json,
-    response_encoding,
-    retry_delay,
-)
-from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
+from llm_proxy.dialects.base import DecodedRequest, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.exchange import ResponseHead
@@ -197,7 +191,7 @@ def _failure_actions(
             response = _error_response(
                 429, fail, decoded_request, None if delay_ms is None else delay_ms / 1000
             )
-            return immediate_actions(retry_delay.with_retry_headers(response, delay_ms))
+            return immediate_actions(response_encoding.with_retry_headers(response, delay_ms))
         case "thrown":
             return _http_error_actions(500, fail, decoded_request)
         case "model_error":

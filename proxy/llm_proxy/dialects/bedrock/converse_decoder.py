@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import lenient_json, output_chars
+from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.bedrock import usage
-from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import (
     Citation,
@@ -158,7 +158,7 @@ def event_output_chars(event: str, fields: Fields) -> int:
     return (
         sum(
             map(
-                output_chars.fragment_output_chars,
+                fragment_output_chars,
                 decode_parts(lenient_json.object_fields(fields.get("delta"))),
             )
         )

@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import lenient_json, part_merging, response_encoding, wire
+from llm_proxy.dialects import lenient_json, response_encoding, turn_parts, wire
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.cohere import shared_format
 from llm_proxy.dialects.cohere.shared_format import CitedSource
@@ -285,7 +285,7 @@ class _V1Encoder:
         texts = [part for part in turn.parts if isinstance(part, Text)]
         self._citations = [
             cited_documents.with_document_id(citation, turn.text)
-            for text in part_merging.merge_neighbours(texts, {Text})
+            for text in turn_parts.merge_neighbours(texts, {Text})
             if isinstance(text, Text)
             for citation in text.citations
         ]

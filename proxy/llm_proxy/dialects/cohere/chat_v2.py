@@ -17,11 +17,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from llm_proxy.dialects import lenient_json, output_chars, part_merging, response_encoding
+from llm_proxy.dialects import lenient_json, response_encoding, turn_parts
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.cohere import shared_format
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, WireFormat
@@ -107,9 +107,7 @@ def event_output_chars(event: Fields) -> int:
     fields = lenient_json.object_fields(
         lenient_json.object_fields(event.get("delta")).get("message")
     )
-    return sum(
-        output_chars.fragment_output_chars(fragment) for _, fragment in decode_fragments(fields, 0)
-    )
+    return sum(fragment_output_chars(fragment) for _, fragment in decode_fragments(fields, 0))
 
 
 class _V2ResponseDecoder:
@@ -304,7 +302,7 @@ def _rank_in_document(part: Part) -> int:
 def _merge_blocks(parts: Iterable[Part]) -> Iterator[Part]:
     """The parts; neighbouring texts, thoughts and tool plans become one each."""
     for (kind, _), group in groupby(parts, lambda part: (type(part), _is_tool_plan(part))):
-        yield from part_merging.merge_neighbours(group, {kind} & _BLOCK_TYPES.keys())
+        yield from turn_parts.merge_neighbours(group, {kind} & _BLOCK_TYPES.keys())
 
 
 def _encode_tool_call(call: ToolCall, arguments: str) -> Document:

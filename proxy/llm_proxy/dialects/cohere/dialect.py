@@ -18,12 +18,7 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import (
-    json_api,
-    lenient_json,
-    request_decoding,
-    response_encoding,
-)
+from llm_proxy.dialects import json_api, lenient_json, request_decoding, response_encoding
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
 from llm_proxy.dialects.cohere import (
     auxiliary_responses,

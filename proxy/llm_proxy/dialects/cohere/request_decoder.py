@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
-from llm_proxy.dialects import data_urls, lenient_json, request_decoding
+from llm_proxy.dialects import json_api, lenient_json, request_decoding
 from llm_proxy.dialects.cohere import chat_v2
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, Text, ToolCall, ToolResult
@@ -59,9 +59,7 @@ def _decode_v2_parts(fields: Fields) -> Iterator[Part]:
     yield from (item for item in items if not isinstance(item, ToolCall))
     for block in lenient_json.array_objects(fields.get("content")):
         if image := lenient_json.object_fields(block.get("image_url")):
-            yield data_urls.decode_media_url(
-                lenient_json.value_as_text(image.get("url")), "image/*"
-            )
+            yield json_api.decode_media_url(lenient_json.value_as_text(image.get("url")), "image/*")
     yield from (item for item in items if isinstance(item, ToolCall))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import lenient_json, part_merging
+from llm_proxy.dialects import lenient_json, turn_parts
 from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.google.citations import byte_offsets, is_valid_span
 from llm_proxy.dialects.google.content_decoder import (
@@ -76,7 +76,7 @@ def merge_parts_and_place_citations(
         kept_parts += [replace(part, citations=())] * bool(part.metadata)
     if unplaced and not any(isinstance(part, Text) for part in kept_parts):
         kept_parts.append(Text(""))
-    merged = part_merging.merge_neighbours(kept_parts, (Text, Reasoning), ends_run)
+    merged = turn_parts.merge_neighbours(kept_parts, (Text, Reasoning), ends_run)
     last_text_index = max(
         (at for at, part in enumerate(merged) if isinstance(part, Text)), default=None
     )

@@ -17,10 +17,10 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import json_api, lenient_json, output_chars, response_encoding, wire
+from llm_proxy.dialects import json_api, lenient_json, response_encoding, wire
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import Errors, FinishReasons, UsageFields, WireFormat
@@ -144,7 +144,7 @@ def line_output_chars(line: Fields) -> int:
     """The output characters that a line adds to a response."""
     fragments = FragmentJoiner()
     _feed_line(line, fragments)
-    return sum(map(output_chars.fragment_output_chars, fragments.joined_parts()))
+    return sum(map(fragment_output_chars, fragments.joined_parts()))
 
 
 def _feed_line(line: Fields, fragments: FragmentJoiner) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from llm_proxy.dialects import data_urls, lenient_json, output_chars
-from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects import json_api, lenient_json
+from llm_proxy.dialects.fragments import FragmentJoiner, fragment_output_chars
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import (
     Citation,
@@ -73,7 +73,7 @@ def delta_output_chars(delta: Fields) -> int:
     calls = map(decode_tool_call, lenient_json.array_objects(delta.get("tool_calls")))
     return sum(
         map(
-            output_chars.fragment_output_chars,
+            fragment_output_chars,
             (*(part for _, part in decode_fragments(delta)), *calls),
         )
     )
@@ -159,7 +159,7 @@ def _decode_block(block: Fields) -> KeyedFragments:
     elif kind == "file" and (
         data := lenient_json.object_fields(block.get("file")).get("file_data")
     ):
-        yield None, data_urls.decode_media_url(lenient_json.value_as_text(data), "*/*")
+        yield None, json_api.decode_media_url(lenient_json.value_as_text(data), "*/*")
 
 
 def _decode_reasoning_block(value: Json) -> KeyedFragments:
@@ -226,7 +226,7 @@ def _decode_input_audio(audio: Fields) -> KeyedFragments:
 
 def _decode_image(block: Fields) -> Media:
     url = lenient_json.value_as_text(lenient_json.object_fields(block.get("image_url")).get("url"))
-    return data_urls.decode_media_url(url, "image/*")
+    return json_api.decode_media_url(url, "image/*")
 
 
 def _decode_citation(annotation: Fields) -> Citation:

@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import (
-    conversion,
-    lenient_json,
-    request_decoding,
-    response_encoding,
-)
+from llm_proxy.dialects import conversion, lenient_json, request_decoding, response_encoding
 from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner

@@ -16,11 +16,10 @@ from urllib.parse import unquote
 
 from llm_proxy import framing
 from llm_proxy.dialects import forms, json_api, lenient_json
-from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.base import Completeness, DialectResponse, RecordOnlyDialect
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import audio_transcripts, auxiliary_responses, errors, shared_format
-from llm_proxy.dialects.record_only import RecordOnlyDialect
 from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, Turn

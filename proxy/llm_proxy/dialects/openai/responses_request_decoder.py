@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
-from llm_proxy.dialects import data_urls, lenient_json, request_decoding
+from llm_proxy.dialects import json_api, lenient_json, request_decoding
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import output_item_decoder
 from llm_proxy.turns import Json, Media, Part, Refusal, Text, ToolResult
@@ -95,12 +95,12 @@ def _decode_content(content: Json) -> Iterator[Part]:
             case "refusal":
                 yield Refusal(lenient_json.str_or_empty(block.get("refusal")))
             case "input_image":
-                yield data_urls.decode_media_url(
+                yield json_api.decode_media_url(
                     lenient_json.value_as_text(block.get("image_url")), "image/*"
                 )
             case "input_file":
                 source = block.get("file_data") or block.get("file_url")
-                yield data_urls.decode_media_url(lenient_json.value_as_text(source), "*/*")
+                yield json_api.decode_media_url(lenient_json.value_as_text(source), "*/*")
             case "input_audio":
                 audio = lenient_json.object_fields(block.get("input_audio"))
                 audio_format = lenient_json.value_as_text(audio.get("format")) or "*"

@@ -19,7 +19,7 @@ from typing import Final
 
 from llm_proxy.conversation import ToolDefinition
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.provider_tool_calls import is_provider_tool_call
+from llm_proxy.dialects.turn_parts import is_provider_tool_call
 from llm_proxy.faults import reencoding
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (

@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.provider_tool_calls import is_provider_tool_call
+from llm_proxy.dialects.turn_parts import is_provider_tool_call
 from llm_proxy.scenario.engine.turns import parse_finish_reason
 from llm_proxy.turns import (
     Json,

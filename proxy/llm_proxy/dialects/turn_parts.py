@@ -1,0 +1,142 @@
+"""What every format does with the parts of turns: merging, mending, telling them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, TypeGuard, TypeVar
+
+from llm_proxy.dialects import lenient_json
+from llm_proxy.turns import (
+    Citation,
+    Media,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+TurnOrPart = TypeVar("TurnOrPart", Turn, Part)
+
+TEXT_ARGUMENT_CALL_TYPES: Final = ("custom", "custom_tool_call")
+"""The types of calls whose arguments are plain text, not an object."""
+_CLIENT_RUN_CALL_TYPES: Final = (
+    *TEXT_ARGUMENT_CALL_TYPES,
+    "function",
+    "function_call",
+    "tool_use",
+    "toolUse",
+)
+"""The types of calls that the client runs; most such calls have no type in their metadata."""
+
+
+def is_provider_tool_call(part: Part) -> TypeGuard[ToolCall]:
+    """Whether the part is a call that the provider runs itself, by the type in its metadata."""
+    if not isinstance(part, ToolCall):
+        return False
+    call_type = lenient_json.value_as_text(dict(part.metadata).get("type"))
+    return bool(call_type) and call_type not in _CLIENT_RUN_CALL_TYPES
+
+
+def is_empty_part(part: Part) -> bool:
+    """Whether a part has no content; tool calls and results never count as empty."""
+    match part:
+        case Text():
+            return not part.text and not part.citations
+        case Reasoning():
+            return not (part.text or part.signature or part.redacted)
+        case Refusal():
+            return not part.text
+        case Media():
+            return not (part.url or part.base64 or part.transcript)
+        case ToolCall() | ToolResult():
+            return False
+
+
+def merge_neighbours(
+    parts: Iterable[Part],
+    mergeable_kinds: Collection[type[Part]],
+    blocks_merge: Callable[[Part], bool] = lambda _part: False,
+) -> tuple[Part, ...]:
+    """The parts, with neighbours of the same mergeable kind merged.
+
+    Nothing is merged onto a part for which `blocks_merge` is true.
+    """
+    groups: list[list[Part]] = []
+    for part in parts:
+        last = groups[-1][-1] if groups else None
+        if (
+            last is not None
+            and type(part) is type(last) in mergeable_kinds
+            and not blocks_merge(last)
+        ):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return tuple(
+        _merge_parts(group) if type(group[0]) in mergeable_kinds else group[0] for group in groups
+    )
+
+
+def _merge_parts(parts: Sequence[Part]) -> Part:
+    """Merges parts of one kind with text; of reasoning, the last signature is kept."""
+    match parts[0]:
+        case Text():
+            return _merge_texts([part for part in parts if isinstance(part, Text)])
+        case Reasoning():
+            reasonings = [part for part in parts if isinstance(part, Reasoning)]
+            signed = [
+                reasoning for reasoning in reasonings if reasoning.signature or reasoning.redacted
+            ] or reasonings
+            return replace(signed[-1], text="".join(reasoning.text for reasoning in reasonings))
+        case Refusal():
+            return Refusal("".join(part.text for part in parts if isinstance(part, Refusal)))
+        case _:
+            raise TypeError(f"{type(parts[0]).__name__} is not joined")
+
+
+def _merge_texts(parts: Sequence[Text]) -> Text:
+    """The joined text, and all citations with their spans shifted."""
+    text = ""
+    citations: list[Citation] = []
+    for part in parts:
+        citations += (_shift_citation(citation, len(text)) for citation in part.citations)
+        text += part.text
+    return Text(text, tuple(citations), parts[-1].metadata)
+
+
+def _shift_citation(citation: Citation, offset: int) -> Citation:
+    if citation.span is None:
+        return citation
+    start, end = citation.span
+    return replace(citation, span=(start + offset, end + offset))
+
+
+def replace_lone_surrogates(turn_or_part: TurnOrPart) -> TurnOrPart:
+    """The turn or the part, with U+FFFD for each lone surrogate outside of metadata.
+
+    Metadata is unchanged: what cannot be encoded is left out elsewhere.
+    """
+    replaced: TurnOrPart = _replace_in_value(turn_or_part)
+    return replaced
+
+
+def _replace_in_value(value: Any) -> Any:
+    match value:
+        case StrEnum():
+            return value
+        case str():
+            return lenient_json.join_pieces([value])
+        case tuple():
+            return tuple(map(_replace_in_value, value))
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            names = [field.name for field in fields(value) if field.name != "metadata"]
+            return replace(
+                value, **{name: _replace_in_value(getattr(value, name)) for name in names}
+            )
+        case _:
+            return value
