@@ -145,7 +145,7 @@ def recorded_takes(folder: Path, selected: Iterable[Exchange]) -> list[Cassette]
     library = Library(folder / "cassettes")
     library.refresh()
     return [
-        library.load_cassette(library.take_file(exchange.session, exchange.key, exchange.take).path)
+        library.load_cassette(library.take_paths(exchange.session, exchange.key)[exchange.take])
         for exchange in selected
     ]
 

@@ -49,7 +49,7 @@ def test_opening_a_library_reads_no_file(tmp_path: Path, reads: list[str]) -> No
 
     library = _open_library(tmp_path)
 
-    assert library.take_numbers("default", key_of_request(raw_chat_request("a"))) == [1, 2]
+    assert list(library.take_paths("default", key_of_request(raw_chat_request("a")))) == [1, 2]
     assert len(library.cassette_paths()) == 3
     assert reads == []
 

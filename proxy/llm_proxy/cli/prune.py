@@ -24,7 +24,7 @@ from llm_proxy.cli.options.declaration import PATH_TYPE
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.folder_lock import locked_folder
+from llm_proxy.shell.library.folders import locked_folder
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 from llm_proxy.shell.running.settings import state_folder
 
@@ -163,7 +163,7 @@ def _select_prunable(
 def _has_all_takes(library: Library, takes: Sequence[CassetteRow]) -> bool:
     """Whether no take is missing from a group: an unreadable take keeps the others."""
     first = parse_take_path(library.root, takes[0].path)
-    return first is None or len(takes) == len(library.take_numbers(first.session, first.key_prefix))
+    return first is None or len(takes) == len(library.take_paths(first.session, first.key_prefix))
 
 
 class _UnplayedFilter:

@@ -18,9 +18,9 @@ from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_n
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.folder_lock import locked_folder
+from llm_proxy.shell.library.folders import locked_folder
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.library_keys import collision_message
+from llm_proxy.shell.library.library_index import collision_message
 from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, plan_rekey
 from llm_proxy.shell.running.settings import state_folder
 

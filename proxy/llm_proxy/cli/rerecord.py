@@ -36,12 +36,15 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.option_grammar import parse_rules
-from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
-from llm_proxy.shell.reissuing.take_group import TakeGroup
+from llm_proxy.shell.library.library import (
+    Library,
+    TakeGroup,
+    parse_take_path,
+    walk_cassettes,
+)
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.reissuing.reissuer import ReissueSettings
-    from llm_proxy.shell.reissuing.rerecording import RerecordedGroup
+    from llm_proxy.shell.reissuing.reissuer import ReissueSettings, RerecordedGroup
 
 
 @click.command
@@ -103,8 +106,10 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
 def _run_rerecording(
     reissue_settings: ReissueSettings, library: Library, groups: Sequence[TakeGroup], jobs: int
 ) -> list[RerecordedGroup]:
-    from llm_proxy.shell.reissuing.reissuer import check_api_keys  # noqa: PLC0415 # not for --dry-run
-    from llm_proxy.shell.reissuing.rerecording import rerecord_groups  # noqa: PLC0415 # not for --dry-run
+    from llm_proxy.shell.reissuing.reissuer import (  # noqa: PLC0415 # not for --dry-run
+        check_api_keys,
+        rerecord_groups,
+    )
 
     check_api_keys(reissue_settings, {group.provider for group in groups})
 

@@ -30,7 +30,7 @@ from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import Library, walk_cassettes
-from llm_proxy.shell.library.library_keys import is_keyed_by
+from llm_proxy.shell.library.library_index import is_keyed_by
 
 _GROUPINGS: tuple[tuple[str, Callable[[CassetteRow], str]], ...] = (
     ("dialect", lambda row: row.meta.dialect),

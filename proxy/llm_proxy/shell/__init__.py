@@ -35,8 +35,7 @@ Nothing outside this folder and the entry points touches them.
         entry_fields      fills a journal entry
         library_usage     which cassettes a run used
     reissuing    sends stored requests again
-        reissuer          sends one request and records the response
-        rerecording       replaces all takes of a request
+        reissuer          sends requests, records the responses, replaces takes
     upstream     the live providers
         live              sends one request and streams its response
         pump              reads one response without losing a byte
@@ -55,15 +54,11 @@ Nothing outside this folder and the entry points touches them.
         files             finds and reads scenario files
     library      a folder of cassettes
         library           the index by file names; reads single cassettes
-        scanning          lists the cassettes of a folder by their file names
         library_takes     the take source for modes
-        library_keys      keys of files that were keyed by other rules
-        indexer           indexes the requests of a library, for misses
+        library_index     indexes the requests of a library; keys by other rules
         last_played       when cassettes were last played on this machine
         rekeying          renames cassettes after the matching rules changed
-        replacing         replaces the takes of a request
-        folders           durable creation of folders
-        folder_lock       locks a folder for one process
+        folders           durable creation and locks of folders
     demo         the demo and its provider
 
     content_decoders  decodes content codings as the bytes arrive

@@ -17,7 +17,7 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.library_keys import is_keyed_by
+from llm_proxy.shell.library.library_index import is_keyed_by
 
 _PROGRESS_MIN_FILES: Final = 200
 """How many files take long enough to read for a progress bar."""

@@ -206,11 +206,9 @@ class Importer:
         return True
 
     def _stored_response_identities(self, session: str, key: str) -> Iterator[_ResponseIdentity]:
-        for number in self.library.take_numbers(session, key):
+        for path in self.library.take_paths(session, key).values():
             try:
-                cassette = self.library.load_cassette(
-                    self.library.take_file(session, key, number).path
-                )
+                cassette = self.library.load_cassette(path)
             except CassetteError:
                 continue
             if cassette.meta.key == key:

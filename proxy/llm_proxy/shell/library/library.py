@@ -4,16 +4,19 @@
     cassettes/@<session>/<dialect>/...
 
 A library is scanned by file names alone; a file is read on demand.  The folders below a session
-are for people only: a take is found by its file name in any of them.
+are for people only: a take is found by its file name in any of them.  A library may hold 100,000
+cassettes, so the index holds paths as strings: a `Path` is created only when one is requested.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -26,37 +29,39 @@ from llm_proxy.cassette import (
 )
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cassette.reader import MAX_FILE_BYTES, parse_cassette_meta
-from llm_proxy.errors import CassetteError
-from llm_proxy.shell.library.scanning import (
-    ScannedLibrary,
-    TakeFile,
-    parse_take_path,
-    scan_library,
-    session_of_path,
-    sort_paths,
-    walk_cassettes,
-)
+from llm_proxy.errors import CassetteError, UsageError
 
-__all__ = [
-    "Library",
-    "TakeFile",
-    "parse_take_path",
-    "safe_segment",
-    "session_of_path",
-    "walk_cassettes",
-]
-
+_TAKE_FILE_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
+_SUFFIX: Final = ".jsonl"
 _UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._+-]+")
 _MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
 """Approximate maximum memory of the cached cassettes, in bytes."""
 _OVERHEAD_BYTES: Final = 200
 """Approximate memory overhead of one message or read, in bytes."""
 
+_TakePaths = dict[str, dict[str, dict[int, str]]]
+"""Paths by session, by the first 16 digits of the key, and by take number."""
 
-def safe_segment(name: str) -> str:
-    """`name` as one safe segment of a path, at most 100 characters."""
-    safe = _UNSAFE_CHARS.sub("-", name).lstrip("-.")[:100]
-    return safe or "unnamed"
+
+@dataclass(frozen=True, slots=True)
+class TakeFile:
+    """One cassette file and what its name and folder give: session, key prefix, take number."""
+
+    path: Path
+    session: str
+    key_prefix: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeGroup:
+    """All takes of one request in one session, in the order in which they are played."""
+
+    session: str
+    key: str
+    """The request's key by the rules of this run."""
+    provider: str
+    paths: tuple[Path, ...]
 
 
 class Library:
@@ -65,7 +70,9 @@ class Library:
     def __init__(self, root: Path) -> None:
         """`root` need not exist; `refresh` scans it."""
         self.root = root
-        self._scan = ScannedLibrary({}, [])
+        self._take_paths: _TakePaths = {}
+        self._strays: list[str] = []
+        """The paths of the cassettes whose names hold no key and take number."""
         self._cache: OrderedDict[Path, Cassette] = OrderedDict()
         self._cache_bytes = 0
         self._lock = threading.RLock()
@@ -75,37 +82,31 @@ class Library:
 
         Raises `UsageError` if it cannot be read, or two files have the same take number and key.
         """
-        scan = scan_library(self.root)
+        take_paths, strays = _scan(self.root)
         with self._lock:
-            self._scan = scan
+            self._take_paths, self._strays = take_paths, strays
 
     def with_copied_index(self) -> Library:
         """A library of the same folder with a copy of the file index; changes are not shared."""
         copied = Library(self.root)
         with self._lock:
-            takes = {
+            copied._take_paths = {
                 session: {key16: dict(same) for key16, same in keys.items()}
-                for session, keys in self._scan.take_paths.items()
+                for session, keys in self._take_paths.items()
             }
-            copied._scan = ScannedLibrary(takes, list(self._scan.strays))
+            copied._strays = list(self._strays)
         return copied
 
-    def take_numbers(self, session: str, key: str) -> list[int]:
-        """The take numbers on disk for a session and key, in ascending order."""
+    def take_paths(self, session: str, key: str) -> dict[int, Path]:
+        """The files of a session and key by take number, in ascending order."""
         with self._lock:
-            return sorted(self._takes_by_number(session, key))
-
-    def take_file(self, session: str, key: str, number: int) -> TakeFile:
-        """The file of one take.  Raises `KeyError` if there is none."""
-        with self._lock:
-            return TakeFile(
-                Path(self._takes_by_number(session, key)[number]), session, key[:16], number
-            )
+            takes = sorted(self._takes_by_number(session, key).items())
+        return {number: Path(path) for number, path in takes}
 
     def sessions(self) -> list[str]:
         """The sessions that have takes, sorted."""
         with self._lock:
-            return sorted(self._scan.take_paths)
+            return sorted(self._take_paths)
 
     def cassette_paths(self) -> list[Path]:
         """The paths of all cassettes, takes and strays, sorted."""
@@ -114,41 +115,38 @@ class Library:
     def unsorted_paths(self) -> list[str]:
         """The paths of all cassettes, takes and strays, unsorted: fast for 100,000 of them."""
         with self._lock:
-            keys = [same for keys in self._scan.take_paths.values() for same in keys.values()]
-            return [*(path for same in keys for path in same.values()), *self._scan.strays]
+            keys = [same for keys in self._take_paths.values() for same in keys.values()]
+            return [*(path for same in keys for path in same.values()), *self._strays]
 
     def take_paths_in_session(self, session: str) -> list[Path]:
         """The paths of a session's takes, sorted."""
         with self._lock:
-            keys = self._scan.take_paths.get(session, {})
+            keys = self._take_paths.get(session, {})
             paths = [path for same in keys.values() for path in same.values()]
         return list(map(Path, sort_paths(paths)))
 
     def stray_paths(self) -> list[Path]:
         """The `.jsonl` files whose names hold no key and take number, sorted by path."""
-        with self._lock:
-            return list(map(Path, sort_paths(self._scan.strays)))
-
-    @property
-    def has_strays(self) -> bool:
-        """Whether there are `.jsonl` files whose names hold no key and take number."""
-        return bool(self._scan.strays)
+        return list(map(Path, sort_paths(self._strays)))
 
     def add_take_to_index(self, path: Path, session: str, key: str, number: int) -> None:
         """Add a take's file, which was just written, to the index."""
         with self._lock:
-            self._evict(path)
-            keys = self._scan.take_paths.setdefault(session, {})
+            self.evict_from_cache(path)
+            keys = self._take_paths.setdefault(session, {})
             keys.setdefault(key[:16], {})[number] = str(path)
 
-    def remove_take_from_index(self, session: str, key: str, number: int) -> TakeFile | None:
-        """Remove a take from the index and return it, None if there is none; its file is kept."""
+    def remove_take_from_index(self, session: str, key: str, number: int) -> Path | None:
+        """Remove a take from the index and return its path; None if there is none.
+
+        Its file is kept.
+        """
         with self._lock:
             path = self._takes_by_number(session, key).pop(number, None)
-        return None if path is None else TakeFile(Path(path), session, key[:16], number)
+        return None if path is None else Path(path)
 
     def _takes_by_number(self, session: str, key: str) -> dict[int, str]:
-        return self._scan.take_paths.get(session, {}).get(key[:16], {})
+        return self._take_paths.get(session, {}).get(key[:16], {})
 
     def cached_cassette(self, path: Path) -> Cassette | None:
         """The cassette of a file as it was when it was loaded; None if it is not cached."""
@@ -162,13 +160,15 @@ class Library:
         """The validated cassette in a file, from the cache if possible.  Raises `CassetteError`."""
         if (cached := self.cached_cassette(path)) is not None:
             return cached
-        cassette = parse_cassette(str(path), _read_content(path))
+        with _open_file(path) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        cassette = parse_cassette(str(path), content)
         with self._lock:
-            self._evict(path)
+            self.evict_from_cache(path)
             self._cache[path] = cassette
             self._cache_bytes += _memory_size(cassette)
             while self._cache_bytes > _MAX_CACHE_BYTES and len(self._cache) > 1:
-                self._evict(next(iter(self._cache)))
+                self.evict_from_cache(next(iter(self._cache)))
         return cassette
 
     def read_opening(self, path: Path) -> tuple[CassetteMeta, StoredRequest]:
@@ -206,11 +206,8 @@ class Library:
     def evict_from_cache(self, path: Path) -> None:
         """Remove a path from the cache, because its file was replaced."""
         with self._lock:
-            self._evict(path)
-
-    def _evict(self, path: Path) -> None:
-        if (cassette := self._cache.pop(path, None)) is not None:
-            self._cache_bytes -= _memory_size(cassette)
+            if (cassette := self._cache.pop(path, None)) is not None:
+                self._cache_bytes -= _memory_size(cassette)
 
 
 def _memory_size(cassette: Cassette) -> int:
@@ -223,11 +220,6 @@ def _memory_size(cassette: Cassette) -> int:
     )
 
 
-def _read_content(path: Path) -> bytes:
-    with _open_file(path) as file:
-        return file.read(MAX_FILE_BYTES + 1)
-
-
 @contextmanager
 def _open_file(path: Path) -> Iterator[BinaryIO]:
     """The file, open for reading.  Raises `CassetteError` for an `OSError`."""
@@ -236,3 +228,97 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
+
+
+def safe_segment(name: str) -> str:
+    """`name` as one safe segment of a path, at most 100 characters."""
+    safe = _UNSAFE_CHARS.sub("-", name).lstrip("-.")[:100]
+    return safe or "unnamed"
+
+
+def _scan(root: Path) -> tuple[_TakePaths, list[str]]:
+    takes: _TakePaths = {}
+    strays: list[str] = []
+    prefix_chars = len("./") if str(root) == "." else 0  # as `Path` drops it
+    for session, entry in _walk_by_session(str(root)):
+        path = entry.path[prefix_chars:]
+        match = _TAKE_FILE_NAME.fullmatch(entry.name)
+        if match is None:
+            strays.append(path)
+            continue
+        number = int(match[2])
+        paths_by_number = takes.setdefault(session, {}).setdefault(match[1], {})
+        if paths_by_number.setdefault(number, path) is not path:
+            raise UsageError(
+                f"two files are take {number} of one key: {paths_by_number[number]} and {path}: "
+                "delete or rename one of them"
+            )
+    return takes, strays
+
+
+def sort_paths(paths: list[str]) -> list[str]:
+    """Paths sorted as `Path` objects are: folder by folder."""
+    return sorted(paths, key=lambda path: path.split("/"))
+
+
+def parse_take_path(root: Path, path: Path) -> TakeFile | None:
+    """A library file's session, key prefix and take number; None if its name is not a take's."""
+    match = _TAKE_FILE_NAME.fullmatch(path.name)
+    return match and TakeFile(path, session_of_path(root, path), match[1], int(match[2]))
+
+
+def session_of_path(root: Path, path: Path) -> str:
+    """The session of a library file, from its top folder."""
+    return _session_of_folder(path.relative_to(root).parts[0])
+
+
+def walk_cassettes(root: Path) -> Iterator[Path]:
+    """Yield the regular `.jsonl` files below `root`, links not followed, in a stable order.
+
+    Raises `UsageError` if it cannot be read.
+    """
+    for entry in sorted(_list_entries(str(root)), key=lambda entry: entry.name):
+        if _is_visible_folder(entry):
+            yield from walk_cassettes(Path(entry.path))
+        elif _is_cassette(entry):
+            yield Path(entry.path)
+
+
+def _walk_by_session(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    pending_folders = [(root, "")]
+    while pending_folders:
+        folder, session = pending_folders.pop()
+        for entry in _list_entries(folder):
+            if _is_cassette(entry):
+                yield session or DEFAULT_SESSION, entry
+            elif _is_visible_folder(entry):
+                pending_folders.append((entry.path, session or _session_of_folder(entry.name)))
+
+
+def _session_of_folder(folder_name: str) -> str:
+    return (
+        folder_name[1:] if folder_name.startswith("@") and len(folder_name) > 1 else DEFAULT_SESSION
+    )
+
+
+def _is_cassette(entry: os.DirEntry[str]) -> bool:
+    name = entry.name
+    return (
+        name.endswith(_SUFFIX) and not name.startswith(".") and entry.is_file(follow_symlinks=False)
+    )
+
+
+def _is_visible_folder(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+
+
+def _list_entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        raise UsageError(f"{folder} is not a folder: give --cassettes a folder") from None
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None

@@ -20,9 +20,8 @@ from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.shell.library.indexer import LibraryIndexer
 from llm_proxy.shell.library.library import Library, parse_take_path, session_of_path
-from llm_proxy.shell.library.library_keys import LibraryKeys
+from llm_proxy.shell.library.library_index import LibraryIndex
 from llm_proxy.take_numbers import session_take_order
 
 T = TypeVar("T")
@@ -69,10 +68,7 @@ class LibraryTakes:
         self._takes_by_key: dict[tuple[str, str], tuple[LibraryTake, ...]] = {}
         self._cached_misses: OrderedDict[tuple[str, str], Miss] = OrderedDict()
         self._cached_similar: dict[tuple[str, str], SimilarTakes | None] = {}
-        self.indexer = LibraryIndexer(library, rules)
-        self._library_keys = LibraryKeys(
-            library, rules, lambda: self.indexer.completed_index().paths_keyed_differently
-        )
+        self.index = LibraryIndex(library, rules)
 
     async def takes_of(self, session: str, key: str) -> Sequence[LibraryTake]:
         """The playable takes of a session for a key, in order.
@@ -86,9 +82,17 @@ class LibraryTakes:
         return takes
 
     def find_takes(self, session: str, key: str) -> tuple[LibraryTake, ...]:
-        """The playable takes of a session for a key, read now and not cached."""
+        """The playable takes of a session for a key, read now and not cached.
+
+        They are the session's and the default session's, in the order of playing.
+        """
+        own_takes = self._playable_in_session(session, key)
+        default_takes = (
+            {} if session == DEFAULT_SESSION else self._playable_in_session(DEFAULT_SESSION, key)
+        )
         return tuple(
-            LibraryTake(path, self._library) for path in self._playable_paths(session, key)
+            LibraryTake((own_takes if is_own else default_takes)[number], self._library)
+            for is_own, number in session_take_order(own_takes, default_takes)
         )
 
     async def miss_for_request(self, routed: RoutedRequest, ordinal: int) -> Miss:
@@ -114,34 +118,19 @@ class LibraryTakes:
             )
         return self._cached_similar[cache_key]
 
-    def _playable_paths(self, session: str, key: str) -> tuple[Path, ...]:
-        """The playable files of a session and of the default session, in the order of playing."""
-        own_takes = self._playable_in_session(session, key)
-        default_takes = (
-            {} if session == DEFAULT_SESSION else self._playable_in_session(DEFAULT_SESSION, key)
-        )
-        return tuple(
-            (own_takes if is_own else default_takes)[number]
-            for is_own, number in session_take_order(own_takes, default_takes)
-        )
-
     def _playable_in_session(self, session: str, key: str) -> dict[int, Path]:
         """The playable files of one session by take number; strays come before the named ones."""
-        numbers = self._library.take_numbers(session, key)
-        named_paths = [self._library.take_file(session, key, number).path for number in numbers]
-        content_matches = self._library_keys.find_takes_by_content(
-            session, key, include_other_rules=not named_paths
-        )
-        strays = [path for path in content_matches if path not in named_paths]
-        take_numbers = self._stray_numbers(strays)
-        if numbers:
-            take_numbers = [
-                *range(1, len(strays) + 1),
-                *(len(strays) + number for number in numbers),
-            ]
-        playable = set(self._filter_playable([*strays, *named_paths], key))
-        numbered_paths = zip(take_numbers, [*strays, *named_paths], strict=True)
-        return {number: path for number, path in numbered_paths if path in playable}
+        named = self._library.take_paths(session, key)
+        found = self.index.find_takes_by_content(session, key, include_other_rules=not named)
+        strays = [path for path in found if path not in named.values()]
+        if named:
+            numbered = {
+                **dict(enumerate(strays, 1)),
+                **{len(strays) + number: path for number, path in named.items()},
+            }
+        else:
+            numbered = dict(zip(self._stray_numbers(strays), strays, strict=True))
+        return {number: path for number, path in numbered.items() if self._is_playable(path, key)}
 
     def _stray_numbers(self, strays: Sequence[Path]) -> Sequence[int]:
         """The take numbers in the names of files of other rules; consecutive if not distinct.
@@ -155,21 +144,15 @@ class LibraryTakes:
         first_number = min(numbers) if len(numbers) == len(strays) else 1
         return range(first_number, first_number + len(strays))
 
-    def _filter_playable(self, paths: Sequence[Path], key: str) -> tuple[Path, ...]:
-        playable: list[Path] = []
-        for path in paths:
-            cassette = self._library.load_cassette(path)
-            if self._library_keys.key_by_run_rules(cassette.meta, cassette.request) != key:
-                continue
-            if self._allow_partial or cassette_outcome(cassette).is_complete:
-                playable.append(path)
-        return tuple(playable)
+    def _is_playable(self, path: Path, key: str) -> bool:
+        cassette = self._library.load_cassette(path)
+        return self.index.key_by_run_rules(cassette.meta, cassette.request) == key and (
+            self._allow_partial or cassette_outcome(cassette).is_complete
+        )
 
     def _candidate_cassettes(self, routed: RoutedRequest) -> Iterator[CassetteCandidate]:
         """Yield the cassettes nearest to a request, as the index ranks them."""
-        library_index = self.indexer.completed_index()
-        for number in library_index.word_index.nearest_cassette_numbers(routed.stored_request):
-            path = Path(library_index.paths[number])
+        for path in self.index.nearest_paths(routed.stored_request):
             try:
                 yield CassetteCandidate(str(path), *self._library.read_opening(path))
             except CassetteError:
@@ -180,8 +163,8 @@ class LibraryTakes:
         return [
             session
             for session in self._library.sessions()
-            if self._library.take_numbers(session, key)
-            or self._library_keys.find_takes_by_content(session, key, include_other_rules=True)
+            if self._library.take_paths(session, key)
+            or self.index.find_takes_by_content(session, key, include_other_rules=True)
         ]
 
     def best_similarity(self, routed: RoutedRequest) -> float:
@@ -204,7 +187,7 @@ class LibraryTakes:
             ):
                 takes = self.find_takes(
                     routed.session,
-                    self._library_keys.key_by_run_rules(meta, nearest_match.cassette.request),
+                    self.index.key_by_run_rules(meta, nearest_match.cassette.request),
                 )
                 if takes:
                     return SimilarTakes(takes, nearest_match.similarity)
@@ -212,7 +195,7 @@ class LibraryTakes:
 
     def explain_miss(self, routed: RoutedRequest, limits: ReportLimits = STORED_LIMITS) -> Miss:
         """Why no cassette answers a request; not cached."""
-        cassette_count = self.indexer.completed_index().word_index.cassette_count
+        cassette_count = self.index.cassette_count()
         nearest = misses.find_nearest(routed, self._candidate_cassettes(routed), cassette_count)
         reason = ""
         if nearest is not None and nearest.nearest is not None and not nearest.nearest.differences:

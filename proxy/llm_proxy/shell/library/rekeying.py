@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
@@ -26,7 +26,7 @@ from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
 from llm_proxy.matching.keys import colliding_rules
 from llm_proxy.shell.library.folders import sync_folder
 from llm_proxy.shell.library.library import Library, TakeFile, parse_take_path
-from llm_proxy.shell.library.library_keys import is_keyed_by, natural_sort_key
+from llm_proxy.shell.library.library_index import is_keyed_by, natural_sort_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,14 @@ class RekeyPlan:
     read_errors: tuple[CassetteError, ...]
 
 
-@dataclass(slots=True)
-class _KeyedFile:
-    path: Path
-    take_file: TakeFile | None
-    meta: CassetteMeta
+@dataclass(frozen=True, slots=True)
+class _MisnamedFile:
+    """A take whose name does not contain its new key."""
+
+    take: TakeFile
     request: StoredRequest
-    new_key: str
-
-
-@dataclass(slots=True)
-class _RekeySurvey:
-    files_to_rekey: list[_KeyedFile] = field(default_factory=list)
-    unkeyable_paths: list[Path] = field(default_factory=list)
-    read_errors: list[CassetteError] = field(default_factory=list)
-    file_count: int = 0
+    old_meta: CassetteMeta
+    new_meta: CassetteMeta
 
 
 def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> RekeyPlan:
@@ -86,40 +79,117 @@ def plan_rekey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> Rekey
 
     The library must be refreshed.
     """
-    survey = _survey(library, rules, paths)
-    groups: dict[tuple[str, str], list[_KeyedFile]] = {}
+    file_count = 0
     changes: list[KeyChange] = []
-    for keyed_file in survey.files_to_rekey:
-        if (
-            keyed_file.take_file is None
-            or keyed_file.take_file.key_prefix == keyed_file.new_key[:16]
-        ):  # a stray, or the right name already
-            changes.append(
-                KeyChange(keyed_file.path, keyed_file.path, _meta_with_new_key(keyed_file, rules))
-            )
-        else:
-            groups.setdefault((keyed_file.take_file.session, keyed_file.new_key), []).append(
-                keyed_file
-            )
     collisions: list[KeyCollision] = []
+    unkeyable_paths: list[Path] = []
+    read_errors: list[CassetteError] = []
+    groups: dict[tuple[str, str], list[_MisnamedFile]] = {}
+    for path in paths:
+        file_count += 1
+        try:
+            if is_keyed_by(library.read_meta(path), rules):
+                continue
+            meta, request = library.read_opening(path)
+        except CassetteError as error:
+            read_errors.append(error)
+            continue
+        if was_redacted_after_keying(request):
+            unkeyable_paths.append(path)
+            continue
+        new_meta = msgspec.structs.replace(
+            meta,
+            key=matching.request_key(meta.provider, request, rules),
+            key_rules_version=KEY_RULES_VERSION,
+            match_rules=rules.rule_texts,
+        )
+        take = parse_take_path(library.root, path)
+        if take is None or take.key_prefix == new_meta.key[:16]:  # a stray, or the right name
+            changes.append(KeyChange(path, path, new_meta))
+        else:
+            group = groups.setdefault((take.session, new_meta.key), [])
+            group.append(_MisnamedFile(take, request, meta, new_meta))
     for (session, key), group in groups.items():
-        existing_paths = [
-            library.take_file(session, key, number).path
-            for number in library.take_numbers(session, key)
-        ]
-        leftovers, to_move = _split_crash_leftovers(library, group, existing_paths, rules)
-        changes += [
-            *leftovers,
-            *_assign_numbers(to_move, library.take_numbers(session, key), rules),
-        ]
-        collisions += _find_collisions(library, to_move, existing_paths, rules)
+        existing = library.take_paths(session, key)
+        to_move: list[_MisnamedFile] = []
+        for file in group:
+            copies = (path for path in existing.values() if _is_copy(library, file, path))
+            if (copy := next(copies, None)) is None:
+                to_move.append(file)
+            else:  # a crash left both
+                changes.append(KeyChange(file.take.path, copy, file.new_meta, target_exists=True))
+        changes += _assign_numbers(to_move, existing)
+        collisions += _find_collisions(library, to_move, list(existing.values()), rules)
     return RekeyPlan(
-        survey.file_count,
+        file_count,
         tuple(changes),
         tuple(collisions),
-        tuple(survey.unkeyable_paths),
-        tuple(survey.read_errors),
+        tuple(unkeyable_paths),
+        tuple(read_errors),
     )
+
+
+def _is_copy(library: Library, file: _MisnamedFile, new_path: Path) -> bool:
+    """Whether the file at `new_path` is this one with its new first line."""
+    try:
+        return library.read_meta(new_path) == file.new_meta and _content_after_first_line(
+            file.take.path
+        ) == _content_after_first_line(new_path)
+    except (CassetteError, OSError):
+        return False
+
+
+def _content_after_first_line(path: Path) -> bytes:
+    return path.read_bytes().partition(b"\n")[2]
+
+
+def _assign_numbers(
+    group: Sequence[_MisnamedFile], existing_takes: Collection[int]
+) -> Iterator[KeyChange]:
+    """The changes for the files of one new key, with their take numbers.
+
+    They keep their numbers if they had one key before and no number is taken.
+    """
+    earliest_recorded: dict[str, str] = {}
+    for file in group:
+        key, recorded_at = file.old_meta.key, file.old_meta.recorded_at
+        earliest_recorded[key] = min(recorded_at, earliest_recorded.get(key, recorded_at))
+    # Takes of one old key stay in the order of their numbers, even if a crash interrupts.
+    ordered = sorted(
+        group,
+        key=lambda file: (
+            earliest_recorded[file.old_meta.key],
+            file.old_meta.key,
+            natural_sort_key(file.take.path),
+        ),
+    )
+    keeps_numbers = (
+        not existing_takes
+        and len(earliest_recorded) == 1
+        and len({file.take.number for file in group}) == len(group)
+    )
+    for number, file in enumerate(ordered, max(existing_takes, default=0) + 1):
+        new_number = file.take.number if keeps_numbers else number
+        path = file.take.path
+        target = path.with_name(f"{file.new_meta.key[:16]}-{new_number}.jsonl")
+        yield KeyChange(path, target, file.new_meta)
+
+
+def _find_collisions(
+    library: Library, group: Sequence[_MisnamedFile], existing_paths: Sequence[Path], rules: RuleSet
+) -> Iterator[KeyCollision]:
+    if not existing_paths and len({file.old_meta.key for file in group}) < 2:
+        return
+    requests = [(file.old_meta.provider, file.request) for file in group]
+    for path in existing_paths:
+        with suppress(CassetteError):
+            meta, request = library.read_opening(path)
+            requests.append((meta.provider, request))
+    if causing_rules := colliding_rules(requests, rules):
+        paths = (*existing_paths, *(file.take.path for file in group))
+        yield KeyCollision(
+            tuple(sorted(paths, key=natural_sort_key)), tuple(map(str, causing_rules))
+        )
 
 
 def apply_changes(changes: Sequence[KeyChange]) -> Iterator[KeyChange]:
@@ -128,132 +198,12 @@ def apply_changes(changes: Sequence[KeyChange]) -> Iterator[KeyChange]:
     Raises `CassetteError` for a file that has changed since, and `OSError` if writing fails.
     """
     for change in changes:
-        _apply_change(change)
+        if not change.target_exists:
+            _write_rekeyed_file(change)
+        if change.target != change.path:
+            change.path.unlink()
+            sync_folder(change.path.parent)
         yield change
-
-
-def _survey(library: Library, rules: RuleSet, paths: Iterable[Path]) -> _RekeySurvey:
-    survey = _RekeySurvey()
-    for path in paths:
-        survey.file_count += 1
-        try:
-            if is_keyed_by(library.read_meta(path), rules):
-                continue
-            meta, request = library.read_opening(path)
-        except CassetteError as error:
-            survey.read_errors.append(error)
-            continue
-        if was_redacted_after_keying(request):
-            survey.unkeyable_paths.append(path)
-            continue
-        take = parse_take_path(library.root, path)
-        key = matching.request_key(meta.provider, request, rules)
-        survey.files_to_rekey.append(_KeyedFile(path, take, meta, request, key))
-    return survey
-
-
-def _split_crash_leftovers(
-    library: Library, group: Sequence[_KeyedFile], existing_paths: Sequence[Path], rules: RuleSet
-) -> tuple[list[KeyChange], list[_KeyedFile]]:
-    """Changes for files whose new copies exist since a crash, and the remaining files."""
-    leftovers: list[KeyChange] = []
-    remaining: list[_KeyedFile] = []
-    for keyed_file in group:
-        meta = _meta_with_new_key(keyed_file, rules)
-        existing_copy = next(
-            (path for path in existing_paths if _is_copy(library, keyed_file.path, path, meta)),
-            None,
-        )
-        if existing_copy is None:
-            remaining.append(keyed_file)
-        else:
-            leftovers.append(KeyChange(keyed_file.path, existing_copy, meta, target_exists=True))
-    return leftovers, remaining
-
-
-def _is_copy(library: Library, old_path: Path, new_path: Path, meta: CassetteMeta) -> bool:
-    try:
-        return library.read_meta(new_path) == meta and _content_after_first_line(
-            old_path
-        ) == _content_after_first_line(new_path)
-    except (CassetteError, OSError):
-        return False
-
-
-def _content_after_first_line(path: Path) -> bytes:
-    """The file's bytes after its first line."""
-    return path.read_bytes().partition(b"\n")[2]
-
-
-def _meta_with_new_key(keyed_file: _KeyedFile, rules: RuleSet) -> CassetteMeta:
-    return msgspec.structs.replace(
-        keyed_file.meta,
-        key=keyed_file.new_key,
-        key_rules_version=KEY_RULES_VERSION,
-        match_rules=rules.rule_texts,
-    )
-
-
-def _assign_numbers(
-    group: Sequence[_KeyedFile], taken_numbers: Sequence[int], rules: RuleSet
-) -> Iterator[KeyChange]:
-    """The changes for the files of one new key, with their take numbers.
-
-    They keep their numbers if they had one key before and no number is taken.
-    """
-    earliest_recorded: dict[str, str] = {}
-    for keyed_file in group:
-        earliest_recorded[keyed_file.meta.key] = min(
-            keyed_file.meta.recorded_at,
-            earliest_recorded.get(keyed_file.meta.key, keyed_file.meta.recorded_at),
-        )
-    # Takes of one old key stay in the order of their numbers, even if a crash interrupts.
-    ordered = sorted(
-        group,
-        key=lambda file: (
-            earliest_recorded[file.meta.key],
-            file.meta.key,
-            natural_sort_key(file.path),
-        ),
-    )
-    numbers = [
-        keyed_file.take_file.number for keyed_file in ordered if keyed_file.take_file is not None
-    ]
-    keeps_numbers = (
-        not taken_numbers
-        and len(set(numbers)) == len(numbers)
-        and len({keyed_file.meta.key for keyed_file in group}) == 1
-    )
-    last_number = max(taken_numbers, default=0)
-    for position, (keyed_file, number) in enumerate(zip(ordered, numbers, strict=True), 1):
-        new_number = number if keeps_numbers else last_number + position
-        target = keyed_file.path.with_name(f"{keyed_file.new_key[:16]}-{new_number}.jsonl")
-        yield KeyChange(keyed_file.path, target, _meta_with_new_key(keyed_file, rules))
-
-
-def _find_collisions(
-    library: Library, group: Sequence[_KeyedFile], existing_paths: Sequence[Path], rules: RuleSet
-) -> Iterator[KeyCollision]:
-    if not existing_paths and len({keyed_file.meta.key for keyed_file in group}) < 2:
-        return
-    requests = [(keyed_file.meta.provider, keyed_file.request) for keyed_file in group]
-    for path in existing_paths:
-        with suppress(CassetteError):
-            meta, request = library.read_opening(path)
-            requests.append((meta.provider, request))
-    if causing_rules := colliding_rules(requests, rules):
-        paths = (*existing_paths, *(keyed_file.path for keyed_file in group))
-        yield KeyCollision(
-            tuple(sorted(paths, key=natural_sort_key)), tuple(map(str, causing_rules))
-        )
-
-
-def _apply_change(key_change: KeyChange) -> None:
-    if not key_change.target_exists:
-        _write_rekeyed_file(key_change)
-    if key_change.target != key_change.path:
-        key_change.path.unlink()
-        sync_folder(key_change.path.parent)
 
 
 def _write_rekeyed_file(key_change: KeyChange) -> None:

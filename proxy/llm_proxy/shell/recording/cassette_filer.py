@@ -27,8 +27,7 @@ from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcome import cassette_outcome
-from llm_proxy.shell.library.folder_lock import locked_folder
-from llm_proxy.shell.library.folders import make_folder, sync_folder
+from llm_proxy.shell.library.folders import locked_folder, make_folder, sync_folder
 from llm_proxy.shell.library.library import Library, parse_take_path
 from llm_proxy.shell.recording.spooling import open_spool
 from llm_proxy.take_numbers import LogicalRequest, TakeAllocator, TakePlacement
@@ -163,9 +162,8 @@ class CassetteFiler:
 
     def _existing_copy(self, temporary: Path, meta: CassetteMeta) -> Path | None:
         """The path of a take with the same bytes as `temporary`; None if there is none."""
-        numbers = self._library.take_numbers(meta.session, meta.key)
-        takes = (self._library.take_file(meta.session, meta.key, number).path for number in numbers)
-        return next((take for take in takes if filecmp.cmp(temporary, take, shallow=False)), None)
+        paths = self._library.take_paths(meta.session, meta.key).values()
+        return next((path for path in paths if filecmp.cmp(temporary, path, shallow=False)), None)
 
     def _place_or_replace_attempt(
         self,
@@ -229,7 +227,7 @@ class CassetteFiler:
             return self._allocators[session_and_key]
         bare_request = replace(request, headers=(), body=b"")  # kept as long as the run
         allocator = TakeAllocator(
-            self._library.take_numbers(*session_and_key),
+            self._library.take_paths(*session_and_key),
             replace_older=self._replaces_older,
             is_foreign_take=lambda number: self._is_foreign_take(meta, bare_request, number),
         )
@@ -239,9 +237,9 @@ class CassetteFiler:
 
     def _is_foreign_take(self, meta: CassetteMeta, request: StoredRequest, number: int) -> bool:
         """Whether another process has written a take of that number since this run began."""
-        path = self._library.path_for_take(meta, request, number)
-        if number in self._library.take_numbers(meta.session, meta.key):
-            path = self._library.take_file(meta.session, meta.key, number).path
+        path = self._library.take_paths(meta.session, meta.key).get(
+            number
+        ) or self._library.path_for_take(meta, request, number)
         identity = _file_identity(str(path))
         is_foreign = identity is not None and identity != self._existing_identities.get(str(path))
         if is_foreign and self._replaces_older and not self._has_warned_of_foreign:
@@ -265,12 +263,12 @@ class CassetteFiler:
                 moved_take = self._library.remove_take_from_index(
                     meta.session, meta.key, source_number
                 )
-                if moved_take is None or not moved_take.path.exists():  # deleted by hand
+                if moved_take is None or not moved_take.exists():  # deleted by hand
                     self._delete_take(meta, target_number)
                     continue
                 target_path = self._library.path_for_take(meta, request, target_number)
-                self._rename_take(moved_take.path, target_path, meta, target_number)
-                path = target_path if moved_take.path == path else path
+                self._rename_take(moved_take, target_path, meta, target_number)
+                path = target_path if moved_take == path else path
             for number in placement.removals:
                 self._delete_take(meta, number)
             sync_folder(path.parent)
@@ -279,9 +277,9 @@ class CassetteFiler:
         return path
 
     def _delete_take(self, meta: CassetteMeta, number: int) -> None:
-        take_file = self._library.remove_take_from_index(meta.session, meta.key, number)
-        if take_file is not None:
-            take_file.path.unlink(missing_ok=True)
+        path = self._library.remove_take_from_index(meta.session, meta.key, number)
+        if path is not None:
+            path.unlink(missing_ok=True)
 
     def _rename_take(self, source: Path, target: Path, meta: CassetteMeta, number: int) -> None:
         """Move `source` to `target`, in place of the take of that number in any folder."""
@@ -290,8 +288,8 @@ class CassetteFiler:
             attempt.path = target
             self._attempts_by_path[target] = attempt
         replaced = self._library.remove_take_from_index(meta.session, meta.key, number)
-        if replaced is not None and replaced.path != target:
-            replaced.path.unlink(missing_ok=True)
+        if replaced is not None and replaced != target:
+            replaced.unlink(missing_ok=True)
         self._library.add_take_to_index(target, meta.session, meta.key, number)
 
 

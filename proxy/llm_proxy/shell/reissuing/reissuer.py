@@ -1,7 +1,7 @@
-"""Sends a stored request to its provider again and records the response.
+"""Sends stored requests to their providers again, and replaces their takes by the new responses.
 
-The recorder is the one of `record`, with a temporary library: the operator's library is not
-changed until the new response has been checked.
+All takes of a request are replaced together, or none.  The recorder is the one of `record`, with
+a temporary library: the operator's library is not changed until the new response has been checked.
 """
 
 from __future__ import annotations
@@ -9,19 +9,29 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from llm_proxy import providers
 from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest
-from llm_proxy.errors import SpoolError, UsageError
+from llm_proxy.cassette_views import cassette_response_turns
+from llm_proxy.errors import (
+    CassetteError,
+    LlmProxyError,
+    SpoolError,
+    UsageError,
+    printable_excerpt,
+)
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.reissue import reissued_request
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
-from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.folders import locked_folder, make_folder, sync_folder
+from llm_proxy.shell.library.library import Library, TakeGroup
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.running.settings import SigningMethod
@@ -153,3 +163,131 @@ async def fetch_live_response(settings: ReissueSettings, cassette: Cassette) -> 
     """
     async with open_reissuer(settings) as reissuer:
         return (await reissuer.reissue(cassette.file, cassette.meta, cassette.request)).cassette
+
+
+@dataclass(frozen=True, slots=True)
+class RerecordedGroup:
+    """The result of re-recording one group."""
+
+    group: TakeGroup
+    failure: str
+    """Why the old takes were kept; empty if they were replaced."""
+    new_paths: tuple[Path, ...]
+    """The files of the new takes."""
+    duration_s: float
+
+
+async def rerecord_groups(
+    settings: ReissueSettings, library: Library, groups: Sequence[TakeGroup], max_concurrent: int
+) -> AsyncGenerator[RerecordedGroup, None]:
+    """Re-record these groups, at most `max_concurrent` at a time, and yield each when it is done.
+
+    Takes of a group are re-recorded one after the other, in order.  Raises `UsageError` if
+    requests cannot be signed.
+    """
+    remaining = iter(groups)
+    async with open_reissuer(settings, library.root) as reissuer:
+        running_tasks = {
+            asyncio.ensure_future(_rerecord_group(reissuer, library, group))
+            for group in islice(remaining, max_concurrent)
+        }
+        try:
+            while running_tasks:
+                done, running_tasks = await asyncio.wait(
+                    running_tasks, return_when=asyncio.FIRST_COMPLETED
+                )
+                running_tasks |= {
+                    asyncio.ensure_future(_rerecord_group(reissuer, library, group))
+                    for group in islice(remaining, len(done))
+                }
+                for task in done:
+                    yield task.result()
+        finally:
+            for task in running_tasks:
+                task.cancel()
+            for task in running_tasks:
+                with suppress(asyncio.CancelledError, LlmProxyError):
+                    await task
+
+
+async def _rerecord_group(
+    reissuer: Reissuer, library: Library, group: TakeGroup
+) -> RerecordedGroup:
+    loop = asyncio.get_running_loop()
+    started_at_s = loop.time()
+    try:
+        new_takes = [await _rerecord_take(reissuer, library, path) for path in group.paths]
+        takes = [(filed_cassette.path, filed_cassette.cassette) for filed_cassette in new_takes]
+        replace_task = asyncio.ensure_future(
+            asyncio.to_thread(replace_takes, library, group.paths, takes)
+        )
+        try:
+            new_paths = await asyncio.shield(replace_task)
+        except asyncio.CancelledError:
+            await replace_task  # all takes or none: their temporary folder is deleted afterwards
+            raise
+    except LlmProxyError as error:
+        return RerecordedGroup(group, str(error), (), loop.time() - started_at_s)
+    return RerecordedGroup(group, "", tuple(new_paths), loop.time() - started_at_s)
+
+
+async def _rerecord_take(reissuer: Reissuer, library: Library, path: Path) -> FiledCassette:
+    """Record a new take of this one's request.
+
+    Raises `LlmProxyError` if there is none, it is incomplete, or it is a new error response.
+    """
+    old_cassette = await asyncio.to_thread(library.load_cassette, path)
+    new_take = await reissuer.reissue(old_cassette.file, old_cassette.meta, old_cassette.request)
+    if not new_take.outcome.is_complete:
+        raise CassetteError(
+            old_cassette.file, None, f"the new answer is {new_take.outcome}; this one is kept"
+        )
+    status = new_take.cassette.response_head.status
+    if status >= HTTPStatus.BAD_REQUEST and status != old_cassette.response_head.status:
+        raise CassetteError(
+            old_cassette.file,
+            None,
+            f"the new answer is {_error_summary(new_take.cassette)}; it is kept",
+        )
+    return new_take
+
+
+def _error_summary(cassette: Cassette) -> str:
+    error_message = next(
+        (turn.failure.message for turn in cassette_response_turns(cassette) if turn.failure), ""
+    )
+    summary = f"an error, {cassette.response_head.status} {cassette.response_head.reason}".rstrip()
+    return f"{summary}: {printable_excerpt(error_message, 200)}" if error_message else summary
+
+
+def replace_takes(
+    library: Library, old_paths: Sequence[Path], new_takes: Sequence[tuple[Path, Cassette]]
+) -> list[Path]:
+    """Move the new takes, each a file on the library's file system, in place of the old ones.
+
+    Returns their new paths; they become takes 1, 2, 3… in their order.  Each move is atomic, and
+    old takes are deleted last.  Raises `SpoolError` if the library cannot be written, or another
+    process's take has one of the paths.
+    """
+    targets = [
+        library.path_for_take(cassette.meta, cassette.request, number)
+        for number, (_, cassette) in enumerate(new_takes, 1)
+    ]
+    try:
+        with locked_folder(library.root):
+            for target in targets:
+                if target not in old_paths and target.exists():
+                    raise SpoolError(
+                        f"{target} is there, and none of those that were asked again: another "
+                        "process may have recorded it; all are kept as they are"
+                    )
+            for (path, _), target in zip(new_takes, targets, strict=True):
+                make_folder(target.parent)
+                path.replace(target)
+            for path in set(old_paths) - set(targets):
+                path.unlink(missing_ok=True)
+            for folder in {path.parent for path in (*targets, *old_paths)}:
+                sync_folder(folder)
+    except OSError as error:
+        raise SpoolError(f"{library.root} cannot be written: {error.strerror}") from None
+    return targets

@@ -115,8 +115,8 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         stack.callback(server.disable_keep_alive)
         url = await listen(runner, settings)
         if sources.takes is not None:
-            sources.takes.indexer.start_in_background(lambda: server.active_request_count > 0)
-            stack.callback(sources.takes.indexer.stop_background)
+            sources.takes.index.start_in_background(lambda: server.active_request_count > 0)
+            stack.callback(sources.takes.index.stop_background)
         listener_gate = ListenerGate(runner, fault_middleware)
         stack.push_async_callback(listener_gate.stop)
         await listener_gate.start()
