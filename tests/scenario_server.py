@@ -20,15 +20,15 @@ from llm_proxy.journal_document import JournalEntry, SimulatedDetails
 from llm_proxy.routing import SESSION_HEADER
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
+from llm_proxy.scenario.documents.mistakes import Located
 from llm_proxy.scenario.engine.choosing import ChosenScenario
-from llm_proxy.scenario.engine.failure_counter import FailureCounter
-from llm_proxy.scenario.engine.match_context import MatchContext
-from llm_proxy.scenario.engine.scenario_set import LocatedScenario
+from llm_proxy.scenario.engine.matcher import MatchContext
 from llm_proxy.scenario.engine.scripting import scripted_response
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Journal
+from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn
 from raw_http import RawResponse, build_http_request, send_request
 
@@ -67,9 +67,9 @@ def parse_scenario(document: JsonObject) -> Scenario:
     return loading.parse_struct(Scenario, "a test", json.dumps(document))
 
 
-def locate_scenario(document: JsonObject) -> LocatedScenario:
+def locate_scenario(document: JsonObject) -> Located[Scenario]:
     """Parse a scenario document as if it came from a file."""
-    return LocatedScenario(parse_scenario(document), "a.yaml", 1)
+    return Located(parse_scenario(document), "a.yaml", 1, 1, "$")
 
 
 def make_match_context(
@@ -98,11 +98,11 @@ def make_match_context(
 
 
 def respond_to(
-    document: JsonObject, context: MatchContext, attempts: FailureCounter | None = None
+    document: JsonObject, context: MatchContext, attempts: RequestCounter | None = None
 ) -> ScriptedResponse:
     """Return a scenario's response."""
     return scripted_response(
-        ChosenScenario(locate_scenario(document), ""), context, attempts or FailureCounter()
+        ChosenScenario(locate_scenario(document), ""), context, attempts or RequestCounter()
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,8 @@ import pytest
 from cli_process import run_command
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
-from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.scripted_response import DEFAULT_FAILURE_MESSAGE, FailResponse
+from llm_proxy.take_numbers import RequestCounter
 from scenario_server import (
     DIALECTS,
     in_every_dialect,
@@ -163,16 +164,21 @@ async def test_dialects_of_one_provider_share_a_count_and_models_too(tmp_path: P
 
 @pytest.mark.shows("000-52")
 def test_the_key_is_session_scenario_turn_and_provider() -> None:
-    counter = FailureCounter()
-    failures = [
-        counter.next_failure_number(*key, 1)
-        for key in (
-            ("s", "a", 1, "openai"), ("s", "a", 1, "openai"), ("s", "a", 1, "ollama"),
-            ("s", "a", 2, "openai"), ("s", "b", 1, "openai"), ("t", "a", 1, "openai"),
-        )
-    ]  # fmt: skip
+    counter = RequestCounter()
+    contexts = (
+        ("s", "a", 1, "openai"), ("s", "a", 1, "openai"), ("s", "a", 1, "ollama"),
+        ("s", "a", 2, "openai"), ("s", "b", 1, "openai"), ("t", "a", 1, "openai"),
+    )  # fmt: skip
+    failures = []
+    for session, scenario, turn, provider in contexts:
+        document = failing_scenario(1) | {"id": scenario}
+        document["turns"][0]["turn"] = turn
+        texts = ("Hi", "x", "Hi")[: 2 * turn - 1]
+        context = replace(make_match_context(*texts, session=session), provider=provider)
+        response = respond_to(document, context, counter)
+        failures.append(isinstance(response.scripted_action, FailResponse))
 
-    assert failures == [1, None, 1, 1, 1, 1]
+    assert failures == [True, False, True, True, True, True]
 
 
 # Kinds of failure

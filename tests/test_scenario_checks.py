@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.conversation import Conversation, ToolDefinition
-from llm_proxy.scenario.engine import checks
+from llm_proxy.scenario.engine import scripting
 from scenario_server import (
     check_failure_report,
     in_every_dialect,
@@ -31,7 +31,7 @@ UNSENT: Final = " (the request does not send it; some SDKs and models never do)"
 def check_message(turn_fields: dict[str, Any], **conversation: Any) -> str | None:
     """Return the message of a turn's checks for a conversation, or None."""
     [step] = parse_scenario(scenario_document(text_turn(**turn_fields))).turns
-    return checks.check_expectations(step, Conversation((), **conversation))
+    return scripting.check_expectations(step, Conversation((), **conversation))
 
 
 def with_tools(*names: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_a_fragment_must_occur_to_the_letter(prompt: str, fragment: str) -> None
     )
 
     def missing(system: str) -> str | None:
-        return checks.check_system_prompt(scenario, Conversation((), system))
+        return scripting.check_system_prompt(scenario, Conversation((), system))
 
     assert missing(prompt + fragment + prompt) is None
     assert (missing(prompt) is None) == (fragment in prompt)
@@ -157,7 +157,7 @@ def test_an_agents_own_tools_are_exempt() -> None:
 def test_names_are_compared_without_markers_blanks_and_odd_characters(
     name: str, compared: str
 ) -> None:
-    assert checks.sanitize_tool_name(name) == compared
+    assert scripting.sanitize_tool_name(name) == compared
     assert check_message({"expectedTools": [name]}, **with_tools(compared)) is None
     assert check_message({"expectedTools": [compared or "x"]}, **with_tools(name)) == (
         None if compared else "Expected tools not available: x"
@@ -257,7 +257,8 @@ def test_an_expected_number_that_is_none_is_never_met() -> None:
         step_with_number = type(step)(turn=1, response=step.response, expected_temperature=number)
 
         assert (
-            checks.check_expectations(step_with_number, Conversation((), temperature=1)) is not None
+            scripting.check_expectations(step_with_number, Conversation((), temperature=1))
+            is not None
         )
 
 

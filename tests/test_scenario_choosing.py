@@ -17,10 +17,10 @@ from llm_proxy.scenario.documents.document import ScenarioMatch
 from llm_proxy.scenario.engine.choosing import (
     ChosenScenario,
     NoScenario,
+    ScenarioSet,
     choose_scenario,
     no_scenario_message,
 )
-from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Media, Text
 from scenario_server import (
     check_failure_report,
@@ -125,7 +125,7 @@ def test_a_matcher_finds_requests_that_begin_with_an_agents_own_text() -> None:
     )
 
     assert chosen == ChosenScenario(matched, "its match holds")
-    assert matched.scenario.match == ScenarioMatch(user="money back", turn=1)
+    assert matched.value.match == ScenarioMatch(user="money back", turn=1)
 
 
 @pytest.mark.shows("000-26")
@@ -209,9 +209,7 @@ def test_among_very_many_ids_the_nearest_are_those_that_begin_alike() -> None:
     template = locate_scenario(scenario_document(text_turn()))
     ids = [f"{prefix}-{number}" for prefix in ("alpha", "refund") for number in range(2000)]
     many = ScenarioSet(
-        tuple(
-            replace(template, scenario=msgspec_replace(template.scenario, id=item)) for item in ids
-        )
+        tuple(replace(template, value=msgspec_replace(template.value, id=item)) for item in ids)
     )
 
     assert many.nearest_ids("refund-17x")[0] == "refund-17"

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.conversation import Conversation, ToolDefinition
-from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.scripted_response import FailResponse
+from llm_proxy.take_numbers import RequestCounter
 from raw_http import build_http_request, send_request
 from scenario_server import (
     DIALECTS,
@@ -263,7 +263,7 @@ def test_a_scenario_without_turns_says_so() -> None:
 
 @pytest.mark.shows("000-35")
 def test_the_fallback_step_expects_nothing_and_fails_not() -> None:
-    counter = FailureCounter()
+    counter = RequestCounter()
     document = scenario_document(text_turn(expectedTools=["x"], failuresBeforeSuccess=5))
     first, second = (
         respond_to(document, item, counter)
@@ -289,7 +289,7 @@ def test_a_step_for_any_turn_answers_those_that_no_other_is_for() -> None:
 
 def test_a_step_for_any_turn_fails_first_in_each_of_them() -> None:
     document = scenario_document(text_turn(turn="any", failuresBeforeSuccess=1))
-    counter = FailureCounter()
+    counter = RequestCounter()
 
     responses = [
         respond_to(document, make_match_context(*messages), counter)

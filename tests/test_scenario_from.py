@@ -28,7 +28,7 @@ from llm_proxy.exchange import Ending, Read, Request, ResponseHead
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.engine import turns
-from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.engine.matcher import MatchContext
 from llm_proxy.scenario.recorded.from_cassettes import (
     GeneratedScenario,
     ScenarioOptions,

@@ -14,8 +14,7 @@ from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.engine import unsigned_reasoning
-from llm_proxy.scenario.engine.choosing import ChosenScenario, choose_scenario
-from llm_proxy.scenario.engine.scenario_set import ScenarioSet
+from llm_proxy.scenario.engine.choosing import ChosenScenario, ScenarioSet, choose_scenario
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall
 from scenario_server import (
     DIALECTS,

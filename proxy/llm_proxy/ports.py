@@ -12,7 +12,7 @@ from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.pacing import Pace
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.engine.scenario_set import ScenarioSet
+from llm_proxy.scenario.engine.choosing import ScenarioSet
 
 T = TypeVar("T")
 

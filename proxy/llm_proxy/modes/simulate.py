@@ -10,13 +10,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import orjson
 
 from llm_proxy import dialects
-from llm_proxy.dialects.base import DecodedRequest
+from llm_proxy.dialects.base import DecodedRequest, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
@@ -28,12 +28,10 @@ from llm_proxy.scenario import render
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import choosing, mock, scripting
-from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
-from llm_proxy.scenario.engine.failure_counter import FailureCounter
-from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
+from llm_proxy.scenario.engine.choosing import ChosenScenario, ScenarioSet
+from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
 from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
-from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.scenario.engine.scripting import CheckedRequest
 from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
@@ -79,19 +77,6 @@ class SimulationSettings:
     """Whether another mode responds first, and reports best why a request has no response."""
 
 
-_ResponseChoice = CheckedRequest | ScriptedResponse | MockSpec | NoScenario | None
-"""What responds: a step of a scenario, a finished response, a mock, nothing; None is synthesis."""
-
-
-@dataclass(frozen=True, slots=True)
-class _PreparedResponse:
-    """A request for a turn, and what responds to it."""
-
-    match_context: MatchContext
-    encode_context: EncodeContext
-    response_choice: _ResponseChoice
-
-
 async def _run_inline(function: Callable[[], T]) -> T:
     return function()
 
@@ -104,7 +89,7 @@ class SimulateMode:
     def __init__(self, scenarios: ScenarioSource, settings: SimulationSettings) -> None:
         self._scenarios = scenarios
         self._settings = settings
-        self._failure_counter = FailureCounter()
+        self._failure_counter = RequestCounter()
         self._request_counter = RequestCounter()
         self._mock_reply_counter = RequestCounter()
         self._response_store = ResponseStore()
@@ -126,32 +111,29 @@ class SimulateMode:
         run_function = self._settings.offload if is_slow else _run_inline
         await run_function(lambda: routed.key)
         encode_context = self._encode_context(routed)
-        prepared = await run_function(
-            partial(self._prepare_response, routed, scenario_set, encode_context)
-        )
+        prepared = await run_function(partial(self._prepare, routed, scenario_set, encode_context))
         if isinstance(prepared, ModeResponse):
             return prepared
-        mock_or_failure: MockInvocation | int | None = None
-        if isinstance(prepared.response_choice, MockSpec):
-            mock_or_failure = await self._call_mock(
-                prepared.response_choice, prepared.match_context
-            )
-        elif isinstance(
-            prepared.response_choice, CheckedRequest
-        ):  # counts and stored responses are changed only in this thread
-            mock_or_failure = scripting.next_failure_number(
-                prepared.response_choice, self._failure_counter
+        context, script = prepared
+        # Counts and stored responses are changed only in this thread.
+        if isinstance(script, MockSpec):
+            invocation = await self._call_mock(script, context)
+            script = await run_function(partial(mock.mock_response, invocation, context))
+        elif isinstance(script, CheckedRequest):
+            failure_number = scripting.next_failure_number(script, self._failure_counter)
+            script = await run_function(
+                partial(scripting.response_or_failure, script, failure_number)
             )
         response, stored_response = await run_function(
-            partial(self._encode_response, routed, scenario_set, prepared, mock_or_failure)
+            partial(self._encode_response, routed, context, encode_context, script)
         )
         if stored_response is not None:
             self._response_store.store(routed.session, stored_response)
         return response
 
-    def _prepare_response(
+    def _prepare(
         self, routed: RoutedRequest, scenario_set: ScenarioSet, encode_context: EncodeContext
-    ) -> _PreparedResponse | ModeResponse:
+    ) -> tuple[MatchContext, CheckedRequest | ScriptedResponse | MockSpec] | ModeResponse:
         """Chooses what responds to a request for a turn; responds to other requests directly."""
         conversation = routed.conversation
         if conversation is None:
@@ -159,137 +141,71 @@ class SimulateMode:
         is_previous_missing = self._response_store.is_previous_missing(routed.session, conversation)
         missing_message = _PREVIOUS_MISSING_MESSAGE.format(conversation.previous_response_id)
         conversation = self._response_store.with_previous_messages(routed.session, conversation)
-        chosen_scenario = self._scenario_by_session.get(routed.session, "")
-        match_context = match_context_of(routed, conversation, encode_context.seed, chosen_scenario)
-        error_response = (
-            scripting.error_turn_response(missing_message, match_context)
-            if is_previous_missing
-            else None
+        session_scenario = self._scenario_by_session.get(routed.session, "")
+        context = match_context_of(routed, conversation, encode_context.seed, session_scenario)
+        error_response = (  # replaces the response of any scenario
+            scripting.error_turn_response(missing_message, context) if is_previous_missing else None
         )
-        return _PreparedResponse(
-            match_context,
-            encode_context,
-            self._choose_response(scenario_set, match_context, error_response),
-        )
-
-    def _choose_response(
-        self,
-        scenario_set: ScenarioSet,
-        match_context: MatchContext,
-        error_response: ScriptedResponse | None,
-    ) -> _ResponseChoice:
-        """The step of a scenario; else the mock; else None for synthesis.
-
-        `error_response` replaces the response of any scenario.
-        """
         try:
-            scenario_choice = choosing.choose_scenario(
-                scenario_set, match_context, self._settings.get_cpu_time_s
-            )
+            chosen = choosing.choose_scenario(scenario_set, context, self._settings.get_cpu_time_s)
         except PatternsTooSlow as error:
-            return error_response or scripting.error_turn_response(str(error), match_context)
-        if isinstance(scenario_choice, ChosenScenario):
-            return error_response or scripting.check_request(scenario_choice, match_context)
-        if scenario_choice.is_explicit:
-            return scenario_choice
-        if scenario_set.mock is not None or self._settings.respond_function is not None:
-            return scenario_set.mock or MockSpec()
-        return (
-            scenario_choice
-            if scenario_set.scenarios and not self._settings.synthesizes_unmatched
-            else None
+            return context, error_response or scripting.error_turn_response(str(error), context)
+        if isinstance(chosen, ChosenScenario):
+            return context, error_response or scripting.check_request(chosen, context)
+        has_mock = scenario_set.mock is not None or self._settings.respond_function is not None
+        if has_mock and not chosen.is_explicit:
+            return context, scenario_set.mock or MockSpec()
+        if chosen.is_explicit or (
+            scenario_set.scenarios and not self._settings.synthesizes_unmatched
+        ):
+            reason = choosing.no_scenario_message(scenario_set, chosen)
+            if self._settings.is_fallback and not chosen.is_explicit:
+                raise NotSimulated(reason)  # the other mode reports the error
+            return context, scripting.error_turn_response(reason, context)
+        layout = message_layout_of(routed.dialect, routed.decompressed_request, encode_context)
+        synthesized = synthesize_response(conversation, encode_context, layout, context.model)
+        return context, ScriptedResponse(
+            synthesized.send_turns,
+            f"synthesis: {synthesized.content_kind}",
+            warnings=synthesized.warnings,
+            is_synthesized=True,
         )
 
     def _encode_response(
         self,
         routed: RoutedRequest,
-        scenario_set: ScenarioSet,
-        prepared: _PreparedResponse,
-        mock_or_failure: MockInvocation | int | None,
+        context: MatchContext,
+        encode_context: EncodeContext,
+        script: ScriptedResponse,
     ) -> tuple[ModeResponse, StoredResponse | None]:
-        scripted_response = self._scripted_response(routed, scenario_set, prepared, mock_or_failure)
-        encode_context, action = prepared.encode_context, scripted_response.scripted_action
-        if scripted_response.is_synthesized and routed.provider not in VARIANT_BY_PROVIDER:
+        action, request = script.scripted_action, routed.decompressed_request
+        if script.is_synthesized and routed.provider not in VARIANT_BY_PROVIDER:
             encode_context = replace(encode_context, provider=_TEST_PROVIDER)
         stored_response: StoredResponse | None = None
-        if (
-            isinstance(action, SendTurns)
-            and prepared.match_context.conversation.is_stored_by_provider
-        ):
+        if isinstance(action, SendTurns) and context.conversation.is_stored_by_provider:
             turn_context = render.encode_context_for(action, encode_context)
             turns = routed.dialect.representable_turns(
-                routed.decompressed_request, action.response_turns, turn_context
+                request, action.response_turns, turn_context
             ).turns
-            body, dialect = routed.decompressed_request.body, routed.dialect.name
             stored_response = StoredResponse(
-                prepared.match_context.conversation, turns, turn_context, body, dialect
+                context.conversation, turns, turn_context, request.body, routed.dialect.name
             )
-        decoded_request = DecodedRequest(
-            routed.dialect, routed.decompressed_request, encode_context
-        )
-        scenario_pace = action.pace if isinstance(action, SendTurns) else None
         pace = (
             requested_pace(routed)
-            or scenario_pace
+            or (action.pace if isinstance(action, SendTurns) else None)
             or self._settings.pace_source.pace_of(routed.session)
         )
         burst = render.response_actions(
             action,
-            decoded_request,
+            DecodedRequest(routed.dialect, request, encode_context),
             routed.dialect.output_chars,
             pace,
             self._settings.failure_limits,
         )
         pace_text = str(pace) if isinstance(action, SendTurns) else ""
         return ModeResponse(
-            burst, scripted_response.origin, scripted_response, is_simulated=True, pace=pace_text
+            burst, script.origin, script, is_simulated=True, pace=pace_text
         ), stored_response
-
-    def _scripted_response(
-        self,
-        routed: RoutedRequest,
-        scenario_set: ScenarioSet,
-        prepared: _PreparedResponse,
-        mock_or_failure: MockInvocation | int | None,
-    ) -> ScriptedResponse:
-        """The scripted response.  Raises `NotSimulated` to leave the error to the other mode."""
-        match_context = prepared.match_context
-        match prepared.response_choice:
-            case ScriptedResponse() as scripted_response:
-                return scripted_response
-            case CheckedRequest() as checked_request:
-                return scripting.response_or_failure(
-                    checked_request, mock_or_failure if isinstance(mock_or_failure, int) else None
-                )
-            case NoScenario() as no_scenario:
-                reason = choosing.no_scenario_message(scenario_set, no_scenario)
-                if self._settings.is_fallback and not no_scenario.is_explicit:
-                    raise NotSimulated(reason)
-                return scripting.error_turn_response(reason, match_context)
-            case None:
-                message_layout = message_layout_of(
-                    routed.dialect, routed.decompressed_request, prepared.encode_context
-                )
-                synthesized = synthesize_response(
-                    match_context.conversation,
-                    prepared.encode_context,
-                    message_layout,
-                    match_context.model,
-                )
-                origin = f"synthesis: {synthesized.content_kind}"
-                return ScriptedResponse(
-                    synthesized.send_turns,
-                    origin,
-                    warnings=synthesized.warnings,
-                    is_synthesized=True,
-                )
-            case MockSpec() as mock_spec:
-                mock_request = (
-                    mock_or_failure
-                    if isinstance(mock_or_failure, MockInvocation)
-                    else MockInvocation(mock_spec, 1)
-                )
-                return mock.mock_response(mock_request, match_context)
 
     def reset_session(self, session: str) -> None:
         """Resets the counts, stored responses and chosen scenario of this session."""
@@ -346,31 +262,29 @@ class SimulateMode:
     def _auxiliary_response(
         self, routed: RoutedRequest, scenario_set: ScenarioSet, encode_context: EncodeContext
     ) -> ModeResponse:
-        request = routed.decompressed_request
+        """The response to a request for no turn, such as that for a stored response."""
+        request, dialect = routed.decompressed_request, routed.dialect
         response_id = unquote(request.path.rpartition("/")[2])
-        stored_response = (
-            self._response_store.find(routed.session, response_id)
-            if request.method == "GET"
-            else None
-        )
-        is_same_dialect = (
-            stored_response is not None and stored_response.dialect_name == routed.dialect.name
-        )
+        stored = self._response_store.find(routed.session, response_id)
+        response: DialectResponse | None
         if (
-            stored_response is not None
-            and is_same_dialect
-            and stored_response.response_turns[0].id == response_id
+            stored is not None
+            and request.method == "GET"
+            and stored.dialect_name == dialect.name
+            and stored.response_turns[0].id == response_id
         ):
-            original_request = replace(request, body=stored_response.request_body)
-            response = routed.dialect.encode_response(
-                original_request, stored_response.response_turns, stored_response.encode_context
+            response = dialect.encode_response(
+                replace(request, body=stored.request_body),
+                stored.response_turns,
+                stored.encode_context,
             )
+        elif (probe := probe_response(routed)) is not None:
+            return probe
         else:
             encode_context = replace(encode_context, models=scenario_set.named_models)
-            if (probe := probe_response(routed)) is not None:
-                return probe
-            auxiliary = routed.dialect.auxiliary_response(request, encode_context)
-            response = auxiliary if auxiliary is not None else _raise_not_simulated(routed)
+            response = dialect.auxiliary_response(request, encode_context)
+        if response is None:
+            raise _not_simulated(routed)
         return ModeResponse(
             render.immediate_actions(response),
             f"{_TEST_PROVIDER}: beside turns",
@@ -389,23 +303,18 @@ def _parse_mock_reply(value: object) -> MockReply:
     )
 
 
-def _raise_not_simulated(routed: RoutedRequest) -> NoReturn:
+def _not_simulated(routed: RoutedRequest) -> NotSimulated:
     known_paths = dict.fromkeys(
-        chat_dialect.sample_request("MODEL", stream=True).path
-        for chat_dialect in dialects.chat_dialects().values()
+        dialect.sample_request("MODEL", stream=True).path
+        for dialect in dialects.chat_dialects().values()
     )
-    request_line = (
-        f"{routed.decompressed_request.method} "
-        f"{printable_excerpt(routed.stored_request.path, _MAX_SHOWN_CHARS)}"
-    )
-    if (
-        routed.decompressed_request.method == "POST"
-        and routed.decompressed_request.path in known_paths
-    ):
-        raise NotSimulated(
-            f"{request_line} asks for no turn: its body is no JSON that says what", 400
+    request = routed.decompressed_request
+    path = printable_excerpt(routed.stored_request.path, _MAX_SHOWN_CHARS)
+    if request.method == "POST" and request.path in known_paths:
+        return NotSimulated(
+            f"{request.method} {path} asks for no turn: its body is no JSON that says what", 400
         )
-    raise NotSimulated(
-        f"nothing is simulated for {request_line}; turns are, at {', '.join(known_paths)} and "
-        "the like"
+    return NotSimulated(
+        f"nothing is simulated for {request.method} {path}; turns are, at "
+        f"{', '.join(known_paths)} and the like"
     )

@@ -21,12 +21,15 @@ from llm_proxy.errors import PatternsTooSlow, UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, RoutedRequest, route_request
 from llm_proxy.scenario.engine import choosing, mock, scripting
-from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
-from llm_proxy.scenario.engine.failure_counter import FailureCounter
-from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
+from llm_proxy.scenario.engine.choosing import (
+    ChosenScenario,
+    NoScenario,
+    ScenarioSet,
+    ScenarioTrial,
+    try_each_scenario,
+)
+from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
 from llm_proxy.scenario.engine.mock import MockInvocation
-from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
-from llm_proxy.scenario.engine.trials import ScenarioTrial, try_each_scenario
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,
@@ -35,6 +38,7 @@ from llm_proxy.scenario.scripted_response import (
 )
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.scenarios.files import load_scenarios
+from llm_proxy.take_numbers import RequestCounter
 
 _CASSETTE_SUFFIX: Final = ".jsonl"
 
@@ -71,11 +75,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
     loaded = load_scenarios((file,))
     if loaded.mistakes:
         raise UsageError("\n  ".join(map(str, loaded.mistakes)))
-    scripted = (
-        LocatedScenario(scenario.value, scenario.file, scenario.line)
-        for scenario in loaded.scenarios
-    )
-    scenario_set = ScenarioSet(tuple(scripted), loaded.mock)
+    scenario_set = ScenarioSet(loaded.scenarios, loaded.mock)
     routed = _route_request(_load_request(request, dialect, path), **named)
     conversation = routed.dialect.decode_request(routed.decompressed_request)
     if conversation is None:
@@ -133,7 +133,7 @@ def _scripted_response(
     scenario_set: ScenarioSet, context: MatchContext, chosen: ChosenScenario | NoScenario
 ) -> ScriptedResponse:
     if not isinstance(chosen, NoScenario):
-        return scripting.scripted_response(chosen, context, FailureCounter())
+        return scripting.scripted_response(chosen, context, RequestCounter())
     if scenario_set.mock is None or chosen.is_explicit:
         return scripting.error_turn_response(
             choosing.no_scenario_message(scenario_set, chosen), context
@@ -147,7 +147,7 @@ def _trial_row(scenario_trial: ScenarioTrial) -> Line:
     verb = "answers: " if scenario_trial.is_chosen else "does not: "
     place = f"{scenario_trial.located_scenario.file}:{scenario_trial.located_scenario.line}"
     return (
-        StyledText(scenario_trial.located_scenario.scenario.id, style),
+        StyledText(scenario_trial.located_scenario.value.id, style),
         StyledText(f"  ({place})  {verb}{scenario_trial.reason}"),
     )
 

@@ -1,4 +1,4 @@
-"""A scenario's `match`, compiled once.
+"""What scenarios see of a request, and a scenario's `match`, compiled once.
 
 Regular expressions use the `regex` package, which has a time limit and searches without the GIL.
 Its limit counts the CPU time of the whole process, `MatchBudget` that of the thread alone: a search
@@ -8,6 +8,7 @@ that timed out because other threads were busy is repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, cast
@@ -16,10 +17,11 @@ import regex
 from msgspec import UNSET
 
 from llm_proxy import json_paths
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import JsonPathTooManySteps, PatternsTooSlow, printable_excerpt
+from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents.document import ScenarioMatch, ValueCondition
-from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.turns import Json
 
 _MAX_SHOWN_CHARS: Final = 80
@@ -29,6 +31,49 @@ _MAX_SEARCHED_CHARS: Final = 100_000
 _CPU_LIMIT_S: Final = 0.05
 """CPU time for all pattern searches of one request."""
 _GLOB_FIELDS: Final = ("model", "path", "provider", "dialect", "session")
+
+
+@dataclass(frozen=True, slots=True)
+class MatchContext:
+    """What scenarios are chosen by, checked against, and filled in from."""
+
+    conversation: Conversation
+    """Including previous messages that the request only refers to by id."""
+    body: Json
+    """The parsed request body; None if it is not JSON."""
+    model: str
+    path: str
+    provider: str
+    dialect: str
+    session: str
+    seed: str
+    """Seeds all randomness for this request."""
+    requested_scenario_id: str = ""
+    """Set by a header or by the session; empty if by neither."""
+
+
+def match_context_of(
+    routed: RoutedRequest, conversation: Conversation, seed: str, session_scenario_id: str = ""
+) -> MatchContext:
+    """The match context of a request; a header takes precedence over `session_scenario_id`."""
+    try:
+        body = lenient_json.parse_json(routed.decompressed_request.body)
+    except ValueError:
+        body = None
+    requested_id = routed.requested_scenario
+    with suppress(UnicodeError):  # HTTP itself knows only Latin-1
+        requested_id = requested_id.encode("latin-1").decode()
+    return MatchContext(
+        conversation,
+        body,
+        model=routed.dialect.model(routed.decompressed_request),
+        path=routed.decompressed_request.path,
+        provider=routed.provider,
+        dialect=routed.dialect.name,
+        session=routed.session,
+        seed=seed,
+        requested_scenario_id=requested_id or session_scenario_id,
+    )
 
 
 class MatchBudget:
@@ -87,11 +132,6 @@ class CompiledMatch:
             {pattern: regex.compile(pattern) for pattern in texts if pattern},
             {path: json_paths.compile_path(path) for path in match.json},
         )
-
-    @property
-    def may_match_slowly(self) -> bool:
-        """Whether it has regular expressions or JSONPaths."""
-        return bool(self.compiled_patterns or self.compiled_paths)
 
     def mismatch_reasons(self, context: MatchContext, budget: MatchBudget) -> Iterator[str]:
         """One text per condition that the request does not meet; nothing if it matches.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.dialects.estimates_and_fakes import estimated_token_count
-from llm_proxy.scenario.documents.document import MillisecondsOrRange, MockReply, MockSpec
+from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import turns
-from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.engine.matcher import MatchContext
 from llm_proxy.scenario.pieces import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.scripted_response import (
     ReportScriptExhausted,
@@ -43,64 +43,40 @@ def has_scripted_replies(mock: MockSpec) -> bool:
 
 def mock_response(invocation: MockInvocation, context: MatchContext) -> ScriptedResponse:
     """The response of a mock; `ReportScriptExhausted` after the last of its `replies`."""
-    mock = invocation.mock
+    mock, number = invocation.mock, invocation.call_number
     origin = f"mock {mock.name}"
-    if mock.replies is not UNSET and invocation.call_number > len(mock.replies):
-        return ScriptedResponse(
-            ReportScriptExhausted(_exhausted_message(invocation, len(mock.replies))), origin
-        )
-    send_turns = SendTurns(
-        (_reply_turn(_mock_reply(invocation, context), mock, context),),
-        token_pieces,
-        _mock_timing(mock, context),
-    )
-    return ScriptedResponse(send_turns, origin)
-
-
-def _exhausted_message(invocation: MockInvocation, reply_count: int) -> str:
-    replies = "1 reply" if reply_count == 1 else f"{reply_count} replies"
-    return (
-        f"The mock {invocation.mock.name!r} has {replies}, and this is call "
-        f"{invocation.call_number}: "
-        "script another reply, or have the agent ask less often."
-    )
-
-
-def _mock_reply(invocation: MockInvocation, context: MatchContext) -> MockReply:
-    mock = invocation.mock
     if mock.replies is not UNSET:
-        reply = mock.replies[invocation.call_number - 1]
-        return MockReply(content=reply) if isinstance(reply, str) else reply
-    if mock.reply is not UNSET:
-        return MockReply(content=mock.reply)
-    return invocation.respond_function_reply or MockReply(
-        content=context.conversation.last_user_text
-    )
-
-
-def _reply_turn(reply: MockReply, mock: MockSpec, context: MatchContext) -> Turn:
-    tool_calls = (
-        ToolCall(
-            call_spec.id or f"call-{number}", call_spec.name, turns.json_stringify(call_spec.args)
+        if number > len(mock.replies):
+            replies = "1 reply" if len(mock.replies) == 1 else f"{len(mock.replies)} replies"
+            message = (
+                f"The mock {mock.name!r} has {replies}, and this is call {number}: "
+                "script another reply, or have the agent ask less often."
+            )
+            return ScriptedResponse(ReportScriptExhausted(message), origin)
+        scripted = mock.replies[number - 1]
+        reply = MockReply(content=scripted) if isinstance(scripted, str) else scripted
+    elif mock.reply is not UNSET:
+        reply = MockReply(content=mock.reply)
+    else:
+        reply = invocation.respond_function_reply or MockReply(
+            content=context.conversation.last_user_text
         )
-        for number, call_spec in enumerate(reply.tool_calls, 1)
+    tool_calls = (
+        ToolCall(call.id or f"call-{index}", call.name, turns.json_stringify(call.args))
+        for index, call in enumerate(reply.tool_calls, 1)
     )
     parts: tuple[Part, ...] = (*((Text(reply.content),) if reply.content else ()), *tool_calls)
-    finish_reason, raw_reason = turns.parse_finish_reason(
-        reply.stop_reason or mock.stop_reason, parts
-    )
-    usage = mock.usage if reply.usage is None else reply.usage
-    turn_usage = turns.scripted_usage(
-        usage,
+    stop_reason = reply.stop_reason or mock.stop_reason
+    finish_reason, raw_reason = turns.parse_finish_reason(stop_reason, parts)
+    usage = turns.scripted_usage(
+        mock.usage if reply.usage is None else reply.usage,
         estimated_token_count(context.conversation.prompt),
         estimated_token_count(reply.content),
     )
-    return Turn(parts, finish_reason, raw_reason, turn_usage, model=context.model)
-
-
-def _mock_timing(mock: MockSpec, context: MatchContext) -> ResponseTiming:
-    thinking: MillisecondsOrRange | UnsetType = (
-        mock.delay_ms if mock.thinking_ms is UNSET else mock.thinking_ms
+    turn = Turn(parts, finish_reason, raw_reason, usage, model=context.model)
+    thinking = mock.delay_ms if mock.thinking_ms is UNSET else mock.thinking_ms
+    timing = ResponseTiming(
+        0.0 if thinking is UNSET else draw_ms(thinking, context.seed, "thinking"),
+        gap_ms_drawer(mock.chunk_delay_ms, context.seed, "gap"),
     )
-    thinking_ms = 0.0 if thinking is UNSET else draw_ms(thinking, context.seed, "thinking")
-    return ResponseTiming(thinking_ms, gap_ms_drawer(mock.chunk_delay_ms, context.seed, "gap"))
+    return ScriptedResponse(SendTurns((turn,), token_pieces, timing), origin)

@@ -20,23 +20,53 @@ from llm_proxy.scenario.documents.document import (
     StructuredResponse,
     TextPartSpec,
     TextResponse,
-    ToolArguments,
     ToolCallPartSpec,
+    ToolCallSpec,
     ToolCallsResponse,
     UsageSpec,
 )
-from llm_proxy.scenario.engine import error_reports, metadata
-from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.engine.matcher import MatchContext
 from llm_proxy.scenario.generation import generated_values, react
-from llm_proxy.turns import FinishReason, Json, Part, Refusal, Text, ToolCall, Turn
-from llm_proxy.turns import Usage as Counted
+from llm_proxy.turns import (
+    FinishReason,
+    Json,
+    Metadata,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
+_FINAL_REPORT_CALL_ID: Final = "agent-final-report"
+_FINAL_REPORT_TOOL: Final = "agent__final_report"
 _DEFAULT_INPUT_TOKENS: Final = 64
 _DEFAULT_OUTPUT_TOKENS: Final = 32
 """The default token counts of a response without scripted `usage`."""
 _MAX_EXACT_INT: Final = 2**53
 
-FINISH_BY_REASON: Final[Mapping[str, FinishReason]] = {
+_METADATA_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("anthropic",),
+    "bedrock": ("bedrock", "amazon", "anthropic"),
+    "cohere": ("cohere",),
+    "gemini": ("google", "gemini", "vertex"),
+    "gemini-interactions": ("google", "gemini", "vertex"),
+    "ollama": ("ollama",),
+    "openai-chat": ("openai", "azure"),
+    "openai-completions": ("openai", "azure"),
+    "openai-responses": ("openai", "azure"),
+}
+"""By dialect, the keys of `provider_metadata` that it uses, besides the provider's name."""
+
+_SIGNATURE_FIELDS: Final = ("signature", "thoughtSignature", "thought_signature")
+_REDACTED_FIELDS: Final = (
+    *("redactedData", "redacted_data", "data"),
+    *("encrypted_content", "encryptedContent", "reasoningEncryptedContent"),
+)
+
+_FINISH_BY_REASON: Final[Mapping[str, FinishReason]] = {
     **dict.fromkeys(("stop", "end_turn", "eos", "complete", "completed"), FinishReason.STOP),
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens"), FinishReason.LENGTH),
     **dict.fromkeys(
@@ -59,16 +89,13 @@ def turn_from_scripted_response(response: Response, context: MatchContext) -> Tu
     """
     parts = (*_reasoning_parts(response, context), *_response_parts(response, context))
     finish_reason, raw_reason = parse_finish_reason(response.finish_reason, parts)
-    turn_metadata = metadata.provider_metadata(
-        response.provider_metadata, context.dialect, context.provider
-    )
     return Turn(
         parts,
         finish_reason,
         raw_reason,
         scripted_usage(response.usage),
         model=context.model,
-        metadata=turn_metadata,
+        metadata=_provider_metadata(response.provider_metadata, context),
     )
 
 
@@ -80,7 +107,7 @@ def parse_finish_reason(reason: str, parts: tuple[Part, ...]) -> tuple[FinishRea
     if not reason:
         has_tool_call = any(isinstance(part, ToolCall) for part in parts)
         return (FinishReason.TOOL_CALLS if has_tool_call else FinishReason.STOP), ""
-    finish = FINISH_BY_REASON.get(reason.lower().replace("-", "_"))
+    finish = _FINISH_BY_REASON.get(reason.lower().replace("-", "_"))
     return (FinishReason.OTHER, reason) if finish is None else (finish, "")
 
 
@@ -88,12 +115,12 @@ def scripted_usage(
     usage: UsageSpec,
     default_input: int = _DEFAULT_INPUT_TOKENS,
     default_output: int = _DEFAULT_OUTPUT_TOKENS,
-) -> Counted:
+) -> Usage:
     """Token counts; the default for what is not scripted, and the sum as the total."""
     input_tokens = default_input if usage.input is None else usage.input
     output_tokens = default_output if usage.output is None else usage.output
     total_tokens = input_tokens + output_tokens if usage.total is None else usage.total
-    return Counted(
+    return Usage(
         input_tokens,
         output_tokens,
         total_tokens,
@@ -107,90 +134,88 @@ def _reasoning_parts(response: ResponseSpec, context: MatchContext) -> Iterator[
     """All reasoning parts; those of `reasoning` before those of `reasoning_content`."""
     content = response.reasoning_content
     content_items = content if isinstance(content, tuple) else () if content is None else (content,)
-    for reasoning_spec in (*response.reasoning, *content_items):
-        spec = (
-            ReasoningSpec(text=reasoning_spec)
-            if isinstance(reasoning_spec, str)
-            else reasoning_spec
-        )
-        yield metadata.reasoning_part(spec, context.dialect, context.provider)
+    for item in (*response.reasoning, *content_items):
+        yield _reasoning_part(ReasoningSpec(text=item) if isinstance(item, str) else item, context)
 
 
-def _response_parts(response: Response, context: MatchContext) -> tuple[Part, ...]:
+def _reasoning_part(reasoning: ReasoningSpec, context: MatchContext) -> Reasoning:
+    """The reasoning part, with the signature and redacted content for this dialect."""
+    fields = dict(_provider_metadata(reasoning.provider_metadata, context))
+    texts = {name: value for name, value in fields.items() if isinstance(value, str) and value}
+    signature = next((texts[name] for name in _SIGNATURE_FIELDS if name in texts), None)
+    redacted = next((texts[name] for name in _REDACTED_FIELDS if name in texts), None)
+    known_names = {*_SIGNATURE_FIELDS, *_REDACTED_FIELDS}
+    other_fields = tuple((name, fields[name]) for name in fields if name not in known_names)
+    return Reasoning(reasoning.text, signature, redacted, other_fields)
+
+
+def _provider_metadata(
+    metadata_by_provider: Mapping[str, Mapping[str, Any]], context: MatchContext
+) -> Metadata:
+    """The (name, value) pairs under the keys of this dialect, then of the provider."""
+    keys = dict.fromkeys((*_METADATA_KEYS.get(context.dialect, ()), context.provider))
+    return tuple(item for key in keys for item in metadata_by_provider.get(key, {}).items())
+
+
+def _response_parts(response: Response, context: MatchContext) -> Iterator[Part]:
     match response:
         case TextResponse(assistant_text=text):
-            return (Text(text),)
-        case ToolCallsResponse():
-            return tuple(_tool_call_parts(response, context))
+            yield Text(text)
+        case ToolCallsResponse(assistant_text=leading_text, tool_calls=calls):
+            if leading_text:
+                yield Text(leading_text)
+            for index, call in enumerate(calls):
+                if call.assistant_text:
+                    yield Text(call.assistant_text)
+                yield _tool_call(call, index, context)
         case FinalReportResponse():
-            return tuple(_final_report_parts(response))
+            if response.assistant_text:
+                yield Text(response.assistant_text)
+            arguments = {
+                "status": response.status,
+                "report_format": response.report_format or UNSET,
+                "report_content": response.report_content,
+                "content_json": response.report_content_json,
+            }
+            yield ToolCall(
+                _FINAL_REPORT_CALL_ID,
+                _FINAL_REPORT_TOOL,
+                json_stringify(
+                    {name: value for name, value in arguments.items() if value is not UNSET}
+                ),
+            )
         case StructuredResponse(values=values):
             generated: Json = dict(values)
-            if context.conversation.response_schema is not None:
-                generated = generated_values.make_value(
-                    context.conversation.response_schema, context.seed, values
-                )
-            return (Text(json_stringify(generated)),)
+            if (schema := context.conversation.response_schema) is not None:
+                generated = generated_values.make_value(schema, context.seed, values)
+            yield Text(json_stringify(generated))
         case ReActResponse():
-            return (Text(react.react_text(response)),)
+            yield Text(react.react_text(response))
         case PartsResponse(parts=parts):
-            return tuple(_part_from_spec(part, index, context) for index, part in enumerate(parts))
+            for index, part in enumerate(parts):
+                match part:
+                    case TextPartSpec(text=text):
+                        yield Text(text)
+                    case ReasoningPartSpec():
+                        yield _reasoning_part(part, context)
+                    case RefusalPartSpec(text=text):
+                        yield Refusal(text)
+                    case ToolCallPartSpec():
+                        yield _tool_call(part, index, context)
 
 
-def _tool_call_parts(response: ToolCallsResponse, context: MatchContext) -> Iterator[Part]:
-    if response.assistant_text:
-        yield Text(response.assistant_text)
-    for number, call in enumerate(response.tool_calls, 1):
-        if call.assistant_text:
-            yield Text(call.assistant_text)
-        arguments = _arguments_json(call.tool_name, call.arguments, context)
-        yield ToolCall(call.call_id or f"call-{number}", call.tool_name, arguments)
-
-
-def _final_report_parts(response: FinalReportResponse) -> Iterator[Part]:
-    if response.assistant_text:
-        yield Text(response.assistant_text)
-    fields = {
-        "status": response.status,
-        "report_format": response.report_format or UNSET,
-        "report_content": response.report_content,
-        "content_json": response.report_content_json,
-    }
-    arguments = {name: value for name, value in fields.items() if value is not UNSET}
-    yield ToolCall(
-        error_reports.FINAL_REPORT_CALL_ID,
-        error_reports.FINAL_REPORT_TOOL,
-        json_stringify(arguments),
-    )
-
-
-def _part_from_spec(
-    part: TextPartSpec | ReasoningPartSpec | RefusalPartSpec | ToolCallPartSpec,
-    index: int,
-    context: MatchContext,
-) -> Part:
-    match part:
-        case TextPartSpec(text=text):
-            return Text(text)
-        case ReasoningPartSpec():
-            return metadata.reasoning_part(part, context.dialect, context.provider)
-        case RefusalPartSpec(text=text):
-            return Refusal(text)
-        case ToolCallPartSpec(tool_name=name, arguments=arguments, call_id=call_id):
-            return ToolCall(
-                call_id or f"call-{index + 1}", name, _arguments_json(name, arguments, context)
-            )
-
-
-def _arguments_json(name: str, arguments: ToolArguments, context: MatchContext) -> str:
-    """The arguments as JSON; with "made", generated for the schema of the request's tool."""
-    if arguments != "made":
-        return json_stringify(arguments)
-    schemas = (tool.parameters_schema for tool in context.conversation.tools if tool.name == name)
-    schema = next(schemas, None)
-    return json_stringify(
-        {} if schema is None else generated_values.make_value(schema, context.seed)
-    )
+def _tool_call(
+    call: ToolCallSpec | ToolCallPartSpec, index: int, context: MatchContext
+) -> ToolCall:
+    """A call; its arguments "made" are generated for the schema of the request's tool."""
+    arguments: Json = {}
+    if not isinstance(call.arguments, str):
+        arguments = dict(call.arguments)
+    else:
+        tools = (tool for tool in context.conversation.tools if tool.name == call.tool_name)
+        if (tool := next(tools, None)) is not None and tool.parameters_schema is not None:
+            arguments = generated_values.make_value(tool.parameters_schema, context.seed)
+    return ToolCall(call.call_id or f"call-{index + 1}", call.tool_name, json_stringify(arguments))
 
 
 def json_stringify(value: Any) -> str:

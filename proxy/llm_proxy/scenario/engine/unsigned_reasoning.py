@@ -8,73 +8,48 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.engine.matcher import MatchContext
 from llm_proxy.turns import Json, Reasoning, ToolCall
 
 
 def context_visible_to_scenario(
     scenario: Scenario, context: MatchContext
 ) -> tuple[MatchContext, tuple[str, ...]]:
-    """The context without unsigned reasoning, and a note per message that lost its reasoning."""
-    expect_signature = scenario.expect_signature
-    wants_signatures = (
-        context.conversation.wants_signed_reasoning
-        if expect_signature is None
-        else expect_signature
-    )
-    conversation, notes = without_unsigned_reasoning(
-        context.conversation, wants_signatures=wants_signatures
-    )
+    """The context without unsigned reasoning, and a note per message that lost its reasoning.
+
+    Applies from the second turn on, only where signatures are expected, and only to assistant
+    messages with tool calls in which no reasoning is signed.  If any message loses its reasoning,
+    reasoning counts as disabled.
+    """
+    conversation = context.conversation
+    expects_signatures = scenario.expect_signature
+    if expects_signatures is None:
+        expects_signatures = conversation.wants_signed_reasoning
+    if conversation.turn <= 1 or not expects_signatures:
+        return context, ()
+    messages, notes = [], []
+    for number, message in enumerate(conversation.messages, 1):
+        other_parts = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+        is_unsigned = (
+            message.role == "assistant"
+            and len(other_parts) < len(message.parts)
+            and any(isinstance(part, ToolCall) for part in other_parts)
+            and not any(
+                isinstance(part, Reasoning) and (part.signature or part.redacted)
+                for part in message.parts
+            )
+        )
+        messages.append(replace(message, parts=other_parts) if is_unsigned else message)
+        if is_unsigned:
+            notes.append(f"reasoning without a signature stripped from message {number}")
     if not notes:
         return context, ()
-    return replace(
-        context,
-        conversation=conversation,
-        body=_body_without_unsigned(context.body),
-    ), notes
-
-
-def without_unsigned_reasoning(
-    conversation: Conversation, *, wants_signatures: bool
-) -> tuple[Conversation, tuple[str, ...]]:
-    """The conversation without unsigned reasoning, and a note per message that lost its reasoning.
-
-    Applies from the second turn on, only with `wants_signatures`, and only to assistant messages
-    with tool calls in which no reasoning is signed.  If any message loses its reasoning, reasoning
-    counts as disabled.
-    """
-    if conversation.turn <= 1 or not wants_signatures:
-        return conversation, ()
-    messages = tuple(
-        _without_reasoning_parts(request_message)
-        if _has_unsigned_reasoning(request_message)
-        else request_message
-        for request_message in conversation.messages
-    )
-    notes = tuple(
-        f"reasoning without a signature stripped from message {number}"
-        for number, message in enumerate(conversation.messages, 1)
-        if _has_unsigned_reasoning(message)
-    )
-    if not notes:
-        return conversation, ()
-    return replace(conversation, messages=messages, reasoning_enabled=False), notes
-
-
-def _has_unsigned_reasoning(message: RequestMessage) -> bool:
-    reasoning_parts = [part for part in message.parts if isinstance(part, Reasoning)]
-    has_tool_call = any(isinstance(part, ToolCall) for part in message.parts)
-    is_signed = any(part.signature or part.redacted for part in reasoning_parts)
-    return message.role == "assistant" and has_tool_call and bool(reasoning_parts) and not is_signed
-
-
-def _without_reasoning_parts(message: RequestMessage) -> RequestMessage:
-    remaining = tuple(part for part in message.parts if not isinstance(part, Reasoning))
-    return replace(message, parts=remaining)
+    conversation = replace(conversation, messages=tuple(messages), reasoning_enabled=False)
+    body = _body_without_unsigned(context.body)
+    return replace(context, conversation=conversation, body=body), tuple(notes)
 
 
 def _body_without_unsigned(body: Json) -> Json:

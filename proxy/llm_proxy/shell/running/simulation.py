@@ -19,7 +19,7 @@ from llm_proxy.modes.simulate import RespondFunction
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.documents.loading import LoadedScenarios
-from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
+from llm_proxy.scenario.engine.choosing import ScenarioSet
 from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import ClockKind, Settings
@@ -83,11 +83,7 @@ class _LoadedScenarioSource:
             loaded = await self._library.current_scenarios()
             if loaded is not self._loaded:
                 self._loaded = loaded
-                located = (
-                    LocatedScenario(scenario.value, scenario.file, scenario.line)
-                    for scenario in loaded.scenarios
-                )
-                self._scenario_set = ScenarioSet(tuple(located), self._mock or loaded.mock)
+                self._scenario_set = ScenarioSet(loaded.scenarios, self._mock or loaded.mock)
         return self._scenario_set
 
 
