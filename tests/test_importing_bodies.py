@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import importing
 from llm_proxy.exchange import Headers
-from llm_proxy.importing import ImportSettings, RefusedItem, codings
+from llm_proxy.importing import ImportSettings, RefusedItem, conversion
 from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.source import PARSED_BODY, NotImportable
 from llm_proxy.routing import RoutingSettings
@@ -373,7 +373,7 @@ def refusal_reason(data: bytes, request_body: SentBody, response_body: SentBody)
     if isinstance(found, RefusedItem):
         assert found.number == 1
         return found.reason
-    exchange = codings.decode_exchange_bodies(found.exchange, decode_gzip)
+    exchange = conversion.decode_exchange_bodies(found.exchange, decode_gzip)
     try:
         cassette = importing.convert_to_cassette(exchange, SETTINGS, "test")
     except NotImportable as error:

@@ -11,8 +11,8 @@ import pytest
 from llm_proxy import importing
 from llm_proxy.cassette import Cassette, parse_cassette, spool
 from llm_proxy.exchange import Ending, Headers, Read, Request
-from llm_proxy.importing import ImportSettings, codings
-from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
+from llm_proxy.importing import ImportSettings, conversion
+from llm_proxy.importing.conversion import provider_of_host, strip_provider_base_path
 from llm_proxy.importing.source import (
     ALREADY_DECODED,
     LENGTH_MISMATCH,
@@ -191,7 +191,7 @@ def decode_gzip(coding: str, body: bytes) -> bytes | None:
 def without_coding(body: bytes, coding: str = "gzip") -> SourceExchange:
     """Decode an exchange whose head declares a compressed body."""
     headers = (*SSE, ("Content-Encoding", coding), ("Content-Length", str(len(body))))
-    return codings.decode_exchange_bodies(
+    return conversion.decode_exchange_bodies(
         replace(PLAIN, response_headers=headers, response_body=body), decode_gzip
     )
 
@@ -228,7 +228,7 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
         headers=(*JSON, ("content-encoding", "gzip")),
         body=gzip.compress(BODY),
     )
-    exchange = codings.decode_exchange_bodies(replace(PLAIN, request=packed), decode_gzip)
+    exchange = conversion.decode_exchange_bodies(replace(PLAIN, request=packed), decode_gzip)
     assert stored_cassette(exchange).meta.key == stored_cassette(PLAIN).meta.key
 
 

@@ -18,14 +18,18 @@ from llm_proxy.importing import (
     ImportSettings,
     NumberedExchange,
     RefusedItem,
-    codings,
+    conversion,
     fields,
     file_parsing,
-    http_text,
     yaml_parser,
 )
 from llm_proxy.importing.file_parsing import parse_file_content
-from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
+from llm_proxy.importing.source import (
+    NotImportable,
+    SourceExchange,
+    SourceMessage,
+    UnreadableFile,
+)
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.yaml_composer import MAX_DEPTH
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
@@ -41,7 +45,7 @@ def read_or_refuse(data: bytes) -> None:
         for result in importing.parse_recording(parse_file_content(data)).exchanges:
             if isinstance(result, NumberedExchange):
                 try:
-                    plain = codings.decode_exchange_bodies(result.exchange, lambda *_: None)
+                    plain = conversion.decode_exchange_bodies(result.exchange, lambda *_: None)
                     cassette = importing.convert_to_cassette(plain, SETTINGS, "test")
                     lines = spool.cassette_lines_from_spool(cassette.to_spool_content("library"))
                     parse_cassette("file", b"".join(lines))
@@ -206,7 +210,7 @@ def test_gzips_that_were_joined_unpack_to_all_of_them() -> None:
 
 
 def test_a_head_ends_its_lines_as_http_does() -> None:
-    message = http_text.parse_message(
+    _, message = fields.parse_http_message(
         b"HTTP/1.1 200 OK\r\nx-name: \xc3\x85ngstr\xc3\xb6m\r\n\r\n", "response"
     )
     assert message.headers == (("x-name", "\xc3\x85ngstr\xc3\xb6m"),)
@@ -214,7 +218,10 @@ def test_a_head_ends_its_lines_as_http_does() -> None:
 
 def test_reasons_quote_no_secret_of_a_url_and_have_a_limited_length() -> None:
     with pytest.raises(NotImportable) as refused:
-        fields.build_request_and_host("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
+        fields.build_exchange(
+            "GET", "https://me:word@[::1/v1?key=sk-1#x", SourceMessage((), b""), 200, "",
+            SourceMessage((), b""),
+        )  # fmt: skip
     assert str(refused.value) == "https://[::1/v1 is no URL"
     entries = [{"request": {"method": "GET", "url": "https://h/"},
                 "response": {"status": 0, "_error": "\x1b[31m" + "x" * 10_000}}]  # fmt: skip

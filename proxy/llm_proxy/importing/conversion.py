@@ -1,35 +1,64 @@
-"""Converts a foreign exchange into a cassette: routed, redacted, keyed and timed.
+"""Converts a foreign exchange into a cassette: decoded, routed, redacted, keyed and timed.
 
 The result is what recording the exchange would have stored; line 1 names its source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
+from urllib.parse import urlsplit
 
 from llm_proxy import framing, http_heads, redaction
+from llm_proxy.actions import Begin, Send, Wait
 from llm_proxy.cassette import Cassette, CassetteEnd, CassetteMeta, StoredRequest
-from llm_proxy.cassette.model import DEFAULT_SESSION, StoredHead, printable_model, sha256_hex
+from llm_proxy.cassette.model import (
+    DEFAULT_SESSION,
+    MAX_OFFSET_MS,
+    StoredHead,
+    printable_model,
+    sha256_hex,
+)
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import RequestRefused
-from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
+from llm_proxy.exchange import Ending, Headers, Read, Request, ResponseHead, header_value
 from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, FrameRedactor
 from llm_proxy.importing import fields
-from llm_proxy.importing.arrival_times import (
-    TimedBody,
-    evenly_timed_body,
-    paced_timed_body,
-    source_timed_body,
+from llm_proxy.importing.source import (
+    ALREADY_DECODED,
+    LENGTH_MISMATCH,
+    UNDECODABLE_CODING,
+    ImportLoss,
+    NotImportable,
+    SourceExchange,
 )
-from llm_proxy.importing.hosts import provider_of_host, strip_provider_base_path
-from llm_proxy.importing.source import LENGTH_MISMATCH, ImportLoss, NotImportable, SourceExchange
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.pacing import Pace
+from llm_proxy.pacing.cassette_player import replay_actions
+from llm_proxy.pacing.timing import make_seeded_draw
+from llm_proxy.providers import PROVIDERS
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 
+Decompress = Callable[[str, bytes], bytes | None]
+"""Decodes a body with a content coding; None for an unsupported coding.  Raises `ValueError` where
+the body does not have it."""
+
+_CONTENT_ENCODING: Final = "content-encoding"
 _STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", EVENTSTREAM_CODEC))
+_LOCAL_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
+_PROVIDER_BY_LEGACY_HOST: Final = {"api.cohere.ai": "cohere", "api.fireworks.ai": "fireworks"}
+_AZURE_HOST_SUFFIX: Final = ".azure.com"
+_AZURE_PATH_PREFIX: Final = "openai/"
+
+
+@dataclass(frozen=True, slots=True)
+class TimedBody:
+    """A response body with the times, in ms after the request, of head, reads and end."""
+
+    head_at_ms: float
+    reads: tuple[Read, ...]
+    end_at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,158 +105,233 @@ class ImportedCassette:
         )
 
 
+def decode_exchange_bodies(exchange: SourceExchange, decompress: Decompress) -> SourceExchange:
+    """The exchange with decoded bodies, and headers that fit them."""
+    request = exchange.request
+    request_headers, request_body, request_coding, losses = _decode_body(
+        request.headers, request.body, decompress
+    )
+    if request_coding:  # the length counts the encoded bytes
+        request_headers = fields.without_coding_headers(request_headers)
+    exchange = replace(
+        exchange,
+        request=replace(request, headers=request_headers, body=request_body),
+        losses=exchange.losses + losses,
+    )
+    if exchange.reads:
+        return exchange
+    headers, body, coding, losses = _decode_body(
+        exchange.response_headers, exchange.response_body, decompress
+    )
+    return replace(
+        exchange,
+        response_headers=headers,
+        response_body=body,
+        removed_content_coding=coding,
+        losses=exchange.losses + losses,
+    )
+
+
+def _decode_body(
+    headers: Headers, body: bytes, decompress: Decompress
+) -> tuple[Headers, bytes, str, tuple[ImportLoss, ...]]:
+    """Headers and body without a coding, the removed coding, and the losses."""
+    coding = (header_value(headers, _CONTENT_ENCODING) or "").strip().lower()
+    if not coding or not body:
+        return headers, body, "", ()
+    try:
+        plain = decompress(coding, body)
+        is_decoded = plain is None and fields.is_utf8(body)
+    except ValueError:  # many tools keep the headers of a body that they have decoded
+        plain, is_decoded = None, True
+    if is_decoded:
+        return fields.without_coding_headers(headers), body, "", (ALREADY_DECODED,)
+    if plain is None:
+        return headers, body, "", (UNDECODABLE_CODING,)
+    kept = tuple(header for header in headers if header[0].lower() != _CONTENT_ENCODING)
+    return kept, plain, coding, ()
+
+
 def convert_to_cassette(
-    source_exchange: SourceExchange, import_settings: ImportSettings, source_tool: str
+    exchange: SourceExchange, settings: ImportSettings, source_tool: str
 ) -> ImportedCassette:
     """The cassette of an exchange without content codings; `source_tool` wrote the file.
 
     Raises `NotImportable`.
     """
-    _check_body_kept(source_exchange)
-    routed = _routed_request(source_exchange, import_settings)
-    redactor = redaction.Redactor(routed.credentials)
-    head, losses = _stored_head(source_exchange, routed, redactor)
-    codec = framing.codec_name_for_body(
-        routed.dialect.codec_name(routed.decompressed_request, head), source_exchange.response_body
-    )
-    head = _with_framing(source_exchange, head, codec)
-    empty_cassette = _empty_cassette(
-        _make_meta(routed, source_exchange, import_settings, source_tool),
-        routed.stored_request,
-        head,
-        codec,
-    )
-    if head.framing == "none" and source_exchange.response_body:
-        raise NotImportable(
-            f"its answer has a body, which no {head.status} to {routed.request.method} has"
-        )
-    timed_body = _timed_redacted_body(source_exchange, empty_cassette, redactor, import_settings)
-    return ImportedCassette(
-        meta=empty_cassette.meta,
-        request=empty_cassette.request,
-        head=StoredHead.from_response_head(
-            head, timed_body.head_at_ms, codec, source_exchange.removed_content_coding
-        ),
-        timed_body=timed_body,
-        ending=source_exchange.ending,
-        redaction_count=redactor.replaced_count,
-        losses=(*source_exchange.losses, *losses),
-    )
-
-
-def _check_body_kept(source_exchange: SourceExchange) -> None:
-    """Raises `NotImportable` for a body of which the source kept only the length."""
-    request = source_exchange.request
-    for label, body, head in (
-        (
-            "request",
-            request.body,
-            http_heads.response_head(200, "", request.headers, request.method),
-        ),
-        (
-            "response",
-            source_exchange.response_body,
-            http_heads.response_head(
-                source_exchange.status, "", source_exchange.response_headers, request.method
-            ),
-        ),
-    ):
-        # a compressed body may be empty when decoded, and a broken-off response may have no body
-        is_packed = (
-            source_exchange.removed_content_coding
-            or header_value(head.headers, "content-encoding") is not None
-        )
-        is_lost = head.framing == "length" and head.content_length and not body and not is_packed
-        if is_lost and source_exchange.ending is Ending.CLEAN:
-            raise NotImportable(
-                f"the body of its {label} was not kept: {head.content_length} bytes by its head"
-            )
-
-
-def _routed_request(
-    source_exchange: SourceExchange, import_settings: ImportSettings
-) -> RoutedRequest:
-    request = source_exchange.request
-    provider = import_settings.provider or provider_of_host(request, source_exchange.host)
-    if provider:
-        request = strip_provider_base_path(request, provider)
-        request = replace(request, path=f"/~{provider}{request.path}")
-    try:
-        routed = route_request(request, 0.0, float, settings=import_settings.routing_settings)
-    except RequestRefused as error:
-        raise NotImportable(str(error)) from None
-    # a session that the operator chose applies to all exchanges
-    if import_settings.routing_settings.default_session != DEFAULT_SESSION:
-        routed = replace(routed, session=import_settings.routing_settings.default_session)
-    return routed
-
-
-def _stored_head(
-    source_exchange: SourceExchange, routed: RoutedRequest, redactor: redaction.Redactor
-) -> tuple[ResponseHead, tuple[ImportLoss, ...]]:
+    request, is_clean = exchange.request, exchange.ending is Ending.CLEAN
     received = http_heads.response_head(
-        source_exchange.status,
-        source_exchange.reason_phrase,
-        source_exchange.response_headers,
-        routed.request.method,
+        exchange.status, exchange.reason_phrase, exchange.response_headers, request.method
     )
+    if is_clean:
+        request_head = http_heads.response_head(200, "", request.headers, request.method)
+        _check_body_kept("request", request_head, request.body)
+        if not exchange.removed_content_coding:
+            _check_body_kept("response", received, exchange.response_body)
+    routed = _routed_request(exchange, settings)
+    redactor = redaction.Redactor(routed.credentials)
     headers = tuple(
         (name, redactor.redact_latin1(value))
         for name, value in redaction.storable_response_headers(received.headers)
     )
-    reason = redactor.redact_latin1(fields.clean_header_text(source_exchange.reason_phrase))
-    has_wrong_length = (
-        received.framing == "length"
-        and not source_exchange.removed_content_coding
-        and received.content_length != len(source_exchange.response_body)
+    reason = redactor.redact_latin1(fields.clean_header_text(exchange.reason_phrase))
+    head = ResponseHead(exchange.status, reason, headers, received.framing, received.content_length)
+    body_size, losses = len(exchange.response_body), exchange.losses
+    if is_clean and head.framing == "length" and not exchange.removed_content_coding:
+        losses += (LENGTH_MISMATCH,) if head.content_length != body_size else ()
+    codec = framing.codec_name_for_body(
+        routed.dialect.codec_name(routed.decompressed_request, head), exchange.response_body
     )
-    head = ResponseHead(
-        source_exchange.status, reason, headers, received.framing, received.content_length
+    # A body framing of HTTP/1.1, whichever HTTP version the source had.
+    if head.framing == "close" and codec in _STREAM_CODECS:
+        head = replace(head, framing="chunked", content_length=None)
+    elif head.framing == "close" or (
+        head.framing == "length" and is_clean and not exchange.removed_content_coding
+    ):
+        head = replace(head, framing="length", content_length=body_size)
+    if head.framing == "none" and exchange.response_body:
+        raise NotImportable(
+            f"its answer has a body, which no {head.status} to {routed.request.method} has"
+        )
+    meta = _make_meta(routed, exchange, settings, source_tool)
+    end = CassetteEnd(Ending.CLEAN, 0.0, 0, sha256_hex(b""))
+    empty_cassette = Cassette("", meta, routed.stored_request, head, 0.0, codec, "", (), (), end)
+    timed_body = _timed_redacted_body(exchange, empty_cassette, redactor, settings)
+    return ImportedCassette(
+        meta=meta,
+        request=routed.stored_request,
+        head=StoredHead.from_response_head(
+            head, timed_body.head_at_ms, codec, exchange.removed_content_coding
+        ),
+        timed_body=timed_body,
+        ending=exchange.ending,
+        redaction_count=redactor.replaced_count,
+        losses=losses,
     )
-    return head, (
-        LENGTH_MISMATCH,
-    ) if has_wrong_length and source_exchange.ending is Ending.CLEAN else ()
 
 
-def _with_framing(source_exchange: SourceExchange, head: ResponseHead, codec: str) -> ResponseHead:
-    """The head with an HTTP/1.1 body framing, whichever HTTP version the source had."""
-    match head.framing:
-        case "close":
-            is_stream = codec in _STREAM_CODECS
-            length = None if is_stream else len(source_exchange.response_body)
-            return replace(
-                head, framing="chunked" if is_stream else "length", content_length=length
-            )
-        case "length" if (
-            source_exchange.ending is Ending.CLEAN and not source_exchange.removed_content_coding
-        ):
-            return replace(head, content_length=len(source_exchange.response_body))
-        case _:
-            return head
+def _check_body_kept(label: str, head: ResponseHead, body: bytes) -> None:
+    """Raises `NotImportable` for a body of which the source kept only the length."""
+    # A compressed body may be empty when decoded.
+    is_compressed = header_value(head.headers, _CONTENT_ENCODING) is not None
+    if head.framing == "length" and head.content_length and not body and not is_compressed:
+        raise NotImportable(
+            f"the body of its {label} was not kept: {head.content_length} bytes by its head"
+        )
+
+
+def _routed_request(exchange: SourceExchange, settings: ImportSettings) -> RoutedRequest:
+    request = exchange.request
+    if provider := settings.provider or provider_of_host(request, exchange.host):
+        request = strip_provider_base_path(request, provider)
+        request = replace(request, path=f"/~{provider}{request.path}")
+    try:
+        routed = route_request(request, 0.0, float, settings=settings.routing_settings)
+    except RequestRefused as error:
+        raise NotImportable(str(error)) from None
+    # A session that the operator chose applies to all exchanges.
+    if settings.routing_settings.default_session != DEFAULT_SESSION:
+        routed = replace(routed, session=settings.routing_settings.default_session)
+    return routed
+
+
+def provider_of_host(request: Request, host: str) -> str | None:
+    """The name of the host's provider; None where the path has to decide."""
+    if host in _LOCAL_HOSTS:
+        return None
+    if host.endswith(_AZURE_HOST_SUFFIX) and request.path.lstrip("/").startswith(
+        _AZURE_PATH_PREFIX
+    ):
+        return "azure"
+    provider_names = (
+        provider.name
+        for provider in PROVIDERS
+        if provider.base_url and urlsplit(provider.base_url).hostname == host
+    )
+    return _PROVIDER_BY_LEGACY_HOST.get(host) or next(provider_names, None)
+
+
+def strip_provider_base_path(request: Request, provider: str) -> Request:
+    """The request as a client sends it to the provider's base URL."""
+    url = next((item.base_url for item in PROVIDERS if item.name == provider), "")
+    base = urlsplit(url).path.rstrip("/")
+    if base and request.path.startswith(base + "/"):
+        return replace(request, path=request.path.removeprefix(base))
+    return request
+
+
+def _make_meta(
+    routed: RoutedRequest, exchange: SourceExchange, settings: ImportSettings, source_tool: str
+) -> CassetteMeta:
+    is_paced = settings.pace is not None and not exchange.reads
+    pace_note = f", its times made up by {settings.pace}" if is_paced else ""
+    return CassetteMeta(
+        recording_tool=f"{settings.importer}, imported from {source_tool}{pace_note}",
+        recorded_at=exchange.recorded_at or settings.imported_at,
+        dialect=routed.dialect.name,
+        provider=routed.provider,
+        model=printable_model(routed.model),
+        session=routed.session,
+        key=routed.key,
+        key_rules_version=KEY_RULES_VERSION,
+        redaction_rules_version=redaction.REDACTION_RULES_VERSION,
+        match_rules=routed.match_rules.rule_texts,
+    )
 
 
 def _timed_redacted_body(
-    source_exchange: SourceExchange,
+    exchange: SourceExchange,
     empty_cassette: Cassette,
     redactor: redaction.Redactor,
-    import_settings: ImportSettings,
+    settings: ImportSettings,
 ) -> TimedBody:
     codec = empty_cassette.codec_name
-    if source_exchange.reads:
-        source_body = source_timed_body(source_exchange)
-        return replace(source_body, reads=tuple(_redact_reads(source_body.reads, codec, redactor)))
-    pieces = framing.split_messages(codec, source_exchange.response_body)
-    timed_body = evenly_timed_body(source_exchange, pieces)
-    timed_body = replace(timed_body, reads=tuple(_redact_reads(timed_body.reads, codec, redactor)))
-    return (
-        timed_body
-        if import_settings.pace is None
-        else paced_timed_body(
-            _with_response_body(empty_cassette, timed_body.reads),
-            import_settings.pace,
-            import_settings.seed,
-        )
+    head_at_ms = min(exchange.head_at_ms or 0.0, MAX_OFFSET_MS)
+    end_at_ms = min(max(exchange.end_at_ms or 0.0, head_at_ms), MAX_OFFSET_MS)
+    reads: list[Read] = []
+    if exchange.reads:
+        at_ms = head_at_ms
+        for read in exchange.reads:
+            at_ms = min(max(at_ms, read.at_ms), MAX_OFFSET_MS)
+            if read.received_bytes:
+                reads.append(Read(at_ms, read.received_bytes))
+        redacted_reads = tuple(_redact_reads(reads, codec, redactor))
+        return TimedBody(head_at_ms, redacted_reads, max(at_ms, end_at_ms))
+    # One read for each message, at equal intervals between head and end.
+    messages = list(framing.split_messages(codec, exchange.response_body))
+    step_ms = (end_at_ms - head_at_ms) / len(messages) if messages else 0.0
+    reads = [Read(head_at_ms + step_ms * number, data) for number, data in enumerate(messages, 1)]
+    end_at_ms = max(end_at_ms, reads[-1].at_ms) if reads else end_at_ms
+    redacted_reads = tuple(_redact_reads(reads, codec, redactor))
+    if settings.pace is None:
+        return TimedBody(head_at_ms, redacted_reads, end_at_ms)
+    body = b"".join(read.received_bytes for read in redacted_reads)
+    cassette = replace(
+        empty_cassette,
+        framed_messages=tuple(framing.split_messages(codec, body)),
+        reads=redacted_reads,
+        response_end=CassetteEnd(Ending.CLEAN, 0.0, len(body), sha256_hex(body)),
     )
+    return _paced_body(cassette, settings.pace, settings.seed)
+
+
+def _paced_body(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
+    """The body of a cassette at the times of a pace: deterministic for a seed."""
+    meta = cassette.meta
+    chance = make_seeded_draw(seed, meta.session, meta.key, cassette.response_end.sha256)
+    head_at_ms = at_ms = 0.0
+    reads: list[Read] = []
+    for action in replay_actions(cassette, pace, chance):
+        match action:
+            case Wait(due):
+                at_ms = min(max(at_ms, due), MAX_OFFSET_MS)
+            case Begin():
+                head_at_ms = at_ms
+            case Send(data) if data:
+                reads.append(Read(at_ms, data))
+            case _:
+                continue
+    return TimedBody(head_at_ms, tuple(reads), at_ms)
 
 
 def _redact_reads(
@@ -245,42 +349,3 @@ def _redact_reads(
         at_ms, data = piece.redacted_read.at_ms, data + piece.redacted_read.received_bytes
     if data:
         yield Read(at_ms, data)
-
-
-def _empty_cassette(
-    meta: CassetteMeta, request: StoredRequest, head: ResponseHead, codec: str
-) -> Cassette:
-    end = CassetteEnd(Ending.CLEAN, 0.0, 0, sha256_hex(b""))
-    return Cassette("", meta, request, head, 0.0, codec, "", (), (), end)
-
-
-def _with_response_body(empty_cassette: Cassette, reads: tuple[Read, ...]) -> Cassette:
-    body = b"".join(read.received_bytes for read in reads)
-    messages = tuple(framing.split_messages(empty_cassette.codec_name, body))
-    end = CassetteEnd(Ending.CLEAN, 0.0, len(body), sha256_hex(body))
-    return replace(empty_cassette, framed_messages=messages, reads=reads, response_end=end)
-
-
-def _make_meta(
-    routed: RoutedRequest,
-    source_exchange: SourceExchange,
-    import_settings: ImportSettings,
-    source_tool: str,
-) -> CassetteMeta:
-    pace_note = (
-        ""
-        if import_settings.pace is None or source_exchange.reads
-        else f", its times made up by {import_settings.pace}"
-    )
-    return CassetteMeta(
-        recording_tool=f"{import_settings.importer}, imported from {source_tool}{pace_note}",
-        recorded_at=source_exchange.recorded_at or import_settings.imported_at,
-        dialect=routed.dialect.name,
-        provider=routed.provider,
-        model=printable_model(routed.model),
-        session=routed.session,
-        key=routed.key,
-        key_rules_version=KEY_RULES_VERSION,
-        redaction_rules_version=redaction.REDACTION_RULES_VERSION,
-        match_rules=routed.match_rules.rule_texts,
-    )

@@ -1,18 +1,29 @@
-"""Checks and converts the fields of untrusted foreign files."""
+"""Reads the fields, bodies and messages of untrusted foreign files."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+import orjson
+
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.importing.source import NotImportable, UnsupportedYamlObject
+from llm_proxy.exchange import Ending, Headers, Read, Request, header_value
+from llm_proxy.importing.source import (
+    NO_DATE,
+    NO_EVENT_BYTES,
+    NO_READ_TIMES,
+    NO_TIMES,
+    NotImportable,
+    SourceExchange,
+    SourceMessage,
+    UnsupportedYamlObject,
+)
 
 _HTTP_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
@@ -21,6 +32,13 @@ _NON_URL_CHARS: Final = re.compile(r"[^\x21-\x7e]+")
 _SECRET_URL_PARTS: Final = re.compile(r"[^/@?#]*@|[?#].*", re.DOTALL)
 """Parts of a URL that may hold a secret: user info, query and fragment."""
 _MIN_STATUS, _MAX_STATUS = 200, 999
+_CODING_HEADERS: Final = ("content-encoding", "content-length")
+_HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
+_LINE_END: Final = re.compile(r"\r?\n")
+"""HTTP's line end: `str.splitlines` would also split at some UTF-8 bytes in Latin-1."""
+_CHUNK_SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,12})[^\r\n]{0,1000}\r\n")
+
+_TRAILERS: Final = re.compile(rb"(?:[^\r\n:]{1,1000}:[^\r\n]{0,10000}\r\n)*(?:\r\n)?")
 
 
 def require_object(value: Any, label: str) -> dict[str, Any]:
@@ -46,19 +64,65 @@ def reject_unknown_fields(message: dict[str, Any], known: Collection[str], label
             )
 
 
-def build_request_and_host(
-    method: Any, url: Any, headers: Headers, body: bytes
-) -> tuple[Request, str]:
-    """A request, and its host in lower case, or empty.  Raises `NotImportable`."""
+def require_message(exchange: dict[str, Any], name: str, known: Collection[str]) -> dict[str, Any]:
+    """The `request` or the `response` of an exchange.
+
+    Raises `NotImportable` if it is no object, or has an unknown field.
+    """
+    message = require_object(exchange.get(name), name)
+    reject_unknown_fields(message, known, name)
+    return message
+
+
+def build_exchange(
+    method: Any,
+    url: Any,
+    request: SourceMessage,
+    status: Any,
+    reason_phrase: Any,
+    response: SourceMessage,
+    *,
+    recorded_at: str | None = None,
+    reads: tuple[Read, ...] = (),
+    head_at_ms: float | None = None,
+    end_at_ms: float | None = None,
+    ending: Ending = Ending.CLEAN,
+) -> SourceExchange:
+    """The exchange of two messages, with the losses that its times show.
+
+    Without `recorded_at` the response's `date` counts.  Raises `NotImportable`.
+    """
     if not isinstance(method, str) or _HTTP_TOKEN.fullmatch(method) is None:
         raise NotImportable("its request has no method")
     if method.upper() == "CONNECT":
         raise NotImportable("it opens a tunnel, which is no exchange of its own")
     host, path, query = _split_url(url)
-    return Request(method.upper(), path, query, headers, body), host
+    if recorded_at is None:
+        date = header_value(response.headers, "date")
+        recorded_at = normalize_timestamp(date) if date else ""
+    if reads:
+        time_loss = NO_EVENT_BYTES
+    else:
+        time_loss = NO_TIMES if head_at_ms is None and end_at_ms is None else NO_READ_TIMES
+    date_losses = () if recorded_at else (NO_DATE,)
+    return SourceExchange(
+        request=Request(method.upper(), path, query, request.headers, request.body),
+        host=host,
+        status=parse_status(status),
+        reason_phrase=str(reason_phrase or ""),
+        response_headers=response.headers,
+        response_body=response.body,
+        reads=reads,
+        head_at_ms=head_at_ms,
+        end_at_ms=end_at_ms,
+        ending=ending,
+        recorded_at=recorded_at,
+        losses=(time_loss, *request.losses, *response.losses, *date_losses),
+    )
 
 
 def _split_url(url: Any) -> tuple[str, str, str]:
+    """Host in lower case, path and query."""
     if not isinstance(url, str) or not url.strip():
         raise NotImportable("its request has no URL")
     text = url.strip()
@@ -68,11 +132,11 @@ def _split_url(url: Any) -> tuple[str, str, str]:
     except ValueError:
         shown_url = printable_excerpt(_SECRET_URL_PARTS.sub("", url), 100)
         raise NotImportable(f"{shown_url} is no URL") from None
-    return host, _percent_encode(parts.path) or "/", _percent_encode(parts.query)
-
-
-def _percent_encode(text: str) -> str:
-    return _NON_URL_CHARS.sub(lambda match: quote(match[0], errors="replace"), text)
+    path, query = (
+        _NON_URL_CHARS.sub(lambda match: quote(match[0], errors="replace"), part)
+        for part in (parts.path, parts.query)
+    )
+    return host, path or "/", query
 
 
 def parse_status(value: Any) -> int:
@@ -95,30 +159,34 @@ def parse_status(value: Any) -> int:
 
 def parse_headers(value: Any) -> Headers:
     """Headers from an object of values or lists, or a list of pairs or of name-value objects."""
-    pairs = (
-        (clean_header_text(name), clean_header_text(content))
-        for name, content in _header_pairs(value)
-    )
-    return tuple((name, text) for name, text in pairs if _HTTP_TOKEN.fullmatch(name))
-
-
-def _header_pairs(value: Any) -> Iterator[tuple[Any, Any]]:
+    pairs: list[tuple[Any, Any]] = []
     match value:
         case dict():
             for name, values in value.items():
-                for item in values if isinstance(values, list) else [values]:
-                    yield name, item
+                pairs += [
+                    (name, item) for item in (values if isinstance(values, list) else [values])
+                ]
         case list():
             for pair in value:
                 match pair:
-                    case [name, item]:
-                        yield name, item
-                    case {"name": name, "value": item}:
-                        yield name, item
+                    case [name, item] | {"name": name, "value": item}:
+                        pairs.append((name, item))
                     case _:
-                        continue
+                        pass
         case _:
-            return
+            pass
+    cleaned = ((clean_header_text(name), clean_header_text(item)) for name, item in pairs)
+    return tuple((name, text) for name, text in cleaned if _HTTP_TOKEN.fullmatch(name))
+
+
+def without_coding_headers(headers: Headers) -> Headers:
+    """The headers without those that only fit a compressed body."""
+    return tuple(pair for pair in headers if pair[0].lower() not in _CODING_HEADERS)
+
+
+def media_type(headers: Headers) -> str:
+    """The media type in lower case without parameters; empty without a content type."""
+    return (header_value(headers, "content-type") or "").partition(";")[0].strip().lower()
 
 
 def clean_header_text(value: Any) -> str:
@@ -163,6 +231,14 @@ def decode_stored_body(value: Any, encoding: Any) -> bytes:
             )
 
 
+def dump_json(parsed: Any) -> bytes:
+    """The bytes of a body stored parsed.  Raises `NotImportable` for what is not JSON."""
+    try:
+        return orjson.dumps(parsed)
+    except TypeError:
+        raise NotImportable("a body was kept parsed, and is no JSON") from None
+
+
 def is_utf8(data: bytes) -> bool:
     """Whether the bytes are valid UTF-8."""
     try:
@@ -201,21 +277,51 @@ def normalize_timestamp(value: Any) -> str:
         if isinstance(value, int | float):
             time = datetime.fromtimestamp(value, UTC)
         else:
-            time = _parse_time_text(str(value).strip())
+            text = str(value).strip()
+            try:
+                time = datetime.fromisoformat(text)
+            except ValueError:
+                time = parsedate_to_datetime(text)
         time = time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError, OSError, TypeError):
         return ""
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _parse_time_text(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return parsedate_to_datetime(text)
+def parse_http_message(data: bytes, label: str) -> tuple[list[str], SourceMessage]:
+    """The words of the start line, and the message without chunk framing.
+
+    Raises `NotImportable`; `label` names the message.
+    """
+    head_end = _HEAD_END.search(data)
+    if head_end is None:
+        raise NotImportable(f"its {label} has no end of its head")
+    start_line, *lines = _LINE_END.split(data[: head_end.start()].decode("latin-1"))
+    start_words = start_line.split(" ", 2)
+    if len(start_words) < 2:
+        raise NotImportable(f"its {label} begins with no line of HTTP")
+    headers = parse_headers([list(line.partition(":")[::2]) for line in lines])
+    body = data[head_end.end() :]
+    if (header_value(headers, "transfer-encoding") or "").lower().endswith("chunked"):
+        body = decode_chunked_body(body, label)
+    return start_words, SourceMessage(headers, body)
 
 
-def response_date(headers: Headers) -> str:
-    """The `date` of response headers, as `normalize_timestamp` returns it; empty without one."""
-    text = header_value(headers, "date")
-    return normalize_timestamp(text) if text else ""
+def decode_chunked_body(data: bytes, label: str) -> bytes:
+    """A body without chunk framing.  Raises `NotImportable`; `label` names the message."""
+    pieces: list[bytes] = []
+    offset = 0
+    while True:
+        size = _CHUNK_SIZE_LINE.match(data, offset)
+        if size is None:
+            raise NotImportable(f"its {label} is cut short: a chunk is missing")
+        length = int(size[1], 16)
+        if length == 0:
+            if _TRAILERS.fullmatch(data, size.end()) is None:
+                raise NotImportable(f"behind the last chunk of its {label} stands something else")
+            return b"".join(pieces)
+        end = size.end() + length
+        if data[end : end + 2] != b"\r\n":
+            raise NotImportable(f"its {label} is cut short within a chunk")
+        pieces.append(data[size.end() : end])
+        offset = end + 2

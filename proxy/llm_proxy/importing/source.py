@@ -94,6 +94,16 @@ class ParsedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceMessage:
+    """Headers and body of a request or a response."""
+
+    headers: Headers
+    body: bytes
+    losses: tuple[ImportLoss, ...] = ()
+    """The properties of the message that the file does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceExchange:
     """One exchange as another tool stored it."""
 
@@ -120,6 +130,12 @@ class SourceExchange:
     """The content coding that the import removed from the response body; else empty."""
     losses: tuple[ImportLoss, ...] = ()
     """The properties of the exchange that the file does not hold."""
+
+
+def list_member(document: Any, name: str) -> list[Any]:
+    """The items of a document's list; empty without such a list."""
+    items = document.get(name) if isinstance(document, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def first_object(items: list[Any]) -> dict[str, Any]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
-
-import orjson
 
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exchange import Headers, header_value
-from llm_proxy.importing import fields, http_text
+from llm_proxy.importing import fields
 from llm_proxy.importing.file_parsing import MAX_FILE_BYTES
-from llm_proxy.importing.source import PARSED_BODY, ImportLoss, NotImportable
+from llm_proxy.importing.source import PARSED_BODY, NotImportable, SourceMessage
 
 _BODY_FIELDS: Final = ("body", "parsed_body", "content")
 """The fields of a message that may hold its body; only one is set."""
@@ -23,20 +22,12 @@ _BODY_OBJECT_FIELDS: Final = frozenset((*_CONTENT_FIELDS, *_FILE_FIELDS, "fields
 """The fields of a body object; an object without any of them is a parsed JSON body."""
 _UTF8_ENCODINGS: Final = frozenset(("", "utf-8", "utf8", "us-ascii", "ascii-8bit", "binary"))
 """Encodings whose text is UTF-8 in the file, as VCR for Ruby writes it."""
-_CODING_HEADERS: Final = ("content-encoding", "content-length")
-"""Headers that no longer fit a reserialised body."""
+_TEXT_TYPE_ENDS: Final = ("json", "jsonl", "xml", "urlencoded")
+"""Ends of media types whose bodies are text, beside `text/`."""
+_UTF8_CHARSETS: Final = ("", "utf-8", "utf8", "us-ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedBody:
-    """A body, and the headers that fit it."""
-
-    raw_body: bytes
-    headers: Headers
-    losses: tuple[ImportLoss, ...] = ()
-
-
-def parse_body(message: dict[str, Any], headers: Headers) -> ImportedBody:
+def parse_body(message: dict[str, Any], headers: Headers) -> SourceMessage:
     """Parses the body of a request or a response.  Raises `NotImportable`."""
     present_fields = [name for name in _BODY_FIELDS if message.get(name)]
     if len(present_fields) > 1:
@@ -47,36 +38,43 @@ def parse_body(message: dict[str, Any], headers: Headers) -> ImportedBody:
     if "parsed_body" in message and present_fields in ([], ["parsed_body"]):
         return _json_body(message["parsed_body"], headers)
     if "content" in message and present_fields in ([], ["content"]):
-        return ImportedBody(
-            _require_complete_content(fields.body_to_bytes(message["content"]), headers), headers
-        )
+        content = fields.body_to_bytes(message["content"])
+        return SourceMessage(headers, _require_complete_content(content, headers))
     body = message.get("body")
-    if isinstance(body, dict) and body and not body.keys() & _BODY_OBJECT_FIELDS:
-        return _json_body(body, headers)
     if isinstance(body, dict):
+        if body and not body.keys() & _BODY_OBJECT_FIELDS:
+            return _json_body(body, headers)
         body = _parse_body_object(body)
-    return ImportedBody(fields.decode_stored_body(body, message.get("bodyEncoding")), headers)
+    return SourceMessage(headers, fields.decode_stored_body(body, message.get("bodyEncoding")))
 
 
-def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> ImportedBody:
+def parse_vcr_request_body(message: dict[str, Any], headers: Headers) -> SourceMessage:
     """Parses a request body of VCR.py, where an object may be a form or JSON.
 
     Raises `NotImportable`, also where the headers do not decide between the two.
     """
     body = message.get("body")
     if not isinstance(body, dict | list) or not body:
-        imported = parse_body(message, headers)
-        return replace(imported, raw_body=_without_chunks(imported.raw_body, headers))
-    if not media_type(headers) and _may_be_form(body):
+        parsed = parse_body(message, headers)
+        if (header_value(headers, "transfer-encoding") or "").lower() == "chunked":
+            with suppress(NotImportable):  # a body without chunk framing stays
+                return replace(parsed, body=fields.decode_chunked_body(parsed.body, "request"))
+        return parsed
+    pairs = list(body.items()) if isinstance(body, dict) else body
+    may_be_form = all(
+        isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[1], str | bytes)
+        for pair in pairs
+    )
+    if may_be_form and not fields.media_type(headers):
         raise NotImportable(
             "the body of its request was kept as an object, and may be a form or JSON"
         )
     return _json_body(body, headers)
 
 
-def _json_body(parsed: Any, headers: Headers) -> ImportedBody:
+def _json_body(parsed: Any, headers: Headers) -> SourceMessage:
     """A body stored parsed.  Raises `NotImportable` for a media type other than JSON."""
-    content_type = media_type(headers)
+    content_type = fields.media_type(headers)
     if content_type and not content_type.endswith("json") and not isinstance(parsed, str):
         raise NotImportable(
             f"a body of {printable_excerpt(content_type, 80)} was kept as an object, and is no JSON"
@@ -84,33 +82,11 @@ def _json_body(parsed: Any, headers: Headers) -> ImportedBody:
     return serialize_parsed_body(parsed, headers)
 
 
-def _without_chunks(body: bytes, headers: Headers) -> bytes:
-    """A body without chunk framing; unchanged where it has none."""
-    if (header_value(headers, "transfer-encoding") or "").lower() != "chunked":
-        return body
-    try:
-        return http_text.decode_chunked_body(body, "request")
-    except NotImportable:
-        return body
-
-
-def _may_be_form(body: dict[str, Any] | list[Any]) -> bool:
-    pairs = list(body.items()) if isinstance(body, dict) else body
-    return all(
-        isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[1], str | bytes)
-        for pair in pairs
-    )
-
-
-def serialize_parsed_body(parsed: Any, headers: Headers) -> ImportedBody:
+def serialize_parsed_body(parsed: Any, headers: Headers) -> SourceMessage:
     """Serialises a body stored parsed.  Raises `NotImportable` for what is not JSON."""
-    kept = tuple(header for header in headers if header[0].lower() not in _CODING_HEADERS)
-    return ImportedBody(_serialize_json(parsed, headers), kept, (PARSED_BODY,))
-
-
-def media_type(headers: Headers) -> str:
-    """The media type in lower case without parameters; empty without a content type."""
-    return (header_value(headers, "content-type") or "").partition(";")[0].strip().lower()
+    is_plain = isinstance(parsed, str) and not fields.media_type(headers).endswith("json")
+    body = fields.body_to_bytes(parsed) if is_plain else fields.dump_json(parsed)
+    return SourceMessage(fields.without_coding_headers(headers), body, (PARSED_BODY,))
 
 
 def _require_complete_content(body: bytes, headers: Headers) -> bytes:
@@ -119,28 +95,17 @@ def _require_complete_content(body: bytes, headers: Headers) -> bytes:
     Raises `NotImportable` where neither length nor media type proves that none was dropped.
     """
     length = header_value(headers, "content-length") or ""
-    has_byte_length = length.isdecimal() and header_value(headers, "content-encoding") is None
-    is_empty = not body and not media_type(headers)
-    is_whole = (
-        len(body) >= int(length[:19])
-        if has_byte_length
-        else is_empty or _is_utf8_text_type(headers)
-    )
+    content_type = fields.media_type(headers)
+    if length.isdecimal() and header_value(headers, "content-encoding") is None:
+        is_whole = len(body) >= int(length[:19])
+    elif content_type.startswith("text/") or content_type.endswith(_TEXT_TYPE_ENDS):
+        full_type = (header_value(headers, "content-type") or "").lower()
+        is_whole = full_type.partition("charset=")[2].strip('" ') in _UTF8_CHARSETS
+    else:
+        is_whole = not body and not content_type
     if not is_whole:
         raise NotImportable("its body was kept as text, without the bytes that are none")
     return body
-
-
-def _is_utf8_text_type(headers: Headers) -> bool:
-    """Whether the content type is text in UTF-8."""
-    charset = (
-        (header_value(headers, "content-type") or "").lower().partition("charset=")[2].strip('" ')
-    )
-    content_type = media_type(headers)
-    is_text = content_type.startswith("text/") or content_type.endswith(
-        ("json", "jsonl", "xml", "urlencoded")
-    )
-    return is_text and charset in ("", "utf-8", "utf8", "us-ascii")
 
 
 def _parse_body_object(body: dict[str, Any]) -> Any:
@@ -156,7 +121,14 @@ def _parse_body_object(body: dict[str, Any]) -> Any:
         return fields.decode_base64_body(body["base64_string"])
     if body.get("raw_gzip") is not None:
         return _decompress_vcr_r(fields.decode_base64_body(body["raw_gzip"]))
-    return _encode_text(body.get("string"), str(body.get("encoding") or ""))
+    text, encoding = body.get("string"), str(body.get("encoding") or "")
+    if not isinstance(text, str) or encoding.lower() in _UTF8_ENCODINGS:
+        return text
+    try:
+        return text.encode(encoding)
+    except (LookupError, ValueError):
+        shown_encoding = printable_excerpt(encoding, 80)
+        raise NotImportable(f"a body cannot be written in its encoding, {shown_encoding}") from None
 
 
 def _decompress_vcr_r(data: bytes) -> bytes:
@@ -168,22 +140,3 @@ def _decompress_vcr_r(data: bytes) -> bytes:
     if not decompressor.eof or decompressor.unused_data:
         raise NotImportable("a body is packed, and has no end or no room here")
     return plain
-
-
-def _encode_text(text: Any, encoding: str) -> Any:
-    if not isinstance(text, str) or encoding.lower() in _UTF8_ENCODINGS:
-        return text
-    try:
-        return text.encode(encoding)
-    except (LookupError, ValueError):
-        shown_encoding = printable_excerpt(encoding, 80)
-        raise NotImportable(f"a body cannot be written in its encoding, {shown_encoding}") from None
-
-
-def _serialize_json(parsed: Any, headers: Headers) -> bytes:
-    if isinstance(parsed, str) and not media_type(headers).endswith("json"):
-        return parsed.encode("utf-8", "surrogatepass")
-    try:
-        return orjson.dumps(parsed)
-    except TypeError:
-        raise NotImportable("a body was kept parsed, and is no JSON") from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from llm_proxy.importing import fields
-from llm_proxy.importing.source import NO_DATE, NO_TIMES, ForeignFormat, ParsedFile, SourceExchange
+from llm_proxy.importing.source import ForeignFormat, ParsedFile, SourceExchange, SourceMessage
 
 _REQUEST_FIELDS: Final = frozenset(("method", "url", "headers", "body"))
 _RESPONSE_FIELDS: Final = frozenset(("status", "headers", "body"))
@@ -31,34 +31,26 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
-    request_fields, response_fields = item["request"], item["response"]
-    fields.reject_unknown_fields(request_fields, _REQUEST_FIELDS, "request")
-    fields.reject_unknown_fields(response_fields, _RESPONSE_FIELDS, "response")
-    request, host = fields.build_request_and_host(
-        request_fields.get("method"),
-        request_fields["url"],
-        fields.parse_headers(request_fields.get("headers")),
-        _parse_body(request_fields),
-    )
-    headers = fields.parse_headers(response_fields.get("headers"))
-    recorded = fields.response_date(headers)
-    return SourceExchange(
-        request=request,
-        host=host,
-        status=fields.parse_status(response_fields["status"]["code"]),
-        reason_phrase=str(response_fields["status"].get("message") or ""),
-        response_headers=headers,
-        response_body=_parse_body(response_fields),
-        recorded_at=recorded,
-        losses=(NO_TIMES, *(() if recorded else (NO_DATE,))),
+    request = fields.require_message(item, "request", _REQUEST_FIELDS)
+    response = fields.require_message(item, "response", _RESPONSE_FIELDS)
+    status = response["status"]
+    return fields.build_exchange(
+        request.get("method"),
+        request["url"],
+        _parse_message(request),
+        status["code"],
+        status.get("message"),
+        _parse_message(response),
     )
 
 
-def _parse_body(message: dict[str, Any]) -> bytes:
+def _parse_message(message: dict[str, Any]) -> SourceMessage:
     body = message.get("body")
     if isinstance(body, str) and body.startswith(_BASE64_PREFIX):
-        return fields.decode_base64_body(body.removeprefix(_BASE64_PREFIX))
-    return fields.body_to_bytes(body)
+        data = fields.decode_base64_body(body.removeprefix(_BASE64_PREFIX))
+    else:
+        data = fields.body_to_bytes(body)
+    return SourceMessage(fields.parse_headers(message.get("headers")), data)
 
 
 DATADOG: Final = ForeignFormat(

@@ -12,20 +12,19 @@ The duration is the time to the response head.  Similar tools store bytes as bas
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from llm_proxy.exchange import Headers
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
-    NO_DATE,
-    NO_READ_TIMES,
-    NO_TIMES,
     ForeignFormat,
     NotImportable,
     ParsedFile,
     SourceExchange,
+    SourceMessage,
     first_object,
+    list_member,
 )
 
 _REQUEST_FIELDS: Final = frozenset(
@@ -42,7 +41,6 @@ _DURATION_TERM: Final = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _MS_PER_UNIT: Final = MappingProxyType(
     {"h": 3.6e6, "m": 6e4, "s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
 )
-_CODING_HEADERS: Final = ("content-encoding", "content-length")
 
 
 def _matches_format(parsed_file: ParsedFile) -> bool:
@@ -53,57 +51,35 @@ def _matches_format(parsed_file: ParsedFile) -> bool:
 
 
 def _list_items(parsed_file: ParsedFile) -> list[Any]:
-    document = parsed_file.document
-    items = document.get("interactions") if isinstance(document, dict) else None
-    return items if isinstance(items, list) else []
+    return list_member(parsed_file.document, "interactions")
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
     interaction = fields.require_object(item, "fields")
-    request_fields = fields.require_object(interaction.get("request"), "request")
-    response_fields = fields.require_object(interaction.get("response"), "response")
-    fields.reject_unknown_fields(request_fields, _REQUEST_FIELDS, "request")
-    fields.reject_unknown_fields(response_fields, _RESPONSE_FIELDS, "response")
-    request_body = fields.decode_stored_body(
-        request_fields.get("body"), request_fields.get("bodyEncoding")
-    )
-    if not request_body and fields.nonnegative_number(request_fields.get("content_length")):
+    request = fields.require_message(interaction, "request", _REQUEST_FIELDS)
+    response = fields.require_message(interaction, "response", _RESPONSE_FIELDS)
+    request_message, response_message = _parse_message(request), _parse_message(response)
+    if not request_message.body and fields.nonnegative_number(request.get("content_length")):
         raise NotImportable("the body of its request was not kept")
-    headers = fields.parse_headers(response_fields.get("headers"))
-    if response_fields.get("uncompressed") is True:
-        headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING_HEADERS)
-    request, host = fields.build_request_and_host(
-        request_fields.get("method"),
-        request_fields.get("url"),
-        _request_headers(request_fields),
-        request_body,
+    if response.get("uncompressed") is True:
+        headers = fields.without_coding_headers(response_message.headers)
+        response_message = replace(response_message, headers=headers)
+    exchange = fields.build_exchange(
+        request.get("method"),
+        request.get("url"),
+        request_message,
+        response.get("code") or response.get("status"),
+        str(response.get("status") or "").partition(" ")[2],
+        response_message,
+        head_at_ms=parse_go_duration_ms(response.get("duration")),
     )
-    head_at_ms = parse_go_duration_ms(response_fields.get("duration"))
-    recorded = fields.response_date(headers)
-    time_loss = NO_TIMES if head_at_ms is None else NO_READ_TIMES
-    return SourceExchange(
-        request=request,
-        host=host or str(request_fields.get("host") or "").partition(":")[0].lower(),
-        status=fields.parse_status(response_fields.get("code") or response_fields.get("status")),
-        reason_phrase=str(response_fields.get("status") or "").partition(" ")[2],
-        response_headers=headers,
-        response_body=fields.decode_stored_body(
-            response_fields.get("body"), response_fields.get("bodyEncoding")
-        ),
-        head_at_ms=head_at_ms,
-        recorded_at=recorded,
-        losses=(time_loss, *(() if recorded else (NO_DATE,))),
-    )
+    host = str(request.get("host") or "").partition(":")[0].lower()
+    return replace(exchange, host=exchange.host or host)
 
 
-def _request_headers(request_fields: dict[str, Any]) -> Headers:
-    """The headers of a request.
-
-    Raises `NotImportable` without a method: it is no request of a client.
-    """
-    if not request_fields.get("method"):
-        raise NotImportable("its request has no method")
-    return fields.parse_headers(request_fields.get("headers"))
+def _parse_message(message: dict[str, Any]) -> SourceMessage:
+    body = fields.decode_stored_body(message.get("body"), message.get("bodyEncoding"))
+    return SourceMessage(fields.parse_headers(message.get("headers")), body)
 
 
 def parse_go_duration_ms(value: Any) -> float | None:

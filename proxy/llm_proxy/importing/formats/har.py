@@ -19,13 +19,11 @@ import orjson
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
     FORM_PARAMETERS,
-    NO_DATE,
-    NO_READ_TIMES,
-    NO_TIMES,
     ForeignFormat,
     NotImportable,
     ParsedFile,
     SourceExchange,
+    SourceMessage,
 )
 
 _BINARY_CHARS: Final = re.compile(r"[\x00-\x08\x0e-\x1f]")
@@ -62,60 +60,46 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
 
 def _parse_exchange(item: Any) -> SourceExchange:
     entry = fields.require_object(item, "fields")
-    request_fields = fields.require_object(entry.get("request"), "request")
-    response_fields = fields.require_object(entry.get("response"), "response")
-    for message, known in ((request_fields, _REQUEST_FIELDS), (response_fields, _RESPONSE_FIELDS)):
-        standard_fields = {
-            name: value for name, value in message.items() if not name.startswith("_")
-        }
-        fields.reject_unknown_fields(
-            standard_fields, known, "request" if message is request_fields else "response"
-        )
-    request_body, from_parameters = _parse_request_body(request_fields)
-    request, host = fields.build_request_and_host(
-        request_fields.get("method"),
-        request_fields.get("url"),
-        fields.parse_headers(request_fields.get("headers")),
-        request_body,
-    )
-    if response_fields.get("status") == 0:
-        raise NotImportable(
-            f"it has no answer: {response_fields.get('_error') or 'the request failed'}"
-        )
-    response_body = _parse_response_body(response_fields)
+    request = _require_message(entry, "request", _REQUEST_FIELDS)
+    response = _require_message(entry, "response", _RESPONSE_FIELDS)
+    request_message = _parse_request(request)
+    if response.get("status") == 0:
+        raise NotImportable(f"it has no answer: {response.get('_error') or 'the request failed'}")
+    response_body = _parse_response_body(response)
     if not response_body and any(entry.get(name) for name in _CHROME_MESSAGE_FIELDS):
         raise NotImportable("the body of its response was kept as messages alone")
     head_at_ms, end_at_ms = _head_and_end_ms(entry)
-    recorded = fields.normalize_timestamp(entry.get("startedDateTime"))
-    time_loss = NO_TIMES if end_at_ms is None else NO_READ_TIMES
-    losses = (
-        time_loss,
-        *((FORM_PARAMETERS,) if from_parameters else ()),
-        *(() if recorded else (NO_DATE,)),
-    )
-    return SourceExchange(
-        request=request,
-        host=host,
-        status=fields.parse_status(response_fields.get("status")),
-        reason_phrase=str(response_fields.get("statusText") or ""),
-        response_headers=fields.parse_headers(response_fields.get("headers")),
-        response_body=response_body,
+    return fields.build_exchange(
+        request.get("method"),
+        request.get("url"),
+        request_message,
+        response.get("status"),
+        response.get("statusText"),
+        SourceMessage(fields.parse_headers(response.get("headers")), response_body),
+        recorded_at=fields.normalize_timestamp(entry.get("startedDateTime")),
         head_at_ms=head_at_ms,
         end_at_ms=end_at_ms,
-        recorded_at=recorded,
-        losses=losses,
     )
 
 
-def _parse_request_body(request: dict[str, Any]) -> tuple[bytes, bool]:
+def _require_message(entry: dict[str, Any], name: str, known: frozenset[str]) -> dict[str, Any]:
+    """The request or the response of an entry; `_` begins the name of a tool's own field."""
+    message = fields.require_object(entry.get(name), name)
+    standard_fields = {field: value for field, value in message.items() if field[:1] != "_"}
+    fields.reject_unknown_fields(standard_fields, known, name)
+    return message
+
+
+def _parse_request(request: dict[str, Any]) -> SourceMessage:
+    headers = fields.parse_headers(request.get("headers"))
     post_data = fields.require_object(request.get("postData") or {}, "object in its postData")
     fields.reject_unknown_fields(post_data, _POST_DATA_FIELDS, "postData")
-    text, parameters = post_data.get("text"), post_data.get("params")
+    text = post_data.get("text")
+    if not text and post_data.get("params"):
+        return SourceMessage(headers, _encode_form_parameters(post_data), (FORM_PARAMETERS,))
     size = fields.nonnegative_number(request.get("bodySize")) or 0
-    if not text and parameters:
-        return _encode_form_parameters(post_data), True
-    encoding = post_data.get("encoding") or post_data.get("_encoding")
-    return _require_complete_body(_decode_body_text(text, encoding, size), "request", size), False
+    body = _decode_body_text(text, post_data.get("encoding") or post_data.get("_encoding"), size)
+    return SourceMessage(headers, _require_complete_body(body, "request", size))
 
 
 def _encode_form_parameters(post_data: dict[str, Any]) -> bytes:
@@ -123,23 +107,17 @@ def _encode_form_parameters(post_data: dict[str, Any]) -> bytes:
 
     Raises `NotImportable` for a multipart form.
     """
-    media_type = (
-        str(post_data.get("mimeType") or _FORM_MEDIA_TYPE).partition(";")[0].strip().lower()
-    )
+    content_type = str(post_data.get("mimeType") or _FORM_MEDIA_TYPE)
+    media_type = content_type.partition(";")[0].strip().lower()
     if media_type != _FORM_MEDIA_TYPE or not isinstance(post_data["params"], list):
         raise NotImportable(
             "of the body of its request parameters were kept, and it is no plain form"
         )
-    parameters = [
-        fields.require_object(param, "parameter in a place of its form")
-        for param in post_data["params"]
-    ]
-    for parameter in parameters:
+    pairs: list[tuple[str, str]] = []
+    for item in post_data["params"]:
+        parameter = fields.require_object(item, "parameter in a place of its form")
         fields.reject_unknown_fields(parameter, ("name", "value", "comment"), "form")
-    pairs = [
-        (str(parameter.get("name") or ""), str(parameter.get("value") or ""))
-        for parameter in parameters
-    ]
+        pairs.append((str(parameter.get("name") or ""), str(parameter.get("value") or "")))
     return urlencode(pairs, errors="surrogatepass").encode()
 
 
@@ -149,14 +127,11 @@ def _parse_response_body(response: dict[str, Any]) -> bytes:
     size = fields.nonnegative_number(content.get("size"))
     if size is None:
         size = fields.nonnegative_number(response.get("bodySize")) or 0
-    saved_bytes = content.get("compression")
-    saved_bytes = (
-        saved_bytes if isinstance(saved_bytes, int | float) and saved_bytes == saved_bytes else 0
-    )
+    saved = content.get("compression")
+    saved_bytes = saved if isinstance(saved, int | float) and saved == saved else 0
     sizes = (size, size + saved_bytes)  # some tools count compressed bytes
-    return _require_complete_body(
-        _decode_body_text(content.get("text"), content.get("encoding"), *sizes), "response", *sizes
-    )
+    body = _decode_body_text(content.get("text"), content.get("encoding"), *sizes)
+    return _require_complete_body(body, "response", *sizes)
 
 
 def _require_complete_body(body: bytes, label: str, *sizes: float) -> bytes:
@@ -173,14 +148,17 @@ def _require_complete_body(body: bytes, label: str, *sizes: float) -> bytes:
 def _decode_body_text(text: Any, encoding: Any, *sizes: float) -> bytes:
     """The bytes of a body stored as text, whose size was one of these.
 
-    mitmproxy decodes a body without a charset as Latin-1, each byte one character: detected by the
-    number of characters, and by bytes that are UTF-8 or binary.
+    Polly.JS stores compressed bytes as a list of base64 pieces.  mitmproxy decodes a body without a
+    charset as Latin-1, each byte one character: detected by the number of characters, and by bytes
+    that are UTF-8 or binary.
     """
-    plain = (
-        _decode_base64_chunks(text)
-        if _is_base64_chunks(text, encoding)
-        else fields.decode_stored_body(text, encoding)
-    )
+    if encoding == "base64" and isinstance(text, str) and text.startswith("["):
+        try:
+            pieces = orjson.loads(text)
+        except ValueError:
+            raise NotImportable("a body is no base64, as it should be") from None
+        return b"".join(map(fields.decode_base64_body, pieces))
+    plain = fields.decode_stored_body(text, encoding)
     if not isinstance(text, str) or encoding or len(plain) in sizes or len(text) not in sizes:
         return plain
     try:
@@ -192,31 +170,15 @@ def _decode_body_text(text: Any, encoding: Any, *sizes: float) -> bytes:
     return latin1_bytes
 
 
-def _is_base64_chunks(text: Any, encoding: Any) -> bool:
-    """Whether a text is a list of base64 pieces, as Polly.JS stores compressed bodies."""
-    return encoding == "base64" and isinstance(text, str) and text.startswith("[")
-
-
-def _decode_base64_chunks(text: str) -> bytes:
-    try:
-        pieces = orjson.loads(text)
-    except ValueError:
-        raise NotImportable("a body is no base64, as it should be") from None
-    return b"".join(map(fields.decode_base64_body, pieces))
-
-
 def _head_and_end_ms(entry: dict[str, Any]) -> tuple[float | None, float | None]:
     """The times of the head and of the end in ms, or None; HAR's -1 means unknown."""
     timings = entry.get("timings")
     if isinstance(timings, dict):
-        wait_ms, receive_ms = (
-            fields.nonnegative_number(timings.get("wait")),
-            fields.nonnegative_number(timings.get("receive")),
-        )
+        wait_ms = fields.nonnegative_number(timings.get("wait"))
+        receive_ms = fields.nonnegative_number(timings.get("receive"))
         if wait_ms is not None and (wait_ms or receive_ms):
             return wait_ms, wait_ms + (receive_ms or 0)
-    total_ms = fields.nonnegative_number(entry.get("time"))
-    return (None, total_ms) if total_ms else (None, None)
+    return None, fields.nonnegative_number(entry.get("time")) or None
 
 
 HAR: Final = ForeignFormat("har", "HAR", _matches_format, _list_items, _parse_exchange)

@@ -11,15 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from llm_proxy.importing import fields, http_text
-from llm_proxy.importing.source import (
-    NO_DATE,
-    NO_TIMES,
-    ForeignFormat,
-    ParsedFile,
-    SourceExchange,
-    UnreadableFile,
-)
+from llm_proxy.importing import fields
+from llm_proxy.importing.source import ForeignFormat, ParsedFile, SourceExchange, UnreadableFile
 
 _MAGIC_LINE: Final = b"httprr trace v1\n"
 _SIZES_LINE: Final = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})\n")
@@ -45,24 +38,9 @@ def _list_items(parsed_file: ParsedFile) -> Iterator[tuple[bytes, bytes]]:
 
 def _parse_exchange(item: Any) -> SourceExchange:
     request_data, response_data = item
-    request_message = http_text.parse_message(request_data, "request")
-    response_message = http_text.parse_message(response_data, "response")
-    method, url, _ = request_message.start_line_parts
-    _, code, reason = response_message.start_line_parts
-    request, host = fields.build_request_and_host(
-        method, url, request_message.headers, request_message.body
-    )
-    recorded = fields.response_date(response_message.headers)
-    return SourceExchange(
-        request=request,
-        host=host,
-        status=fields.parse_status(code),
-        reason_phrase=reason,
-        response_headers=response_message.headers,
-        response_body=response_message.body,
-        recorded_at=recorded,
-        losses=(NO_TIMES, *(() if recorded else (NO_DATE,))),
-    )
+    (method, url, *_), request = fields.parse_http_message(request_data, "request")
+    (_, status, *reason), response = fields.parse_http_message(response_data, "response")
+    return fields.build_exchange(method, url, request, status, "".join(reason), response)
 
 
 HTTPRR: Final = ForeignFormat("httprr", "httprr", _matches_format, _list_items, _parse_exchange)

@@ -6,19 +6,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from llm_proxy.exchange import Ending
-from llm_proxy.importing import fields, tnetstring
+from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
-    NO_READ_TIMES,
     ForeignFormat,
     NotImportable,
     ParsedFile,
     SourceExchange,
+    SourceMessage,
+    UnreadableFile,
 )
 
+_MAX_DEPTH: Final = 50
+_NETSTRING_SIZE: Final = re.compile(rb"(0|[1-9][0-9]{0,11}):")
 _MESSAGE_FIELDS: Final = frozenset(
     ("method", "scheme", "host", "port", "path", "authority", "http_version", "httpversion",
      "headers", "content", "trailers", "timestamp_start", "timestamp_end", "status_code", "code",
@@ -28,11 +33,72 @@ _MESSAGE_FIELDS: Final = frozenset(
 
 
 def _matches_format(parsed_file: ParsedFile) -> bool:
-    return tnetstring.starts_with_tnetstring(parsed_file.decompressed_bytes)
+    """Whether a file starts with an object, maybe cut short: its size, then a member name."""
+    data = parsed_file.decompressed_bytes
+    size = _NETSTRING_SIZE.match(data)
+    name = size and _NETSTRING_SIZE.match(data, size.end())
+    if size is None or name is None:
+        return False
+    end, type_tag = size.end() + int(size[1]), data[name.end() + int(name[1]) :][:1]
+    return type_tag in (b";", b",") and data[end : end + 1] in (b"}", b"")
 
 
 def _list_items(parsed_file: ParsedFile) -> Iterator[Any]:
-    return tnetstring.parse_values(parsed_file.decompressed_bytes)
+    data, offset = parsed_file.decompressed_bytes, 0
+    while offset < len(data):
+        value, offset = _parse_value(data, offset, len(data), 0)
+        yield value
+
+
+def _parse_value(data: bytes, offset: int, end: int, depth: int) -> tuple[Any, int]:
+    """The netstring at `offset`, which ends before `end`, and the offset after it."""
+    size = _NETSTRING_SIZE.match(data, offset, end)
+    if size is None:
+        raise UnreadableFile(f"byte {offset}: a size is missing")
+    payload_end = size.end() + int(size[1])
+    if payload_end >= end:
+        raise UnreadableFile(f"byte {offset}: it is cut short")
+    type_tag = data[payload_end : payload_end + 1]
+    if type_tag not in b"}]":
+        return _parse_scalar(offset, type_tag, data[size.end() : payload_end]), payload_end + 1
+    if depth == _MAX_DEPTH:
+        raise UnreadableFile(
+            f"byte {offset}: values stand within each other more than {_MAX_DEPTH} deep"
+        )
+    items: list[Any] = []
+    members: dict[str, Any] = {}
+    offset = size.end()
+    while offset < payload_end:
+        value, value_end = _parse_value(data, offset, payload_end, depth + 1)
+        if type_tag == b"}":
+            if not isinstance(value, str | bytes):
+                raise UnreadableFile(f"byte {offset}: a name must be text")
+            name = _decode_text(value)
+            members[name], value_end = _parse_value(data, value_end, payload_end, depth + 1)
+        else:
+            items.append(value)
+        offset = value_end
+    return (members if type_tag == b"}" else items), payload_end + 1
+
+
+def _parse_scalar(offset: int, type_tag: bytes, payload: bytes) -> Any:
+    with suppress(ValueError):  # invalid UTF-8 or number
+        match type_tag:
+            case b",":
+                return payload
+            case b";":
+                return payload.decode("utf-8")
+            case b"#":
+                return int(payload[:30])
+            case b"^":
+                return float(payload[:60])
+            case b"!" if payload in (b"true", b"false"):
+                return payload == b"true"
+            case b"~" if not payload:
+                return None
+            case _:  # unknown type: raised below
+                pass
+    raise UnreadableFile(f"byte {offset}: it holds no value of a kind that is known")
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
@@ -40,53 +106,45 @@ def _parse_exchange(item: Any) -> SourceExchange:
     flow_type = _decode_text(flow.get("type", "http"))
     if flow_type != "http":
         raise NotImportable(f"it is a flow of {flow_type or 'an unknown kind'}, not of HTTP")
-    request_fields, response_fields = (
-        fields.require_object(flow.get("request"), "request"),
-        flow.get("response"),
-    )
+    fields.require_object(flow.get("request"), "request")
     error = flow.get("error")
-    if not isinstance(response_fields, dict):
+    if not isinstance(flow.get("response"), dict):
         reason = _decode_text(error.get("msg")) if isinstance(error, dict) else "none came"
         raise NotImportable(f"it has no answer: {reason}")
     if flow.get("websocket"):
         raise NotImportable("it is a WebSocket, which no cassette holds")
-    fields.reject_unknown_fields(request_fields, _MESSAGE_FIELDS, "request")
-    fields.reject_unknown_fields(response_fields, _MESSAGE_FIELDS, "response")
-    if request_fields.get("content") is None or response_fields.get("content") is None:
+    request = fields.require_message(flow, "request", _MESSAGE_FIELDS)
+    response = fields.require_message(flow, "response", _MESSAGE_FIELDS)
+    if request.get("content") is None or response.get("content") is None:
         raise NotImportable("a body was passed through without being kept")
-    host = _decode_text(request_fields.get("host"))
-    path = _decode_text(request_fields.get("path"))
-    request, request_host = fields.build_request_and_host(
-        _decode_text(request_fields.get("method")), f"//{_bracket_ipv6(host)}{path}",
-        fields.parse_headers(request_fields.get("headers")),
-        fields.body_to_bytes(request_fields["content"]),
-    )  # fmt: skip
-    request_sent_at_s = fields.nonnegative_number(
-        request_fields.get("timestamp_end")
-    ) or fields.nonnegative_number(request_fields.get("timestamp_start"))
-    return SourceExchange(
-        request=request,
-        host=request_host,
-        status=fields.parse_status(response_fields.get("status_code", response_fields.get("code"))),
-        reason_phrase=_decode_text(response_fields.get("reason")),
-        response_headers=fields.parse_headers(response_fields.get("headers")),
-        response_body=fields.body_to_bytes(response_fields["content"]),
-        head_at_ms=_ms_since(request_sent_at_s, response_fields.get("timestamp_start")),
-        end_at_ms=_ms_since(request_sent_at_s, response_fields.get("timestamp_end")),
+    host = _decode_text(request.get("host"))
+    authority = f"[{host}]" if ":" in host else host
+    sent_at_s = fields.nonnegative_number(
+        request.get("timestamp_end")
+    ) or fields.nonnegative_number(request.get("timestamp_start"))
+    return fields.build_exchange(
+        _decode_text(request.get("method")),
+        f"//{authority}{_decode_text(request.get('path'))}",
+        _parse_message(request),
+        response.get("status_code", response.get("code")),
+        _decode_text(response.get("reason")),
+        _parse_message(response),
+        head_at_ms=_ms_since(sent_at_s, response.get("timestamp_start")),
+        end_at_ms=_ms_since(sent_at_s, response.get("timestamp_end")),
         ending=Ending.FIN if isinstance(error, dict) else Ending.CLEAN,
-        recorded_at=fields.normalize_timestamp(request_sent_at_s),
-        losses=(NO_READ_TIMES,),
+        recorded_at=fields.normalize_timestamp(sent_at_s),
     )
+
+
+def _parse_message(message: dict[str, Any]) -> SourceMessage:
+    headers = fields.parse_headers(message.get("headers"))
+    return SourceMessage(headers, fields.body_to_bytes(message["content"]))
 
 
 def _ms_since(start_s: float | None, timestamp_s: Any) -> float | None:
     """The ms from the end of the request to this time; None where either is unknown."""
     at_s = fields.nonnegative_number(timestamp_s)
     return None if at_s is None or start_s is None else max(0.0, (at_s - start_s) * 1000)
-
-
-def _bracket_ipv6(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _decode_text(value: Any) -> str:

@@ -18,12 +18,11 @@ from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields
 from llm_proxy.importing.formats import bodies
 from llm_proxy.importing.source import (
-    NO_DATE,
-    NO_TIMES,
     ForeignFormat,
     NotImportable,
     ParsedFile,
     SourceExchange,
+    SourceMessage,
     first_object,
 )
 
@@ -46,86 +45,56 @@ def _matches_format(parsed_file: ParsedFile) -> bool:
 
 
 def _list_items(parsed_file: ParsedFile) -> list[Any]:
-    return (
-        parsed_file.document
-        if parsed_file.file_type == "json" and isinstance(parsed_file.document, list)
-        else []
-    )
+    is_list = parsed_file.file_type == "json" and isinstance(parsed_file.document, list)
+    return parsed_file.document if is_list else []
 
 
 def _parse_exchange(item: Any) -> SourceExchange:
     fixture = fields.require_object(item, "fields")
     fields.reject_unknown_fields(fixture, _KNOWN_FIELDS, "fixture")
-    request_body = _parse_request_body(fixture, fields.parse_headers(fixture.get("reqheaders")))
-    response_body = _parse_response_body(
-        fixture,
-        fields.parse_headers(_header_pairs(fixture.get("rawHeaders") or fixture.get("headers"))),
-    )
-    url = f"{fixture.get('scope')}{fixture.get('path')}"
-    request, host = fields.build_request_and_host(
-        fixture.get("method"), url, request_body.headers, request_body.raw_body
-    )
-    recorded = fields.response_date(response_body.headers)
-    return SourceExchange(
-        request=request,
-        host=host,
-        status=fields.parse_status(fixture.get("status", fixture.get("reply"))),
-        reason_phrase="",
-        response_headers=response_body.headers,
-        response_body=response_body.raw_body,
-        recorded_at=recorded,
-        losses=(
-            NO_TIMES,
-            *request_body.losses,
-            *response_body.losses,
-            *(() if recorded else (NO_DATE,)),
-        ),
+    return fields.build_exchange(
+        fixture.get("method"),
+        f"{fixture.get('scope')}{fixture.get('path')}",
+        _parse_request(fixture),
+        fixture.get("status", fixture.get("reply")),
+        "",
+        _parse_response(fixture),
     )
 
 
-def _header_pairs(headers: Any) -> Any:
-    """A flat list of alternating names and values as pairs; anything else unchanged."""
-    if isinstance(headers, list) and all(isinstance(header, str) for header in headers):
-        return list(zip(headers[::2], headers[1::2], strict=False))
-    return headers
-
-
-def _parse_request_body(fixture: dict[str, Any], headers: Headers) -> bodies.ImportedBody:
+def _parse_request(fixture: dict[str, Any]) -> SourceMessage:
+    headers = fields.parse_headers(fixture.get("reqheaders"))
     body = fixture.get("body", "")
     if isinstance(body, str):
         return _parse_text_body(body, headers, "request", may_be_hex=True)
     return bodies.serialize_parsed_body(body, headers or _JSON_HEADERS)
 
 
-def _parse_response_body(fixture: dict[str, Any], headers: Headers) -> bodies.ImportedBody:
-    response, is_binary = fixture.get("response", ""), fixture.get("responseIsBinary")
+def _parse_response(fixture: dict[str, Any]) -> SourceMessage:
+    raw_headers = fixture.get("rawHeaders") or fixture.get("headers")
+    if isinstance(raw_headers, list) and all(isinstance(item, str) for item in raw_headers):
+        raw_headers = list(zip(raw_headers[::2], raw_headers[1::2], strict=False))
+    headers = fields.parse_headers(raw_headers)
+    body, is_binary = fixture.get("response", ""), fixture.get("responseIsBinary")
     if is_binary:
-        return bodies.ImportedBody(_decode_hex([response]), headers)
-    if (
-        isinstance(response, list)
-        and header_value(headers, "content-encoding")
-        and _is_hex_list(response)
-    ):
-        return bodies.ImportedBody(_decode_hex(response), headers)
-    if isinstance(response, str):
-        return _parse_text_body(response, headers, "response", may_be_hex=is_binary is None)
-    return bodies.serialize_parsed_body(response, headers)
+        return SourceMessage(headers, _decode_hex([body]))
+    is_encoded = header_value(headers, "content-encoding")
+    if isinstance(body, list) and is_encoded and _is_hex_list(body):
+        return SourceMessage(headers, _decode_hex(body))
+    if isinstance(body, str):
+        return _parse_text_body(body, headers, "response", may_be_hex=is_binary is None)
+    return bodies.serialize_parsed_body(body, headers)
 
 
-def _parse_text_body(
-    text: str, headers: Headers, label: str, *, may_be_hex: bool
-) -> bodies.ImportedBody:
+def _parse_text_body(text: str, headers: Headers, label: str, *, may_be_hex: bool) -> SourceMessage:
     """The body of a string, which is text, a JSON string or hex.
 
     Raises `NotImportable` where it is ambiguous.
     """
-    utf8_body, json_body = (
-        fields.body_to_bytes(text),
-        bodies.serialize_parsed_body(text, _JSON_HEADERS).raw_body,
-    )
+    utf8_body = fields.body_to_bytes(text)
     candidates = [utf8_body]
-    if utf8_body and (_is_json(utf8_body) or bodies.media_type(headers).endswith("json")):
-        candidates.append(json_body)
+    if utf8_body and (_is_json(utf8_body) or fields.media_type(headers).endswith("json")):
+        candidates.append(fields.dump_json(text))
     if may_be_hex and _is_hex_list([text]) and not fields.is_utf8(_decode_hex([text])):
         candidates.append(_decode_hex([text]))
     length = header_value(headers, "content-length")
@@ -135,7 +104,7 @@ def _parse_text_body(
         raise NotImportable(
             f"the body of its {label} may be text, a string of JSON or hex: nothing tells"
         )
-    return bodies.ImportedBody(candidates[0], headers)
+    return SourceMessage(headers, candidates[0])
 
 
 def _is_hex_list(pieces: list[Any]) -> bool:

@@ -19,13 +19,13 @@ from llm_proxy.exchange import Headers
 from llm_proxy.importing import fields
 from llm_proxy.importing.formats import bodies
 from llm_proxy.importing.source import (
-    NO_DATE,
-    NO_TIMES,
     ForeignFormat,
     ParsedFile,
     SourceExchange,
+    SourceMessage,
     UnsupportedYamlObject,
     first_object,
+    list_member,
 )
 
 _REQUEST_FIELDS: Final = frozenset(
@@ -55,57 +55,31 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
     document = parsed_file.document
     if isinstance(document, list):  # the first versions of VCR.py
         return document
-    items = document.get("interactions") if isinstance(document, dict) else None
-    return items if isinstance(items, list) else []
+    return list_member(document, "interactions")
 
 
 def parse_vcr_exchange(
-    item: Any, parse_request_body: Callable[[dict[str, Any], Headers], bodies.ImportedBody]
+    item: Any, parse_request: Callable[[dict[str, Any], Headers], SourceMessage]
 ) -> SourceExchange:
-    """The exchange of an item; `parse_request_body` depends on how the tool stores bodies.
+    """The exchange of an item; `parse_request` depends on how the tool stores bodies.
 
     Raises `NotImportable`.
     """
     interaction = fields.require_object(item, "fields")
-    request_fields = fields.require_object(interaction.get("request"), "request")
-    response_fields = fields.require_object(interaction.get("response"), "response")
-    fields.reject_unknown_fields(request_fields, _REQUEST_FIELDS, "request")
-    fields.reject_unknown_fields(response_fields, _RESPONSE_FIELDS, "response")
-    request_body = parse_request_body(
-        request_fields, fields.parse_headers(request_fields.get("headers"))
-    )
-    response_body = bodies.parse_body(
-        response_fields, fields.parse_headers(response_fields.get("headers"))
-    )
-    request, host = fields.build_request_and_host(
-        request_fields.get("method"),
-        request_fields.get("uri"),
-        request_body.headers,
-        request_body.raw_body,
-    )
-    raw_status = response_fields.get("status")
-    status = (
-        raw_status
-        if isinstance(raw_status, dict)
-        else {"code": raw_status or response_fields.get("status_code")}
-    )
-    raw_recorded_at = interaction.get("recorded_at") or interaction.get("recordedAt")
-    recorded = fields.normalize_timestamp(raw_recorded_at) if raw_recorded_at else ""
-    recorded = recorded or fields.response_date(response_body.headers)
-    return SourceExchange(
-        request=request,
-        host=host,
-        status=fields.parse_status(status.get("code")),
-        reason_phrase=str(status.get("message") or ""),
-        response_headers=response_body.headers,
-        response_body=response_body.raw_body,
-        recorded_at=recorded,
-        losses=(
-            NO_TIMES,
-            *request_body.losses,
-            *response_body.losses,
-            *(() if recorded else (NO_DATE,)),
-        ),
+    request = fields.require_message(interaction, "request", _REQUEST_FIELDS)
+    response = fields.require_message(interaction, "response", _RESPONSE_FIELDS)
+    status = response.get("status")
+    if not isinstance(status, dict):
+        status = {"code": status or response.get("status_code")}
+    recorded_at = interaction.get("recorded_at") or interaction.get("recordedAt")
+    return fields.build_exchange(
+        request.get("method"),
+        request.get("uri"),
+        parse_request(request, fields.parse_headers(request.get("headers"))),
+        status.get("code"),
+        status.get("message"),
+        bodies.parse_body(response, fields.parse_headers(response.get("headers"))),
+        recorded_at=(fields.normalize_timestamp(recorded_at) if recorded_at else "") or None,
     )
 
 
@@ -114,5 +88,5 @@ VCR: Final = ForeignFormat(
     "VCR.py",
     _matches_format,
     _list_items,
-    partial(parse_vcr_exchange, parse_request_body=bodies.parse_vcr_request_body),
+    partial(parse_vcr_exchange, parse_request=bodies.parse_vcr_request_body),
 )

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from llm_proxy.importing.formats import bodies
 from llm_proxy.importing.formats.vcr import parse_vcr_exchange
-from llm_proxy.importing.source import ForeignFormat, ParsedFile
+from llm_proxy.importing.source import ForeignFormat, ParsedFile, list_member
 
 
 def _matches_format(parsed_file: ParsedFile) -> bool:
@@ -24,9 +24,7 @@ def _matches_format(parsed_file: ParsedFile) -> bool:
 
 
 def _list_items(parsed_file: ParsedFile) -> list[Any]:
-    document = parsed_file.document
-    items = document.get("http_interactions") if isinstance(document, dict) else None
-    return items if isinstance(items, list) else []
+    return list_member(parsed_file.document, "http_interactions")
 
 
 VCR_RUBY: Final = ForeignFormat(
@@ -34,5 +32,5 @@ VCR_RUBY: Final = ForeignFormat(
     "VCR for Ruby or R",
     _matches_format,
     _list_items,
-    partial(parse_vcr_exchange, parse_request_body=bodies.parse_body),
+    partial(parse_vcr_exchange, parse_request=bodies.parse_body),
 )

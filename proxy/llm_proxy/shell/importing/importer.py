@@ -13,7 +13,7 @@ from llm_proxy import importing
 from llm_proxy.cassette import parse_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
-from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, codings
+from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, conversion
 from llm_proxy.importing.aimock import ConvertedFixture
 from llm_proxy.importing.file_parsing import parse_file_content
 from llm_proxy.importing.source import (
@@ -181,7 +181,7 @@ class Importer:
     ) -> ImportResult:
         try:
             imported = importing.convert_to_cassette(
-                codings.decode_exchange_bodies(exchange, _decompress), import_settings, source
+                conversion.decode_exchange_bodies(exchange, _decompress), import_settings, source
             )
         except NotImportable as error:
             return RefusedItem(number, str(error))
