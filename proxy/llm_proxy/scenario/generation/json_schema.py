@@ -204,6 +204,8 @@ class RootSchema:
         if self.checks_format and not scalars.matches_format(text, format_name):
             return False
         pattern = lenient_json.str_or_empty(fields.get("pattern"))
+        if not pattern:
+            return True
         if pattern not in self._parsed_patterns:
             try:
                 self._parsed_patterns[pattern] = parse_regex(pattern, self.budget)

@@ -25,7 +25,7 @@ _CLASS: Final = re.compile(
     rf"\[\^?(?:\]|{_ESCAPE})?(?:[^\]\\]|{_ESCAPE})*\]|{_ESCAPE}|\.", re.DOTALL
 )
 """What matches one of several characters, or is escaped."""
-_ESCAPE_OR_SET_OPERATOR: Final = re.compile(r"\\.|(?!^)(?:[\[&~|]|(?<=-)-)", re.DOTALL)
+_ESCAPE_OR_SET_OPERATOR: Final = re.compile(r"\\.|(?!^)(?:[\[&~|]|(?<=[^\[^]-)-)", re.DOTALL)
 """Characters that future versions of `re` may read as operators within a class."""
 _REPEAT_BRACES: Final = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}")
 _GROUP_OPENING: Final = re.compile(r"\((?:\?:|\?P?<[A-Za-z_]\w*>)?(?!\?)")
@@ -280,7 +280,8 @@ class _RegexParser:
             samples = [sample for sample in samples if sample.islower()] or samples
         elif not samples:
             self._budget.spend(2000)
-            samples = character.findall(source + _plane_0())[:_MAX_SAMPLES]
+            matches = character.finditer(source + _plane_0())
+            samples = [match[0] for match in islice(matches, _MAX_SAMPLES)]
         if not samples:
             raise self._unsupported
         return CharacterClass(character.fullmatch, "".join(samples))
