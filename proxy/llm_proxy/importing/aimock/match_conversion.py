@@ -13,7 +13,7 @@ from typing import Final
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.importing.aimock.losses import CONTEXT, DATED_MODELS, SEQUENCE_INDEX, TURN_INDEX
 from llm_proxy.importing.source import ImportLoss, NotImportable
-from llm_proxy.scenario.recorded.literal_patterns import literal_pattern
+from llm_proxy.scenario.recorded.yaml_writing import literal_pattern
 from llm_proxy.turns import Json
 
 Fields = dict[str, Json]

@@ -2,6 +2,5 @@
 
 from_cassettes  a scenario from the exchanges of a conversation
 from_turns      decoded turns as scenario responses
-patterns        literal texts as regular expressions
 yaml_writing    YAML that people edit
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,8 +20,7 @@ from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import header_value
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.scenario.recorded.from_turns import Fields, response_fields
-from llm_proxy.scenario.recorded.literal_patterns import literal_pattern
-from llm_proxy.scenario.recorded.yaml_writing import yaml_block
+from llm_proxy.scenario.recorded.yaml_writing import literal_pattern, yaml_block
 from llm_proxy.turns import Failure, Json, Turn
 
 _FIRST_ERROR_STATUS: Final = 400
@@ -90,36 +89,30 @@ def generate_scenario(
     )
     if not exchanges:
         raise NotRepresentable("a scenario is made of cassettes, and there are none")
-    turn_numbers = _turn_numbers(exchanges)
+    attempts_by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
+    for number, exchange in zip(_turn_numbers(exchanges), exchanges, strict=True):
+        attempts_by_turn[number].append(exchange)
     _check_single_conversation(exchanges)
-    exchanges_by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
-    for number, decoded_exchange in zip(turn_numbers, exchanges, strict=True):
-        exchanges_by_turn[number].append(decoded_exchange)
     notes: list[str] = []
-    steps = [
-        _scenario_turn_fields(number, exchanges_by_turn[number], options, notes)
-        for number in sorted(exchanges_by_turn)
-    ]
-    step_by_turn = {
-        number: step for number, step in zip(sorted(exchanges_by_turn), steps, strict=True) if step
-    }
-    if not step_by_turn:
+    turns: dict[int, Json] = {}
+    successes: list[_DecodedExchange] = []
+    for number, attempts in sorted(attempts_by_turn.items()):
+        success = next((attempt for attempt in attempts if attempt.failure is None), None)
+        if success is None:
+            notes.append(
+                f"turn {number} is left out: {attempts[0].file} is a failure, as is all else"
+            )
+            continue
+        turns[number] = _scenario_turn(number, success, attempts, options, notes)
+        successes.append(success)
+    if not turns:
         raise NotRepresentable(
             f"{exchanges[0].file} is a failure, and no answer was recorded after it: give one too"
         )
-    if missing := [
-        str(number) for number in range(1, max(step_by_turn)) if number not in exchanges_by_turn
-    ]:
+    missing = [str(number) for number in range(1, max(turns)) if number not in attempts_by_turn]
+    if missing:
         notes.append(f"turn {', '.join(missing)} is in none of these cassettes")
-    exchange_by_turn = {
-        number: _first_success(exchanges_by_turn[number]) for number in step_by_turn
-    }
-    return _assemble_scenario(
-        list(step_by_turn.values()),
-        [answer for answer in exchange_by_turn.values() if answer],
-        options,
-        notes,
-    )
+    return _assemble_scenario([*turns.values()], successes, options, notes)
 
 
 def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
@@ -138,134 +131,99 @@ def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
 def _turn_numbers(exchanges: Sequence[_DecodedExchange]) -> list[int]:
     """The turn number of each exchange, also if it continues a response by its id."""
     exchange_by_response_id = {
-        turn.id: decoded_exchange
-        for decoded_exchange in exchanges
-        for turn in decoded_exchange.response_turns
-        if turn.id
+        turn.id: exchange for exchange in exchanges for turn in exchange.response_turns if turn.id
     }
 
-    def turn_number(decoded_exchange: _DecodedExchange, visited_ids: frozenset[str]) -> int:
-        previous = decoded_exchange.conversation.previous_response_id
-        if decoded_exchange.conversation.stored_conversation_id:
+    def turn_number(exchange: _DecodedExchange, visited_ids: frozenset[str]) -> int:
+        conversation = exchange.conversation
+        previous = conversation.previous_response_id
+        if conversation.stored_conversation_id:
             raise NotRepresentable(
-                f"{decoded_exchange.file} adds to a conversation that its provider keeps, so "
-                "what came before "
-                "is not recorded: write its turn by hand"
+                f"{exchange.file} adds to a conversation that its provider keeps, so what came "
+                "before is not recorded: write its turn by hand"
             )
         if not previous:
-            return decoded_exchange.conversation.turn
+            return conversation.turn
         if previous not in exchange_by_response_id or previous in visited_ids:
             raise NotRepresentable(
-                f"{decoded_exchange.file} continues the answer "
-                f"{printable_excerpt(previous, _MAX_SHOWN_CHARS)}, "
-                "which none of "
-                "these cassettes holds: give its cassette too"
+                f"{exchange.file} continues the answer "
+                f"{printable_excerpt(previous, _MAX_SHOWN_CHARS)}, which none of these cassettes "
+                "holds: give its cassette too"
             )
-        return (
-            turn_number(exchange_by_response_id[previous], visited_ids | {previous})
-            + decoded_exchange.conversation.turn
-        )
+        earlier_turns = turn_number(exchange_by_response_id[previous], visited_ids | {previous})
+        return earlier_turns + conversation.turn
 
-    return [turn_number(decoded_exchange, frozenset()) for decoded_exchange in exchanges]
+    return [turn_number(exchange, frozenset()) for exchange in exchanges]
 
 
 def _check_single_conversation(exchanges: Sequence[_DecodedExchange]) -> None:
     """Raise `NotRepresentable` if these are several conversations."""
-    full_history_exchanges = [
-        decoded_exchange
-        for decoded_exchange in exchanges
-        if not decoded_exchange.conversation.previous_response_id
+    first, *others = [
+        exchange for exchange in exchanges if not exchange.conversation.previous_response_id
     ]
-    for decoded_exchange in full_history_exchanges[1:]:
-        if (
-            decoded_exchange.conversation.first_user_text
-            != full_history_exchanges[0].conversation.first_user_text
-        ):
+    for other in others:
+        if other.conversation.first_user_text != first.conversation.first_user_text:
             raise NotRepresentable(
-                f"{full_history_exchanges[0].file} and {decoded_exchange.file} are of two "
-                "conversations, as "
-                "their first user "
+                f"{first.file} and {other.file} are of two conversations, as their first user "
                 "texts say: make a scenario of each"
             )
 
 
-def _first_success(attempts: Sequence[_DecodedExchange]) -> _DecodedExchange | None:
-    """The first attempt without a failure; None if all failed."""
-    return next((attempt for attempt in attempts if attempt.failure is None), None)
-
-
-def _scenario_turn_fields(
-    number: int, attempts: Sequence[_DecodedExchange], options: ScenarioOptions, notes: list[str]
-) -> Fields | None:
-    """The scenario turn with this number; None if every attempt failed."""
-    decoded_exchange = _first_success(attempts)
-    if decoded_exchange is None:
-        notes.append(f"turn {number} is left out: {attempts[0].file} is a failure, as is all else")
-        return None
-    success_index = attempts.index(decoded_exchange)
+def _scenario_turn(
+    number: int,
+    success: _DecodedExchange,
+    attempts: Sequence[_DecodedExchange],
+    options: ScenarioOptions,
+    notes: list[str],
+) -> Fields:
+    """The turn of the first successful attempt, with the failures before it."""
+    success_index = attempts.index(success)
     notes += (
         f"{attempt.file} is turn {number} again, and left out"
         for attempt in attempts[success_index + 1 :]
     )
-    fields, omitted = response_fields(
-        decoded_exchange.response_turns[0], cassette_dialect(decoded_exchange.cassette).name
+    response, omitted = response_fields(
+        success.response_turns[0], cassette_dialect(success.cassette).name
     )
-    if len(decoded_exchange.response_turns) > 1:
-        turn_count = len(decoded_exchange.response_turns)
+    turn_count = len(success.response_turns)
+    if turn_count > 1:
         omitted = (*omitted, f"{turn_count - 1} of {turn_count} choices")
     if omitted:
         notes.append(f"turn {number} does not say: {printable_excerpt('; '.join(omitted), 500)}")
-    step: Fields = {"turn": number, **_request_expectations(decoded_exchange.conversation, options)}
-    return step | _failure_fields(number, attempts[:success_index], notes) | {"response": fields}
-
-
-def _request_expectations(conversation: Conversation, options: ScenarioOptions) -> Fields:
-    tools: list[Json] = [*dict.fromkeys(tool.name for tool in conversation.tools if tool.name)]
-    expectations: Fields = {"expected_tools": tools} if tools else {}
+    conversation = success.conversation
+    fields: Fields = {"turn": number}
+    if tools := [*dict.fromkeys(tool.name for tool in conversation.tools if tool.name)]:
+        fields["expected_tools"] = [*tools]
     if options.expects_sampling and conversation.temperature is not None:
-        expectations["expected_temperature"] = conversation.temperature
+        fields["expected_temperature"] = conversation.temperature
     if options.expects_sampling and conversation.top_p is not None:
-        expectations["expected_top_p"] = conversation.top_p
-    return expectations
+        fields["expected_top_p"] = conversation.top_p
+    if failures := [_failure_fields(attempt) for attempt in attempts[:success_index]]:
+        if any(failure != failures[-1] for failure in failures):
+            notes.append(
+                f"turn {number} failed in several ways: it fails {len(failures)} times as last"
+            )
+        fields |= {"failures_before_success": len(failures), **failures[-1]}
+    return fields | {"response": response}
 
 
-def _failure_fields(
-    number: int, failed_attempts: Sequence[_DecodedExchange], notes: list[str]
-) -> Fields:
-    """The failure fields of a turn: the recorded count, and the kind of the last failure."""
-    if not failed_attempts:
-        return {}
-    failures = [_single_failure_fields(decoded_exchange) for decoded_exchange in failed_attempts]
-    if any(failure != failures[-1] for failure in failures):
-        notes.append(
-            f"turn {number} failed in several ways: it fails {len(failures)} times as last"
-        )
-    return {"failures_before_success": len(failed_attempts), **failures[-1]}
-
-
-def _single_failure_fields(decoded_exchange: _DecodedExchange) -> Fields:
+def _failure_fields(exchange: _DecodedExchange) -> Fields:
     """The scenario fields of one failure."""
-    status = decoded_exchange.cassette.response_head.status
-    message = decoded_exchange.failure.message if decoded_exchange.failure else ""
-    fields: Fields = {"failure_message": message} if message else {}
-    if status == _RATE_LIMIT_STATUS:
-        retry_after_ms = _retry_after_ms(decoded_exchange.cassette)
-        delay_fields: Fields = (
-            {} if retry_after_ms is None else {"failure_retry_after_ms": retry_after_ms}
-        )
-        return {"failure_status": "rate_limit", **fields, **delay_fields}
-    if status < _FIRST_ERROR_STATUS:  # within a stream, whose other content is dropped
-        return {"failure_status": "model_error", **fields}
-    is_not_retryable = (
-        status < _FIRST_SERVER_ERROR_STATUS and status not in _RETRYABLE_CLIENT_ERRORS
-    )
-    failure_fields: Fields = {"failure_status": "model_error", **fields}
-    failure_fields |= {"failure_retryable": False} if is_not_retryable else {}
-    return failure_fields | (
-        {}
-        if status in {_FIRST_ERROR_STATUS, _FIRST_SERVER_ERROR_STATUS}
-        else {"failure_error": {"status": status}}
-    )
+    status = exchange.cassette.response_head.status
+    is_rate_limit = status == _RATE_LIMIT_STATUS
+    fields: Fields = {"failure_status": "rate_limit" if is_rate_limit else "model_error"}
+    if exchange.failure and exchange.failure.message:
+        fields["failure_message"] = exchange.failure.message
+    if is_rate_limit:
+        retry_after_ms = _retry_after_ms(exchange.cassette)
+        if retry_after_ms is not None:
+            fields["failure_retry_after_ms"] = retry_after_ms
+    elif status >= _FIRST_ERROR_STATUS:  # else within a stream, whose other content is dropped
+        if status < _FIRST_SERVER_ERROR_STATUS and status not in _RETRYABLE_CLIENT_ERRORS:
+            fields["failure_retryable"] = False
+        if status not in {_FIRST_ERROR_STATUS, _FIRST_SERVER_ERROR_STATUS}:
+            fields["failure_error"] = {"status": status}
+    return fields
 
 
 def _retry_after_ms(cassette: Cassette) -> int | float | None:
@@ -279,73 +237,46 @@ def _retry_after_ms(cassette: Cassette) -> int | float | None:
 
 
 def _assemble_scenario(
-    steps: list[Fields],
+    turns: list[Json],
     exchanges: Sequence[_DecodedExchange],
     options: ScenarioOptions,
-    notes: Sequence[str],
+    notes: list[str],
 ) -> GeneratedScenario:
     first = exchanges[0]
+    meta = first.cassette.meta
+    words = f"{meta.dialect} {meta.model} {meta.key[:8]}".lower()
+    user_lines = first.conversation.first_user_text.strip().splitlines()
     fields: Fields = {
-        "id": options.id or _scenario_id(first.cassette),
-        "description": _scenario_description(first),
+        "id": options.id or re.sub(r"[^a-z0-9]+", "-", words).strip("-"),
+        "description": printable_excerpt(user_lines[0].strip(), _MAX_SHOWN_CHARS)
+        if user_lines
+        else "A recorded conversation.",
     }
-    user_texts = dict.fromkeys(answer.conversation.last_user_text for answer in exchanges)
-    if pattern := _user_text_pattern([text for text in user_texts if text]):
-        fields["match"] = {"user": pattern}
+    patterns = [
+        literal_pattern(text[:_MAX_PATTERN_CHARS])
+        + ("$" if len(text) <= _MAX_PATTERN_CHARS else "")
+        for text in dict.fromkeys(exchange.conversation.last_user_text for exchange in exchanges)
+        if text
+    ]
+    if patterns:
+        pattern = patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
+        fields["match"] = {"user": f"^{pattern}"}
     else:
-        notes = (*notes, "no user text was recorded: name the scenario by a header or a session")
-    turns: list[Json] = [*steps]
+        notes.append("no user text was recorded: name the scenario by a header or a session")
+    comments = ["Made by llm-proxy scenario from; edit it as you like. It was recorded in:"]
+    comments += [f"  {exchange.file}" for exchange in exchanges]
+    hints: list[str] = []
+    system_lines = [line.strip() for line in first.conversation.system.splitlines() if line.strip()]
+    if system_lines:
+        example = [printable_excerpt(system_lines[0], _MAX_PATTERN_CHARS)]
+        hints.append("The system prompt may be any. To demand a part of it:")
+        hints += yaml_block({"system_prompt_must_include": [*example]}).splitlines()
     text = "".join(
         (
-            *_origin_comments(exchanges),
+            *(f"# {line}\n" for line in comments),
             yaml_block(fields),
-            *_system_prompt_hint(first),
+            *(f"# {line}\n" for line in hints),
             yaml_block({"turns": turns}),
         )
     )
     return GeneratedScenario({**fields, "turns": turns}, text, tuple(notes))
-
-
-def _scenario_id(cassette: Cassette) -> str:
-    meta = cassette.meta
-    words = f"{meta.dialect} {meta.model} {meta.key[:8]}".lower()
-    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
-
-
-def _scenario_description(decoded_exchange: _DecodedExchange) -> str:
-    lines = decoded_exchange.conversation.first_user_text.strip().splitlines()
-    return (
-        printable_excerpt(lines[0].strip(), _MAX_SHOWN_CHARS)
-        if lines
-        else "A recorded conversation."
-    )
-
-
-def _user_text_pattern(texts: Sequence[str]) -> str:
-    """A regular expression for the latest user texts of all turns; empty without any."""
-    patterns = [
-        literal_pattern(text[:_MAX_PATTERN_CHARS])
-        + ("$" if len(text) <= _MAX_PATTERN_CHARS else "")
-        for text in texts
-    ]
-    return (
-        "^" + (patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})")
-        if patterns
-        else ""
-    )
-
-
-def _origin_comments(exchanges: Sequence[_DecodedExchange]) -> Iterator[str]:
-    yield "# Made by llm-proxy scenario from; edit it as you like. It was recorded in:\n"
-    yield from (f"#   {answer.file}\n" for answer in exchanges)
-
-
-def _system_prompt_hint(first: _DecodedExchange) -> Iterator[str]:
-    """Comment lines that show how to require a part of the system prompt, if there was one."""
-    lines = [line.strip() for line in first.conversation.system.splitlines() if line.strip()]
-    if lines:
-        example: Mapping[str, Json] = {
-            "system_prompt_must_include": [printable_excerpt(lines[0], _MAX_PATTERN_CHARS)]
-        }
-        yield "# The system prompt may be any. To demand a part of it:\n"
-        yield from (f"# {line}\n" for line in yaml_block(example).splitlines())

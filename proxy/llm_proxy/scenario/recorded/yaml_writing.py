@@ -21,6 +21,12 @@ _NUMBER: Final = re.compile(
 _UNUSUAL_LINE_END: Final = re.compile("[\x85\u2028\u2029]")
 """Line ends that not every parser recognises."""
 _NO_WRAP_WIDTH: Final = 1_000_000
+_SPECIAL_IN_PATTERN: Final = re.compile(r"([\\.^$*+?{}\[\]|()])")
+
+
+def literal_pattern(text: str) -> str:
+    """A readable regular expression that matches exactly this text."""
+    return _SPECIAL_IN_PATTERN.sub(r"\\\1", text).replace("\n", r"\n")
 
 
 def yaml_block(value: Mapping[str, Json]) -> str:
