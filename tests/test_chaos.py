@@ -18,8 +18,7 @@ import pytest
 
 from cli_process import CommandResult, environment, run_command, running_command
 from journal_documents import fault_entry, journal_document, request_entry
-from llm_proxy.chaos.plan import fault_plan
-from llm_proxy.chaos.trials import FaultTrial, TrialOutcome
+from llm_proxy.chaos import FaultTrial, TrialOutcome, fault_plan
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.kinds import FAULT_KINDS

@@ -11,9 +11,14 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.chaos.plan import fault_plan
-from llm_proxy.chaos.result_document import chaos_result_document
-from llm_proxy.chaos.trials import BASELINE_NAME, ChaosRun, FaultTrial, TrialOutcome
+from llm_proxy.chaos import (
+    BASELINE_NAME,
+    ChaosRun,
+    FaultTrial,
+    TrialOutcome,
+    chaos_result_document,
+    fault_plan,
+)
 from llm_proxy.cli.option_types import ChoiceType, SecondsType
 from llm_proxy.cli.options import build_settings, server_options
 from llm_proxy.cli.output.printing import (

@@ -103,12 +103,14 @@ class FaultEngine:
         `request_rules` are the rules that the request itself carries.  `now_ms` is in ms since the
         run began.
         """
+        request_faults = RequestFaults(self._next_ordinal(routed))
         request_active_rules = [ActiveRule(rule, now_ms) for rule in request_rules]
-        rules = [*self.startup_rules, *self.runtime_rules, *request_active_rules]
-        request_ordinal = self._request_counter.next_ordinal(routed.session, routed.key)
-        request_faults = RequestFaults(request_ordinal)
-        request_faults.rules += self._select_rules(rules, routed, request_ordinal, now_ms)
+        rules = (*self.startup_rules, *self.runtime_rules, *request_active_rules)
+        self._select_rules(rules, routed, request_faults, now_ms)
         return request_faults
+
+    def _next_ordinal(self, routed: RoutedRequest) -> int:
+        return self._request_counter.next_ordinal(routed.session, routed.key)
 
     def select_scenario_faults(
         self,
@@ -121,32 +123,27 @@ class FaultEngine:
 
         The windows of scenario rules begin with the run.
         """
-        if request_faults is None:
-            request_faults = RequestFaults(
-                self._request_counter.next_ordinal(routed.session, routed.key)
-            )
+        request_faults = request_faults or RequestFaults(self._next_ordinal(routed))
         active_rules = [
             self._scenario_rules.setdefault(
                 (rule.scenario_location, rule.rule.text), ActiveRule(rule.rule, 0.0)
             )
             for rule in rules
         ]
-        request_faults.rules += self._select_rules(
-            active_rules, routed, request_faults.request_ordinal, now_ms
-        )
+        self._select_rules(active_rules, routed, request_faults, now_ms)
         return request_faults
 
     def _select_rules(
         self,
         rules: Sequence[ActiveRule],
         routed: RoutedRequest,
-        request_ordinal: int,
+        request_faults: RequestFaults,
         now_ms: float,
-    ) -> list[AppliedRule]:
-        """The rules that apply to this request, in order; updates their counts."""
-        applied_rules: list[AppliedRule] = []
+    ) -> None:
+        """Adds those of these rules that apply to this request, in order; updates their counts."""
         is_replaced = False
         config, dialect, request = self._config, routed.dialect, routed.decompressed_request
+        ordinal = request_faults.request_ordinal
         request_attributes = Selector(
             dialect.name,
             routed.provider,
@@ -160,18 +157,14 @@ class FaultEngine:
             if not rule.selector.matches(request_attributes):
                 continue
             draw_uniform = partial(
-                seeded_uniform, config.seed, rule.text, routed.session, routed.key, request_ordinal
+                seeded_uniform, config.seed, rule.text, routed.session, routed.key, ordinal
             )
             if not _is_triggered(active_rule, routed, now_ms, draw_uniform):
                 continue
             if rule.kind.scope == "rule" and is_replaced:
                 continue  # another rule replaces the response: the meter must not count it
-            seed = "\0".join(
-                (str(config.seed), routed.session, routed.key, str(request_ordinal), "fault")
-            )
-            encode_context = EncodeContext(
-                f"{seed}\0{rule_index}", config.get_unix_time(), provider=routed.provider
-            )
+            seed = f"{config.seed}\0{routed.session}\0{routed.key}\0{ordinal}\0fault\0{rule_index}"
+            encode_context = EncodeContext(seed, config.get_unix_time(), provider=routed.provider)
             context = FaultContext(
                 DecodedRequest(dialect, request, encode_context),
                 draw_uniform,
@@ -190,8 +183,7 @@ class FaultEngine:
             is_replaced = is_replaced or isinstance(mechanism, ReplaceResponse)
             applied_rule = AppliedRule(active_rule, context, mechanism)
             active_rule.injected_count += not applied_rule.is_harmless
-            applied_rules.append(applied_rule)
-        return applied_rules
+            request_faults.rules.append(applied_rule)
 
 
 def _is_triggered(
@@ -246,10 +238,11 @@ class RequestFaults:
         reason = "the answer was over before it" if self._has_response else "there was no answer"
         for applied_rule in self.rules:
             if applied_rule.record is None:
-                applied_rule.set_record(skipped=reason)
-            elif isinstance(applied_rule.mechanism, ReplaceResponse):
-                continue  # it is counted already
-            _uncount_if_skipped(applied_rule)
+                applied_rule.skip(reason)
+            elif applied_rule.record.skipped and not isinstance(
+                applied_rule.mechanism, ReplaceResponse
+            ):
+                applied_rule.uncount()
         return self.records
 
     def replacement_response(self) -> Burst | None:
@@ -259,19 +252,17 @@ class RequestFaults:
             mechanism = applied_rule.mechanism
             if not isinstance(mechanism, ReplaceResponse) or applied_rule.record is not None:
                 continue
-            reason = ""
             if replacement is not None:
-                reason = "another fault has answered already"
-            else:
-                try:
-                    replacement = mechanism.make_response(applied_rule.context)
-                except (FaultNotApplicable, NotRepresentable) as error:
-                    reason = str(error)
-                else:
-                    if applied_rule.context.decoded_request.request.method == "HEAD":
-                        replacement = _head_only(replacement)
-            applied_rule.set_record(skipped=reason)
-            _uncount_if_skipped(applied_rule)
+                applied_rule.skip("another fault has answered already")
+                continue
+            try:
+                replacement = mechanism.make_response(applied_rule.context)
+            except (FaultNotApplicable, NotRepresentable) as error:
+                applied_rule.skip(str(error))
+                continue
+            if applied_rule.context.decoded_request.request.method == "HEAD":
+                replacement = _head_only(replacement)
+            applied_rule.set_record()
         return replacement
 
     def mark_skipped(self, reason: str) -> None:
@@ -292,8 +283,7 @@ class RequestFaults:
             if not isinstance(applied_rule.mechanism, ReplaceResponse):
                 rewriters.append(RuleRewriter(applied_rule, applied_rule.mechanism))
             elif applied_rule.record is None:  # a scenario's
-                applied_rule.set_record(skipped="the answer had begun")
-                _uncount_if_skipped(applied_rule)
+                applied_rule.skip("the answer had begun")
         return RewriterChain(rewriters)
 
     @property
@@ -305,11 +295,6 @@ class RequestFaults:
             if isinstance(applied_rule.mechanism, Transform)
             and applied_rule.mechanism.on_response_sent is not None
         ]
-
-
-def _uncount_if_skipped(applied_rule: AppliedRule) -> None:
-    if applied_rule.record is not None and applied_rule.record.skipped:
-        applied_rule.active_rule.injected_count -= not applied_rule.is_harmless
 
 
 def _head_only(response: Burst) -> Burst:

@@ -117,8 +117,7 @@ class BufferedBody:
         """How many messages were released completely."""
         return bisect_right(self.boundaries, self.released_bytes) - 1
 
-    @property
-    def released_message_prefix(self) -> bytes:
+    def released_prefix(self) -> bytes:
         """The released part of the message that is not released completely."""
         index = self.released_message_count
         message = self.messages[index] if index < len(self.messages) else self._open_message
@@ -242,7 +241,7 @@ class RuleRewriter:
         body.close()
         output = self._release_to_location()
         if self._is_taking:
-            output += self._inject_one_shot(ALL_MESSAGES)
+            output += self._inject(is_complete=True)
         if self._is_done():
             return output
         match self._location:
@@ -260,9 +259,12 @@ class RuleRewriter:
 
     def _feed_head(self, action: Begin, head: ResponseHead) -> list[Action]:
         mechanism, dialect_request = self._mechanism, self._context.decoded_request
-        may_precede = isinstance(mechanism, OneShot) and mechanism.may_precede_head
-        if may_precede and self._applied_rule.rule.location is None:
-            output = self._inject_one_shot(0)
+        if (
+            isinstance(mechanism, OneShot)
+            and mechanism.may_precede_head
+            and self._applied_rule.rule.location is None
+        ):
+            output = self._inject_one_shot(mechanism)
             return output if self.is_over else [*output, action]
         self._head = head
         self._codec = (
@@ -295,7 +297,7 @@ class RuleRewriter:
                 taken_message_count = mechanism.taken_message_count
                 location = location or mechanism.default_location
                 if mechanism.check_applicable is not None:
-                    mechanism.check_applicable(self._position())
+                    mechanism.check_applicable(self._take_messages(0)[0])
             elif location is None:
                 return self._start_transform(mechanism, begin)
             total_bytes = head.content_length if self.total_bytes is None else self.total_bytes
@@ -326,7 +328,7 @@ class RuleRewriter:
     def _release_to_location(self) -> list[Action]:
         """Releases what precedes the location, and injects the fault where that is reached."""
         if self._is_taking:
-            return self._inject_if_complete()
+            return self._inject()
         offset, is_found = self._locate()
         if is_found:
             released = self._track_due_time(self._body.release_until(offset))
@@ -361,62 +363,25 @@ class RuleRewriter:
                 self._last_due_ms = action.due
         return actions
 
-    def _inject(self) -> list[Action]:
-        if isinstance(self._mechanism, Transform):
-            return self._start_transform(self._mechanism, None)
-        if self._mechanism.taken_message_count:
-            self._is_taking = True
-            return self._inject_if_complete()
-        return self._inject_one_shot(0)
+    def _inject(self, *, is_complete: bool = False) -> list[Action]:
+        """Injects the fault, as soon as the messages that it takes are there, or all are."""
+        mechanism = self._mechanism
+        if isinstance(mechanism, Transform):
+            return self._start_transform(mechanism, None)
+        available_count = len(self._body.messages) - self._body.released_message_count
+        self._is_taking = not is_complete and available_count < mechanism.taken_message_count
+        return [] if self._is_taking else self._inject_one_shot(mechanism)
 
-    def _inject_if_complete(self) -> list[Action]:
-        assert isinstance(self._mechanism, OneShot)  # noqa: S101 # a transform takes no messages
-        count = self._mechanism.taken_message_count
-        is_complete = len(self._body.messages) - self._body.released_message_count >= count
-        return self._inject_one_shot(count) if is_complete else []
-
-    def _position(self) -> StreamPosition:
-        body = self._body
-        return StreamPosition(
-            self._context,
-            self._last_due_ms,
-            self._head,
-            self._codec,
-            tuple(body.messages[: body.released_message_count]),
-            body.released_message_prefix,
-            sent_body_byte_count=body.released_bytes,
-        )
-
-    def _inject_one_shot(self, taken_message_count: int) -> list[Action]:
-        mechanism, body = self._mechanism, self._body
-        assert isinstance(mechanism, OneShot)  # noqa: S101 # not called for a transform
-        first_index = body.released_message_count
-        if mechanism.taken_message_count and first_index == len(body.messages):
+    def _inject_one_shot(self, mechanism: OneShot) -> list[Action]:
+        body, begin_ms = self._body, self._last_due_ms
+        if mechanism.taken_message_count and body.released_message_count == len(body.messages):
             return self._skip(
                 "there was no message behind it" if body.fed_bytes else "the body is empty"
             )
         is_at_end = self._head is not None and body.released_bytes == self.total_bytes
         if mechanism.only_truncates and is_at_end:
             return self._skip("there was nothing behind it")
-        position, begin_ms = self._position(), self._last_due_ms
-        taken_messages = tuple(body.messages[first_index : first_index + taken_message_count])
-        end_offsets = body.boundaries[first_index + 1 : first_index + 1 + len(taken_messages)]
-        taken_actions = body.release_until(end_offsets[-1]) if end_offsets else []
-        send_offset, send_offsets, send_times_ms = position.sent_body_byte_count, [], []
-        for action in taken_actions:
-            self._track_due_time([action])
-            if isinstance(action, Send):
-                send_offset += len(action.data)
-                send_offsets.append(send_offset)
-                send_times_ms.append(self._last_due_ms)
-        position = replace(
-            position,
-            at_ms=self._last_due_ms,
-            taken_messages=taken_messages,
-            taken_due_times_ms=tuple(
-                send_times_ms[bisect_left(send_offsets, offset)] for offset in end_offsets
-            ),
-        )
+        position, taken_actions = self._take_messages(mechanism.taken_message_count)
         try:
             injected = mechanism.make_injected_actions(position)
         except FaultNotApplicable as error:
@@ -433,8 +398,35 @@ class RuleRewriter:
             output.append(Wait(position.at_ms + injected.delay_ms))
         return output + self._pass_all_after_injection(body.release_all())
 
+    def _take_messages(self, max_count: int) -> tuple[StreamPosition, list[Action]]:
+        """The state of the response when so many messages are taken, and the actions with them."""
+        body, index = self._body, self._body.released_message_count
+        sent_prefix, sent_bytes = body.released_prefix(), body.released_bytes
+        messages = body.messages[index : index + max_count]
+        ends = body.boundaries[index + 1 : index + 1 + len(messages)]
+        actions = body.release_until(ends[-1]) if ends else []
+        send_ends, send_times_ms = [sent_bytes], [self._last_due_ms]
+        for action in actions:
+            if isinstance(action, Wait):
+                self._last_due_ms = action.due
+            elif isinstance(action, Send):
+                send_ends.append(send_ends[-1] + len(action.data))
+                send_times_ms.append(self._last_due_ms)
+        position = StreamPosition(
+            self._context,
+            self._last_due_ms,
+            self._head,
+            self._codec,
+            tuple(body.messages[:index]),
+            sent_prefix,
+            tuple(messages),
+            tuple(send_times_ms[bisect_left(send_ends, end)] for end in ends),
+            sent_bytes,
+        )
+        return position, actions
+
     def _start_transform(self, mechanism: Transform, begin: Begin | None) -> list[Action]:
-        position = self._position()
+        position, _ = self._take_messages(0)
         held_actions: list[Action] = self._body.release_all() if begin is None else [begin]
         try:
             self._transform = mechanism.make_transform(position)
@@ -500,56 +492,47 @@ class RewriterChain:
 
         A declared length that may change is left out: then the body is chunked.
         """
-        return [self._without_length(action) for action in self._feed_from(0, actions)]
+        output: list[Action] = []
+        for action in actions:
+            output += map(self._without_length, self._pass_on([action]))
+            if self.is_over:
+                break
+        return output
 
     def tick(self, now_ms: float) -> list[Action]:
         """The actions of rules that are due by now.  Raises `RewritingTooExpensive`."""
         output: list[Action] = []
-        for index, rewriter in enumerate(self.rewriters):
-            output += self._feed_after(index, rewriter.tick(now_ms))
+        for index, rewriter in enumerate(self.rewriters, 1):
+            ticked = rewriter.tick(now_ms)
+            output += self._pass_on(ticked, index, is_end=rewriter.is_over)
             if self.is_over:
                 break
         return output
 
     def close(self) -> list[Action]:
         """The actions to add before the clean end.  Raises `RewritingTooExpensive`."""
-        return [] if self.is_over else self._close_from(0)
+        return [] if self.is_over else self._pass_on([], is_end=True)
 
     def _without_length(self, action: Action) -> Action:
         if self._changes_length and isinstance(action, Begin) and action.head.framing == "length":
             return Begin(replace(action.head, framing="chunked", content_length=None))
         return action
 
-    def _feed_from(self, index: int, actions: Sequence[Action]) -> list[Action]:
-        if index == len(self.rewriters):
-            return list(actions)
-        output: list[Action] = []
-        self._rewritten_count += len(actions)
-        if self._rewritten_count > _MAX_REWRITTEN_ACTIONS:
-            raise RewritingTooExpensive
-        for action in actions:
-            output += self._feed_after(index, self.rewriters[index].feed(action))
-            if self.is_over:
-                break
-        return output
-
-    def _feed_after(self, index: int, actions: list[Action]) -> list[Action]:
-        """Passes the output of one rule through those after it; closes them where it has ended."""
-        ends_response = self.rewriters[index].is_over
-        output = self._feed_from(index + 1, actions)
-        if ends_response and not self.is_over:
-            if not _ends_in_abort(actions):
-                output += self._close_from(index + 1)
-            self.is_over = True
-        return output
-
-    def _close_from(self, first_index: int) -> list[Action]:
-        output: list[Action] = []
-        for index in range(first_index, len(self.rewriters)):
-            output += self._feed_after(index, self.rewriters[index].close())
-            if self.is_over:
-                break
-        return output
+    def _pass_on(
+        self, actions: list[Action], first_index: int = 0, *, is_end: bool = False
+    ) -> list[Action]:
+        """Passes actions through the rules from one on; closes them where the response ends."""
+        for rewriter in self.rewriters[first_index:]:
+            self._rewritten_count += len(actions)
+            if self._rewritten_count > _MAX_REWRITTEN_ACTIONS:
+                raise RewritingTooExpensive
+            output = list(chain.from_iterable(map(rewriter.feed, actions)))
+            if is_end and not _ends_in_abort(actions):
+                output += rewriter.close()
+            is_end = is_end or rewriter.is_over
+            actions = output
+        self.is_over = is_end
+        return actions
 
 
 def rewrite_response(burst: Burst, rewriter_chain: RewriterChain) -> Burst:

@@ -185,3 +185,12 @@ class AppliedRule:
         effect = self.mechanism.effect or kind.effect
         skipped = skipped and (self.not_applicable_reason or skipped)
         self.record = FaultRecord(self.rule.text, kind.name, effect, at_ms, event, byte, skipped)
+
+    def skip(self, reason: str) -> None:
+        """Records why the fault is not injected, so that it does not count."""
+        self.set_record(skipped=reason)
+        self.uncount()
+
+    def uncount(self) -> None:
+        """Takes back that the fault was counted as injected."""
+        self.active_rule.injected_count -= not self.is_harmless

@@ -13,12 +13,12 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.chaos.trials import BASELINE_NAME, FaultTrial
+from llm_proxy.chaos import BASELINE_NAME, FaultTrial
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.journal_document import parse_journal
 from llm_proxy.shell.running.command_output import CommandOutput
 from llm_proxy.shell.running.environment import child_environment
-from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
+from llm_proxy.shell.running.proxy import run_proxy
 from llm_proxy.shell.running.serving import start_command
 from llm_proxy.shell.running.settings import Settings
 
@@ -53,10 +53,10 @@ async def _run_trial(
     settings: Settings, command: TrialCommand, rule: FaultRule | None
 ) -> FaultTrial:
     loop = asyncio.get_running_loop()
-    trial_rules = () if rule is None else (rule,)
+    rules = () if rule is None else (rule,)
     # A listener fault that applies before the command's first request would have no effect.
-    deferred_rules = trial_rules if rule is not None and rule.kind.scope == "listener" else ()
-    trial_settings = replace(settings, faults=() if deferred_rules else trial_rules, port=0)
+    deferred_rules = tuple(rule for rule in rules if rule.kind.scope == "listener")
+    trial_settings = replace(settings, faults=() if deferred_rules else rules, port=0)
     with tempfile.TemporaryFile() as file:
         output = CommandOutput(file)
         async with run_proxy("replay", trial_settings) as proxy:
@@ -65,11 +65,18 @@ async def _run_trial(
             environment = child_environment(os.environ, proxy.url, dummy_keys=True)
             code, has_timed_out = await _run_command(command, environment, output)
             duration_s = loop.time() - started_at_s
-            await _wait_for_disconnects(proxy)
-        run = parse_journal(orjson.dumps(proxy.journal.to_json_document()), "the journal")
-        fault = BASELINE_NAME if rule is None else rule.text
-        misses = proxy.journal.counts.missed
-        return FaultTrial(fault, code, duration_s, has_timed_out, run, misses, output.last_output())
+            stop_now_event = asyncio.Event()
+            stop_now_event.set()
+            await proxy.drain(stop_now_event)  # the journal has the connections that were closed
+        return FaultTrial(
+            BASELINE_NAME if rule is None else rule.text,
+            code,
+            duration_s,
+            has_timed_out,
+            parse_journal(orjson.dumps(proxy.journal.to_json_document()), "the journal"),
+            proxy.journal.counts.missed,
+            output.last_output(),
+        )
 
 
 async def _run_command(
@@ -115,10 +122,3 @@ async def _trim_output_meanwhile(output: CommandOutput) -> None:
     while True:
         await asyncio.sleep(_POLL_INTERVAL_S)
         output.trim_if_large()
-
-
-async def _wait_for_disconnects(proxy: RunningProxy) -> None:
-    """Drain the proxy, so that the journal has the command's closed connections."""
-    stop_now_event = asyncio.Event()
-    stop_now_event.set()
-    await proxy.drain(stop_now_event)

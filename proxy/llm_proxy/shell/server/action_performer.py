@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.actions import Abort, Action, ActionSource, Begin, Burst, Send, SendRaw, Wait
+from llm_proxy.actions import Abort, ActionSource, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.server.response_writer import ResponseWriter
 
@@ -75,33 +75,20 @@ async def _perform_burst(
             writer.buffer_body(pieces)
             pieces = []
             await writer.flush_if_larger(_FLUSH_BYTES)
-        await _perform_action(action, routed, writer, lateness)
+        match action:
+            case Wait(due_ms):
+                if due_ms > routed.elapsed_ms():
+                    await writer.flush()
+                    # May be long: the task is cancelled when the client leaves or the server stops.
+                    await asyncio.sleep((due_ms - routed.elapsed_ms()) / 1000)
+                if due_ms > 0:
+                    lateness.add_lateness(routed.elapsed_ms() - due_ms)
+            case Begin(head):
+                writer.buffer_head(head)
+            case Send(data):
+                writer.buffer_body([data])
+            case SendRaw(data):
+                writer.buffer_raw(data)
+            case Abort(how):
+                await writer.abort(how)
     writer.buffer_body(pieces)
-
-
-async def _perform_action(
-    action: Action, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
-) -> None:
-    match action:
-        case Wait(due_ms):
-            await _wait_until_due(due_ms, routed, writer, lateness)
-        case Begin(head):
-            writer.buffer_head(head)
-        case Send(data):
-            writer.buffer_body([data])
-        case SendRaw(data):
-            writer.buffer_raw(data)
-        case Abort(how):
-            await writer.abort(how)
-
-
-async def _wait_until_due(
-    due_ms: float, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
-) -> None:
-    remaining_ms = due_ms - routed.elapsed_ms()
-    if remaining_ms > 0:
-        await writer.flush()
-        # May be long: the task is cancelled when the client leaves or the server stops.
-        await asyncio.sleep((due_ms - routed.elapsed_ms()) / 1000)
-    if due_ms > 0:
-        lateness.add_lateness(routed.elapsed_ms() - due_ms)

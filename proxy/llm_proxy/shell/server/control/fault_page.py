@@ -28,36 +28,37 @@ class FaultPage:
         if page_request.path != _PATH:
             return None
         match page_request.method:
-            case _ if page_request.method in READ_METHODS:
-                return 200, self._rules_document()
             case "DELETE":
                 self._fault_middleware.set_rules(())
-                return 200, self._rules_document()
             case "PUT":
-                return await self._set_rules(page_request.body)
-            case _:
+                if error := await self._set_rules(page_request.body):
+                    return 400, {"error": error}
+            case _ if page_request.method not in READ_METHODS:
                 return None
+            case _:
+                pass
+        engine = self._fault_middleware.engine
+        rule_lists = {
+            "given": engine.startup_rules,
+            "faults": engine.runtime_rules,
+            "scripted": engine.scenario_rules,
+        }
+        return 200, {
+            name: [active_rule.to_json_fields() for active_rule in rules]
+            for name, rules in rule_lists.items()
+        }
 
-    async def _set_rules(self, body: bytes) -> PageResponse:
+    async def _set_rules(self, body: bytes) -> str:
+        """Why the rules in this body cannot be set; empty where they are."""
         document = lenient_json.parse_object(body)
         rule_texts = document.get("faults")
         if not isinstance(rule_texts, list) or document.keys() != {"faults"}:
-            return 400, {"error": _BODY_ERROR}
+            return _BODY_ERROR
         if len(rule_texts) > _MAX_RULES:
-            return 400, {
-                "error": f"there may be {_MAX_RULES} faults, and these are {len(rule_texts)}"
-            }
+            return f"there may be {_MAX_RULES} faults, and these are {len(rule_texts)}"
         try:
             rules = await asyncio.to_thread(parse_rules, rule_texts)
         except UsageError as error:
-            return 400, {"error": str(error)}
+            return str(error)
         self._fault_middleware.set_rules(rules)
-        return 200, self._rules_document()
-
-    def _rules_document(self) -> dict[str, object]:
-        engine = self._fault_middleware.engine
-        return {
-            "given": [startup_rule.to_json_fields() for startup_rule in engine.startup_rules],
-            "faults": [runtime_rule.to_json_fields() for runtime_rule in engine.runtime_rules],
-            "scripted": [scenario_rule.to_json_fields() for scenario_rule in engine.scenario_rules],
-        }
+        return ""

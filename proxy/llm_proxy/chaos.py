@@ -1,21 +1,51 @@
-"""The result of a trial: exit code, injected faults, outcome and verdict."""
+"""Runs a command once for each fault of a plan and judges the results; see `docs/chaos.md`.
+
+Each request gets the fault, and a client that retries gets through: faults that replace the
+response are injected into the first two attempts of each request, other faults into the first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from llm_proxy.display import count_with_noun
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.faults.kind import ReplaceResponse
+from llm_proxy.faults.kinds import FAULT_KINDS
+from llm_proxy.faults.rule import FaultRule
 from llm_proxy.journal_document import JournalDocument
 from llm_proxy.verdict.findings import FindingLevel
-from llm_proxy.verdict.judging import JudgedCase, RunVerdict, judge_run
+from llm_proxy.verdict.judging import JudgedCase, RunVerdict, judge_run, verdict_document
 
 BASELINE_NAME: Final = "no fault"
 """The `rule_text` of the trial without a fault."""
+DOCUMENT_VERSION: Final = 1
+"""The version of the document: fields may be added to it, but none changes its meaning."""
 
+_FIRST_TWO_ATTEMPTS: Final = "first=2,per=request"
+"""As often as the SDKs of OpenAI and Anthropic retry by default."""
+_FIRST_ATTEMPT: Final = "first=1,per=request"
 _SUSPICION_RULES: Final = frozenset(("truncated-accepted", "malformed-accepted", "failed-accepted"))
 """Verdict rules whose findings below `ERROR` only suspect that a client did not notice a fault."""
+
+
+def fault_plan(rules: Sequence[FaultRule]) -> tuple[FaultRule, ...]:
+    """The faults to try, in order: the given rules, else one example of every fault kind."""
+    if rules:
+        return tuple(rules)
+    examples: list[FaultRule] = []
+    for kind in FAULT_KINDS.values():
+        rule = parse_rule(kind.example)
+        if kind.effect is not FaultEffect.SLOWED and kind.scope == "request":
+            is_replacement = isinstance(rule.mechanism, ReplaceResponse)
+            attempts = _FIRST_TWO_ATTEMPTS if is_replacement else _FIRST_ATTEMPT
+            rule = parse_rule(f"{kind.example},{attempts}")
+        examples.append(rule)
+    return tuple(examples)
 
 
 class TrialOutcome(StrEnum):
@@ -89,12 +119,10 @@ class FaultTrial:
             case TrialOutcome.HUNG:
                 return f"hung, stopped after {self.duration_s:.0f} s"
             case TrialOutcome.NOT_INJECTED:
-                skipped = [
-                    fault.skipped
-                    for entry in self.journal.entries
-                    for fault in entry.skipped_faults
-                ]
-                return f"not struck: {skipped[0]}" if skipped else "not struck"
+                for entry in self.journal.entries:
+                    for fault in entry.skipped_faults:
+                        return f"not struck: {fault.skipped}"
+                return "not struck"
             case TrialOutcome.PASSED:
                 return "passed"
 
@@ -104,25 +132,22 @@ class FaultTrial:
         run_verdict = self.verdict
         if not run_verdict.fault_count:
             return ""
-        findings = run_verdict.cases_with_findings
-        finding_names = dict.fromkeys(
-            f"{judged_case.finding.level} {judged_case.rule.name}"
-            for judged_case in findings
-            if judged_case.finding
+        findings = dict.fromkeys(
+            f"{case.finding.level} {case.rule.name}"
+            for case in run_verdict.cases_with_findings
+            if case.finding
         )
-        miss_text = (
-            f"; {count_with_noun(self.miss_count, 'miss', 'misses')}" if self.miss_count else ""
-        )
-        return (", ".join(finding_names) or "nothing to find fault with") + miss_text
+        summary = ", ".join(findings) or "nothing to find fault with"
+        if self.miss_count:
+            summary += f"; {count_with_noun(self.miss_count, 'miss', 'misses')}"
+        return summary
 
 
 def _downgrade_suspicion(case: JudgedCase) -> JudgedCase:
     finding = case.finding
-    if (
-        finding is None
-        or case.rule.name not in _SUSPICION_RULES
-        or finding.level is FindingLevel.ERROR
-    ):
+    if finding is None or finding.level is FindingLevel.ERROR:
+        return case
+    if case.rule.name not in _SUSPICION_RULES:
         return case
     message = f"{finding.message}, but that the command failed"
     return replace(case, finding=replace(finding, level=FindingLevel.NOTE, message=message))
@@ -149,13 +174,40 @@ class ChaosRun:
     @property
     def failed_trials(self) -> tuple[FaultTrial, ...]:
         """The trials that make the run fail."""
-        return tuple(filter(self._is_failed, self.trials))
+        return tuple(
+            trial
+            for trial in self.trials
+            if trial.rule_text != BASELINE_NAME
+            and (
+                trial.outcome is TrialOutcome.HUNG
+                or trial.verdict.cases_at_or_above(self.failing_level)
+                or (self.must_survive and trial.outcome is TrialOutcome.FAILED)
+            )
+        )
 
-    def _is_failed(self, trial: FaultTrial) -> bool:
-        if trial.rule_text == BASELINE_NAME:
-            return False
-        if trial.outcome is TrialOutcome.HUNG or trial.verdict.cases_at_or_above(
-            self.failing_level
-        ):
-            return True
-        return self.must_survive and trial.outcome is TrialOutcome.FAILED
+
+def chaos_result_document(chaos_run: ChaosRun) -> dict[str, Any]:
+    """The result as one JSON document; `ok` is whether all trials were run, and none failed."""
+    level = chaos_run.failing_level
+    return {
+        "chaos": DOCUMENT_VERSION,
+        "ok": not chaos_run.failed_trials and chaos_run.is_complete,
+        "level": level.value,
+        "command": list(chaos_run.command),
+        "planned": chaos_run.planned_count,
+        "trials": [
+            {
+                "fault": trial.rule_text,
+                "outcome": trial.outcome.value,
+                "why": trial.outcome_text,
+                "exit_code": trial.exit_code,
+                "seconds": round(trial.duration_s, 3),
+                "requests": trial.request_count,
+                "struck": trial.injected_count,
+                "misses": trial.miss_count,
+                "verdict": verdict_document(trial.verdict, level),
+                "output": trial.output_tail,
+            }
+            for trial in chaos_run.trials
+        ],
+    }
