@@ -258,21 +258,20 @@ class RuleRewriter:
         return output + self._skip(reason)
 
     def _feed_head(self, action: Begin, head: ResponseHead) -> list[Action]:
-        mechanism, dialect_request = self._mechanism, self._context.decoded_request
-        if (
-            isinstance(mechanism, OneShot)
-            and mechanism.may_precede_head
-            and self._applied_rule.rule.location is None
-        ):
+        mechanism, decoded_request = self._mechanism, self._context.decoded_request
+        has_location = self._applied_rule.rule.location is not None
+        if isinstance(mechanism, OneShot) and mechanism.may_precede_head and not has_location:
             output = self._inject_one_shot(mechanism)
             return output if self.is_over else [*output, action]
         self._head = head
         self._codec = (
             "whole"  # no messages can be read
             if framed_message_contents.content_coding(head)
-            else dialect_request.dialect.codec_name(dialect_request.request, head)
+            else decoded_request.dialect.codec_name(decoded_request.request, head)
         )
-        return self._start_locating(action, head)
+        output = self._start_locating(head)
+        begins_with_head = isinstance(mechanism, Transform) and not has_location
+        return (self._pass_after_injection(action) if begins_with_head else [action]) + output
 
     def _check_framing(self, first_bytes: bytes) -> list[Action]:
         """Locates again where the first bytes have another codec than the head declares."""
@@ -282,13 +281,12 @@ class RuleRewriter:
         self._is_framing_checked = True
         if self._head is not None and self._codec != declared_codec:
             self._applied_rule.not_applicable_reason = ""
-            output = [*self._body.release_all(), *self._start_locating(None, self._head)]
+            output = self._body.release_all() + self._start_locating(self._head)
         if reason := self._applied_rule.not_applicable_reason:
             self._applied_rule.set_record(skipped=reason)
         return output
 
-    def _start_locating(self, begin: Begin | None, head: ResponseHead) -> list[Action]:
-        head_actions: list[Action] = [] if begin is None else [begin]
+    def _start_locating(self, head: ResponseHead) -> list[Action]:
         mechanism, location = self._mechanism, self._applied_rule.rule.location
         taken_message_count = 0
         try:
@@ -299,15 +297,15 @@ class RuleRewriter:
                 if mechanism.check_applicable is not None:
                     mechanism.check_applicable(self._take_messages(0)[0])
             elif location is None:
-                return self._start_transform(mechanism, begin)
+                return self._start_transform(mechanism)
             total_bytes = head.content_length if self.total_bytes is None else self.total_bytes
             location = _resolve_location(location, self._codec, total_bytes, taken_message_count)
         except FaultNotApplicable as error:
             self._applied_rule.not_applicable_reason = str(error)
-            return head_actions
+            return []
         self._body = BufferedBody(self._codec)
         self._location = location
-        return [*head_actions, *self._release_to_location()]
+        return self._release_to_location()
 
     def _check_applicable(self, head: ResponseHead) -> None:
         """Raises `FaultNotApplicable` where the fault is not applicable to such a body."""
@@ -367,7 +365,7 @@ class RuleRewriter:
         """Injects the fault, as soon as the messages that it takes are there, or all are."""
         mechanism = self._mechanism
         if isinstance(mechanism, Transform):
-            return self._start_transform(mechanism, None)
+            return self._start_transform(mechanism)
         available_count = len(self._body.messages) - self._body.released_message_count
         self._is_taking = not is_complete and available_count < mechanism.taken_message_count
         return [] if self._is_taking else self._inject_one_shot(mechanism)
@@ -425,16 +423,14 @@ class RuleRewriter:
         )
         return position, actions
 
-    def _start_transform(self, mechanism: Transform, begin: Begin | None) -> list[Action]:
+    def _start_transform(self, mechanism: Transform) -> list[Action]:
         position, _ = self._take_messages(0)
-        held_actions: list[Action] = self._body.release_all() if begin is None else [begin]
         try:
             self._transform = mechanism.make_transform(position)
         except FaultNotApplicable as error:
-            self._applied_rule.set_record(skipped=str(error))
-            return held_actions
+            return self._skip(str(error))
         self._record_injection(position)
-        return self._pass_all_after_injection(held_actions)
+        return self._pass_all_after_injection(self._body.release_all())
 
     def _pass_all_after_injection(self, actions: list[Action]) -> list[Action]:
         return list(chain.from_iterable(map(self._pass_after_injection, actions)))

@@ -55,29 +55,24 @@ def _bad_tool_call(how: str) -> Mechanism:
     def replace_call(position: StreamPosition) -> InjectedActions:
         turns = list(reencoding.decode_whole_response(position))
         tools = _offered_tools(position)
-        call_indexes = list(map(_client_executed_call_index, turns))
-        turn_index = next(
-            (number for number, index in enumerate(call_indexes) if index is not None), 0
+        for turn_index, turn in enumerate(turns):
+            for part_index, part in enumerate(turn.parts):
+                if isinstance(part, ToolCall) and _is_executed_by_client(part, turn):
+                    parts = list(turn.parts)
+                    parts[part_index] = _CORRUPTIONS[how](part, tools)
+                    turns[turn_index] = replace(turn, parts=tuple(parts))
+                    return reencoding.inject_replacement(position, turns)
+        # The first tool that has a schema, else the first.
+        tool = next((tool for tool in tools if tool.parameters_schema is not None), tools[0])
+        call = _CORRUPTIONS[how](ToolCall("", tool.name, "{}"), tools)
+        reasoning = [part for part in turns[0].parts if isinstance(part, Reasoning)]
+        turns[0] = replace(
+            turns[0],
+            parts=(*reasoning, call),
+            metadata=(),
+            finish=FinishReason.TOOL_CALLS,
+            finish_raw="",
         )
-        turn, call_index = turns[turn_index], call_indexes[turn_index]
-        if call_index is None:
-            reasoning = [part for part in turn.parts if isinstance(part, Reasoning)]
-            # The first tool that has a schema, else the first.
-            tool = next((tool for tool in tools if tool.parameters_schema is not None), tools[0])
-            call = ToolCall("", tool.name, "{}")
-            turn = replace(
-                turn,
-                parts=(*reasoning, call),
-                metadata=(),
-                finish=FinishReason.TOOL_CALLS,
-                finish_raw="",
-            )
-            call_index = len(reasoning)
-        parts = list(turn.parts)
-        valid_call = parts[call_index]
-        assert isinstance(valid_call, ToolCall)  # noqa: S101 # that is what the index is for
-        parts[call_index] = _CORRUPTIONS[how](valid_call, tools)
-        turns[turn_index] = replace(turn, parts=tuple(parts))
         return reencoding.inject_replacement(position, turns)
 
     return OneShot(
@@ -94,21 +89,13 @@ def _offered_tools(position: StreamPosition) -> Sequence[ToolDefinition]:
     return conversation.tools if conversation is not None else ()
 
 
-def _client_executed_call_index(turn: Turn) -> int | None:
-    """The index among the parts of the first call that the client executes; None without one.
-
-    Calls whose arguments are no JSON object are skipped.
-    """
-    call_ids_with_result = {part.call_id for part in turn.parts if isinstance(part, ToolResult)}
-    for index, part in enumerate(turn.parts):
-        if (
-            isinstance(part, ToolCall)
-            and not is_provider_tool_call(part)
-            and part.id not in call_ids_with_result
-            and _parse_arguments(part) is not None
-        ):
-            return index
-    return None
+def _is_executed_by_client(call: ToolCall, turn: Turn) -> bool:
+    """Whether the client executes this call, and its arguments are a JSON object."""
+    has_result = any(
+        isinstance(part, ToolResult) and part.call_id == call.id for part in turn.parts
+    )
+    is_provider_call = has_result or is_provider_tool_call(call)
+    return not is_provider_call and _parse_arguments(call) is not None
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Json] | None:
