@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from hypothesis import strategies as st
 
 from llm_proxy.modes import TakePlayer
-from llm_proxy.pacing import Pace
+from llm_proxy.pacing import Pace, PaceRegistry
 from llm_proxy.pacing.distributions import (
     DurationDistribution,
     FixedDistribution,
@@ -16,7 +16,6 @@ from llm_proxy.pacing.distributions import (
     NormalDistribution,
     UniformDistribution,
 )
-from llm_proxy.shell.running.pace_registry import PaceRegistry
 
 T = TypeVar("T")
 

@@ -25,8 +25,8 @@ from llm_proxy.scenario.engine.choosing import ChosenScenario
 from llm_proxy.scenario.engine.matcher import MatchContext
 from llm_proxy.scenario.engine.scripting import scripted_response
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
+from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.shell.running.settings import SimulationOptions
-from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn

@@ -11,8 +11,8 @@ import pytest
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.shell.running.settings import MatchingOptions
-from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.take_numbers import LogicalRequest, RequestCounter
 from raw_http import send_request
@@ -164,7 +164,7 @@ async def test_a_retry_after_an_injected_fault_gets_the_take_that_the_fault_hid(
 
 
 def test_a_retry_is_of_what_failed_before_what_runs() -> None:
-    retries = RetryTracker(collapses_retries=True)
+    retries = RetryTracker()
     one, other = (
         retries.assign_logical_request(route_raw_request(raw_chat_request())) for _ in range(2)
     )
@@ -186,7 +186,7 @@ def test_a_retry_is_of_what_failed_before_what_runs() -> None:
 
 
 def test_a_successful_request_is_not_retried() -> None:
-    retries = RetryTracker(collapses_retries=True)
+    retries = RetryTracker()
     retries.end_attempt(
         retries.assign_logical_request(route_raw_request(raw_chat_request())), succeeded=True
     )
@@ -199,7 +199,7 @@ def test_a_successful_request_is_not_retried() -> None:
 
 
 def test_the_end_of_an_attempt_that_was_given_up_does_not_matter() -> None:
-    retries = RetryTracker(collapses_retries=True)
+    retries = RetryTracker()
     first = retries.assign_logical_request(route_raw_request(raw_chat_request()))
     second = retries.assign_logical_request(
         route_raw_request(raw_chat_request("hi", "x-stainless-retry-count: 1"))
@@ -219,7 +219,7 @@ def test_the_end_of_an_attempt_that_was_given_up_does_not_matter() -> None:
                                           "x-llm-proxy-session: b")],
                          ids=["another body", "another session"])  # fmt: skip
 def test_a_retry_is_of_the_very_same_request(changed_request: bytes) -> None:
-    retries = RetryTracker(collapses_retries=True)
+    retries = RetryTracker()
     retries.end_attempt(
         retries.assign_logical_request(route_raw_request(raw_chat_request())), succeeded=False
     )

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm_proxy.errors import RequestRefused
-from llm_proxy.shell.server.guards import RequestGuards
+from llm_proxy.shell.server.intake import RequestGuards
 
 PORT = 4777
 

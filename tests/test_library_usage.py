@@ -13,7 +13,7 @@ import pytest
 from cli_process import CommandResult, run_command
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.server.library_usage import LibraryUsage
+from llm_proxy.shell.server.journal import LibraryUsage
 from stored_cassettes import raw_chat_request, text_response, write_cassettes
 
 CLIENT_SCRIPT = """

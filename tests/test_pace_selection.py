@@ -25,14 +25,13 @@ from llm_proxy.cassette import Cassette, parse_cassette
 from llm_proxy.errors import Miss, RequestRefused
 from llm_proxy.exchange import Read
 from llm_proxy.modes import ReplayMode, TakePlayer
-from llm_proxy.pacing import InstantPace, RecordedPace, pace_input, parse_pace
+from llm_proxy.modes.base import requested_pace
+from llm_proxy.pacing import InstantPace, PaceRegistry, RecordedPace, cassette_player, parse_pace
 from llm_proxy.pacing.cassette_player import replay_actions
-from llm_proxy.pacing.requested_pace import requested_pace
 from llm_proxy.pacing.timing import PaceInput, make_seeded_draw
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.documents.loading import parse_scenario_file
-from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.simulation import SequentialOffload
 from pacing_helpers import make_player
 from raw_http import RawResponse, build_http_request, send_request
@@ -393,7 +392,7 @@ async def test_the_analysis_of_a_recording_is_cached_while_the_cassette_is_the_s
 
     def record_and_analyse(cassette: Cassette, chunks: Any) -> PaceInput:
         analysed.append(str(chunks))
-        return pace_input.read_pace_input(cassette, chunks)
+        return cassette_player.read_pace_input(cassette, chunks)
 
     monkeypatch.setattr("llm_proxy.modes.take_player.read_pace_input", record_and_analyse)
     take_player, routed = make_player(InstantPace()), route_raw_request(raw_chat_request())
@@ -433,7 +432,8 @@ async def test_the_analysis_cache_is_limited_in_bytes(monkeypatch: pytest.Monkey
         take = ConstantTakes(replace(CASSETTE, file=f"{number}.jsonl"))
         await take_player.replay_take(take, routed, 1, take_player.pace_of(routed))
 
-    assert [file for file, _ in take_player._cached_inputs] == ["1.jsonl", "4.jsonl", "5.jsonl"]
+    cached_keys = list(take_player._cached_inputs.entries)
+    assert cached_keys == [("1.jsonl", False), ("4.jsonl", False), ("5.jsonl", False)]
 
 
 async def test_offloaded_work_runs_sequentially() -> None:
@@ -476,7 +476,7 @@ async def test_the_seed_is_printed_if_the_pace_is_random(
 def test_the_number_of_sessions_with_their_own_pace_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("llm_proxy.shell.running.pace_registry._MAX_SESSION_PACES", 2)
+    monkeypatch.setattr("llm_proxy.pacing.pace._MAX_SESSION_PACES", 2)
     paces = PaceRegistry(RecordedPace())
     for session in ("a", "b", "a", "c"):
         paces.set_pace(InstantPace(), session)

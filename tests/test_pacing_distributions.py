@@ -19,7 +19,7 @@ from llm_proxy.pacing.distributions import (
     UniformDistribution,
     draw_ms,
 )
-from llm_proxy.pacing.profiles import PROFILES
+from llm_proxy.pacing.pace import PROFILES
 from llm_proxy.pacing.timing import make_seeded_draw
 from pacing_helpers import DISTRIBUTIONS
 

@@ -15,7 +15,7 @@ from llm_proxy.pacing.distributions import (
     MeasuredDistribution,
     format_number,
 )
-from llm_proxy.pacing.profiles import PROFILES
+from llm_proxy.pacing.pace import PROFILES
 
 PAGE: Final = (Path(__file__).parents[1] / "docs" / "pacing.md").read_text("utf-8")
 ROWS: Final = [

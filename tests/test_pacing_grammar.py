@@ -23,7 +23,7 @@ from llm_proxy.pacing.distributions import (
     NormalDistribution,
     UniformDistribution,
 )
-from llm_proxy.pacing.profiles import PROFILES
+from llm_proxy.pacing.pace import PROFILES
 from pacing_helpers import DISTRIBUTIONS
 
 GPT: Final = PROFILES["gpt-4o"]

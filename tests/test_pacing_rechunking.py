@@ -28,10 +28,8 @@ from llm_proxy.dialects.bedrock import frames
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.framing.sse import encode_event
 from llm_proxy.pacing import parse_pace
-from llm_proxy.pacing.cassette_player import is_slow_to_plan, replay_actions
-from llm_proxy.pacing.pace_input import read_pace_input
-from llm_proxy.pacing.rechunking import rechunk
-from llm_proxy.pacing.timing import make_seeded_draw
+from llm_proxy.pacing.cassette_player import is_slow_to_plan, read_pace_input, replay_actions
+from llm_proxy.pacing.timing import make_seeded_draw, rechunk
 
 CHANCE: Final = make_seeded_draw(0, "default", "key", 1)
 
@@ -400,7 +398,7 @@ def test_planning_a_recording_of_many_pieces_is_slow() -> None:
 def test_the_number_of_pieces_is_limited_and_no_byte_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("llm_proxy.pacing.rechunking._MAX_PIECES", 3)
+    monkeypatch.setattr("llm_proxy.pacing.timing._MAX_PIECES", 3)
     reads = [(1.0, b"ab"), (2.0, b"cdefg"), (3.0, b"hi")]
     assert [*rechunk(reads, 1)] == [
         (1.0, b"a"), (1.0, b"b"), (2.0, b"c"), (2.0, b"defg"), (3.0, b"hi"),

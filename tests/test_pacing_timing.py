@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.pacing import ModelledPace, TokenRatePace, parse_pace
 from llm_proxy.pacing.distributions import FixedDistribution, UniformDistribution, draw_ms
-from llm_proxy.pacing.profiles import PROFILES
+from llm_proxy.pacing.pace import PROFILES
 from llm_proxy.pacing.timing import (
     IndexedUniformDraw,
     PaceInput,

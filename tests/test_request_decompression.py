@@ -14,7 +14,7 @@ from backports import zstd
 
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.exchange import Request
-from llm_proxy.shell.server.request_decompression import decompress_request
+from llm_proxy.shell.server.intake import decompress_request
 from provider_streams import CHAT_COMPLETION, json_response
 from raw_http import build_http_request, send_request
 from stub_upstream import upstream

@@ -149,7 +149,7 @@ async def test_a_miss_is_raised_at_the_first_request_and_says_what_differs(
             await case.send_request(replaying.url, "good bye", 2)
 
     assert raised.value.status_code == 424  # type: ignore[attr-defined] # every SDK's error has it
-    assert replaying.journal.request_count == 1
+    assert replaying.journal.counts.requests == 1
     message = str(raised.value).replace("\\", "")
     assert '"good bye", cassette has "hello"' in message
     assert "llm-proxy record" in message
@@ -161,7 +161,7 @@ async def test_an_empty_library_says_to_record(case: Case, tmp_path: Path) -> No
         with pytest.raises(case.status_error_type, match="llm-proxy record"):
             await case.send_request(replaying.url, "hello", 2)
 
-    assert replaying.journal.request_count == 1
+    assert replaying.journal.counts.requests == 1
 
 
 @each_case()
@@ -186,7 +186,7 @@ async def test_an_sdk_retries_an_unreachable_provider_as_it_does_without_us(
         with pytest.raises(openai.InternalServerError):
             await sdk_clients.openai_whole(recording.url, "hello", 1)
 
-    assert recording.journal.request_count == 2
+    assert recording.journal.counts.requests == 2
 
 
 async def _echo(connection: Connection) -> None:

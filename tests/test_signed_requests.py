@@ -16,7 +16,7 @@ from bedrock_requests import (
     parse_header_fields,
 )
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.shell.running.sources import ModeName
+from llm_proxy.shell.running.proxy import ModeName
 from raw_http import build_http_request, send_request
 from stub_upstream import fixed_length, upstream
 

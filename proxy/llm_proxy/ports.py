@@ -1,4 +1,4 @@
-"""The protocols through which modes use the shell: upstream, library, recorder, settings."""
+"""The protocols through which modes use the shell: upstream, library, recorder, scenarios."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Read, ResponseHead
-from llm_proxy.pacing import Pace
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.engine.choosing import ScenarioSet
 
@@ -94,17 +93,6 @@ class TakeSource(Protocol):
 
     async def miss_for_request(self, routed: RoutedRequest, ordinal: int) -> Miss:
         """The miss of the request with that ordinal: the nearest cassette, what differs."""
-
-
-class PaceSource(Protocol):
-    """The current pace settings of a run."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of all random numbers."""
-
-    def pace_of(self, session: str) -> Pace:
-        """The pace of a session's responses, unless the request or scenario sets its own."""
 
 
 class Offload(Protocol):

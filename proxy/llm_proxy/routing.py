@@ -31,10 +31,15 @@ PACE_HEADER: Final = "x-llm-proxy-pace"
 FAULT_HEADER: Final = "x-llm-proxy-fault"
 ERROR_HEADER: Final = "x-llm-proxy-error"
 """On an error response of this proxy: the type of the error."""
+RETRY_COUNT_HEADER: Final = "x-stainless-retry-count"
+"""The SDKs of OpenAI and Anthropic send the number of previous attempts in it."""
 OUR_HEADER_PREFIX: Final = "x-llm-proxy-"
 """Headers with this prefix are for the proxy and are not forwarded."""
 
+LARGE_BODY_BYTES: Final = 16 * 1024
+"""The size of a body above which computations on it take so long that they run in a thread."""
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_RETRY_COUNT: Final = re.compile("[0-9]{1,4}")
 _MAX_NAME_CHARS: Final = 100
 """The most characters of a session or provider name."""
 _PATH_PREFIXES: Final = ("/@", "/~")
@@ -99,6 +104,17 @@ class RoutedRequest:
     def elapsed_ms(self) -> float:
         """ms since the request was read in full."""
         return (self.clock() - self.arrived_at_s) * 1000
+
+    @property
+    def is_large(self) -> bool:
+        """Whether computations on this request must not block the event loop."""
+        return len(self.decompressed_request.body) > LARGE_BODY_BYTES
+
+    @property
+    def sdk_retry_count(self) -> int | None:
+        """The SDK's count of previous attempts; None if the header is missing or invalid."""
+        count = header_value(self.decompressed_request.headers, RETRY_COUNT_HEADER) or ""
+        return int(count) if _RETRY_COUNT.fullmatch(count) else None
 
     @_CachedProperty
     def credentials(self) -> frozenset[bytes]:
@@ -198,62 +214,40 @@ def route_request(
     Raises `RequestRefused` for an invalid session or provider name.
     """
     readable = decompressed or request
-    our_headers = [
+    our_headers = tuple(
         pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADER_PREFIX)
-    ]
-    if not our_headers and not request.path.startswith(_PATH_PREFIXES):  # nearly all of them
-        provider = provider_of_request(readable)
-        dialect = dialects.dialect_of_request(readable)
-        return RoutedRequest(
-            request,
-            readable,
-            settings.default_session,
-            provider,
-            dialect,
-            arrived_at_s,
-            clock,
-            match_rules=settings.match_rules,
+    )
+    session: str | None = None
+    provider: str | None = None
+    if our_headers or request.path.startswith(_PATH_PREFIXES):  # few requests
+        match = _PREFIXED_PATH.fullmatch(request.path)
+        assert match is not None  # noqa: S101 # the pattern matches every path
+        session, provider = match["session"], match["provider"]
+        if session is None:
+            session = header_value(our_headers, SESSION_HEADER)
+        request, readable = (
+            replace(
+                sent,
+                path=match["path"] or "/",
+                headers=tuple(pair for pair in sent.headers if pair not in our_headers),
+            )
+            for sent in (request, readable)
         )
-    match = _PREFIXED_PATH.fullmatch(request.path)
-    assert match is not None  # noqa: S101 # the pattern matches every path
-    header_session = header_value(tuple(our_headers), SESSION_HEADER)
-    session = _checked_name(
-        "session", _first_not_none(match["session"], header_session, settings.default_session)
-    )
-    forwarded, stripped = (
-        replace(
-            sent,
-            path=match["path"] or "/",
-            headers=tuple(pair for pair in sent.headers if pair not in our_headers),
-        )
-        for sent in (request, readable)
-    )
-    provider = _checked_name(
-        "provider", _first_not_none(match["provider"], provider_of_request(stripped))
-    )
-    routed = RoutedRequest(
-        forwarded,
-        stripped,
-        session,
-        provider,
-        dialects.dialect_of_request(stripped),
+    return RoutedRequest(
+        request,
+        readable,
+        _checked_name("session", settings.default_session if session is None else session),
+        _checked_name("provider", provider_of_request(readable) if provider is None else provider),
+        dialects.dialect_of_request(readable),
         arrived_at_s,
         clock,
-    )
-    return replace(
-        routed,
-        requested_scenario=(header_value(tuple(our_headers), SCENARIO_HEADER) or "").strip(),
-        requested_pace=(header_value(tuple(our_headers), PACE_HEADER) or "").strip(),
+        requested_scenario=(header_value(our_headers, SCENARIO_HEADER) or "").strip(),
+        requested_pace=(header_value(our_headers, PACE_HEADER) or "").strip(),
         requested_faults=tuple(
             value for name, value in our_headers if name.lower() == FAULT_HEADER
         ),
         match_rules=settings.match_rules,
     )
-
-
-def _first_not_none(*names: str | None) -> str:
-    """The first name that is not None; an empty one counts, and is refused later."""
-    return next(name for name in names if name is not None)
 
 
 def is_valid_name(text: str) -> bool:
@@ -266,7 +260,6 @@ def _checked_name(label: str, name: str) -> str:
         raise RequestRefused(
             400,
             f"'{printable_excerpt(name, _MAX_NAME_CHARS)}' is no {label} name: use letters, "
-            "digits, dot, dash and "
-            f"underscore, at most {_MAX_NAME_CHARS} of them",
+            f"digits, dot, dash and underscore, at most {_MAX_NAME_CHARS} of them",
         )
     return name

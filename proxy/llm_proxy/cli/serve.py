@@ -109,11 +109,10 @@ def _run_mode(mode: Any, option_values: dict[str, Any], command: tuple[str, ...]
     # Report a mistake before anything heavy is imported.
     settings = build_settings(option_values, command, contacts_provider=contacts_provider)
 
-    from llm_proxy.shell.running.logs import configure_logging  # noqa: PLC0415 # only to serve
-    from llm_proxy.shell.running.serving import serve  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running import serving  # noqa: PLC0415 # only to serve
 
-    configure_logging(settings.log_format)
+    serving.configure_logging(settings.log_format)
     if mode == "auto" and is_replay_only:
         logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")
-        raise click.exceptions.Exit(serve("replay", settings, command, command_line=mode))
-    raise click.exceptions.Exit(serve(mode, settings, command))
+        raise click.exceptions.Exit(serving.serve("replay", settings, command, command_line=mode))
+    raise click.exceptions.Exit(serving.serve(mode, settings, command))

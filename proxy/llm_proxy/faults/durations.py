@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.faults.kind import FaultArgument, FaultContext
-from llm_proxy.pacing import durations
+from llm_proxy.pacing import distributions
 from llm_proxy.pacing.distributions import DurationDistribution, draw_ms
 
 
 def _parse_duration(text: str) -> DurationDistribution:
     """Parses a duration or a distribution of durations, with the syntax of paces."""
     try:
-        return durations.parse_distribution("".join(text.lower().split()))
-    except durations.InvalidDuration:
+        return distributions.parse_distribution("".join(text.lower().split()))
+    except distributions.InvalidDuration:
         raise ValueError(
             "a span of time such as 300ms, 100..300ms, normal(200ms,50ms) or lognormal(100ms,0.5)"
         ) from None

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from llm_proxy.actions import ActionSource, Begin
+from llm_proxy.errors import RequestRefused, UsageError
 from llm_proxy.exchange import ResponseHead
+from llm_proxy.pacing import Pace, parse_pace
 from llm_proxy.providers import is_probe_request
-from llm_proxy.routing import RoutedRequest
+from llm_proxy.routing import PACE_HEADER, RoutedRequest
 from llm_proxy.scenario.scripted_response import ScriptedResponse
 
 LIVE: Final = "live"
@@ -40,6 +42,19 @@ class ModeResponse:
     def is_live(self) -> bool:
         """Whether it comes from the provider."""
         return self.origin in {LIVE, UNRECORDED}
+
+
+def requested_pace(routed: RoutedRequest) -> Pace | None:
+    """The pace in the request's header; None without one.
+
+    Raises `RequestRefused` (status 400) for an invalid pace.
+    """
+    if not routed.requested_pace:
+        return None
+    try:
+        return parse_pace(routed.requested_pace)
+    except UsageError as error:
+        raise RequestRefused(400, f"{PACE_HEADER}: {error}") from None
 
 
 def probe_response(routed: RoutedRequest) -> ModeResponse | None:

@@ -20,9 +20,9 @@ from llm_proxy.dialects.base import DecodedRequest, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
-from llm_proxy.modes.base import ModeResponse, probe_response
-from llm_proxy.pacing.requested_pace import requested_pace
-from llm_proxy.ports import Offload, PaceSource, ScenarioSource
+from llm_proxy.modes.base import ModeResponse, probe_response, requested_pace
+from llm_proxy.pacing import PaceRegistry
+from llm_proxy.ports import Offload, ScenarioSource
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario import render
 from llm_proxy.scenario.documents import loading
@@ -45,8 +45,6 @@ RespondFunction = Callable[[MatchContext], object]
 awaitable of one of them."""
 
 
-_SLOW_BODY_BYTES: Final = 16 * 1024
-"""The size of a request that takes a while."""
 _PREVIOUS_MISSING_MESSAGE: Final = (
     "The request continues the answer {}, which was not given in this session and run, or is "
     "forgotten."
@@ -66,7 +64,7 @@ class SimulationSettings:
     """Returns the creation time that responses declare, in s since 1970."""
     get_cpu_time_s: Callable[[], float]
     """Returns the CPU time of the calling thread, in s."""
-    pace_source: PaceSource
+    pace_source: PaceRegistry
     failure_limits: FailureLimits
     offload: Offload
     """Runs a slow function without blocking other requests."""
@@ -104,10 +102,7 @@ class SimulateMode:
         """
         requested_pace(routed)  # refuses an invalid pace before anything is counted
         scenario_set = await self._scenarios.current_scenarios()
-        is_slow = (
-            len(routed.decompressed_request.body) > _SLOW_BODY_BYTES
-            or scenario_set.may_match_slowly
-        )
+        is_slow = routed.is_large or scenario_set.may_match_slowly
         run_function = self._settings.offload if is_slow else _run_inline
         await run_function(lambda: routed.key)
         encode_context = self._encode_context(routed)

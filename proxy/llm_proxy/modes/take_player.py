@@ -1,32 +1,45 @@
-"""Replays takes; shared by `replay` and `auto`."""
+"""Replays takes at the pace of their requests, with the values of the requesting client.
+
+Shared by `replay` and `auto`.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Generic, TypeVar
 
+from llm_proxy import matching
 from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
-from llm_proxy.modes.base import ModeResponse
-from llm_proxy.modes.value_replacement import CassetteValueReplacer
-from llm_proxy.pacing import ModelledPace, Pace, TokenRatePace
-from llm_proxy.pacing.cassette_player import is_slow_to_plan, replay_actions
-from llm_proxy.pacing.pace_input import read_pace_input
-from llm_proxy.pacing.requested_pace import requested_pace
+from llm_proxy.matching import NormalizedDocument
+from llm_proxy.modes.base import ModeResponse, requested_pace
+from llm_proxy.pacing import ModelledPace, Pace, PaceRegistry, TokenRatePace
+from llm_proxy.pacing.cassette_player import is_slow_to_plan, read_pace_input, replay_actions
 from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, make_seeded_draw
-from llm_proxy.ports import Offload, PaceSource, Take
-from llm_proxy.routing import RoutedRequest
+from llm_proxy.ports import Offload, Take
+from llm_proxy.routing import LARGE_BODY_BYTES, RoutedRequest
+from llm_proxy.value_replacement import replace_recorded_values, value_replacements
+
+T = TypeVar("T")
 
 _CACHE_BYTES: Final = 64 * 1024 * 1024
-"""The limit of the cache: bytes of the recordings, with requests, whose `PaceInput` it keeps."""
+"""The limit of a cache: bytes of the recordings, with requests, whose values it keeps."""
+_SLOW_ALIAS_COUNT: Final = 50
+"""The number of aliases that takes a few ms."""
 
 
 class TakePlayer:
-    """Replays takes, each at the pace of its request."""
+    """Replays takes, each at the pace of its request.
+
+    Recorded values that have an alias by the match rules, such as ids and paths, are replaced by
+    those of the requesting client.
+    """
 
     def __init__(
-        self, paces: PaceSource, offload: Offload, min_similarity: float | None = None
+        self, paces: PaceRegistry, offload: Offload, min_similarity: float | None = None
     ) -> None:
         """`offload` runs a slow function without blocking other requests.
 
@@ -36,13 +49,10 @@ class TakePlayer:
         self.min_similarity = min_similarity
         self._paces = paces
         self._offload = offload
-        self._renamer = CassetteValueReplacer(offload)
-        self._cached_inputs: OrderedDict[tuple[str, bool], tuple[Cassette, PaceInput]] = (
-            OrderedDict()
-        )
-        """The input of pacing, by cassette file and whether the recorded reads are its pieces."""
-        self._cached_bytes = 0
-        """Bytes of the recordings whose input is cached."""
+        self._cached_inputs = _CassetteCache[PaceInput]()
+        """By cassette file, and whether the recorded reads are the pieces."""
+        self._cached_documents = _CassetteCache[NormalizedDocument]()
+        """The documents of recorded requests, by cassette file."""
 
     def pace_of(self, routed: RoutedRequest) -> Pace:
         """The request's own pace, else its session's.  Raises `RequestRefused`."""
@@ -56,64 +66,111 @@ class TakePlayer:
         `request_ordinal` counts the requests of a session and key, from 1.  Raises `CassetteError`
         when the take cannot be trusted.
         """
-        recorded = await take.cassette()
-        cassette, renamed_count = await self._renamer.replace_values_for_request(recorded, routed)
+        cassette = await take.cassette()
         draw_uniform = make_seeded_draw(
             self._paces.seed, routed.session, routed.key, request_ordinal
         )
-        pace_input = self._cached_pace_input(cassette, pace)
-        plan_actions = partial(_plan_actions, cassette, pace, draw_uniform, pace_input)
-        burst, pace_input = (
-            await self._offload(plan_actions)
-            if is_slow_to_plan(cassette, pace, pace_input)
-            else plan_actions()
+        input_key = cassette.file, pace.chunks == "recorded"
+        cached_input = self._cached_inputs.get(input_key, cassette)
+        cached_document = self._cached_documents.get(cassette.file, cassette)
+        alias_count = 0
+        if routed.match_rules.rules and cassette.request.body != routed.stored_request.body:
+            alias_count = len(routed.normalized_document.value_by_alias)
+        largest_body_bytes = max(cassette.response_end.size_bytes, len(cassette.request.body))
+        replacing_is_slow = alias_count > 0 and (
+            largest_body_bytes > LARGE_BODY_BYTES or alias_count > _SLOW_ALIAS_COUNT
         )
-        if cassette is recorded:  # replaced values are specific to one client
-            self._cache_pace_input(cassette, pace, pace_input)
-        recorded_at = cassette.meta.recorded_at
+        plan = partial(
+            _plan_replay,
+            cassette,
+            routed if alias_count else None,
+            pace,
+            draw_uniform,
+            cached_document,
+            cached_input,
+        )
+        is_slow = replacing_is_slow or is_slow_to_plan(
+            cassette, pace, None if alias_count else cached_input
+        )
+        planned = await self._offload(plan) if is_slow else plan()
+        if planned.document is not None:
+            self._cached_documents.put(cassette.file, cassette, planned.document)
+        if planned.pace_input is not None:
+            self._cached_inputs.put(input_key, cassette, planned.pace_input)
         return ModeResponse(
-            burst,
+            planned.burst,
             take.file,
-            recorded_at=recorded_at,
-            replaced_value_count=renamed_count,
+            recorded_at=cassette.meta.recorded_at,
+            replaced_value_count=planned.replaced_count,
             pace=str(pace),
         )
 
-    def _cached_pace_input(self, cassette: Cassette, pace: Pace) -> PaceInput | None:
-        cached_cassette, pace_input = self._cached_inputs.get(
-            _cache_key(cassette, pace), (None, None)
+
+@dataclass(frozen=True, slots=True)
+class _PlannedReplay:
+    """The actions of a replay, and what the next replay of the cassette can use again."""
+
+    burst: Burst
+    replaced_count: int
+    document: NormalizedDocument | None
+    pace_input: PaceInput | None
+
+
+def _plan_replay(
+    cassette: Cassette,
+    replacing_routed: RoutedRequest | None,
+    pace: Pace,
+    draw_uniform: IndexedUniformDraw,
+    document: NormalizedDocument | None,
+    pace_input: PaceInput | None,
+) -> _PlannedReplay:
+    """Plan the replay with the values of the client of `replacing_routed`, if there is one.
+
+    The recorded values stay where the requests differ by more than them, since then an alias may
+    mean different things in the two requests.
+    """
+    played, replaced_count = cassette, 0
+    if replacing_routed is not None:
+        document = document or matching.normalized_document(
+            cassette.meta.provider, cassette.request, replacing_routed.match_rules
         )
-        return pace_input if cached_cassette is cassette else None
-
-    def _cache_pace_input(
-        self, cassette: Cassette, pace: Pace, pace_input: PaceInput | None
-    ) -> None:
-        if pace_input is None:
-            return
-        key = _cache_key(cassette, pace)
-        replaced, _ = self._cached_inputs.pop(key, (None, None))
-        self._cached_bytes += _cassette_size_bytes(cassette) - (
-            _cassette_size_bytes(replaced) if replaced is not None else 0
-        )
-        self._cached_inputs[key] = cassette, pace_input
-        while self._cached_bytes > _CACHE_BYTES:
-            _, (oldest_cassette, _) = self._cached_inputs.popitem(last=False)
-            self._cached_bytes -= _cassette_size_bytes(oldest_cassette)
+        own_document = replacing_routed.normalized_document
+        if document.document == own_document.document:
+            replacements = value_replacements(document.value_by_alias, own_document.value_by_alias)
+            if replacements:
+                played, replaced_count = replace_recorded_values(cassette, replacements)
+    played_input = pace_input if played is cassette else None
+    if played_input is None and isinstance(pace, TokenRatePace | ModelledPace):
+        played_input = read_pace_input(played, pace.chunks)
+    burst = replay_actions(played, pace, draw_uniform, played_input)
+    # Replaced values are specific to one client.
+    return _PlannedReplay(
+        burst, replaced_count, document, played_input if played is cassette else None
+    )
 
 
-def _cassette_size_bytes(cassette: Cassette) -> int:
+class _CassetteCache(Generic[T]):
+    """Values that were computed from cassettes; those unused for longest go first."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Hashable, tuple[Cassette, T]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable, cassette: Cassette) -> T | None:
+        """The value; None where there is none of this very cassette."""
+        cached_cassette, value = self.entries.get(key, (None, None))
+        return value if cached_cassette is cassette else None
+
+    def put(self, key: Hashable, cassette: Cassette, value: T) -> None:
+        """Keep a value as the latest one."""
+        if key in self.entries:
+            self._bytes -= _size_bytes(self.entries.pop(key)[0])
+        self.entries[key] = cassette, value
+        self._bytes += _size_bytes(cassette)
+        while self._bytes > _CACHE_BYTES:
+            _, (oldest_cassette, _) = self.entries.popitem(last=False)
+            self._bytes -= _size_bytes(oldest_cassette)
+
+
+def _size_bytes(cassette: Cassette) -> int:
     return cassette.response_end.size_bytes + len(cassette.request.body)
-
-
-def _cache_key(cassette: Cassette, pace: Pace) -> tuple[str, bool]:
-    return cassette.file, pace.chunks == "recorded"
-
-
-def _plan_actions(
-    cassette: Cassette, pace: Pace, draw_uniform: IndexedUniformDraw, pace_input: PaceInput | None
-) -> tuple[Burst, PaceInput | None]:
-    """The actions, and the input of pacing; None where the pace does not need it."""
-    if isinstance(pace, TokenRatePace | ModelledPace):
-        pace_input = pace_input or read_pace_input(cassette, pace.chunks)
-        return replay_actions(cassette, pace, draw_uniform, pace_input), pace_input
-    return replay_actions(cassette, pace, draw_uniform), None

@@ -1,26 +1,134 @@
-"""The paces that can be configured.
+"""The paces that can be configured, their syntax, and the measured latency profiles of models.
 
-`str` of a pace is its text in the syntax of `grammar`.
+`str` of a pace is its text in the syntax that `parse_pace` accepts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
 
+from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.pacing.distributions import (
+    NUMBER_PATTERN,
     ZERO_DURATION,
     DurationDistribution,
+    FixedDistribution,
+    InvalidDuration,
+    MeasuredDistribution,
     format_duration,
     format_number,
     is_random,
+    parse_distribution,
+    parse_time_ms,
 )
-from llm_proxy.pacing.profiles import LatencyModel, LatencyProfile
 
 Chunks = Literal["recorded", "event", "token", "coalesced"] | int
 """The pieces in which a body is sent: the recorded reads, one per message, one per token, one for
 the whole body, or this many bytes each."""
+
+_MAX_SESSION_PACES: Final = 10_000
+"""Maximum number of sessions with their own pace; the latest are kept."""
+_MAX_SHOWN_CHARS: Final = 100
+"""The most characters of a pace that an error message contains."""
+_MAX_PACE_CHARS: Final = 1000
+_MAX_PIECE_BYTES: Final = 2**31
+_TIMING_TERM_EXAMPLES: Final = (
+    "recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, profile:NAME"
+)
+_OTHER_TERM_EXAMPLES: Final = "ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
+_LATENCY_TERM_NAMES: Final = ("ttft", "prefill", "gap")
+_TERM_NAMES: Final = (*_LATENCY_TERM_NAMES, "max-gap", "chunks")
+_SPEED_PATTERN: Final = re.compile(rf"({NUMBER_PATTERN})x")
+_RATE_PATTERN: Final = re.compile(rf"({NUMBER_PATTERN})tps")
+_REMOVABLE_SPACE_PATTERN: Final = re.compile(
+    r"\s+(?=\.\.)|(?<=\.\.)\s+|\s+(?![0-9.])|(?<![0-9.])\s+"
+)
+"""All white space except between two numbers."""
+_COMMA_PATTERN: Final = re.compile(r",(?![^()]*\))")
+"""A comma outside of parentheses."""
+_CHUNK_MODES: Final = get_args(get_args(Chunks)[0])
+"""The values of `chunks` other than a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyModel:
+    """The latency distributions of a model."""
+
+    ttft: DurationDistribution = ZERO_DURATION
+    """Time to the first token."""
+    prefill: DurationDistribution = ZERO_DURATION
+    """Additional time to the first token, per token of the prompt."""
+    gap: DurationDistribution = ZERO_DURATION
+    """Time between two pieces with output."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyProfile:
+    """The measured latency of a model."""
+
+    name: str
+    latency_model: LatencyModel
+    source: str
+    """What was measured, for lists of profiles."""
+
+
+_PROFILES: Final = (
+    LatencyProfile(
+        "gpt-4o",
+        LatencyModel(
+            ttft=FixedDistribution(464.0),
+            gap=MeasuredDistribution((0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 2.9, 11.8, 28.4, 85.0)),
+        ),
+        "OpenAI's Responses, 1 answer, 28 gaps",
+    ),
+    LatencyProfile(
+        "claude-sonnet-4-6",
+        LatencyModel(
+            ttft=MeasuredDistribution((70.0, 680.0)),
+            gap=MeasuredDistribution(
+                (41.0, 41.6, 42.2, 42.8, 43.0, 43.0, 46.0, 48.2, 48.8, 56.6, 68.0)
+            ),
+        ),
+        "Anthropic's Messages, 2 answers, 7 gaps",
+    ),
+    LatencyProfile(
+        "gemma3:1b",
+        LatencyModel(
+            ttft=MeasuredDistribution((42.5, 56.6, 67.8, 80.2, 83.5)),
+            gap=MeasuredDistribution((3.8, 4.9, 5.0, 5.0, 5.1, 5.1, 5.1, 5.2, 5.2, 5.3, 13.2)),
+        ),
+        "Ollama on a fast machine, 9 answers, 663 gaps",
+    ),
+    LatencyProfile(
+        "llama3",
+        LatencyModel(
+            ttft=MeasuredDistribution((34.8, 315.2)),
+            gap=MeasuredDistribution(
+                (31.4, 31.7, 31.8, 31.9, 32.0, 32.0, 32.2, 32.4, 32.6, 33.3, 37.7)
+            ),
+        ),
+        "Ollama, 4 answers, 234 gaps",
+    ),
+)
+
+PROFILES: Final[Mapping[str, LatencyProfile]] = MappingProxyType(
+    {latency_profile.name: latency_profile for latency_profile in _PROFILES}
+)
+"""The measured profiles by name.
+
+Gaps are measured between two reads (OpenAI, Anthropic: streams recorded by Mastra's tests, with the
+time of each socket read), or between the timestamps in the lines themselves (Ollama: streams
+recorded by the tests of LangChain for Go and of OpenLLMetry).  The time to the first token is that
+from the first read to the first output, since earlier times were not recorded; for Ollama it is the
+value in the last line, of responses whose model was already loaded.
+
+All requests were short, so none of these profiles has a time per token of the prompt.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,3 +238,167 @@ class ModelledPace(_PaceBase):
 
 
 Pace = RecordedPace | InstantPace | TokenRatePace | ModelledPace
+
+
+class _InvalidPace(Exception):
+    """The problem with a pace, in a message that does not quote the pace."""
+
+
+class PaceRegistry:
+    """The current pace of each session.
+
+    A pace that is set for one session takes precedence over the one that is set for all.
+    """
+
+    def __init__(self, startup_pace: Pace, seed: int = 0) -> None:
+        self.startup_pace = startup_pace
+        self.seed = seed
+        self.session_paces: dict[str, Pace] = {}
+        """Paces that are set for one session, by session."""
+        self._override: Pace | None = None
+
+    @property
+    def default_pace(self) -> Pace:
+        """The pace of sessions without their own."""
+        return self._override or self.startup_pace
+
+    def pace_of(self, session: str) -> Pace:
+        """The pace of a session."""
+        return self.session_paces.get(session) or self.default_pace
+
+    def set_pace(self, pace: Pace | None, session: str = "") -> None:
+        """Set the pace of a session, or of all if none is named; None removes it."""
+        if not session:
+            self._override = pace
+        elif pace is not None:
+            self.session_paces.pop(session, None)
+            self.session_paces[session] = pace
+            if len(self.session_paces) > _MAX_SESSION_PACES:  # the one that was set first
+                del self.session_paces[next(iter(self.session_paces))]
+        else:
+            self.session_paces.pop(session, None)
+
+    def remove_session_pace(self, session: str) -> None:
+        """Remove a session's own pace."""
+        self.set_pace(None, session)
+
+
+def parse_pace(text: str) -> Pace:
+    """Parses a pace.  Raises `UsageError` for invalid terms, and for terms that exclude others.
+
+    Its terms are separated by commas:
+
+    recorded | instant | 4x | 50tps | profile:NAME          the timing, at most one of them
+    ttft=DURATION   prefill=DURATION   gap=DURATION          a latency model
+    max-gap=2s                                               the longest pause
+    chunks=recorded | event | token | coalesced | N          the pieces; N bytes each
+
+    DURATION: 300ms | 30..80ms | uniform(30ms,80ms) | normal(50ms,10ms) | lognormal(40ms,0.5)
+    """
+    try:
+        return _parse_terms(text)
+    except _InvalidPace as invalid:
+        shown_text = printable_excerpt(text, _MAX_SHOWN_CHARS)
+        raise UsageError(f"{shown_text!r} is no pace: {invalid}") from None
+
+
+def _parse_terms(text: str) -> Pace:
+    if len(text) > _MAX_PACE_CHARS:
+        raise _InvalidPace(f"it has more than {_MAX_PACE_CHARS} characters")
+    terms = _COMMA_PATTERN.split(_REMOVABLE_SPACE_PATTERN.sub("", text.lower()))
+    if len(terms) > 1 and "" in terms:
+        raise _InvalidPace("it has a comma too many")
+    timing: Pace | None = None
+    timing_text = ""
+    settings: dict[str, Any] = {}
+    """The values of all other terms, by field of a pace."""
+    for term in terms:
+        name, equals, value = term.partition("=")
+        if not equals:
+            if timing is not None:
+                raise _InvalidPace(f"it says {timing_text} and {term}, and one of them must do")
+            timing, timing_text = _parse_timing_term(term, is_only_term="," not in text), term
+            continue
+        if name not in _TERM_NAMES:
+            raise _InvalidPace(f"there is no {_displayable_excerpt(name)}{_name_suggestion(name)}")
+        field_name = name.replace("-", "_")
+        if field_name in settings:
+            raise _InvalidPace(f"it says {name} twice")
+        try:
+            settings[field_name] = _parse_value(name, value)
+        except InvalidDuration as invalid:
+            raise _InvalidPace(f"{name}={_displayable_excerpt(value)}: {invalid}") from None
+    latency_names = ", ".join(name for name in settings if name in _LATENCY_TERM_NAMES)
+    match timing:
+        case InstantPace() if latency_names or "max_gap" in settings:
+            raise _InvalidPace(
+                f"instant waits for nothing, so {latency_names or 'max-gap'} says nothing: leave "
+                "one of them out"
+            )
+        case RecordedPace() if latency_names:
+            raise _InvalidPace(
+                f"{timing_text} keeps the recorded times, and {latency_names} gives others: leave "
+                "one of them out"
+            )
+        case TokenRatePace() if "gap" in settings:
+            raise _InvalidPace(
+                f"{timing_text} and gap both say how fast tokens come: leave one of them out"
+            )
+        case None:
+            timing = ModelledPace() if latency_names else RecordedPace()
+        case _:
+            pass
+    return replace(timing, **settings)
+
+
+def _parse_timing_term(term: str, *, is_only_term: bool) -> Pace:
+    if term in {"recorded", "instant"}:
+        return RecordedPace() if term == "recorded" else InstantPace()
+    if speed := _SPEED_PATTERN.fullmatch(term):
+        return RecordedPace(_parse_positive(speed[1], term, "a speed"))
+    if rate := _RATE_PATTERN.fullmatch(term):
+        return TokenRatePace(_parse_positive(rate[1], term, "a rate"))
+    prefix, colon, name = term.partition(":")
+    if colon and prefix == "profile":
+        if name not in PROFILES:
+            raise _InvalidPace(
+                f"there is no profile {_displayable_excerpt(name)}; there are {', '.join(PROFILES)}"
+            )
+        return ModelledPace(profile=PROFILES[name])
+    reason = "" if is_only_term else f"{_displayable_excerpt(term)} is none of its terms; "
+    raise _InvalidPace(f"{reason}use {_TIMING_TERM_EXAMPLES}, or {_OTHER_TERM_EXAMPLES}")
+
+
+def _parse_positive(digits: str, term: str, kind: str) -> float:
+    value = round(float(digits), 6)
+    if value == 0:
+        raise _InvalidPace(f"{term} is {kind} of nothing; write one above 0")
+    return value
+
+
+def _parse_value(name: str, value: str) -> Any:
+    match name:
+        case "chunks":
+            if value in _CHUNK_MODES:
+                return value
+            if re.fullmatch("[0-9]{1,10}", value) and 0 < int(value) <= _MAX_PIECE_BYTES:
+                return int(value)
+            raise InvalidDuration(f"use {', '.join(_CHUNK_MODES)}, or a number of bytes above 0")
+        case "max-gap":
+            max_gap_ms = parse_time_ms(value)
+            if max_gap_ms == 0:
+                raise InvalidDuration("no silence at all is instant; write a time, such as 2s")
+            return max_gap_ms
+        case _:
+            return parse_distribution(value)
+
+
+def _name_suggestion(name: str) -> str:
+    close_matches = difflib.get_close_matches(name, _TERM_NAMES, 1)
+    if close_matches:
+        return f"; did you mean {close_matches[0]}?"
+    return f"; there are {', '.join(_TERM_NAMES)}"
+
+
+def _displayable_excerpt(text: str) -> str:
+    return printable_excerpt(text, _MAX_SHOWN_CHARS) or "''"

@@ -29,8 +29,7 @@ from llm_proxy.pacing import (
     timing,
     tokens,
 )
-from llm_proxy.pacing.pace_actions import pace_actions
-from llm_proxy.pacing.timing import PaceInput, ResponseTimes
+from llm_proxy.pacing.timing import PaceInput, ResponseTimes, pace_actions
 from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 

@@ -3,37 +3,27 @@
 Nothing outside this folder and the entry points touches them.
 
     running      a server from start to stop
-        proxy             starts and stops a proxy server
-        serving           the server at the command line: child process, signals, summary, exit code
+        proxy             starts and stops a proxy server, with what its mode responds from
+        serving           the server at the command line: log, child process, signals, exit code
+        end_of_run        what a run reports at its end
+        listener          the listening sockets; closes and reopens them for the fault `refuse`
         settings          flags, environment and file, as one frozen value
         settings_checks   errors and warnings about settings at start
-        sources           what a mode responds from: library, upstream, recorder, scenarios
         simulation        the simulate mode with its files, function and clock
-        pace_registry     the paces of the run and of its sessions
         fault_rules       files of fault rules, and the conditions of the run's faults
-        listening         binds the server's port
-        listener_gate     closes and reopens the listening sockets for the fault `refuse`
         environment       environment variables of a child process
-        library_checks    unused and too old cassettes at the end of a run
         journal_file      writes the journal at the end of a run
-        step_summary      the summary page of a CI job
         chaos             runs a command once per fault
         command_output    the output of that command
-        logs              the log on stderr
     server       requests in, responses out
-        server            guards, routing, the mode, the journal
-        intake            reads a request: connection, expectation, body
-        guards            refuses requests by host and origin
-        request_decompression  decompresses request bodies
+        server            guard, body, routing, the mode's response, faults, writing, journal
+        intake            reads a request: connection, guards, expectation, body, content coding
         retries           recognises which request an SDK retries
-        error_responses   errors in the dialect's shape
         fault_middleware  injects faults into responses
         perform           performs actions on the socket, each at its due time
-        response_writer   one response on a socket, byte for byte
+        response_writer   one response on a socket, byte for byte; errors in the dialect's shape
         control           the pages below `/_proxy/`
-        journal           the requests and responses of this run
-        entry_fields      fills a journal entry
-        library_usage     which cassettes a run used
+        journal           the requests and responses of this run, and the cassettes that it used
     reissuing    sends stored requests again
         reissuer          sends requests, records the responses, replaces takes
     upstream     the live providers

@@ -93,22 +93,18 @@ def retry_chains(attempts: Iterable[JournalEntry]) -> list[RetryChain]:
             continuing_attempts.setdefault(attempt.continues, attempt)
         if attempt.key:
             groups[attempt.session, attempt.path, attempt.key].append(attempt)
-    attempt_lists = [
-        attempt_list
-        for group in groups.values()
-        for attempt_list in _join_chains(_chains_by_retry_count(group))
-    ]
-    attempt_lists.sort(key=lambda attempt_list: _arrival_sort_key(attempt_list[0]))
+    linked_attempts = [attempts for group in groups.values() for attempts in _link_attempts(group)]
+    linked_attempts.sort(key=lambda attempts: _arrival_sort_key(attempts[0]))
     return [
         RetryChain(
-            tuple(attempt_list),
+            tuple(attempts),
             {
                 attempt.number: continuing_attempts[attempt.number]
-                for attempt in attempt_list
+                for attempt in attempts
                 if attempt.number in continuing_attempts
             },
         )
-        for attempt_list in attempt_lists
+        for attempts in linked_attempts
     ]
 
 
@@ -116,36 +112,43 @@ def _arrival_sort_key(attempt: JournalEntry) -> tuple[float, int]:
     return attempt.at_ms, attempt.number
 
 
-def _chains_by_retry_count(group: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
-    """The attempts in chains of consecutive SDK retry counts: 0, then 1, then 2 and so on."""
-    chains: list[list[JournalEntry]] = []
-    ended_chains: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
-    for attempt in group:
-        count = attempt.retry_count
-        chain_index = (
-            _pop_ended_chain_index(ended_chains[count - 1], chains, attempt) if count else None
-        )
-        if chain_index is None:
-            chain_index = len(chains)
-            chains.append([])
-        chains[chain_index].append(attempt)
-        if count is not None and attempt.needs_retry:
-            heappush(ended_chains[count], (attempt.ended_at_ms, chain_index))
-    return chains
+def _link_attempts(group: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
+    """The attempts of equal requests in chains.
+
+    First by consecutive retry counts of the SDK: 0, then 1, then 2 and so on.  Then each chain is
+    appended to the one that it may retry: an application can retry by itself.
+    """
+    counted_chains = _append_to_ended(
+        [[attempt] for attempt in group],
+        lambda first: first.retry_count - 1 if first.retry_count else None,
+        lambda last: last.retry_count,
+    )
+    return _append_to_ended(counted_chains, lambda _: 0, lambda _: 0)
 
 
-def _join_chains(chains: Sequence[list[JournalEntry]]) -> list[list[JournalEntry]]:
-    """Appends each chain to the one that it may retry: an application can retry by itself."""
+def _append_to_ended(
+    chains: Iterable[list[JournalEntry]],
+    wanted_label: Callable[[JournalEntry], int | None],
+    label: Callable[[JournalEntry], int | None],
+) -> list[list[JournalEntry]]:
+    """Append each chain to the one that ended first before it.
+
+    The `label` of that one's last attempt is the `wanted_label` of the chain's first one; None
+    fits nothing.
+    """
     joined: list[list[JournalEntry]] = []
-    ended_chains: list[tuple[float, int]] = []
+    ended_chains: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for chain in chains:
-        chain_index = _pop_ended_chain_index(ended_chains, joined, chain[0])
+        wanted, chain_index = wanted_label(chain[0]), None
+        if wanted is not None:
+            chain_index = _pop_ended_chain_index(ended_chains[wanted], joined, chain[0])
         if chain_index is None:
             chain_index = len(joined)
             joined.append([])
         joined[chain_index].extend(chain)
-        if chain[-1].needs_retry:
-            heappush(ended_chains, (chain[-1].ended_at_ms, chain_index))
+        last_label = label(chain[-1])
+        if last_label is not None and chain[-1].needs_retry:
+            heappush(ended_chains[last_label], (chain[-1].ended_at_ms, chain_index))
     return joined
 
 

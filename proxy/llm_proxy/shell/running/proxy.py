@@ -1,4 +1,4 @@
-"""Starts and stops a proxy server."""
+"""Starts and stops a proxy server, with everything that its mode responds from."""
 
 from __future__ import annotations
 
@@ -8,36 +8,39 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import web
 
+from llm_proxy import providers
 from llm_proxy.faults.engine import FaultEngine
-from llm_proxy.modes import Mode
+from llm_proxy.modes import AutoMode, Mode, RecordMode, ReplayMode, SimulateMode, TakePlayer
+from llm_proxy.pacing import PaceRegistry
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.recorder import SpoolRecorder
+from llm_proxy.shell.library.library_takes import LibraryTakes
+from llm_proxy.shell.recording.cassette_filer import FiledCassette
+from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.running.fault_rules import check_live_rules, fault_engine_config
-from llm_proxy.shell.running.listener_gate import ListenerGate
-from llm_proxy.shell.running.listening import listen
+from llm_proxy.shell.running.listener import ListenerGate, listen
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.sources import ModeName, ModeSources, make_mode, open_mode_sources
+from llm_proxy.shell.running.settings_checks import auto_may_go_live, check_folders, may_record
+from llm_proxy.shell.running.simulation import SequentialOffload, is_simulating, make_simulate_mode
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.control.fault_page import FaultPage
-from llm_proxy.shell.server.control.pace_page import PacePage
-from llm_proxy.shell.server.control.session_pages import SessionPages
-from llm_proxy.shell.server.control.status_pages import StatusPages
-from llm_proxy.shell.server.control.verdict_page import VerdictPage
+from llm_proxy.shell.server.control.pages import RunPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
-from llm_proxy.shell.server.guards import RequestGuards
-from llm_proxy.shell.server.intake import RequestAdmission, RequestLimits
-from llm_proxy.shell.server.journal import Journal
-from llm_proxy.shell.server.library_usage import LibraryUsage
+from llm_proxy.shell.server.intake import RequestAdmission, RequestGuards, RequestLimits
+from llm_proxy.shell.server.journal import Journal, LibraryUsage, RecordedFile
 from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.shell.server.server import ProxyServer
 from llm_proxy.shell.upstream.live import LiveUpstream
+from llm_proxy.shell.upstream.settings import UpstreamSettings
+from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
 
 log: Final = logging.getLogger("llm_proxy")
+
+ModeName = Literal["record", "replay", "auto", "simulate"]
 
 _DRAIN_TIMEOUT_S: Final = 30.0
 """Seconds that running streams get to end when the proxy stops."""
@@ -97,11 +100,54 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
     check_live_rules(mode, settings.faults)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     journal = Journal(LibraryUsage(settings.cassettes, settings.library_checks.max_age))
-    async with AsyncExitStack() as stack:
-        sources = await open_mode_sources(mode, settings, journal, stack)
-        active_mode = make_mode(mode, settings, sources)
-        fault_middleware = _make_fault_middleware(settings, journal)
-        server = _make_server(active_mode, settings, journal, sources, fault_middleware)
+    paces = PaceRegistry(settings.pace, settings.seed)
+    library = Library(settings.cassettes)
+    recorder: SpoolRecorder | None = None
+    upstream: LiveUpstream | None = None
+    takes: LibraryTakes | None = None
+    async with AsyncExitStack() as stack:  # it stops the server before it files the recordings
+        if may_record(mode, settings):
+            await asyncio.to_thread(check_folders, settings)
+        simulate_mode: SimulateMode | None = None
+        if is_simulating(mode, settings):
+            simulate_mode = await make_simulate_mode(mode, settings, paces)
+        if mode != "simulate":
+            await asyncio.to_thread(library.refresh)
+        if mode in {"record", "auto"}:
+            recorder = await _make_recorder(mode, settings, library, journal)
+            stack.push_async_callback(recorder.close)
+            upstream = await stack.enter_async_context(await _live_upstream(mode, settings))
+        if mode in {"replay", "auto"}:
+            takes = LibraryTakes(
+                library, allow_partial=settings.allow_partial, rules=settings.matching.rules
+            )
+        active_mode = _make_mode(mode, settings, paces, takes, upstream, recorder, simulate_mode)
+
+        engine = FaultEngine(settings.faults, fault_engine_config(settings))
+        journal.set_rules_provider(
+            lambda: [active_rule.to_json_fields() for active_rule in engine.active_rules]
+        )
+        fault_middleware = FaultMiddleware(engine, allows_header=settings.fault_header)
+        control_pages = ControlPages(
+            (
+                RunPages(
+                    active_mode,
+                    journal,
+                    paces,
+                    None if simulate_mode is None else simulate_mode.set_session_scenario,
+                    (fault_middleware.reset_session, paces.remove_session_pace),
+                ),
+                FaultPage(fault_middleware),
+            )
+        )
+        via_pseudonym = upstream.via_pseudonym if upstream is not None else ""
+        admission = RequestAdmission(
+            RequestGuards(settings.allow_hosts, settings.allow_origins, via_pseudonym),
+            RequestLimits(settings.max_body),
+            RoutingSettings(settings.matching.session, settings.matching.rules),
+            RetryTracker() if settings.matching.collapse_retries else None,
+        )
+        server = ProxyServer(active_mode, admission, journal, control_pages, fault_middleware)
         connection_factory = server.connection_factory(
             access_log=None,
             keepalive_timeout=_KEEPALIVE_TIMEOUT_S,
@@ -114,53 +160,78 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         stack.push_async_callback(runner.cleanup)
         stack.callback(server.disable_keep_alive)
         url = await listen(runner, settings)
-        if sources.takes is not None:
-            sources.takes.index.start_in_background(lambda: server.active_request_count > 0)
-            stack.callback(sources.takes.index.stop_background)
+        if takes is not None:
+            takes.index.start_in_background(lambda: server.active_request_count > 0)
+            stack.callback(takes.index.stop_background)
         listener_gate = ListenerGate(runner, fault_middleware)
         stack.push_async_callback(listener_gate.stop)
         await listener_gate.start()
-        upstream, recorder = sources.upstream, sources.recorder
-        library = sources.library
         yield RunningProxy(
             url, server, fault_middleware, journal, upstream, recorder, library, listener_gate.stop
         )
 
 
-def _make_fault_middleware(settings: Settings, journal: Journal) -> FaultMiddleware:
-    engine = FaultEngine(settings.faults, fault_engine_config(settings))
-    journal.set_rules_provider(
-        lambda: [active_rule.to_json_fields() for active_rule in engine.active_rules]
-    )
-    return FaultMiddleware(engine, allows_header=settings.fault_header)
-
-
-def _make_server(
-    mode: Mode,
+def _make_mode(
+    name: ModeName,
     settings: Settings,
-    journal: Journal,
-    sources: ModeSources,
-    fault_middleware: FaultMiddleware,
-) -> ProxyServer:
-    choose_scenario = (
-        None if sources.simulate_mode is None else sources.simulate_mode.set_session_scenario
-    )
-    control_pages = ControlPages(
-        (
-            StatusPages(mode, journal),
-            VerdictPage(journal),
-            SessionPages(
-                mode,
-                choose_scenario,
-                (fault_middleware.reset_session, sources.pace_registry.remove_session_pace),
-            ),
-            FaultPage(fault_middleware),
-            PacePage(sources.pace_registry, mode.name),
+    paces: PaceRegistry,
+    takes: LibraryTakes | None,
+    upstream: LiveUpstream | None,
+    recorder: SpoolRecorder | None,
+    simulate_mode: SimulateMode | None,
+) -> Mode:
+    if takes is not None:
+        player = TakePlayer(paces, SequentialOffload(), settings.matching.nearest)
+        if upstream is None or recorder is None:
+            return ReplayMode(takes, player, settings.after_last, simulate_mode)
+        on_miss = "fail" if settings.on_miss == "scenario" else settings.on_miss
+        return AutoMode(takes, upstream, recorder, player, simulate_mode or on_miss)
+    if upstream is not None and recorder is not None:
+        return RecordMode(upstream, recorder)
+    if simulate_mode is not None:
+        return simulate_mode
+    raise AssertionError(f"{name} lacks what it answers with")
+
+
+async def _make_recorder(
+    mode: ModeName, settings: Settings, library: Library, journal: Journal
+) -> SpoolRecorder:
+    """The recorder; in `auto` with its own copy of the library's index, which it adds to."""
+
+    def on_filed(request_description: str, filed_cassette: FiledCassette) -> None:
+        journal.add_recorded_file(
+            RecordedFile(
+                str(filed_cassette.path),
+                str(filed_cassette.outcome),
+                filed_cassette.outcome.is_complete,
+            )
         )
+        log.info("%s: %s (%s)", filed_cassette.path, filed_cassette.outcome, request_description)
+
+    def on_failed(request_description: str, reason: str) -> None:
+        journal.add_recording_failure(reason)
+        log.error("not recorded: %s: %s", request_description, reason)
+
+    recorder_library = library if mode == "record" else library.with_copied_index()
+    events = RecorderEvents(on_filed, on_failed)
+    recorder = SpoolRecorder(
+        recorder_library, settings.spool, events, replaces_older=mode == "record"
     )
-    via_pseudonym = sources.upstream.via_pseudonym if sources.upstream is not None else ""
-    guards = RequestGuards(settings.allow_hosts, settings.allow_origins, via_pseudonym)
-    routing = RoutingSettings(settings.matching.session, settings.matching.rules)
-    retry_tracker = RetryTracker(collapses_retries=settings.matching.collapse_retries)
-    admission = RequestAdmission(guards, RequestLimits(settings.max_body), routing, retry_tracker)
-    return ProxyServer(mode, admission, journal, control_pages, fault_middleware)
+    await recorder.wait_until_scanned()
+    return recorder
+
+
+async def _live_upstream(mode: ModeName, settings: Settings) -> LiveUpstream:
+    """The live upstream, with a signer if one is configured and requests may go live."""
+    signer: AwsSigner | None = None
+    if settings.sign is not None and (mode == "record" or auto_may_go_live(settings)):
+        bedrock_url = providers.upstream_url(BEDROCK, settings.upstreams)
+        signer = await asyncio.to_thread(AwsSigner, bedrock_url)
+    upstream_settings = UpstreamSettings(
+        base_urls=settings.upstreams,
+        replacing_v1=settings.client_chosen_upstreams,
+        idle_timeout_s=settings.idle_timeout,
+        proxy_url=settings.upstream_proxy,
+        finish_on_disconnect=settings.finish_on_disconnect,
+    )
+    return LiveUpstream(upstream_settings, signer)

@@ -1,4 +1,4 @@
-"""Runs a server at the command line: child process, signals, and final summary."""
+"""Runs a server at the command line: log, child process, signals, and what is left at the end."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
 
+import orjson
+
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.misses import run_summary
-from llm_proxy.shell.running import journal_file, library_checks, step_summary
+from llm_proxy.shell.running import end_of_run, journal_file
 from llm_proxy.shell.running.environment import child_environment, export_lines
-from llm_proxy.shell.running.proxy import RunningProxy, run_proxy
+from llm_proxy.shell.running.proxy import ModeName, RunningProxy, run_proxy
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.settings_checks import dummy_key_warning, settings_warnings
 from llm_proxy.shell.running.simulation import is_simulating
-from llm_proxy.shell.running.sources import ModeName
-from llm_proxy.shell.server.journal import Journal, JournalCounts
+from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")
 
+_OTHER_LOGGERS: Final = ("asyncio", "aiohttp")
+"""Loggers that would otherwise write to stderr in another format."""
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,9 +64,7 @@ async def _serve_until_stopped(
     async with run_proxy(mode, settings) as proxy:
         warnings = await asyncio.to_thread(list, settings_warnings(mode, settings))
         stop_signals = _StopSignals()
-        _install_signal_handlers(
-            stop_signals.on_signal
-        )  # a reader of the port file may stop us at once
+        stop_signals.install()  # a reader of the port file may stop us at once
         with _write_port_file(settings.port_file, proxy.url):
             for warning in warnings:
                 log.warning("%s", warning)
@@ -75,21 +77,14 @@ async def _serve_until_stopped(
             code = await _run_until_stopped(proxy, command, environment, stop_signals)
     _log_lost_recordings(proxy)
     usage = proxy.journal.library_usage
-    await asyncio.to_thread(
-        library_checks.finish_library_usage, mode, settings, proxy.library, usage
-    )
-    _log_summary(mode, proxy.journal)
-    library_checks.log_library_checks(usage, settings.library_checks)
-    step_summary.write_step_summary(
-        command_line,
-        proxy.journal,
-        os.environ,
-        library_checks.summary_sections(usage, settings.library_checks),
-    )
+    await asyncio.to_thread(end_of_run.finish_library_usage, mode, settings, proxy.library, usage)
+    end_of_run.log_summary(mode, proxy.journal)
+    end_of_run.log_library_checks(usage, settings.library_checks)
+    end_of_run.write_step_summary(command_line, proxy.journal, settings.library_checks, os.environ)
     is_disk_hanging = proxy.recorder is not None and proxy.recorder.is_disk_hanging
     is_journal_written = _write_journal(settings.journal, proxy.journal)
-    has_failed = not is_journal_written or library_checks.fails_run(usage, settings.library_checks)
-    return code or _exit_code(proxy.journal.counts, settings) or int(has_failed), is_disk_hanging
+    has_failed = not is_journal_written or end_of_run.has_failed(proxy.journal, settings)
+    return code or int(has_failed), is_disk_hanging
 
 
 class _StopSignals:
@@ -102,8 +97,15 @@ class _StopSignals:
         self._child_process: asyncio.subprocess.Process | None = None
         self._early_signals: list[signal.Signals] = []
 
-    def on_signal(self, stop_signal: signal.Signals) -> None:
-        """Handle a stop signal; asyncio calls this."""
+    def install(self) -> None:
+        """Receive the signals from now on."""
+        loop = asyncio.get_running_loop()
+        for stop_signal in _STOP_SIGNALS:
+            if stop_signal == signal.SIGHUP and signal.getsignal(stop_signal) is signal.SIG_IGN:
+                continue  # started by nohup
+            loop.add_signal_handler(stop_signal, self._on_signal, stop_signal)
+
+    def _on_signal(self, stop_signal: signal.Signals) -> None:
         if self.stop_event.is_set():
             self.stop_now_event.set()
         self.stop_event.set()
@@ -148,14 +150,6 @@ async def _run_until_stopped(
 def _forward_signal(stop_signal: signal.Signals, child: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         child.send_signal(stop_signal)
-
-
-def _install_signal_handlers(on_signal: Callable[[signal.Signals], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for stop_signal in _STOP_SIGNALS:
-        if stop_signal == signal.SIGHUP and signal.getsignal(stop_signal) is signal.SIG_IGN:
-            continue  # started by nohup
-        loop.add_signal_handler(stop_signal, on_signal, stop_signal)
 
 
 async def start_command(
@@ -256,56 +250,32 @@ def _sources_description(mode: ModeName, settings: Settings) -> str:
     return f"cassettes in {settings.cassettes}{scenario_suffix}"
 
 
-def _log_summary(mode: ModeName, journal: Journal) -> None:
-    counts = journal.counts
-    if mode == "record":
-        log.info(
-            "recorded %s, %d complete",
-            count_with_noun(counts.recorded, "exchange"),
-            counts.complete_recordings,
-        )
-    if mode == "auto":
-        figures = (counts.replayed, counts.recorded, counts.complete_recordings)
-        log.info("replayed %d, recorded %d, %d complete", *figures)
-    if incomplete_count := counts.recorded - counts.complete_recordings:
-        log.info(
-            "not complete: %s; see llm-proxy ls --partial",
-            count_with_noun(incomplete_count, "recording"),
-        )
-    _log_misses(journal)
-    _log_scenario_failures(counts)
-    if counts.upstream_failed:
-        log.warning("the upstream failed %s", count_with_noun(counts.upstream_failed, "request"))
-    if counts.clients_left:
-        log.warning("%s left before an answer", count_with_noun(counts.clients_left, "client"))
-    if counts.lost_recordings:
-        log.error("lost: %s", count_with_noun(counts.lost_recordings, "recording"))
+class _JsonFormatter(logging.Formatter):
+    """Formats each record as one line with a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON."""
+        fields = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        if record.exc_info is not None:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return orjson.dumps(fields).decode()
 
 
-def _log_misses(journal: Journal) -> None:
-    counts = journal.counts
-    if counts.missed:
-        log.warning("not answered from a cassette: %s", count_with_noun(counts.missed, "request"))
-        for line in run_summary.miss_log_lines(run_summary.group_misses(journal.misses)):
-            log.warning("  %s", line)
-    if counts.answered_by_nearest:
-        log.warning(
-            "answered by the nearest cassette, not the same: %s",
-            count_with_noun(counts.answered_by_nearest, "request"),
-        )
-
-
-def _log_scenario_failures(counts: JournalCounts) -> None:
-    if counts.simulated:
-        log.info("simulated %s", count_with_noun(counts.simulated, "answer"))
-    if counts.unsuccessful:
-        failed_requests = count_with_noun(counts.unsuccessful, "request")
-        log.warning("not as scripted: %s; see the warnings above", failed_requests)
-
-
-def _exit_code(counts: JournalCounts, settings: Settings) -> int:
-    return (
-        1
-        if counts.lost_recordings or (settings.strict and (counts.missed or counts.unsuccessful))
-        else 0
+def configure_logging(log_format: str) -> None:
+    """Send the package's log to stderr, as `text` or `json`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _JsonFormatter() if log_format == "json" else logging.Formatter("llm-proxy: %(message)s")
     )
+    for name, level in (
+        ("llm_proxy", logging.INFO),
+        *((other, logging.WARNING) for other in _OTHER_LOGGERS),
+    ):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False

@@ -16,12 +16,12 @@ from typing import Final, TypeVar, cast
 from llm_proxy.errors import UsageError
 from llm_proxy.modes import SimulateMode, SimulationSettings
 from llm_proxy.modes.simulate import RespondFunction
+from llm_proxy.pacing import PaceRegistry
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.documents.loading import LoadedScenarios
 from llm_proxy.scenario.engine.choosing import ScenarioSet
 from llm_proxy.scenario.render import FailureLimits
-from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import ClockKind, Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 

@@ -27,8 +27,7 @@ from llm_proxy.faults.spoiled_responses import (
 )
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import ModeResponse
-from llm_proxy.routing import FAULT_HEADER, RoutedRequest
-from llm_proxy.shell.server.journal_entry_fields import OFFLOAD_BODY_BYTES, log_faults
+from llm_proxy.routing import FAULT_HEADER, LARGE_BODY_BYTES, RoutedRequest
 from llm_proxy.turns import Turn
 
 log: Final = logging.getLogger("llm_proxy")
@@ -41,8 +40,8 @@ _MAX_KEPT_BODY_BYTES: Final = 1024 * 1024
 """Bytes of a sent body that are kept for inspection; the rest is ignored."""
 _MAX_HEADER_RULES: Final = 20
 """Maximum number of rules in the headers of one request."""
-_MAX_RULE_CHARS: Final = 200
-"""Maximum length of a rule in a message."""
+_MAX_LOGGED_CHARS: Final = 200
+"""Maximum length of a rule in a message, and of any text from outside in the log."""
 
 
 class FaultMiddleware:
@@ -94,7 +93,7 @@ class FaultMiddleware:
             self._pending_rules = ()
         if not self.engine.may_apply(routed):
             return None
-        if len(routed.decompressed_request.body) > OFFLOAD_BODY_BYTES:
+        if routed.is_large:
             await asyncio.to_thread(lambda: routed.key)  # it takes long: do not block other streams
             if self.engine.has_metered_rules:
                 await asyncio.to_thread(lambda: routed.conversation)
@@ -129,7 +128,7 @@ class FaultMiddleware:
                     "is counted: leave nth, first, every, times, per and window out"
                 )
             if reason:
-                rule_text = printable_excerpt(rule.text, _MAX_RULE_CHARS)
+                rule_text = printable_excerpt(rule.text, _MAX_LOGGED_CHARS)
                 raise RequestRefused(400, f"fault '{rule_text}': {reason}")
         return rules
 
@@ -137,7 +136,7 @@ class FaultMiddleware:
         """The number of the request whose spoiled response is in this one's history, if any."""
         if not self.spoiled_responses:
             return None
-        if len(routed.decompressed_request.body) > OFFLOAD_BODY_BYTES:
+        if routed.is_large:
             await asyncio.to_thread(lambda: routed.conversation)
         if routed.conversation is None:
             return None
@@ -212,7 +211,16 @@ class FaultedResponse:
         if self._request_faults is None:
             return
         entry.faults = self._request_faults.finalize_records()
-        log_faults(routed, entry)
+        path = printable_excerpt(routed.stored_request.path, _MAX_LOGGED_CHARS)
+        for fault in entry.faults:
+            skipped = printable_excerpt(fault.skipped, _MAX_LOGGED_CHARS)
+            log.info(
+                "%s %s: fault %s: %s",
+                routed.request.method,
+                path,
+                printable_excerpt(fault.rule, _MAX_LOGGED_CHARS),
+                f"not injected, {skipped}" if skipped else "injected",
+            )
         if (head := self._sent_head) is None:
             return
         body, callbacks = bytes(self._sent_body), self._request_faults.response_sent_callbacks
@@ -233,7 +241,7 @@ class FaultedResponse:
         async def inspect_in_thread() -> None:
             remember(await asyncio.to_thread(inspect))
 
-        if len(body) <= OFFLOAD_BODY_BYTES:
+        if len(body) <= LARGE_BODY_BYTES:
             remember(inspect())
         elif needs_turns or callbacks:
             self._middleware.start_background_task(inspect_in_thread())

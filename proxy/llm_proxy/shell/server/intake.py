@@ -1,15 +1,21 @@
-"""Receives a request: its connection, its expectation, its body.
+"""Receives a request: its connection, guards, expectation, body and content coding.
 
 aiohttp parses requests, but loses an error between its parser and the reader of a body: when a
 malformed chunk arrives after the request was delivered, the reader would wait for ever.  Here it
 gets the error.  Input that the parser rejects gets an error response of the proxy.
+
+Messages quote client input in ASCII only: bytes that are not UTF-8 arrive as lone surrogates,
+which JSON cannot hold.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import ipaddress
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from aiohttp import HttpVersion11, web
@@ -18,16 +24,112 @@ from aiohttp.streams import StreamReader
 
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import RequestRefused, printable_excerpt
+from llm_proxy.exchange import Request
+from llm_proxy.redaction import PLACEHOLDER, displayable_target
 from llm_proxy.routing import RoutingSettings
-from llm_proxy.shell.server.error_responses import send_error
-from llm_proxy.shell.server.guards import RequestGuards
-from llm_proxy.shell.server.response_writer import ResponseWriter
+from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
+from llm_proxy.shell.server.response_writer import ResponseWriter, send_error
 from llm_proxy.shell.server.retries import RetryTracker
 
 _CONTINUE_RESPONSE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LINE_TOO_LONG: Final = re.compile(r"(?:\d+, message:\s*)?Got more than (\d+) bytes when reading")
 _MAX_PARSER_ERROR_CHARS: Final = 200
 """Maximum length of a parser error in a response."""
+_HOST_HEADER: Final = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:]+)\]|(?P<name>[^\[\]:@/\s]+))(?::(?P<port>[0-9]+))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGuards:
+    """Which requests are accepted, by host, origin and `Via`.
+
+    Listening on localhost alone is no protection: a web page can reach the proxy by DNS rebinding
+    or by a cross-site POST.  So the `Host` must be the proxy's, and a browser's request must not
+    come from another origin.
+    """
+
+    allow_hosts: frozenset[str] = frozenset()
+    """Further host names of the proxy, such as a container's."""
+    allow_origins: frozenset[str] = frozenset()
+    """Origins of web pages that may send requests."""
+    via_pseudonym: str = ""
+    """The pseudonym of this process in `Via`; empty if it has no upstream."""
+
+    def check(self, request: web.BaseRequest) -> None:
+        """Raise `RequestRefused` for a request that is not meant for this proxy."""
+        target = request.raw_path
+        if not target.startswith("/"):
+            shown = displayable_target(target)
+            raise RequestRefused(400, f"{shown!a} is no path: this is no forward proxy")
+        if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
+            raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            raise RequestRefused(426, "WebSockets are not recorded; use the provider's HTTP API")
+        if self.via_pseudonym and self.via_pseudonym in ",".join(request.headers.getall("Via", [])):
+            raise RequestRefused(508, "this proxy sent this request: an upstream leads to it")
+        self._check_host(request)
+        self._check_origin(request)
+
+    def _check_host(self, request: web.BaseRequest) -> None:
+        hosts = request.headers.getall("Host", [])
+        if len(hosts) != 1:
+            raise RequestRefused(400, "a request needs one Host header")
+        sockname = request.transport and request.transport.get_extra_info("sockname")
+        port = sockname[1] if sockname else None
+        if not _is_own_host(hosts[0], port, self.allow_hosts):
+            name, _ = _split_host(hosts[0])
+            if _is_local_name(name):
+                raise RequestRefused(
+                    421,
+                    f"the host is right, the port of {hosts[0]!a} is not: this proxy listens on "
+                    f"{port}; behind a mapped port start it with --allow-host {name}",
+                )
+            raise RequestRefused(
+                421,
+                f"this proxy does not answer for the host {hosts[0]!a}: start it with "
+                "--allow-host NAME if that is one of its names",
+            )
+
+    def _check_origin(self, request: web.BaseRequest) -> None:
+        origin = request.headers.get("Origin")
+        if origin in self.allow_origins:
+            return
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if origin is not None or site in {"cross-site", "same-site"}:
+            page = f"of {origin!a}" if origin is not None else "of another site"
+            raise RequestRefused(
+                403,
+                f"a web page {page} may not use this proxy: start it with --allow-origin ORIGIN "
+                "if it may",
+            )
+
+
+@lru_cache(64)  # one client always sends the same header
+def _is_own_host(host: str, port: int | None, allowed: frozenset[str]) -> bool:
+    name, named_port = _split_host(host)
+    if name in allowed or host.lower() in allowed:
+        return True
+    return _is_local_name(name) and (named_port or "80") == str(port)
+
+
+def _split_host(host: str) -> tuple[str, str]:
+    """Name and port of a Host header; the port may be empty, and both are if it is malformed."""
+    match = _HOST_HEADER.fullmatch(host)
+    if match is None:
+        return "", ""
+    return (match["v6"] or match["name"]).lower(), match["port"] or ""
+
+
+def _is_local_name(name: str) -> bool:
+    """Whether this name always means the local machine: localhost or a loopback address."""
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +149,8 @@ class RequestAdmission:
     guards: RequestGuards = field(default_factory=RequestGuards)
     limits: RequestLimits = field(default_factory=RequestLimits)
     routing_settings: RoutingSettings = field(default_factory=RoutingSettings)
-    retry_tracker: RetryTracker = field(default_factory=RetryTracker)
+    retry_tracker: RetryTracker | None = None
+    """Groups the attempts of a request; None counts each as a request of its own."""
 
 
 class ClientConnection(web.RequestHandler):
@@ -163,8 +266,7 @@ def _body_too_large_error(limits: RequestLimits) -> RequestRefused:
     return RequestRefused(
         413,
         f"the request body is larger than {limits.max_body_bytes} bytes: start llm-proxy with "
-        "a larger "
-        "--max-body",
+        "a larger --max-body",
     )
 
 
@@ -173,3 +275,49 @@ def _parser_error_line(text: str) -> str:
     if (too_long := _LINE_TOO_LONG.match(text)) is not None:  # the message quotes the bytes
         return f"its first line or one of its headers is longer than {too_long[1]} bytes"
     return printable_excerpt(text.partition("\n")[0].rstrip(":"), _MAX_PARSER_ERROR_CHARS)
+
+
+async def decompress_request(request: Request, max_bytes: int) -> Request | None:
+    """The request without its content coding; None if it has none.
+
+    The provider gets the body as the client sent it.  The stored body is decompressed: secrets
+    cannot be found in compressed bytes, and compressors differ in their output.  A body that
+    cannot be decoded to at most `max_bytes` is replaced by one line with the error and a hash of
+    the body.
+    """
+    codings = [
+        coding.strip()
+        for name, value in request.headers
+        if name.lower() == "content-encoding"
+        for coding in value.lower().split(",")
+        if coding.strip() not in {"", "identity"}
+    ]
+    if not codings or not request.body:
+        return None
+    # In a thread, even for a small body: a few bytes may take a second to decompress.
+    body = await asyncio.to_thread(_decompress_all, request.body, codings[::-1], max_bytes)
+    headers = tuple(header for header in request.headers if header[0].lower() != "content-encoding")
+    return replace(request, headers=headers, body=body)
+
+
+def _decompress_all(body: bytes, codings: list[str], max_bytes: int) -> bytes:
+    try:
+        for coding in codings:
+            body = _decompress(body, coding, max_bytes)
+    except InvalidContentCoding as error:
+        digest = hashlib.sha256(body).hexdigest()
+        return f"{PLACEHOLDER} body in {', '.join(codings)}: {error}; sha256 {digest}".encode()
+    return body
+
+
+def _decompress(body: bytes, coding: str, max_bytes: int) -> bytes:
+    decoder = new_decoder(coding)
+    if decoder is None:
+        raise InvalidContentCoding("it cannot be decoded here")
+    decompressed = bytearray()
+    for piece in decoder.decode(body):
+        decompressed += piece
+        if len(decompressed) > max_bytes:
+            raise InvalidContentCoding(f"it decodes to more than {max_bytes} bytes")
+    decoder.raise_if_truncated()
+    return bytes(decompressed)

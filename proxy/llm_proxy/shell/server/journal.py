@@ -1,16 +1,22 @@
-"""The journal: the requests and responses of this run.
+"""The journal: the requests and responses of this run, and the cassettes that it used.
 
 The counts cover the whole run; of the entries themselves only the latest are kept.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from llm_proxy.actions import ActionSource, Send
+from llm_proxy.ages import MaxAge, cassette_age, format_age
+from llm_proxy.display import path_as_unicode_text
+from llm_proxy.errors import printable_excerpt
 from llm_proxy.journal_document import JournalEntry, SimulatedDetails
 from llm_proxy.miss_report import MissReport
 from llm_proxy.scenario.scripted_response import (
@@ -19,13 +25,16 @@ from llm_proxy.scenario.scripted_response import (
     ScriptedResponse,
     SendTurns,
 )
-from llm_proxy.shell.server.library_usage import LibraryUsage
 from llm_proxy.turns import Part, ToolCall
+
+log: Final = logging.getLogger("llm_proxy")
 
 _MAX_ENTRIES: Final = 10_000
 """Maximum number kept of each kind but misses."""
 _MAX_MISSES: Final = 1_000
 """Maximum number of misses kept: their reports are large."""
+_MAX_PATH_CHARS: Final = 250
+"""Maximum length of a path in the log."""
 
 
 @dataclass(slots=True)
@@ -71,6 +80,87 @@ class JournalCounts:
     """Simulated requests that their scenario did not expect, or that nothing could answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class TooOldCassette:
+    """A cassette that was played and exceeds the maximum age."""
+
+    file: str
+    recorded: str
+    days: float
+
+
+class LibraryUsage:
+    """Which cassettes of a library a run played and recorded; playing one again costs nothing."""
+
+    def __init__(
+        self,
+        root: Path = Path(),
+        max_age: MaxAge | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`root` is the library's folder; `now` returns an aware datetime."""
+        self._root = root
+        self._max_age = max_age
+        self._now = now
+        self._played_files: set[str] = set()
+        self._recorded_files: set[str] = set()
+        self.too_old_cassettes: list[TooOldCassette] = []
+        """In the order in which they were first played, each once."""
+        self.unused_files: list[str] = []
+        """Files that existed at the start and were not played; set by `finish`."""
+
+    @property
+    def played_file_names(self) -> list[str]:
+        """The files that were played, relative to the library's folder."""
+        return self._relative_names(self._played_files)
+
+    def mark_played(self, file: str, recorded_at: str) -> None:
+        """Add a cassette that is played; `recorded_at` is the time in its line 1."""
+        if file in self._played_files:
+            return
+        self._played_files.add(file)
+        if self._max_age is None:
+            return
+        age = cassette_age(recorded_at, self._now())
+        if age is None or age <= self._max_age.max_age:
+            return
+        self.too_old_cassettes.append(
+            TooOldCassette(file, recorded_at, round(age.total_seconds() / 86400, 2))
+        )
+        log.warning(
+            "%s was recorded %s ago (--max-age %s): record it again",
+            printable_excerpt(file, _MAX_PATH_CHARS),
+            format_age(age),
+            self._max_age,
+        )
+
+    def mark_recorded(self, file: str) -> None:
+        """Add a cassette that was recorded."""
+        self._recorded_files.add(file)
+
+    def determine_unused_files(self, present_files: Iterable[str]) -> None:
+        """End the run; `present_files` are those that existed when it began."""
+        self.unused_files = sorted(set(present_files) - self._played_files)
+
+    def to_json_document(self) -> dict[str, Any]:
+        """The journal's `library` object, with files relative to the library's folder."""
+        return {
+            "played": self.played_file_names,
+            "recorded": self._relative_names(self._recorded_files),
+            "unused": self._relative_names(self.unused_files),
+            "too_old": [
+                {**asdict(too_old_cassette), "file": self._relative_name(too_old_cassette.file)}
+                for too_old_cassette in self.too_old_cassettes
+            ],
+        }
+
+    def _relative_names(self, files: Iterable[str]) -> list[str]:
+        return sorted(map(self._relative_name, files))
+
+    def _relative_name(self, file: str) -> str:
+        return path_as_unicode_text(Path(file).relative_to(self._root))
+
+
 class Journal:
     """The latest requests, recordings and failures, newest last, with counts of the whole run."""
 
@@ -79,36 +169,15 @@ class Journal:
         self.library_usage = usage or LibraryUsage()
         """Which cassettes were used."""
         self.entries: deque[JournalEntry] = deque(maxlen=_MAX_ENTRIES)
-        self._recorded_files: deque[RecordedFile] = deque(maxlen=_MAX_ENTRIES)
-        self._recording_failures: deque[str] = deque(maxlen=_MAX_ENTRIES)
-        self._misses: deque[MissReport] = deque(maxlen=_MAX_MISSES)
-        self._failed_sessions: deque[FailedSession] = deque(maxlen=_MAX_ENTRIES)
-        self._rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
-
-    @property
-    def request_count(self) -> int:
-        """The number of requests in this run."""
-        return self.counts.requests
-
-    @property
-    def recorded_files(self) -> list[RecordedFile]:
+        self.recorded_files: list[RecordedFile] = []
         """The latest recordings that became cassettes."""
-        return list(self._recorded_files)
-
-    @property
-    def recording_failures(self) -> list[str]:
+        self.recording_failures: list[str] = []
         """One sentence for each of the latest recordings that were lost."""
-        return list(self._recording_failures)
-
-    @property
-    def misses(self) -> list[MissReport]:
+        self.misses: list[MissReport] = []
         """The latest requests that were not answered from a cassette, and why."""
-        return list(self._misses)
-
-    @property
-    def failed_sessions(self) -> list[FailedSession]:
+        self.failed_sessions: list[FailedSession] = []
         """The session of each of the latest requests that its scenario did not expect, and why."""
-        return list(self._failed_sessions)
+        self._rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
 
     def copied_entries(self) -> list[JournalEntry]:
         """The entries; a running one is copied, since it may change while a thread reads it."""
@@ -117,10 +186,10 @@ class Journal:
     def to_json_document(self) -> dict[str, Any]:
         """The document that `GET /_proxy/journal` returns and `--journal` writes."""
         return {
-            "requests": self.request_count,
+            "requests": self.counts.requests,
             "entries": self.copied_entries(),
             "faults": self._rule_documents(),
-            "misses": self.misses,
+            "misses": list(self.misses),
             "library": self.library_usage.to_json_document(),
         }
 
@@ -140,22 +209,26 @@ class Journal:
         self.counts.recorded += 1
         self.counts.complete_recordings += recorded_file.complete
         self.library_usage.mark_recorded(recorded_file.file)
-        self._recorded_files.append(recorded_file)
+        self.recorded_files.append(recorded_file)
+        del self.recorded_files[:-_MAX_ENTRIES]
 
     def add_recording_failure(self, reason: str) -> None:
         """Add a recording that was lost; `reason` is one sentence."""
         self.counts.lost_recordings += 1
-        self._recording_failures.append(reason)
+        self.recording_failures.append(reason)
+        del self.recording_failures[:-_MAX_ENTRIES]
 
     def add_miss(self, miss_report: MissReport) -> None:
         """Add a request that was not answered from a cassette."""
         self.counts.missed += 1
-        self._misses.append(miss_report)
+        self.misses.append(miss_report)
+        del self.misses[:-_MAX_MISSES]
 
     def add_failed_session(self, session: str, reason: str) -> None:
         """Add a request that its scenario did not expect, or has no response for."""
         self.counts.unsuccessful += 1
-        self._failed_sessions.append(FailedSession(session, reason))
+        self.failed_sessions.append(FailedSession(session, reason))
+        del self.failed_sessions[:-_MAX_ENTRIES]
 
 
 def simulated_details(

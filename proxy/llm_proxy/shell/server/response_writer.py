@@ -3,7 +3,7 @@
 aiohttp parses requests and owns the connection; the bytes of a response are written here, so
 that heads, chunks, closes and resets are exactly as the actions require.  `ResponseWriter`
 replaces aiohttp's `StreamResponse`: aiohttp calls `prepare` and `write_eof` on what a handler
-returns, and reads `keep_alive`.
+returns, and reads `keep_alive`.  `send_error` sends an error in the dialect's own error shape.
 """
 
 from __future__ import annotations
@@ -13,12 +13,26 @@ import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, Final, Literal
 
 from aiohttp import HttpVersion11, web
 
 from llm_proxy import http_heads
+from llm_proxy.dialects import Dialect
+from llm_proxy.errors import (
+    CassetteError,
+    CassetteTooNew,
+    LlmProxyError,
+    Miss,
+    NotRepresentable,
+    RequestRefused,
+    RespondFunctionFailed,
+    ScriptExhausted,
+    UpstreamFailed,
+)
 from llm_proxy.exchange import ResponseHead
+from llm_proxy.routing import ERROR_HEADER
 
 _ZERO_LINGER: Final = struct.pack("ii", 1, 0)
 _SIOCOUTQ: Final = 0x5411
@@ -30,6 +44,8 @@ _DRAIN_TIMEOUT_S: Final = 120.0
 _CHECKS_PER_DRAIN_TIMEOUT: Final = 8
 """Checks for progress within that time."""
 _MAX_POLL_INTERVAL_S: Final = 0.05
+_MISS_STATUS: Final = 424
+"""No SDK retries this status, and no client treats it specially."""
 
 
 class ResponseWriter(web.StreamResponse):
@@ -195,6 +211,45 @@ class ResponseWriter(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing; aiohttp calls this."""
+
+
+async def send_error(writer: ResponseWriter, dialect: Dialect, error: LlmProxyError) -> None:
+    """Send `error` in the dialect's shape.  Raises `ConnectionError` if the client has gone."""
+    status, error_type = _status_and_type(error)
+    message = str(error)
+    if isinstance(error, CassetteError) and not isinstance(error, CassetteTooNew):
+        message = f"{error}. Delete it, or record it again with llm-proxy record."
+    body = dialect.error_body(status, error_type, message)
+    headers: list[tuple[str, str]] = [
+        ("Content-Type", "application/json"),
+        (ERROR_HEADER, error_type),
+    ]
+    if not isinstance(error, UpstreamFailed) or status == HTTPStatus.LOOP_DETECTED:
+        # An upstream failure may be retried, as without the proxy.
+        headers.append(("x-should-retry", "false"))
+    await writer.send_response(
+        ResponseHead(status, "llm-proxy", tuple(headers), "length", len(body)), body
+    )
+
+
+def _status_and_type(error: LlmProxyError) -> tuple[int, str]:
+    match error:
+        case Miss():
+            return _MISS_STATUS, "cassette_not_found"
+        case CassetteError():
+            return _MISS_STATUS, "cassette_unusable"
+        case UpstreamFailed(status=status):
+            return status, "upstream_failed"
+        case ScriptExhausted():
+            return _MISS_STATUS, "script_exhausted"
+        case NotRepresentable():
+            return _MISS_STATUS, "cannot_say"
+        case RespondFunctionFailed():
+            return 500, "respond_failed"
+        case RequestRefused(status=status):
+            return status, "request_refused"
+        case _:
+            return 500, "llm_proxy_error"
 
 
 def _reset_connection(transport: asyncio.WriteTransport) -> None:

@@ -1,35 +1,25 @@
 """Recognises which request an SDK retries.
 
-The SDKs of OpenAI and Anthropic send `x-stainless-retry-count`: the number of previous attempts.
-They do not send which request they retry, so it is inferred from the outcome of the identical
-requests: one that failed, else one that is still running, whose client timed out.
+The SDKs of OpenAI and Anthropic send the number of previous attempts, but not which request they
+retry.  That is inferred from the outcome of the identical requests: one that failed, else one that
+is still running, whose client timed out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from llm_proxy.exchange import header_value
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import LogicalRequest
 
-RETRY_COUNT_HEADER: Final = "x-stainless-retry-count"
-_RETRY_COUNT: Final = re.compile("[0-9]{1,4}")
 _MAX_OPEN_REQUESTS: Final = 10_000
 """Maximum number of open requests that are remembered, the latest."""
 
 AttemptState = Literal["running", "failed"]
-
-
-def sdk_retry_count(routed: RoutedRequest) -> int | None:
-    """The SDK's count of previous attempts; None if the header is missing or invalid."""
-    count = header_value(routed.decompressed_request.headers, RETRY_COUNT_HEADER) or ""
-    return int(count) if _RETRY_COUNT.fullmatch(count) else None
 
 
 @dataclass(slots=True)
@@ -44,23 +34,18 @@ class _OpenRequest:
 class RetryTracker:
     """Assigns the attempts of a client to logical requests."""
 
-    def __init__(self, *, collapses_retries: bool = False) -> None:
-        """Unless `collapses_retries`, requests get no logical request."""
-        self._is_enabled = collapses_retries
+    def __init__(self) -> None:
         self._request_numbers = itertools.count(1)
         self._open_by_number: OrderedDict[int, _OpenRequest] = OrderedDict()
         self._open_by_fingerprint: dict[bytes, list[_OpenRequest]] = {}
 
     def assign_logical_request(self, routed: RoutedRequest) -> RoutedRequest:
         """The routed request with its logical request: a new one, or the one that it retries."""
-        if not self._is_enabled:
-            return routed
         fingerprint = _request_fingerprint(routed)
-        preceding = self._preceding_attempt(fingerprint, sdk_retry_count(routed) or 0)
+        retry_count = routed.sdk_retry_count or 0
+        preceding = self._preceding_attempt(fingerprint, retry_count)
         if preceding is None:
-            logical_request = LogicalRequest(
-                next(self._request_numbers), sdk_retry_count(routed) or 0
-            )
+            logical_request = LogicalRequest(next(self._request_numbers), retry_count)
         else:
             self._forget_open(preceding)
             logical_request = replace(

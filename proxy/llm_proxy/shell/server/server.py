@@ -1,10 +1,12 @@
-"""Serves requests: guards, routing, mode, response, journal."""
+"""Serves requests: guards, body, routing, the mode's response, faults, writing, journal."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,7 +14,8 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from llm_proxy import misses
+from llm_proxy import http_heads, misses
+from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.display import format_percent
 from llm_proxy.errors import (
@@ -26,26 +29,23 @@ from llm_proxy.errors import (
     UpstreamFailed,
     printable_excerpt,
 )
-from llm_proxy.exchange import Headers, Request
+from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
+from llm_proxy.redaction import Redactor, displayable_target
 from llm_proxy.routing import RoutedRequest, route_request
+from llm_proxy.scenario.scripted_response import ScriptedResponse
 from llm_proxy.shell.server.action_performer import WriteLateness, perform_actions
 from llm_proxy.shell.server.control import ControlPages, is_control_path
-from llm_proxy.shell.server.error_responses import send_error
 from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware
-from llm_proxy.shell.server.intake import ConnectionFactory, RequestAdmission, read_body
-from llm_proxy.shell.server.journal import Journal, simulated_details
-from llm_proxy.shell.server.journal_entry_fields import (
-    MAX_LOGGED_CHARS,
-    redact_scripted_response,
-    redacted_path,
-    redacted_text,
-    set_request_fields,
-    set_response_fields,
+from llm_proxy.shell.server.intake import (
+    ConnectionFactory,
+    RequestAdmission,
+    decompress_request,
+    read_body,
 )
-from llm_proxy.shell.server.request_decompression import decompress_request
-from llm_proxy.shell.server.response_writer import ResponseWriter
+from llm_proxy.shell.server.journal import Journal, simulated_details
+from llm_proxy.shell.server.response_writer import ResponseWriter, send_error
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -53,6 +53,8 @@ _LIVE_MODES: Final = ("record", "auto")
 """The modes that send requests to upstreams."""
 _VALID_TARGET: Final = re.compile("[\x21-\x7e]*")
 _VISIBLE_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
+_MAX_LOGGED_CHARS: Final = 200
+"""Maximum length in the log of a path, and of other text from outside."""
 
 
 class ProxyServer:
@@ -94,14 +96,21 @@ class ProxyServer:
 
     async def _handle_request(self, request: web.BaseRequest) -> web.StreamResponse:
         writer = ResponseWriter(request)
-        entry = self._open_journal_entry(request)
+        if is_control_path(request.path):
+            entry = JournalEntry(0)  # it is not kept
+        else:
+            client_request = _to_request(request, b"")
+            path = _redacted_text(displayable_target(client_request.path), client_request)
+            entry = self._journal.open_entry("", request.method, path)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # aiohttp runs every handler in a task
         self._request_tasks.add(task)
         if self._is_stopping:
             writer.disable_keep_alive()
         try:
-            await self._serve_request(request, writer, entry)
+            routed = await self._admit(request, writer, entry)
+            if routed is not None:
+                await self._respond(routed, writer, entry)
         except ConnectionError:
             entry.ending = entry.ending or "client_gone"
         except asyncio.CancelledError:
@@ -111,142 +120,136 @@ class ProxyServer:
         except Exception:  # the outermost frame: an internal error must not look like a response
             log.exception("a fault in llm-proxy; please report it")
             entry.origin, entry.ending = "error", "cut"
-            await _abort_with_reset(writer)
+            with suppress(ConnectionError):  # the client has gone
+                await writer.abort("rst")
         finally:
             self._request_tasks.discard(task)
             entry.bytes = writer.sent_body_bytes
             entry.note = entry.note or writer.close_reason
-            if writer.written_head is not None:
-                set_response_fields(entry, writer.written_head)
+            if (head := writer.written_head) is not None:
+                entry.status = head.status
+                entry.retry_after_ms = http_heads.retry_after_ms(head.headers)
+                should_retry = header_value(head.headers, "x-should-retry")
+                entry.should_retry = (
+                    None if should_retry is None else should_retry.lower() == "true"
+                )
         return writer
 
-    async def _serve_request(
+    async def _admit(
         self, request: web.BaseRequest, writer: ResponseWriter, entry: JournalEntry
-    ) -> None:
-        loop = asyncio.get_running_loop()
+    ) -> RoutedRequest | None:
+        """The routed request; None if it is refused, or for a control page, which responds."""
+        admission, clock = self._admission, asyncio.get_running_loop().time
         try:
-            self._admission.guards.check(request)
-            body = await read_body(request, self._admission.limits)
+            admission.guards.check(request)
+            body = await read_body(request, admission.limits)
             if is_control_path(request.path):
                 await self._control_pages.respond(request, body, writer)
-                return
-            arrived_at_s = loop.time()
+                return None
+            arrived_at_s = clock()
             client_request = _to_request(request, body)
-            decompressed = await decompress_request(
-                client_request, self._admission.limits.max_body_bytes
-            )
-            routed = self._admission.retry_tracker.assign_logical_request(
-                route_request(
-                    client_request,
-                    arrived_at_s,
-                    loop.time,
-                    decompressed,
-                    self._admission.routing_settings,
-                )
+            decompressed = await decompress_request(client_request, admission.limits.max_body_bytes)
+            routed = route_request(
+                client_request, arrived_at_s, clock, decompressed, admission.routing_settings
             )
         except RequestRefused as refusal:
             entry.origin = "refused"
-            entry.note = redacted_text(str(refusal), _to_request(request, b""))
+            entry.note = _redacted_text(str(refusal), _to_request(request, b""))
             writer.disable_keep_alive()
             await send_error(writer, OPAQUE, refusal)
-            return
+            return None
+        tracker = admission.retry_tracker
+        return routed if tracker is None else tracker.assign_logical_request(routed)
+
+    async def _respond(
+        self, routed: RoutedRequest, writer: ResponseWriter, entry: JournalEntry
+    ) -> None:
+        entry.session = routed.session
+        faulted_response = FaultedResponse(self._fault_middleware, routed, entry)
         lateness = WriteLateness()
         try:
-            await self._respond(routed, writer, entry, lateness)
+            try:
+                source = await faulted_response.get_actions(
+                    partial(self._mode_response, routed, entry)
+                )
+                await perform_actions(source, routed, writer, lateness)
+                entry.ending = "cut" if writer.was_aborted else "sent"
+            except LlmProxyError as error:
+                self._journal_error(error, entry, routed)
+                await send_error(writer, routed.dialect, error)
         except (ConnectionError, asyncio.CancelledError):
-            if not entry.ending:
-                self._log_client_left(routed, writer)
+            if not (entry.ending or writer.is_started or self._is_stopping):
+                self._journal.counts.clients_left += 1
+                is_live_mode = self._mode.name in _LIVE_MODES
+                log.info(
+                    "%s: the client left after %.1f s, before %s",
+                    _request_line(routed),
+                    routed.elapsed_ms() / 1000,
+                    "the upstream had answered" if is_live_mode else "it was answered",
+                )
             raise
         finally:
-            self._admission.retry_tracker.end_attempt(routed, succeeded=_succeeded(writer, entry))
             entry.ms = round(routed.elapsed_ms(), 3)
             entry.late_mean_ms = round(lateness.mean_ms, 3)
             entry.late_worst_ms = round(lateness.worst_ms, 3)
             entry.timed_writes = lateness.write_count
-
-    def _open_journal_entry(self, request: web.BaseRequest) -> JournalEntry:
-        """The journal entry of a request; for a control page, one that is not kept."""
-        if is_control_path(request.path):
-            return JournalEntry(0, "", request.method, request.path)
-        return self._journal.open_entry(
-            "", request.method, redacted_path(_to_request(request, b""))
-        )
-
-    async def _respond(
-        self,
-        routed: RoutedRequest,
-        writer: ResponseWriter,
-        entry: JournalEntry,
-        lateness: WriteLateness,
-    ) -> None:
-        entry.session = routed.session
-        faulted_response = FaultedResponse(self._fault_middleware, routed, entry)
-        try:
-            source = await faulted_response.get_actions(partial(self._mode_response, routed, entry))
-            await perform_actions(source, routed, writer, lateness)
-            entry.ending = "cut" if writer.was_aborted else "sent"
-        except LlmProxyError as error:
-            self._journal_error(error, entry, routed)
-            await send_error(writer, routed.dialect, error)
-        finally:
+            if self._admission.retry_tracker is not None:
+                head = writer.written_head
+                is_success = head is not None and head.status < HTTPStatus.BAD_REQUEST
+                self._admission.retry_tracker.end_attempt(
+                    routed, succeeded=is_success and entry.ending == "sent"
+                )
             faulted_response.finish()
-            await set_request_fields(entry, routed)
+            if routed.is_large:  # the key takes long: do not block other streams
+                await asyncio.to_thread(lambda: routed.key)
+            entry.path = routed.stored_request.path
+            entry.provider = routed.provider
+            entry.dialect = routed.dialect.name
+            entry.model = routed.model
+            entry.key = routed.key[:16]
+            entry.streams = routed.dialect.streams(routed.decompressed_request)
+            entry.retry_count = routed.sdk_retry_count
 
     async def _mode_response(self, routed: RoutedRequest, entry: JournalEntry) -> ModeResponse:
+        """The mode's response, journaled; a simulated one, and a similar cassette's, is logged."""
         mode_response = await self._mode.respond(routed)
         entry.origin = mode_response.origin
         entry.pace = mode_response.pace
         entry.likeness = mode_response.similarity
         entry.renamed = mode_response.replaced_value_count
-        self._count_response(mode_response, routed, entry)
+        counts = self._journal.counts
+        if mode_response.is_simulated:
+            counts.simulated += 1
+            scripted = mode_response.scripted_response
+            notes = () if scripted is None else scripted.journal_notes
+            log.info("%s: %s", _request_line(routed), "; ".join((mode_response.origin, *notes)))
+            if scripted is not None:
+                scripted = _redact_scripted_response(scripted, routed.decompressed_request)
+                entry.simulated = simulated_details(scripted, mode_response.action_source)
+                for warning in scripted.warnings:
+                    log.warning("%s: %s", _request_line(routed), warning)
+                if scripted.session_failure_reason:
+                    self._journal.add_failed_session(
+                        routed.session, scripted.session_failure_reason
+                    )
+            return mode_response
+        if not mode_response.is_live:
+            counts.replayed += 1
+            self._journal.library_usage.mark_played(mode_response.origin, mode_response.recorded_at)
+        if mode_response.similarity is not None:
+            counts.answered_by_nearest += 1
+            log.warning(
+                "%s: no cassette is the same; the nearest answers, which is %s alike: %s",
+                misses.request_summary(routed),
+                format_percent(mode_response.similarity),
+                printable_excerpt(mode_response.origin, _MAX_LOGGED_CHARS),
+            )
         return mode_response
-
-    def _count_response(
-        self, mode_response: ModeResponse, routed: RoutedRequest, entry: JournalEntry
-    ) -> None:
-        """Count a response; log and journal the details of a simulated one."""
-        if not mode_response.is_simulated:
-            if not mode_response.is_live:
-                self._journal.counts.replayed += 1
-                self._journal.library_usage.mark_played(
-                    mode_response.origin, mode_response.recorded_at
-                )
-            self._report_nearest_match(mode_response, routed)
-            return
-        self._journal.counts.simulated += 1
-        request_line = (
-            f"{routed.request.method} "
-            f"{printable_excerpt(routed.stored_request.path, MAX_LOGGED_CHARS)}"
-        )
-        notes = (
-            mode_response.scripted_response.journal_notes
-            if mode_response.scripted_response is not None
-            else ()
-        )
-        log.info("%s: %s", request_line, "; ".join((mode_response.origin, *notes)))
-        if mode_response.scripted_response is not None:
-            scripted_response = redact_scripted_response(mode_response.scripted_response, routed)
-            entry.simulated = simulated_details(scripted_response, mode_response.action_source)
-            for warning in scripted_response.warnings:
-                log.warning("%s: %s", request_line, warning)
-            if reason := scripted_response.session_failure_reason:
-                self._journal.add_failed_session(routed.session, reason)
-
-    def _report_nearest_match(self, mode_response: ModeResponse, routed: RoutedRequest) -> None:
-        if mode_response.similarity is None:
-            return
-        self._journal.counts.answered_by_nearest += 1
-        log.warning(
-            "%s: no cassette is the same; the nearest answers, which is %s alike: %s",
-            misses.request_summary(routed),
-            format_percent(mode_response.similarity),
-            printable_excerpt(mode_response.origin, MAX_LOGGED_CHARS),
-        )
 
     def _journal_error(
         self, error: LlmProxyError, entry: JournalEntry, routed: RoutedRequest
     ) -> None:
-        entry.note = redacted_text(str(error), routed.decompressed_request)
+        entry.note = _redacted_text(str(error), routed.decompressed_request)
         if isinstance(error, Miss):
             entry.origin = "miss"
             self._journal.add_miss(error.report)
@@ -265,33 +268,6 @@ class ProxyServer:
         cause = error.__cause__ if isinstance(error, RespondFunctionFailed) else None
         log.warning("%s", entry.note, exc_info=cause)
 
-    def _log_client_left(self, routed: RoutedRequest, writer: ResponseWriter) -> None:
-        """Log and count a client that left before any response, unless the proxy is stopping."""
-        if writer.is_started or self._is_stopping:
-            return
-        self._journal.counts.clients_left += 1
-        log.info(
-            "%s %s: the client left after %.1f s, before %s",
-            routed.request.method,
-            printable_excerpt(routed.stored_request.path, MAX_LOGGED_CHARS),
-            routed.elapsed_ms() / 1000,
-            "the upstream had answered" if self._mode.name in _LIVE_MODES else "it was answered",
-        )
-
-
-def _succeeded(writer: ResponseWriter, entry: JournalEntry) -> bool:
-    is_success_status = (
-        writer.written_head is not None and writer.written_head.status < HTTPStatus.BAD_REQUEST
-    )
-    return is_success_status and entry.ending == "sent"
-
-
-async def _abort_with_reset(writer: ResponseWriter) -> None:
-    try:
-        await writer.abort("rst")
-    except ConnectionError:
-        return  # the client has gone
-
 
 def _to_request(request: web.BaseRequest, body: bytes) -> Request:
     headers: Headers = tuple(
@@ -303,3 +279,26 @@ def _to_request(request: web.BaseRequest, body: bytes) -> Request:
         target = quote(target.encode("utf-8", "surrogateescape"), safe=_VISIBLE_ASCII)
     path, _, query = target.partition("?")
     return Request(request.method, path, query, headers, body)
+
+
+def _request_line(routed: RoutedRequest) -> str:
+    path = printable_excerpt(routed.stored_request.path, _MAX_LOGGED_CHARS)
+    return f"{routed.request.method} {path}"
+
+
+def _redacted_text(text: str, request: Request) -> str:
+    """`text`, which may quote the request, with the request's secrets redacted."""
+    secrets, encoded = request_credential_spellings(request), text.encode("utf-8", "replace")
+    if not any(secret in encoded for secret in secrets):  # nearly always
+        return text
+    return Redactor(secrets).redact(encoded).decode()
+
+
+def _redact_scripted_response(scripted: ScriptedResponse, request: Request) -> ScriptedResponse:
+    """The scripted response with the request's secrets redacted from its messages."""
+    return replace(
+        scripted,
+        session_failure_reason=_redacted_text(scripted.session_failure_reason, request),
+        warnings=tuple(_redacted_text(warning, request) for warning in scripted.warnings),
+        journal_notes=tuple(_redacted_text(note, request) for note in scripted.journal_notes),
+    )

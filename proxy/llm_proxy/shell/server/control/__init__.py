@@ -1,4 +1,4 @@
-"""The control pages under `/_proxy/`, one kind per file.
+"""The control pages under `/_proxy/`: `pages` and `fault_page`.
 
 GET  /_proxy/health                    that the proxy serves, and its mode
 GET  /_proxy/journal                   the requests and responses of this run
@@ -19,15 +19,34 @@ DELETE /_proxy/sessions/NAME/scenario  remove the choice, as {"scenario": ""} do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import orjson
 from aiohttp import web
 
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.shell.server.control.page import ControlPage, PageRequest
 from llm_proxy.shell.server.response_writer import ResponseWriter
+
+PageResponse = tuple[int, Mapping[str, Any]]
+"""The status, and the document that is sent as JSON."""
+
+READ_METHODS: Final = ("GET", "HEAD")
+"""The methods of pages that only show something."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A request for a control page."""
+
+    method: str
+    path: str
+    body: bytes
+
+
+ControlPage = Callable[[PageRequest], Awaitable[PageResponse | None]]
+"""One control page, or several; its response is None if the request is for another page."""
 
 
 def is_control_path(path: str) -> bool:
@@ -48,29 +67,20 @@ class ControlPages:
 
         `request_body` is the body of `request`, which has been read already.
         """
-        status, document = await self._page_response(
-            PageRequest(request.method, request.path, request_body)
-        )
-        response_body = await _serialize_offloaded(document)
+        page_request = PageRequest(request.method, request.path, request_body)
+        response: PageResponse | None = None
+        for page in self._pages:
+            response = response or await page(page_request)
+        error = f"there is no {request.method} {request.path}; see docs/server.md"
+        status, document = response or (404, {"error": error})
+        if any(isinstance(value, list) for value in document.values()):  # it may be long
+            response_body = await asyncio.to_thread(_serialize_document, document)
+        else:
+            response_body = _serialize_document(document)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
         await writer.send_response(
             ResponseHead(status, "llm-proxy", headers, "length", len(response_body)), response_body
         )
-
-    async def _page_response(self, page_request: PageRequest) -> tuple[int, Mapping[str, Any]]:
-        for page in self._pages:
-            if (response := await page(page_request)) is not None:
-                return response
-        return 404, {
-            "error": f"there is no {page_request.method} {page_request.path}; see docs/server.md"
-        }
-
-
-async def _serialize_offloaded(document: Mapping[str, Any]) -> bytes:
-    """The document as JSON; one with lists, which may be long, is serialised in a thread."""
-    if any(isinstance(value, list) for value in document.values()):
-        return await asyncio.to_thread(_serialize_document, document)
-    return _serialize_document(document)
 
 
 def _serialize_document(document: Mapping[str, Any]) -> bytes:

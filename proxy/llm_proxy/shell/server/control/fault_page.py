@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.grammar import parse_rules
-from llm_proxy.shell.server.control.page import READ_METHODS, PageRequest, PageResponse
+from llm_proxy.shell.server.control import READ_METHODS, PageRequest, PageResponse
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 
 _PATH: Final = "/_proxy/faults"

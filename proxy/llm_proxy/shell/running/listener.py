@@ -1,8 +1,9 @@
-"""Closes and reopens the listening sockets for the fault `refuse`."""
+"""Opens the listening sockets; closes and reopens them for the fault `refuse`."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -12,19 +13,60 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from llm_proxy.errors import printable_excerpt
+from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.faults.kind import MeteredFault
 from llm_proxy.faults.rule import ActiveRule
+from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 
 log: Final = logging.getLogger("llm_proxy")
 
-LISTEN_BACKLOG: Final = 1024
+_LISTEN_BACKLOG: Final = 1024
 _REOPEN_RETRY_MS: Final = 1000.0
 """ms until the next attempt to listen on a port that another program has taken."""
 _MAX_RULE_CHARS: Final = 200
 """Maximum length of a rule in the log."""
+
+
+async def listen(runner: web.ServerRunner, settings: Settings) -> str:
+    """Listen on the host and port in `settings`; returns the URL that clients can connect to.
+
+    Raises `UsageError` if that is not possible.
+    """
+    host, port = settings.host, settings.port
+    try:
+        await web.TCPSite(runner, host, port, backlog=_LISTEN_BACKLOG, reuse_port=False).start()
+    except socket.gaierror:
+        raise UsageError(f"--host {host}: there is no such address here") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"port {port} of {host} is in use: stop the program that has it, or give "
+                "--port 0 for any free one"
+            ) from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(
+            f"cannot listen on {host}:{port} ({reason}): give --host an address of this machine, "
+            "and --port one that you may use"
+        ) from None
+    port = int(runner.addresses[0][1])
+    for name, address in settings.upstreams.items():
+        for own_host in ("127.0.0.1", "localhost", "[::1]", host):
+            if address.split("://", 1)[-1].split("/", 1)[0].lower() == f"{own_host}:{port}":
+                raise UsageError(f"--upstream {name}={address} is this proxy itself")
+    return f"http://{_connectable_host(host)}:{port}"
+
+
+def _connectable_host(host: str) -> str:
+    """A host that clients can connect to: never `localhost`, which may be another server's."""
+    match host:
+        case "0.0.0.0" | "" | "localhost":  # noqa: S104 # chosen by the operator
+            return "127.0.0.1"
+        case "::":
+            return "[::1]"
+        case _:
+            return f"[{host}]" if ":" in host else host
 
 
 class ListenerGate:
@@ -99,16 +141,15 @@ class ListenerGate:
         for site in self._runner.sites:
             await site.stop()
         await asyncio.sleep(0)  # some event loops close a socket in their next iteration
-        with suppress(
-            OSError
-        ):  # another program has taken the port: binding is retried when the window ends
+        # If another program has taken the port, binding is retried when the window ends.
+        with suppress(OSError):
             self._held_sockets = _bind_sockets(self._addresses)
 
     async def _open_listener(self) -> None:
         try:
             self._held_sockets = self._held_sockets or _bind_sockets(self._addresses)
             for sock in self._held_sockets:
-                await web.SockSite(self._runner, sock, backlog=LISTEN_BACKLOG).start()
+                await web.SockSite(self._runner, sock, backlog=_LISTEN_BACKLOG).start()
         except OSError as error:
             for site in self._runner.sites:
                 await site.stop()
