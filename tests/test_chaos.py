@@ -24,7 +24,7 @@ from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.kinds import FAULT_KINDS
 from llm_proxy.journal_document import parse_journal
 from llm_proxy.shell.running import chaos as shell_chaos
-from llm_proxy.shell.running.command_output import CommandOutput
+from llm_proxy.shell.running.chaos import CommandOutput
 from waiting import wait_for_first_line
 
 APP: Final = Path(__file__).parent / "chaos_app"

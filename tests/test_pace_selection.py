@@ -394,7 +394,7 @@ async def test_the_analysis_of_a_recording_is_cached_while_the_cassette_is_the_s
         analysed.append(str(chunks))
         return cassette_player.read_pace_input(cassette, chunks)
 
-    monkeypatch.setattr("llm_proxy.modes.take_player.read_pace_input", record_and_analyse)
+    monkeypatch.setattr("llm_proxy.modes.replay.read_pace_input", record_and_analyse)
     take_player, routed = make_player(InstantPace()), route_raw_request(raw_chat_request())
     for pace in ("50tps", "9tps", "gap=1ms,chunks=recorded", "gap=2ms", "recorded", "instant"):
         take = ConstantTakes(replace(CASSETTE) if is_new else CASSETTE)
@@ -426,7 +426,7 @@ async def test_only_the_analysis_of_a_long_recording_is_offloaded() -> None:
 
 async def test_the_analysis_cache_is_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     size = CASSETTE.response_end.size_bytes + len(CASSETTE.request.body)
-    monkeypatch.setattr("llm_proxy.modes.take_player._CACHE_BYTES", 3 * size)
+    monkeypatch.setattr("llm_proxy.modes.replay._CACHE_BYTES", 3 * size)
     take_player, routed = make_player(parse_pace("gap=1ms")), route_raw_request(raw_chat_request())
     for number in (1, 2, 3, 1, 4, 5):
         take = ConstantTakes(replace(CASSETTE, file=f"{number}.jsonl"))

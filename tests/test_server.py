@@ -730,13 +730,11 @@ class TestJournal:
         run_journal = journal.Journal()
         for number in range(5):
             run_journal.open_entry("", "GET", f"/{number}")
-            run_journal.add_recorded_file(
-                journal.RecordedFile(f"{number}", "", complete=number != 4)
-            )
+            run_journal.add_recorded_file(str(number), is_complete=number != 4)
             run_journal.add_recording_failure(f"lost {number}")
             run_journal.add_miss(MissReport(text=f"missed {number}"))
         assert [entry.number for entry in run_journal.entries] == [4, 5]
-        assert [recorded_file.file for recorded_file in run_journal.recorded_files] == ["3", "4"]
+        assert run_journal.recorded_files == ["3", "4"]
         assert run_journal.recording_failures == ["lost 3", "lost 4"]
         assert run_journal.misses == [MissReport(text="missed 4")]
         assert run_journal.counts == journal.JournalCounts(

@@ -105,7 +105,7 @@ async def test_a_parked_take_that_was_deleted_by_hand_holds_up_nothing(tmp_path:
         async with proxy("record", tmp_path, live.url) as recording:
             await send_request(recording.url, raw_chat_request())
             await wait_until(lambda: bool(recording.journal.recorded_files))
-            Path(recording.journal.recorded_files[0].file).unlink()
+            Path(recording.journal.recorded_files[0]).unlink()
             await send_request(recording.url, raw_chat_request())
         assert recording.journal.recording_failures == []
     [kept] = load_cassettes(tmp_path)

@@ -7,9 +7,8 @@ of actions and its origin.
 from llm_proxy.modes.auto import AutoMode
 from llm_proxy.modes.base import Mode, ModeResponse
 from llm_proxy.modes.record import RecordMode
-from llm_proxy.modes.replay import ReplayMode
+from llm_proxy.modes.replay import ReplayMode, TakePlayer
 from llm_proxy.modes.simulate import SimulateMode, SimulationSettings
-from llm_proxy.modes.take_player import TakePlayer
 
 __all__ = [
     "AutoMode",

@@ -7,8 +7,7 @@ becomes take n otherwise.
 from __future__ import annotations
 
 from llm_proxy.modes.base import LIVE, UNRECORDED, Mode, ModeResponse
-from llm_proxy.modes.replay import ReplayMode
-from llm_proxy.modes.take_player import TakePlayer
+from llm_proxy.modes.replay import ReplayMode, TakePlayer
 from llm_proxy.ports import Recorder, TakeSource, Upstream
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.take_numbers import OnMiss

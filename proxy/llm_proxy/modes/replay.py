@@ -1,23 +1,39 @@
 """`replay`: responds from cassettes only, without network.
 
-With `--match nearest`, the most similar cassette is replayed where none is equal, and marked.
+Takes are replayed at the pace of their requests, with the values of the requesting client.  With
+`--match nearest`, the most similar cassette is replayed where none is equal, and marked.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Hashable
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
-from llm_proxy.actions import Begin
+from llm_proxy import matching
+from llm_proxy.actions import Begin, Burst
+from llm_proxy.cassette import Cassette
 from llm_proxy.errors import NotSimulated
-from llm_proxy.modes.base import Mode, ModeResponse, probe_response
-from llm_proxy.modes.take_player import TakePlayer
-from llm_proxy.ports import TakeSource
-from llm_proxy.routing import RoutedRequest
+from llm_proxy.matching import NormalizedDocument
+from llm_proxy.modes.base import Mode, ModeResponse, probe_response, requested_pace
+from llm_proxy.pacing import ModelledPace, Pace, PaceRegistry, TokenRatePace
+from llm_proxy.pacing.cassette_player import is_slow_to_plan, read_pace_input, replay_actions
+from llm_proxy.pacing.timing import IndexedUniformDraw, PaceInput, make_seeded_draw
+from llm_proxy.ports import Offload, Take, TakeSource
+from llm_proxy.routing import LARGE_BODY_BYTES, RoutedRequest
 from llm_proxy.take_numbers import AfterLast, RequestCounter, pick_take
+from llm_proxy.value_replacement import replace_recorded_values, value_replacements
 
+T = TypeVar("T")
+
+_CACHE_BYTES: Final = 64 * 1024 * 1024
+"""The limit of a cache: bytes of the recordings, with requests, whose values it keeps."""
+_SLOW_ALIAS_COUNT: Final = 50
+"""The number of aliases that takes a few ms."""
 NEAREST_HEADER: Final = "x-llm-proxy-nearest"
 """The header of the response of a similar cassette: the similarity of its request, its file."""
 _UNQUOTED_CHARS: Final = "/ !#$&'()*+,:;=?@[]~"
@@ -112,3 +128,148 @@ def mark_nearest_response(response: ModeResponse, similarity: float) -> ModeResp
         for action in response.action_source
     )
     return replace(response, action_source=source, similarity=similarity)
+
+
+class TakePlayer:
+    """Replays takes, each at the pace of its request.
+
+    Recorded values that have an alias by the match rules, such as ids and paths, are replaced by
+    those of the requesting client.
+    """
+
+    def __init__(
+        self, paces: PaceRegistry, offload: Offload, min_similarity: float | None = None
+    ) -> None:
+        """`offload` runs a slow function without blocking other requests.
+
+        `min_similarity`, from 0 to 1, is required of a cassette that is replayed where none is
+        equal; None allows equal ones only.
+        """
+        self.min_similarity = min_similarity
+        self._paces = paces
+        self._offload = offload
+        self._cached_inputs = _CassetteCache[PaceInput]()
+        """By cassette file, and whether the recorded reads are the pieces."""
+        self._cached_documents = _CassetteCache[NormalizedDocument]()
+        """The documents of recorded requests, by cassette file."""
+
+    def pace_of(self, routed: RoutedRequest) -> Pace:
+        """The request's own pace, else its session's.  Raises `RequestRefused`."""
+        return requested_pace(routed) or self._paces.pace_of(routed.session)
+
+    async def replay_take(
+        self, take: Take, routed: RoutedRequest, request_ordinal: int, pace: Pace
+    ) -> ModeResponse:
+        """The response that replays a take.
+
+        `request_ordinal` counts the requests of a session and key, from 1.  Raises `CassetteError`
+        when the take cannot be trusted.
+        """
+        cassette = await take.cassette()
+        draw_uniform = make_seeded_draw(
+            self._paces.seed, routed.session, routed.key, request_ordinal
+        )
+        input_key = cassette.file, pace.chunks == "recorded"
+        cached_input = self._cached_inputs.get(input_key, cassette)
+        cached_document = self._cached_documents.get(cassette.file, cassette)
+        alias_count = 0
+        if routed.match_rules.rules and cassette.request.body != routed.stored_request.body:
+            alias_count = len(routed.normalized_document.value_by_alias)
+        largest_body_bytes = max(cassette.response_end.size_bytes, len(cassette.request.body))
+        replacing_is_slow = alias_count > 0 and (
+            largest_body_bytes > LARGE_BODY_BYTES or alias_count > _SLOW_ALIAS_COUNT
+        )
+        plan = partial(
+            _plan_replay,
+            cassette,
+            routed if alias_count else None,
+            pace,
+            draw_uniform,
+            cached_document,
+            cached_input,
+        )
+        is_slow = replacing_is_slow or is_slow_to_plan(
+            cassette, pace, None if alias_count else cached_input
+        )
+        planned = await self._offload(plan) if is_slow else plan()
+        if planned.document is not None:
+            self._cached_documents.put(cassette.file, cassette, planned.document)
+        if planned.pace_input is not None:
+            self._cached_inputs.put(input_key, cassette, planned.pace_input)
+        return ModeResponse(
+            planned.burst,
+            take.file,
+            recorded_at=cassette.meta.recorded_at,
+            replaced_value_count=planned.replaced_count,
+            pace=str(pace),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedReplay:
+    """The actions of a replay, and what the next replay of the cassette can use again."""
+
+    burst: Burst
+    replaced_count: int
+    document: NormalizedDocument | None
+    pace_input: PaceInput | None
+
+
+def _plan_replay(
+    cassette: Cassette,
+    replacing_routed: RoutedRequest | None,
+    pace: Pace,
+    draw_uniform: IndexedUniformDraw,
+    document: NormalizedDocument | None,
+    pace_input: PaceInput | None,
+) -> _PlannedReplay:
+    """Plan the replay with the values of the client of `replacing_routed`, if there is one.
+
+    The recorded values stay where the requests differ by more than them, since then an alias may
+    mean different things in the two requests.
+    """
+    played, replaced_count = cassette, 0
+    if replacing_routed is not None:
+        document = document or matching.normalized_document(
+            cassette.meta.provider, cassette.request, replacing_routed.match_rules
+        )
+        own_document = replacing_routed.normalized_document
+        if document.document == own_document.document:
+            replacements = value_replacements(document.value_by_alias, own_document.value_by_alias)
+            if replacements:
+                played, replaced_count = replace_recorded_values(cassette, replacements)
+    played_input = pace_input if played is cassette else None
+    if played_input is None and isinstance(pace, TokenRatePace | ModelledPace):
+        played_input = read_pace_input(played, pace.chunks)
+    burst = replay_actions(played, pace, draw_uniform, played_input)
+    # Replaced values are specific to one client.
+    return _PlannedReplay(
+        burst, replaced_count, document, played_input if played is cassette else None
+    )
+
+
+class _CassetteCache(Generic[T]):
+    """Values that were computed from cassettes; those unused for longest go first."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Hashable, tuple[Cassette, T]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable, cassette: Cassette) -> T | None:
+        """The value; None where there is none of this very cassette."""
+        cached_cassette, value = self.entries.get(key, (None, None))
+        return value if cached_cassette is cassette else None
+
+    def put(self, key: Hashable, cassette: Cassette, value: T) -> None:
+        """Keep a value as the latest one."""
+        if key in self.entries:
+            self._bytes -= _size_bytes(self.entries.pop(key)[0])
+        self.entries[key] = cassette, value
+        self._bytes += _size_bytes(cassette)
+        while self._bytes > _CACHE_BYTES:
+            _, (oldest_cassette, _) = self.entries.popitem(last=False)
+            self._bytes -= _size_bytes(oldest_cassette)
+
+
+def _size_bytes(cassette: Cassette) -> int:
+    return cassette.response_end.size_bytes + len(cassette.request.body)

@@ -14,7 +14,6 @@ Nothing outside this folder and the entry points touches them.
         environment       environment variables of a child process
         journal_file      writes the journal at the end of a run
         chaos             runs a command once per fault
-        command_output    the output of that command
     server       requests in, responses out
         server            guard, body, routing, the mode's response, faults, writing, journal
         intake            reads a request: connection, guards, expectation, body, content coding

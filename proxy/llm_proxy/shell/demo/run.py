@@ -181,7 +181,7 @@ def _recorded_path(journal: Journal) -> Path:
     """The path of the recorded cassette.  Raises `LlmProxyError` if there is none."""
     if journal.recording_failures or len(journal.recorded_files) != 1:
         raise LlmProxyError("; ".join(journal.recording_failures) or "the demo recorded nothing")
-    return Path(journal.recorded_files[0].file)
+    return Path(journal.recorded_files[0])
 
 
 def _host_and_port(provider: DemoProvider) -> str:

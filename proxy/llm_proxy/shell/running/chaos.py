@@ -9,14 +9,13 @@ import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import IO, Final
 
 import orjson
 
 from llm_proxy.chaos import BASELINE_NAME, FaultTrial
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.journal_document import parse_journal
-from llm_proxy.shell.running.command_output import CommandOutput
 from llm_proxy.shell.running.environment import child_environment
 from llm_proxy.shell.running.proxy import run_proxy
 from llm_proxy.shell.running.serving import start_command
@@ -24,6 +23,8 @@ from llm_proxy.shell.running.settings import Settings
 
 _TERMINATE_TIMEOUT_S: Final = 3.0
 """Seconds that a command gets to end after SIGTERM."""
+_TAIL_BYTES: Final = 8 * 1024
+"""Bytes of the end of the command's output that are kept."""
 _POLL_INTERVAL_S: Final = 0.05
 """Seconds between two checks."""
 
@@ -35,6 +36,36 @@ class TrialCommand:
     arguments: tuple[str, ...]
     time_limit_s: float
     """Maximum running time in seconds."""
+
+
+class CommandOutput:
+    """A file that a command prints to; it is truncated before it fills the disk."""
+
+    def __init__(self, file: IO[bytes], max_bytes: int = 64 * 1024 * 1024) -> None:
+        """`max_bytes` is the size beyond which the file is truncated."""
+        import fcntl  # noqa: PLC0415 # not on every platform
+
+        self.file = file
+        self._max_bytes = max_bytes
+        self._kept_tail = b""
+        """The end of the output when the file was last truncated."""
+        # All writers append even after the file was truncated.
+        fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
+
+    def trim_if_large(self) -> None:
+        """Truncate the file if it has grown too large; the end of its content is kept."""
+        if os.fstat(self.file.fileno()).st_size > self._max_bytes:
+            self._kept_tail = self._read_tail()
+            os.ftruncate(self.file.fileno(), 0)
+
+    def last_output(self) -> str:
+        """The end of the output, at most 8 kB."""
+        return (self._kept_tail + self._read_tail())[-_TAIL_BYTES:].decode("utf-8", "replace")
+
+    def _read_tail(self) -> bytes:
+        size = self.file.seek(0, os.SEEK_END)
+        self.file.seek(max(0, size - _TAIL_BYTES))
+        return self.file.read()
 
 
 async def run_trials(

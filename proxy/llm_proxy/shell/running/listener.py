@@ -101,40 +101,35 @@ class ListenerGate:
     async def _keep_applying_refusal_rules(self) -> None:
         rules_changed_event = self._fault_middleware.rules_changed_event
         while True:
-            ms_left = self._ms_until_next_check()
+            now_ms = self._fault_middleware.elapsed_run_ms()
+            windows = list(_closure_windows(self._fault_middleware.engine))
+            delays_ms = [
+                edge - now_ms for begin, end, _ in windows for edge in (begin, end) if edge > now_ms
+            ]
+            if not self._is_open and not any(begin <= now_ms < end for begin, end, _ in windows):
+                delays_ms.append(_REOPEN_RETRY_MS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if ms_left is None else ms_left / 1000):
+                async with asyncio.timeout(min(delays_ms) / 1000 if delays_ms else None):
                     await rules_changed_event.wait()
             rules_changed_event.clear()
             await self._apply_refusal_rules()
 
     async def _apply_refusal_rules(self) -> None:
         now_ms = self._fault_middleware.elapsed_run_ms()
-        current_windows = [
-            closure_window
-            for closure_window in _closure_windows(self._fault_middleware.engine)
-            if closure_window[0] <= now_ms < closure_window[1]
+        open_windows = [
+            (end, rule)
+            for begin, end, rule in _closure_windows(self._fault_middleware.engine)
+            if begin <= now_ms < end
         ]
-        if current_windows and self._is_open:
-            _, end, active_rule = max(current_windows, key=lambda values: values[1])
+        if open_windows and self._is_open:
+            end, active_rule = max(open_windows, key=lambda window: window[0])
             rule_text = printable_excerpt(active_rule.rule.text, _MAX_RULE_CHARS)
             log.info(
                 "the listener is closed for %.3g s: fault %s", (end - now_ms) / 1000, rule_text
             )
             await self._close_listener()
-        elif not current_windows and not self._is_open:
+        elif not open_windows and not self._is_open:
             await self._open_listener()
-
-    def _ms_until_next_check(self) -> float | None:
-        """ms until a window begins or ends, or reopening is retried; None if there is nothing."""
-        now_ms = self._fault_middleware.elapsed_run_ms()
-        windows = list(_closure_windows(self._fault_middleware.engine))
-        delays_ms = [
-            edge - now_ms for begin, end, _ in windows for edge in (begin, end) if edge > now_ms
-        ]
-        if not self._is_open and not any(begin <= now_ms < end for begin, end, _ in windows):
-            delays_ms.append(_REOPEN_RETRY_MS)
-        return min(delays_ms, default=None)
 
     async def _close_listener(self) -> None:
         self._is_open = False

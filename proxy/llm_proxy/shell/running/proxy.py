@@ -31,7 +31,7 @@ from llm_proxy.shell.server.control.fault_page import FaultPage
 from llm_proxy.shell.server.control.pages import RunPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission, RequestGuards, RequestLimits
-from llm_proxy.shell.server.journal import Journal, LibraryUsage, RecordedFile
+from llm_proxy.shell.server.journal import Journal, LibraryUsage
 from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.shell.server.server import ProxyServer
 from llm_proxy.shell.upstream.live import LiveUpstream
@@ -124,9 +124,9 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         active_mode = _make_mode(mode, settings, paces, takes, upstream, recorder, simulate_mode)
 
         engine = FaultEngine(settings.faults, fault_engine_config(settings))
-        journal.set_rules_provider(
-            lambda: [active_rule.to_json_fields() for active_rule in engine.active_rules]
-        )
+        journal.rule_documents = lambda: [
+            active_rule.to_json_fields() for active_rule in engine.active_rules
+        ]
         fault_middleware = FaultMiddleware(engine, allows_header=settings.fault_header)
         control_pages = ControlPages(
             (
@@ -200,11 +200,7 @@ async def _make_recorder(
 
     def on_filed(request_description: str, filed_cassette: FiledCassette) -> None:
         journal.add_recorded_file(
-            RecordedFile(
-                str(filed_cassette.path),
-                str(filed_cassette.outcome),
-                filed_cassette.outcome.is_complete,
-            )
+            str(filed_cassette.path), is_complete=filed_cassette.outcome.is_complete
         )
         log.info("%s: %s (%s)", filed_cassette.path, filed_cassette.outcome, request_description)
 

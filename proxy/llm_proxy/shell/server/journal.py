@@ -37,15 +37,6 @@ _MAX_PATH_CHARS: Final = 250
 """Maximum length of a path in the log."""
 
 
-@dataclass(slots=True)
-class RecordedFile:
-    """A recording that became a cassette."""
-
-    file: str
-    outcome: str
-    complete: bool
-
-
 @dataclass(frozen=True, slots=True)
 class FailedSession:
     """A session that has failed, and why."""
@@ -169,15 +160,16 @@ class Journal:
         self.library_usage = usage or LibraryUsage()
         """Which cassettes were used."""
         self.entries: deque[JournalEntry] = deque(maxlen=_MAX_ENTRIES)
-        self.recorded_files: list[RecordedFile] = []
-        """The latest recordings that became cassettes."""
+        self.recorded_files: list[str] = []
+        """The files of the latest recordings that became cassettes."""
         self.recording_failures: list[str] = []
         """One sentence for each of the latest recordings that were lost."""
         self.misses: list[MissReport] = []
         """The latest requests that were not answered from a cassette, and why."""
         self.failed_sessions: list[FailedSession] = []
         """The session of each of the latest requests that its scenario did not expect, and why."""
-        self._rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
+        self.rule_documents: Callable[[], Sequence[Mapping[str, Any]]] = list
+        """Returns the run's fault rules, each with its count of injections."""
 
     def copied_entries(self) -> list[JournalEntry]:
         """The entries; a running one is copied, since it may change while a thread reads it."""
@@ -188,14 +180,10 @@ class Journal:
         return {
             "requests": self.counts.requests,
             "entries": self.copied_entries(),
-            "faults": self._rule_documents(),
+            "faults": self.rule_documents(),
             "misses": list(self.misses),
             "library": self.library_usage.to_json_document(),
         }
-
-    def set_rules_provider(self, rule_documents: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
-        """Set the source of the run's fault rules, each with its count of injections."""
-        self._rule_documents = rule_documents
 
     def open_entry(self, session: str, method: str, path: str) -> JournalEntry:
         """Add and return an entry for a request that has just arrived."""
@@ -204,12 +192,12 @@ class Journal:
         self.entries.append(entry)
         return entry
 
-    def add_recorded_file(self, recorded_file: RecordedFile) -> None:
+    def add_recorded_file(self, file: str, *, is_complete: bool) -> None:
         """Add a recording that became a cassette."""
         self.counts.recorded += 1
-        self.counts.complete_recordings += recorded_file.complete
-        self.library_usage.mark_recorded(recorded_file.file)
-        self.recorded_files.append(recorded_file)
+        self.counts.complete_recordings += is_complete
+        self.library_usage.mark_recorded(file)
+        self.recorded_files.append(file)
         del self.recorded_files[:-_MAX_ENTRIES]
 
     def add_recording_failure(self, reason: str) -> None:

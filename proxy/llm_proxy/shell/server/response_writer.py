@@ -55,7 +55,8 @@ class ResponseWriter(web.StreamResponse):
         super().__init__()
         self._request = request
         self._unwritten = bytearray()
-        self._head: ResponseHead | None = None
+        self.written_head: ResponseHead | None = None
+        """The head that was written; None if none was."""
         self._chunked = False
         self._is_close_delimited = False
         self._body_bytes_left: int | None = None
@@ -67,16 +68,6 @@ class ResponseWriter(web.StreamResponse):
         """Whether the response was cut off by `abort`."""
         self.close_reason = ""
         """Why the connection was reset when the client stopped reading; empty if it was not."""
-
-    @property
-    def is_started(self) -> bool:
-        """Whether a head was written."""
-        return self._head is not None
-
-    @property
-    def written_head(self) -> ResponseHead | None:
-        """The head that was written; None if none was."""
-        return self._head
 
     def disable_keep_alive(self) -> None:
         """Close the connection after this response."""
@@ -102,7 +93,7 @@ class ResponseWriter(web.StreamResponse):
             lines.append("Connection: close")
         elif not is_http_1_1:
             lines.append("Connection: keep-alive")
-        self._head = head
+        self.written_head = head
         self._unwritten += "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def buffer_body(self, pieces: Sequence[bytes]) -> None:
@@ -121,7 +112,7 @@ class ResponseWriter(web.StreamResponse):
 
         They are dropped if the head's framing is chunked and the client's HTTP version lacks it.
         """
-        if self._head is None or self._chunked or self._head.framing != "chunked":
+        if self.written_head is None or self._chunked or self.written_head.framing != "chunked":
             self._unwritten += data
 
     async def flush_if_larger(self, min_bytes: int) -> None:

@@ -178,7 +178,7 @@ class ProxyServer:
                 self._journal_error(error, entry, routed)
                 await send_error(writer, routed.dialect, error)
         except (ConnectionError, asyncio.CancelledError):
-            if not (entry.ending or writer.is_started or self._is_stopping):
+            if not (entry.ending or writer.written_head or self._is_stopping):
                 self._journal.counts.clients_left += 1
                 is_live_mode = self._mode.name in _LIVE_MODES
                 log.info(
