@@ -34,8 +34,7 @@ def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_k
             file,
             _REQUEST_LINE_NUMBER,
             f"{redacted_text} was replaced by {redaction.PLACEHOLDER} when it was recorded, so "
-            "it cannot be "
-            "asked again: record it anew with llm-proxy record",
+            "it cannot be asked again: record it anew with llm-proxy record",
         )
     headers = stored.headers
     if api_key:
@@ -46,10 +45,9 @@ def reissued_request(file: str, meta: CassetteMeta, stored: StoredRequest, api_k
 def drop_redacted_parameters(query: str) -> tuple[str, int]:
     """A query without the parameters whose value was redacted, and their number."""
     pairs = [pair for pair in query.split("&") if pair]
-    kept = [pair for pair in pairs if not _is_redacted_parameter(pair)]
+    kept: list[str] = []
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if value != redaction.PLACEHOLDER or not is_secret_parameter(name):
+            kept.append(pair)
     return "&".join(kept), len(pairs) - len(kept)
-
-
-def _is_redacted_parameter(pair: str) -> bool:
-    name, _, value = pair.partition("=")
-    return value == redaction.PLACEHOLDER and is_secret_parameter(name)

@@ -129,15 +129,12 @@ def _lateness_figures(entries: Sequence[JournalEntry]) -> LatenessFigures | None
     ]
     if not timed:
         return None
-    has_write_counts = all(journal_attempt.timed_writes for journal_attempt in timed)
-    weights = [journal_attempt.timed_writes if has_write_counts else 1 for journal_attempt in timed]
-    total = sum(
-        journal_attempt.late_mean_ms * weight
-        for journal_attempt, weight in zip(timed, weights, strict=True)
-    )
+    has_write_counts = all(entry.timed_writes for entry in timed)
+    weights = [entry.timed_writes if has_write_counts else 1 for entry in timed]
+    total = sum(entry.late_mean_ms * weight for entry, weight in zip(timed, weights, strict=True))
     return LatenessFigures(
         mean=round(total / sum(weights), 3),
-        worst=max(journal_attempt.late_worst_ms for journal_attempt in timed),
+        worst=max(entry.late_worst_ms for entry in timed),
         writes=sum(weights) if has_write_counts else None,
         requests=len(timed),
     )
@@ -145,16 +142,15 @@ def _lateness_figures(entries: Sequence[JournalEntry]) -> LatenessFigures | None
 
 def _fault_figures(entries: Sequence[JournalEntry]) -> tuple[FaultRuleFigures, ...]:
     injected_counts = Counter(fault.rule for entry in entries for fault in entry.injected_faults)
-    skipped_counts = Counter(fault.rule for entry in entries for fault in entry.skipped_faults)
+    skipped_counts: Counter[str] = Counter()
     skip_reasons: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for entry in entries:
-        for fault in entry.skipped_faults:
-            skip_reasons[fault.rule][fault.skipped] = None
+    for fault in (fault for entry in entries for fault in entry.skipped_faults):
+        skipped_counts[fault.rule] += 1
+        skip_reasons[fault.rule][fault.skipped] = None
+    rules = sorted({*injected_counts, *skipped_counts})
     return tuple(
         FaultRuleFigures(
             rule, injected_counts[rule], skipped_counts[rule], tuple(skip_reasons[rule])
         )
-        for rule in sorted(
-            {*injected_counts, *skipped_counts}, key=lambda rule: (-injected_counts[rule], rule)
-        )
+        for rule in sorted(rules, key=lambda rule: -injected_counts[rule])
     )
