@@ -40,7 +40,7 @@ _COUNT_KEYWORDS: Final = (
 _VALUE_KEYWORDS: Final = ("const", "default", "enum", "example", "examples")
 """Keywords with values, which may be null."""
 _UNSPECIFIED_TYPE: Final = "type_unspecified"
-_MAX_FLOAT_INT: Final = 10**308
+_MAX_NUMBER: Final = 10**308
 """Within the range of a float."""
 _MAX_COUNT: Final = 10**12
 """Counts above it are reduced to it: nothing can have so many."""
@@ -299,7 +299,7 @@ def normalize_schema(schema: Json, budget: SchemaBudget) -> Fields:
             fields[exclusive] = fields[bound]
     for bound in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"):
         value = fields.get(bound)
-        if isinstance(value, int) and abs(value) > _MAX_FLOAT_INT:
+        if isinstance(value, int | float) and not abs(value) <= _MAX_NUMBER:  # NaN is no bound
             raise NoValueFound(f"a {bound} of that many digits is not understood")
     if isinstance(fields.get("items"), list):
         fields["prefixItems"] = fields.pop("items")
@@ -378,10 +378,11 @@ def _common_types(first: list[Json], second: list[Json]) -> Json:
     """The types that both allow; `integer` is also a `number`."""
     if not first or not second:
         return first or second
-    types = [name for name in first if name in second]
-    for names, others in ((first, second), (second, first)):
-        if "integer" in names and "number" in others and "integer" not in types:
-            types.append("integer")
+    firsts, seconds = (
+        [*names, "integer"] if "number" in names else names for names in (first, second)
+    )
+    types = [name for name in first if name in seconds]
+    types += [name for name in second if name in firsts and name not in first]
     if not types:
         raise NoValueFound(
             f"nothing is both {lenient_json.compact_json(first)} and "

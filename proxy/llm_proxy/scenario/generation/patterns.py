@@ -26,7 +26,7 @@ _CLASS: Final = re.compile(
 )
 """What matches one of several characters, or is escaped."""
 _ESCAPE_OR_SET_OPERATOR: Final = re.compile(r"\\.|(?!^)(?:[\[&~|]|(?<=[^\[^]-)-)", re.DOTALL)
-"""Characters that future versions of `re` may read as operators within a class."""
+"""An escape, or a character that later versions of `re` may read as an operator of a class."""
 _REPEAT_BRACES: Final = re.compile(r"\{(\d{1,9})(?:(,)(\d{1,9})?)?\}")
 _GROUP_OPENING: Final = re.compile(r"\((?:\?:|\?P?<[A-Za-z_]\w*>)?(?!\?)")
 _MAX_GROUP_DEPTH: Final = 50

@@ -27,8 +27,6 @@ _DEFAULT_SPAN: Final = 100
 _DEFAULT_STEP: Final = Fraction(1, 100)
 """Non-integers without `multipleOf` are multiples of it."""
 _MAX_CANDIDATES: Final = 500
-_MAX_FLOAT_INT: Final = 10**308
-"""Larger numbers are ignored: this one is within the range of a float."""
 _WORDS: Final = (
     *("alder", "birch", "cedar", "elm", "fir", "hazel", "juniper", "larch"),
     *("linden", "maple", "oak", "pine", "poplar", "rowan", "spruce", "willow"),
@@ -77,11 +75,9 @@ def _is_multiple(value: float, divisor: float) -> bool:
 
 
 def _number(fields: Fields, name: str) -> float | None:
-    """The number of a keyword; None for anything else, and beyond the range of floats."""
+    """The number of a keyword; None for anything else."""
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if abs(value) <= _MAX_FLOAT_INT else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _candidates(fields: Fields, seed: str, *, is_integer: bool) -> Iterator[int | float]:
