@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from llm_proxy import importing
@@ -358,6 +358,9 @@ LOSSY: Final[Mapping[str, ExchangeWriter]] = MappingProxyType(
 )
 """Formats that are ambiguous or incomplete, so that a body may be refused."""
 
+EMPTY_TEXT: Final = SentBody(b"", "text/plain", is_coded=True, is_counted=False)
+EMPTY_JSON_STRING: Final = SentBody(b'""', "application/json", is_coded=False, is_counted=True)
+
 
 def decode_gzip(coding: str, body: bytes) -> bytes:
     assert coding == "gzip"
@@ -401,6 +404,7 @@ def test_a_body_is_imported_as_it_was_sent(
 
 
 @pytest.mark.parametrize("name", LOSSY)
+@example(EMPTY_JSON_STRING, EMPTY_TEXT)
 @given(sent_bodies(), sent_bodies())
 def test_a_body_in_a_lossy_format_is_imported_as_it_was_sent_or_refused(
     name: str, request_body: SentBody, response_body: SentBody
