@@ -46,9 +46,16 @@ def response_fields(turn: Turn, dialect: str) -> tuple[Fields, tuple[str, ...]]:
         "kind": "parts",
         "parts": [_part_fields(part, dialect, losses) for part in parts],
     }
-    return {**response, **_finish_fields(turn, parts), **_usage_fields(turn.usage)}, tuple(
-        dict.fromkeys(losses)
-    )
+    default_finish, _ = parse_finish_reason("", parts)
+    if turn.finish is not None and turn.finish is not default_finish:
+        candidates = filter(None, (turn.finish_raw, turn.finish.value))
+        response["finish_reason"] = next(
+            (text for text in candidates if parse_finish_reason(text, ())[0] is turn.finish),
+            turn.finish_raw or turn.finish.value,
+        )
+    if token_counts := _token_counts(turn.usage):
+        response["usage"] = token_counts
+    return response, tuple(dict.fromkeys(losses))
 
 
 def _representable_parts(parts: Sequence[Part], losses: list[str]) -> Iterator[Part]:
@@ -69,82 +76,59 @@ def _representable_parts(parts: Sequence[Part], losses: list[str]) -> Iterator[P
 
 def _simple_response(parts: Sequence[Part], dialect: str, losses: list[str]) -> Fields:
     """A response of kind text or tool-call; empty if the parts need kind parts."""
-    reasoning_parts = [part for part in parts if isinstance(part, Reasoning)]
-    other_parts = [part for part in parts if not isinstance(part, Reasoning)]
-    if list(parts) != [*reasoning_parts, *other_parts]:
+    reasoning = [part for part in parts if isinstance(part, Reasoning)]
+    others = [part for part in parts if not isinstance(part, Reasoning)]
+    if list(parts) != [*reasoning, *others]:
         return {}
-    reasoning_fields: Fields = {}
-    if reasoning_parts:
-        reasoning_fields["reasoning"] = [
-            _reasoning_fields(part, dialect) for part in reasoning_parts
-        ]
-    match other_parts:
+    response: Fields = {"kind": "text"}
+    if reasoning:
+        response["reasoning"] = [_reasoning_fields(part, dialect) for part in reasoning]
+    match others:
         case []:
-            return {"kind": "text", **reasoning_fields, "assistant_text": ""}
+            return response | {"assistant_text": ""}
         case [Text(text=text)]:
-            return {"kind": "text", **reasoning_fields, "assistant_text": text}
-        case [*_, ToolCall()] if _is_text_call_sequence(other_parts):
-            return {
-                "kind": "tool-call",
-                **reasoning_fields,
-                **_tool_call_fields(other_parts, losses),
-            }
+            return response | {"assistant_text": text}
+        case [*_, ToolCall()] if all(isinstance(part, Text | ToolCall) for part in others):
+            response["kind"] = "tool-call"
         case _:
             return {}
-
-
-def _is_text_call_sequence(parts: Sequence[Part]) -> bool:
-    """Whether these are only calls and texts, with at most one text before each call."""
-    has_known_types = all(isinstance(part, Text | ToolCall) for part in parts)
-    return has_known_types and not any(
-        isinstance(current, Text) and isinstance(following, Text)
-        for current, following in pairwise(parts)
-    )
-
-
-def _tool_call_fields(parts: Sequence[Part], losses: list[str]) -> Fields:
-    """The calls, each with the text before it; the first text is the response's own."""
-    leading_text = parts[0].text if isinstance(parts[0], Text) else ""
+    if any(isinstance(one, Text) and isinstance(other, Text) for one, other in pairwise(others)):
+        return {}  # at most one text may precede each call
+    if isinstance(leading := others[0], Text) and leading.text:
+        response["assistant_text"] = leading.text
+        del others[0]
     calls: list[Json] = []
-    text_before = ""
-    for part in parts[1:] if leading_text else parts:
+    text_before: Fields = {}
+    for part in others:
         if isinstance(part, Text):
-            text_before = part.text
+            text_before = {"assistant_text": part.text}
         elif isinstance(part, ToolCall):
-            text_fields: Fields = {"assistant_text": text_before} if text_before else {}
-            calls.append(text_fields | _single_call_fields(part, len(calls) + 1, losses))
-            text_before = ""
-    return {**({"assistant_text": leading_text} if leading_text else {}), "tool_calls": calls}
+            calls.append(text_before | _call_fields(part, len(calls) + 1, losses))
+            text_before = {}
+    return response | {"tool_calls": calls}
 
 
-def _single_call_fields(call: ToolCall, number: int, losses: list[str]) -> Fields:
+def _call_fields(call: ToolCall, number: int, losses: list[str]) -> Fields:
     """A call; its id only if it is not the default `call-N`."""
     call_fields: Fields = {"tool_name": call.name}
     if call.id and call.id != f"call-{number}":
         call_fields["call_id"] = call.id
-    return call_fields | _arguments_field(call, losses)
+    return call_fields | {"arguments": _arguments(call, losses)}
 
 
-def _arguments_field(call: ToolCall, losses: list[str]) -> Fields:
+def _arguments(call: ToolCall, losses: list[str]) -> Fields:
     try:
         value = lenient_json.parse_json(call.arguments.encode("utf-8", "replace") or b"{}")
-    except ValueError:
-        value = None
-    if isinstance(value, dict) and _is_lossless_json(value):
-        return {"arguments": value}
+        # A scenario holds neither NaN nor integers beyond 64 bits.
+        if isinstance(value, dict) and orjson.loads(orjson.dumps(value)) == value:
+            return value
+    except (ValueError, orjson.JSONEncodeError):
+        pass
     if dict(call.metadata).get("type") in ("custom", "custom_tool_call"):
         losses.append(f"that {call.name} takes plain text: it stands as the input of an object")
-        return {"arguments": {"input": call.arguments}}
+        return {"input": call.arguments}
     losses.append(f"the arguments of {call.name}, which are no JSON object that a scenario holds")
-    return {"arguments": {}}
-
-
-def _is_lossless_json(value: Json) -> bool:
-    """Whether it survives a JSON round trip: not NaN, nor integers beyond 64 bits."""
-    try:
-        return bool(orjson.loads(orjson.dumps(value)) == value)
-    except orjson.JSONEncodeError:
-        return False
+    return {}
 
 
 def _part_fields(part: Part, dialect: str, losses: list[str]) -> Fields:
@@ -155,7 +139,7 @@ def _part_fields(part: Part, dialect: str, losses: list[str]) -> Fields:
         case Refusal(text=text):
             return {"part": "refusal", "text": text}
         case ToolCall():
-            return {"part": "tool-call", **_single_call_fields(part, 0, losses)}
+            return {"part": "tool-call", **_call_fields(part, 0, losses)}
         case Text(text=text):
             return {"part": "text", "text": text}
         case _:
@@ -172,28 +156,14 @@ def _reasoning_fields(part: Reasoning, dialect: str) -> Fields:
     return reasoning | ({"provider_metadata": {provider: metadata}} if metadata else {})
 
 
-def _finish_fields(turn: Turn, parts: Sequence[Part]) -> Fields:
-    """The `finish_reason`, unless it is the default for these parts."""
-    default_finish, _ = parse_finish_reason("", tuple(parts))
-    if turn.finish is None or turn.finish is default_finish:
-        return {}
-    candidates = (turn.finish_raw, turn.finish.value)
-    matching = (
-        candidate
-        for candidate in candidates
-        if candidate and parse_finish_reason(candidate, ())[0] is turn.finish
-    )
-    return {"finish_reason": next(matching, turn.finish_raw or turn.finish.value)}
-
-
-def _usage_fields(usage: Usage | None) -> Fields:
+def _token_counts(usage: Usage | None) -> Fields:
     """The recorded token counts; a total only if it is not the sum."""
     if usage is None:
         return {}
-    token_counts: dict[str, Json] = {}
+    token_counts: Fields = {}
     for field in fields(usage):
         count = getattr(usage, field.name)
         is_sum = field.name == "total" and count == (usage.input or 0) + (usage.output or 0)
         if count is not None and count >= 0 and not is_sum:
             token_counts[field.name] = count
-    return {"usage": token_counts} if token_counts else {}
+    return token_counts
