@@ -7,7 +7,6 @@ A file holds one scenario (an object with an `id`), a list of scenarios, or an o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -71,20 +70,20 @@ class LoadedScenarios:
 def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
     """Parse and check the content of a scenario file; its name selects JSON or YAML."""
     checker = DocumentChecker(file)
-    composer = NodeComposer(file)
-    try:
-        _parse_into_composer(file, content, composer)
-    except UnreadableDocument as error:
-        mark = error.mark
-        composer.mistakes.append(
-            DocumentMistake(file, mark.line, mark.column, ROOT_PATH, error.message)
-        )
+    composer, error = _compose(file, content)
+    mistakes = composer.mistakes
+    if error is not None:
+        mistakes.append(DocumentMistake(file, *error.mark, ROOT_PATH, error.message))
         if error.discards_last_document:
             del composer.documents[-1:]
-    documents = [document for document in composer.documents if not _is_empty_node(document)]
+    documents = [
+        node
+        for node in composer.documents
+        if not isinstance(node, ScalarNode) or node.value is not None
+    ]
     for node in documents:
         _check_document(node, checker)
-    mistakes = composer.mistakes + checker.mistakes
+    mistakes += checker.mistakes
     warnings = checker.warnings
     is_blank = not documents and not mistakes
     if is_blank:
@@ -116,89 +115,71 @@ def unreadable_file_result(file: str, reason: str) -> LoadedScenarios:
     return LoadedScenarios(mistakes=(DocumentMistake(file, 0, 0, ROOT_PATH, reason),))
 
 
-def parse_struct(struct_type: type[T], source_name: str, text: str, *, is_json: bool = False) -> T:
-    """Parse a struct from a text; `source_name` is its name in messages.
-
-    Raises `UsageError` with all mistakes.
-    """
-    composer = NodeComposer(source_name)
-    with _unreadable_as_usage_error(source_name):
-        if is_json:
-            composer.compose_all(json_events(text))
-        else:
-            _parse_into_composer(source_name, text.encode("utf-8", "replace"), composer)
-    return _require_single_struct(
-        struct_type, source_name, composer, "write one object, such as {reply: Hello}"
-    )
-
-
-def parse_struct_file(struct_type: type[T], file: str, content: bytes, list_field: str) -> T:
-    """Parse a struct from the content of a file; a list alone is its `list_field`.
-
-    Raises `UsageError` with all mistakes.
-    """
-    composer = NodeComposer(file)
-    with _unreadable_as_usage_error(file):
-        _parse_into_composer(file, content, composer)
-    hint = f"write one list, called {list_field}"
-    match composer.documents:
-        case [ListNode() as node]:
-            composer.documents = [
-                ObjectNode((ObjectEntry(list_field, node.mark, node, list_field),), node.mark)
-            ]
-            return _require_single_struct(
-                struct_type, file, composer, hint, child_path(ROOT_PATH, list_field)
-            )
-        case [ObjectNode()]:
-            return _require_single_struct(struct_type, file, composer, hint)
-        case _:
-            raise UsageError(f"{file}: {hint}")
-
-
-@contextmanager
-def _unreadable_as_usage_error(source_name: str) -> Iterator[None]:
-    """Convert `UnreadableDocument` to `UsageError`, with the position."""
-    try:
-        yield
-    except UnreadableDocument as error:
-        mark = error.mark
-        raise UsageError(f"{source_name}:{mark.line}:{mark.column}: {error.message}") from None
-
-
-def _require_single_struct(
+def parse_struct(
     struct_type: type[T],
     source_name: str,
-    composer: NodeComposer,
-    hint: str,
-    path_prefix: str = ROOT_PATH,
+    content: str | bytes,
+    *,
+    is_json: bool = False,
+    list_field: str = "",
 ) -> T:
-    """The struct of the only document; `path_prefix` is removed from paths in messages."""
+    """Parse a struct; `source_name` is the name of the source in messages.
+
+    The name selects JSON or YAML; with `is_json` it is JSON of any size.  With `list_field` a list
+    alone is the value of this field.  Raises `UsageError` with all
+    mistakes.
+    """
+    if isinstance(content, str):
+        content = content.encode("utf-8", "replace")
+    composer, error = _compose(source_name, content, is_json=is_json)
+    if error is not None:
+        mark = error.mark
+        raise UsageError(f"{source_name}:{mark.line}:{mark.column}: {error.message}")
+    documents, path_prefix = composer.documents, ROOT_PATH
+    hint = "write one object, such as {reply: Hello}"
+    if list_field:
+        hint = f"write one list, called {list_field}"
+        match documents:
+            case [ListNode(mark=mark) as node]:
+                entry = ObjectEntry(list_field, mark, node, list_field)
+                documents = [ObjectNode((entry,), mark)]
+                path_prefix = child_path(ROOT_PATH, list_field)
+            case [ObjectNode()]:
+                pass
+            case _:
+                raise UsageError(f"{source_name}: {hint}")
     checker = DocumentChecker(source_name)
-    for node in composer.documents[:1]:
-        checker.check_and_normalize(node, kinds.type_info(struct_type), ROOT_PATH)
-    mistakes = sorted((*composer.mistakes, *checker.mistakes), key=_location_key)
-    if mistakes:
+    for document in documents[:1]:
+        checker.check_and_normalize(document, kinds.type_info(struct_type), ROOT_PATH)
+    if mistakes := sorted((*composer.mistakes, *checker.mistakes), key=_location_key):
         shown_mistakes = (
             replace(mistake, json_path=ROOT_PATH + mistake.json_path.removeprefix(path_prefix))
             for mistake in mistakes
         )
         raise UsageError("; ".join(map(str, shown_mistakes)))
-    if len(composer.documents) != 1 or not isinstance(checker.valid_structs[-1].value, struct_type):
+    struct = checker.valid_structs[-1].value if len(documents) == 1 else None
+    if not isinstance(struct, struct_type):
         raise UsageError(f"{source_name}: {hint}")
-    struct: T = checker.valid_structs[-1].value
     return struct
 
 
-def _parse_into_composer(file: str, content: bytes, composer: NodeComposer) -> None:
-    if len(content) > MAX_FILE_BYTES:
-        raise UnreadableDocument(
-            SourceMark(0, 0), f"it has more than {MAX_FILE_BYTES >> 20} MiB: split it up"
-        )
-    text = _decode_text(content)
-    if not file.lower().endswith(".json"):
-        composer.compose_all(yaml_events(text))
-    elif text.strip():
-        composer.compose_all(json_events(text))
+def _compose(
+    file: str, content: bytes, *, is_json: bool = False
+) -> tuple[NodeComposer, UnreadableDocument | None]:
+    """The documents of a content, and the error that ends them; its name selects JSON or YAML."""
+    composer = NodeComposer(file)
+    if len(content) > MAX_FILE_BYTES and not is_json:
+        message = f"it has more than {MAX_FILE_BYTES >> 20} MiB: split it up"
+        return composer, UnreadableDocument(SourceMark(0, 0), message)
+    try:
+        text = _decode_text(content)
+        if not is_json and not file.lower().endswith(".json"):
+            composer.compose_all(yaml_events(text))
+        elif text.strip():
+            composer.compose_all(json_events(text))
+    except UnreadableDocument as error:
+        return composer, error
+    return composer, None
 
 
 def _decode_text(content: bytes) -> str:
@@ -221,10 +202,6 @@ def _normalize_line_ends(text: str) -> str:
 
 def _location_key(mistake: DocumentMistake) -> tuple[int, int]:
     return mistake.line, mistake.column
-
-
-def _is_empty_node(node: Node) -> bool:
-    return isinstance(node, ScalarNode) and node.value is None
 
 
 def _check_document(node: Node, checker: DocumentChecker) -> None:

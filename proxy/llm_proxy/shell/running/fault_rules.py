@@ -27,7 +27,9 @@ def read_fault_rules(path: Path) -> tuple[FaultRule, ...]:
         raise UsageError(f"--faults {path} cannot be read: {error.strerror}") from None
     if len(data) > _MAX_FILE_BYTES:
         raise UsageError(f"--faults {path}: it is larger than {_MAX_FILE_BYTES} bytes")
-    return parse_rules(loading.parse_struct_file(FaultRulesFile, str(path), data, "faults").faults)
+    return parse_rules(
+        loading.parse_struct(FaultRulesFile, str(path), data, list_field="faults").faults
+    )
 
 
 def check_live_rules(mode: str, rules: tuple[FaultRule, ...]) -> None:
