@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Final
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.base import Dialect, DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
-
-DONE_TYPE: Final = "done"
-"""The type of the message that ends a stream, such as `[DONE]`."""
-FINISH_TYPE: Final = "finish"
-"""The type of a message that contains the finish reason."""
 
 
 def content_coding(head: ResponseHead) -> str:
@@ -57,12 +51,16 @@ def declared_event_types(codec: str, message: bytes) -> frozenset[str]:
 
 
 def event_types(dialect: Dialect, head: ResponseHead, codec: str, message: bytes) -> frozenset[str]:
-    """The declared event types of a message, and `finish` and `done`."""
+    """The declared event types of a message, `finish` and `done`.
+
+    `finish` is a message that contains the finish reason, `done` one that ends a stream, such as
+    `[DONE]`.
+    """
     types = set(declared_event_types(codec, message))
     is_done_event = codec == "sse" and sse.is_done_message(message)
     if is_done_event or message_json_fields(codec, message).get("done") is True:
-        types.add(DONE_TYPE)
+        types.add("done")
     turns = dialect.decode_response(DialectResponse(head, codec, (message,)))
     if any(turn.finish is not None for turn in turns):
-        types.add(FINISH_TYPE)
+        types.add("finish")
     return frozenset(types)

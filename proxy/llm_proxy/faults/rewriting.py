@@ -480,8 +480,12 @@ class RewriterChain:
 
         In ms since the request was read in full.
         """
-        trigger_times_ms = [rewriter.trigger_at_ms for rewriter in self.rewriters]
-        return min((ms for ms in trigger_times_ms if ms is not None), default=None)
+        trigger_times_ms = [
+            trigger_ms
+            for rewriter in self.rewriters
+            if (trigger_ms := rewriter.trigger_at_ms) is not None
+        ]
+        return min(trigger_times_ms, default=None)
 
     def feed(self, actions: Sequence[Action]) -> list[Action]:
         """The actions that replace these.  Raises `RewritingTooExpensive`.
@@ -490,7 +494,10 @@ class RewriterChain:
         """
         output: list[Action] = []
         for action in actions:
-            output += map(self._without_length, self._pass_on([action]))
+            passed = self._pass_on([action])
+            if self._changes_length and isinstance(action, Begin):
+                passed = list(map(_without_length, passed))
+            output += passed
             if self.is_over:
                 break
         return output
@@ -509,11 +516,6 @@ class RewriterChain:
         """The actions to add before the clean end.  Raises `RewritingTooExpensive`."""
         return [] if self.is_over else self._pass_on([], is_end=True)
 
-    def _without_length(self, action: Action) -> Action:
-        if self._changes_length and isinstance(action, Begin) and action.head.framing == "length":
-            return Begin(replace(action.head, framing="chunked", content_length=None))
-        return action
-
     def _pass_on(
         self, actions: list[Action], first_index: int = 0, *, is_end: bool = False
     ) -> list[Action]:
@@ -522,7 +524,9 @@ class RewriterChain:
             self._rewritten_count += len(actions)
             if self._rewritten_count > _MAX_REWRITTEN_ACTIONS:
                 raise RewritingTooExpensive
-            output = list(chain.from_iterable(map(rewriter.feed, actions)))
+            output: list[Action] = []
+            for action in actions:
+                output += rewriter.feed(action)
             if is_end and not _ends_in_abort(actions):
                 output += rewriter.close()
             is_end = is_end or rewriter.is_over
@@ -559,6 +563,12 @@ def _ends_in_abort(actions: Sequence[Action]) -> bool:
 
 def _body_byte_count(actions: Sequence[Action]) -> int:
     return sum(len(action.data) for action in actions if isinstance(action, Send))
+
+
+def _without_length(action: Action) -> Action:
+    if isinstance(action, Begin) and action.head.framing == "length":
+        return Begin(replace(action.head, framing="chunked", content_length=None))
+    return action
 
 
 def _with_longer_body(action: Action, added_bytes: int) -> Action:

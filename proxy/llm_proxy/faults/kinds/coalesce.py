@@ -36,14 +36,13 @@ class _CoalesceTransform(ActionTransform):
         self._events_per_write = events_per_write
         self._due_ms = position.at_ms
         self._held = bytearray()
-        self._codec = framing.new_codec(position.codec)
         self._held_message_count = 0
         """Messages that end in the held bytes."""
-        self._last_message_end = 0
-        """The offset in the held bytes at which the last of them ends."""
-        self._sent_partial_bytes = len(position.sent_message_prefix)
-        """Bytes of the current message that were sent before the location."""
+        self._codec = framing.new_codec(position.codec)
         self._codec.feed(position.sent_message_prefix)
+        # Offsets count from the beginning of the message that the location is in.
+        self._held_offset = len(position.sent_message_prefix)
+        self._message_end = 0
 
     def feed(self, action: Action) -> Burst:
         match action:
@@ -65,17 +64,17 @@ class _CoalesceTransform(ActionTransform):
         """The writes that these bytes complete, each due with its last byte."""
         writes: list[Action] = []
         for message in self._codec.feed(data):
-            self._last_message_end += len(message) - self._sent_partial_bytes
-            self._sent_partial_bytes = 0
+            self._message_end += len(message)
             self._held_message_count += 1
             if self._held_message_count == self._events_per_write:
-                writes += self._flush_write(self._last_message_end)
+                writes += self._flush_write(self._message_end - self._held_offset)
         return tuple(writes)
 
-    def _flush_write(self, end: int) -> Burst:
-        data = bytes(self._held[:end])
-        del self._held[:end]
-        self._held_message_count = self._last_message_end = 0
+    def _flush_write(self, size: int) -> Burst:
+        data = bytes(self._held[:size])
+        del self._held[:size]
+        self._held_offset += size
+        self._held_message_count = 0
         return (Wait(self._due_ms), Send(data)) if data else (Wait(self._due_ms),)
 
 
