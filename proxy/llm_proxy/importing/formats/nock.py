@@ -93,7 +93,7 @@ def _parse_text_body(text: str, headers: Headers, label: str, *, may_be_hex: boo
     """
     utf8_body = fields.body_to_bytes(text)
     candidates = [utf8_body]
-    if _is_json(utf8_body) or fields.media_type(headers).endswith("json"):
+    if utf8_body and (_is_json(utf8_body) or fields.media_type(headers).endswith("json")):
         candidates.append(fields.dump_json(text))
     if may_be_hex and _is_hex_list([text]) and not fields.is_utf8(_decode_hex([text])):
         candidates.append(_decode_hex([text]))
