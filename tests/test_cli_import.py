@@ -8,7 +8,7 @@ from pathlib import Path
 from cli_process import CommandResult, run_command
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.pacing import InstantPace
-from llm_proxy.shell.importing.files import assign_session_names
+from llm_proxy.shell.importing import assign_session_names
 from llm_proxy.shell.library.library import Library
 from raw_http import build_http_request, send_request
 from test_importing_formats import REQUEST_BODY, STREAM, VCR, flow, har

@@ -19,8 +19,13 @@ from in_process_proxy import proxy
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import RoutingSettings
-from llm_proxy.shell.importing.files import assign_session_names, find_files
-from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, Importer
+from llm_proxy.shell.importing import (
+    FileReport,
+    ImportedExchange,
+    Importer,
+    assign_session_names,
+    find_files,
+)
 from llm_proxy.shell.library.library import Library
 from raw_http import build_http_request, send_request
 

@@ -1,7 +1,6 @@
 """Exports recorded exchanges in the formats of other tools.
 
-    format   the definition of a format, and its input
-    urls     the URLs of stored requests
+    format   the definition of a format, its input, and the URLs of stored requests
     har, vcr, sse, curl   one format each
 
 What a format cannot represent is left out.  Only HAR has times; those of single reads are in
@@ -15,10 +14,15 @@ from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.exporting.curl import CURL
-from llm_proxy.exporting.format import ExportedExchange, ExportFormat
+from llm_proxy.exporting.format import (
+    ExportedExchange,
+    ExportFormat,
+    exchange_url,
+    placeholder_url,
+    url_through_proxy,
+)
 from llm_proxy.exporting.har import HAR
 from llm_proxy.exporting.sse import SSE
-from llm_proxy.exporting.urls import exchange_url, placeholder_url, url_through_proxy
 from llm_proxy.exporting.vcr import VCR
 
 __all__ = [

@@ -62,12 +62,8 @@ def _text_or_bytes(body: bytes) -> str | bytes:
         text = body.decode()
     except UnicodeDecodeError:
         return body
-    return body if _is_changed_by_yaml(text) else text
-
-
-def _is_changed_by_yaml(text: str) -> bool:
-    """Whether YAML would not preserve a text: it turns CR into LF, and has no NUL."""
-    return "\r" in text or "\x00" in text or "\ufeff" in text
+    # YAML turns CR into LF, and has no NUL.
+    return body if any(character in text for character in "\r\x00\ufeff") else text
 
 
 VCR: Final = ExportFormat(

@@ -21,9 +21,12 @@ from llm_proxy.importing import ImportSettings
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.pacing import Pace, RecordedPace, parse_pace
 from llm_proxy.routing import RoutingSettings, is_valid_name
-from llm_proxy.shell.importing.files import assign_session_names, find_files
-from llm_proxy.shell.importing.importer import Importer, timestamp_now
-from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
+from llm_proxy.shell.importing import (
+    Importer,
+    assign_session_names,
+    find_files,
+    timestamp_now,
+)
 from llm_proxy.shell.library.library import Library
 from llm_proxy.version import __version__
 
@@ -112,8 +115,10 @@ def import_(
     library.refresh()
     names = assign_session_names(files)
     own = names if session_per_file else {}
-    scripts = ScenarioFolder(fields.pop("scenarios"), names)
-    importer = Importer(library, _build_import_settings(**fields), own, dry_run, scripts)
+    scenario_folder = fields.pop("scenarios")
+    importer = Importer(
+        library, _build_import_settings(**fields), own, dry_run, scenario_folder, names
+    )
     rows = [
         ImportRow.from_report(file_report)
         for file_report in importer.import_files(paths_with_progress(files))

@@ -13,7 +13,7 @@ from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture
 from llm_proxy.importing.source import AlreadyImportedItem, ImportLoss
-from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, ImportStatus
+from llm_proxy.shell.importing import FileReport, ImportedExchange, ImportStatus
 from llm_proxy.shell.library.library import Library
 
 _COLUMNS: Final = (

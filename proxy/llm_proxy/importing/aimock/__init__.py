@@ -1,10 +1,9 @@
 """Imports aimock fixtures as scenarios; fixtures hold neither requests nor bytes.
 
-fixtures   converts a file of fixtures to a file of scenarios
-matching   converts the conditions on requests
-responses  converts the response
-timing     converts streaming and faults
-losses     what a scenario cannot represent, or represents otherwise
+fixtures          converts a file of fixtures to a file of scenarios
+match_conversion  converts the conditions on requests
+responses         converts the response
+timing            converts streaming and faults
 """
 
 from llm_proxy.importing.aimock.fixtures import (

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.importing.aimock.losses import UNKNOWN_FIELDS
 from llm_proxy.importing.aimock.match_conversion import convert_match
-from llm_proxy.importing.aimock.responses import convert_response
+from llm_proxy.importing.aimock.responses import UNKNOWN_FIELDS, convert_response
 from llm_proxy.importing.aimock.timing import convert_timing
 from llm_proxy.importing.source import (
     ImportLoss,
@@ -138,31 +137,24 @@ def _convert_fixture(
         raise NotImportable(
             f"the arguments of a call stand within each other more than {_MAX_DEPTH} deep"
         )
-    unknown_fields = [
-        value
-        for value in fixture
-        if value not in _KNOWN_FIELDS and not value.startswith(_COMMENT_PREFIXES)
-    ]
+    losses = [*match_losses, *step_losses, *timing_losses]
+    if any(
+        name not in _KNOWN_FIELDS and not name.startswith(_COMMENT_PREFIXES) for name in fixture
+    ):
+        losses.append(UNKNOWN_FIELDS)
+    description = f"Fixture {number} of {printable_excerpt(source_name, _MAX_QUOTE_CHARS)}"
+    user_message = lenient_json.str_or_empty(fixture["match"].get("userMessage")).strip()
+    if user_message:
+        first_line = user_message.splitlines()[0].strip()
+        description += f": {printable_excerpt(first_line, _MAX_QUOTE_CHARS)}"
     fields: Fields = {
         "id": f"{id_prefix}-{number}",
-        "description": _scenario_description(fixture["match"], number, source_name),
+        "description": description,
         "match": match_fields,
         **timing,
         "turns": [{"turn": ANY_TURN, **step}],
     }
-    losses = [
-        *match_losses,
-        *step_losses,
-        *timing_losses,
-        *([UNKNOWN_FIELDS] if unknown_fields else []),
-    ]
     return fields, tuple(dict.fromkeys(losses))
-
-
-def _scenario_description(match_fields: Fields, number: int, source_name: str) -> str:
-    lines = lenient_json.str_or_empty(match_fields.get("userMessage")).strip().splitlines()
-    text = f": {printable_excerpt(lines[0].strip(), _MAX_QUOTE_CHARS)}" if lines else ""
-    return f"Fixture {number} of {printable_excerpt(source_name, _MAX_QUOTE_CHARS)}{text}"
 
 
 def _scenario_yaml(scenario: Fields) -> str:

@@ -7,11 +7,9 @@ dropped: the fixture would match requests that it was not written for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.importing.aimock.losses import CONTEXT, DATED_MODELS, SEQUENCE_INDEX, TURN_INDEX
 from llm_proxy.importing.source import ImportLoss, NotImportable
 from llm_proxy.scenario.recorded.yaml_writing import literal_pattern
 from llm_proxy.turns import Json
@@ -26,6 +24,24 @@ _CALL_ID_PATH: Final = f"{_LAST_MESSAGE_PATH}..['tool_call_id','call_id','tool_u
 _RESULT_TEXT_PATH: Final = f"{_LAST_MESSAGE_PATH}..['content','output','text','response']"
 _TOOL_NAME_PATH: Final = "$['tools','toolConfig']..name"
 _FORMAT_TYPE_PATH: Final = "$['response_format','text']..type"
+_SEQUENCE_INDEX: Final = ImportLoss(
+    "sequence",
+    "sequenceIndex counts requests, and a turn the answers in a conversation: whoever asks the "
+    "same in a new conversation gets the first answer again",
+)
+_TURN_INDEX: Final = ImportLoss(
+    "nearest turn",
+    "its turnIndex becomes that turn alone: aimock answers other turns with the nearest, too",
+)
+_DATED_MODELS: Final = ImportLoss(
+    "dated models",
+    "its model is that name alone: aimock takes it with a date behind it, too; write a pattern "
+    "such as gpt-5-20* for those",
+)
+_CONTEXT: Final = ImportLoss(
+    "context",
+    "its context becomes the session: send x-llm-proxy-session in place of X-AIMock-Context",
+)
 
 
 def convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
@@ -37,18 +53,17 @@ def convert_match(fields: Fields) -> tuple[Fields, list[ImportLoss]]:
     for name, value in fields.items():
         if value is None or name in {"turnIndex", "sequenceIndex"}:
             continue
-        if name not in _CONVERTER_BY_FIELD:
-            raise NotImportable(
-                f"its match has {_printable_name(name)}, which no scenario can ask for"
-            )
-        field_match, field_conditions = _CONVERTER_BY_FIELD[name](value)
-        if any(match_fields.get(text, content) != content for text, content in field_match.items()):
+        field_match, field_conditions = _convert_field(name, value)
+        if any(match_fields.get(key, item) != item for key, item in field_match.items()):
             raise NotImportable("it asks for results of tools, and for none: nothing could be both")
         match_fields |= field_match
         conditions |= field_conditions
-        losses += _LOSSES_BY_FIELD.get(name, ())
-    match_fields |= {} if turn is None else {"turn": turn}
-    return match_fields | ({"json": conditions} if conditions else {}), losses
+        losses += {"model": [_DATED_MODELS], "context": [_CONTEXT]}.get(name, [])
+    if turn is not None:
+        match_fields["turn"] = turn
+    if conditions:
+        match_fields["json"] = conditions
+    return match_fields, losses
 
 
 def _convert_turn_match(fields: Fields, losses: list[ImportLoss]) -> int | None:
@@ -59,11 +74,11 @@ def _convert_turn_match(fields: Fields, losses: list[ImportLoss]) -> int | None:
             "it has both turnIndex and sequenceIndex, and a scenario counts turns alone"
         )
     if turn is not None:
-        losses.append(TURN_INDEX)
+        losses.append(_TURN_INDEX)
         return turn + 1
     if sequence is None:
         return None
-    losses.append(SEQUENCE_INDEX)
+    losses.append(_SEQUENCE_INDEX)
     follows_tool_result = fields.get("hasToolResult") or "toolCallId" in fields
     return sequence + (2 if follows_tool_result or "toolResultContains" in fields else 1)
 
@@ -77,94 +92,54 @@ def _turn_index(fields: Fields, name: str) -> int | None:
     return value
 
 
-_MatchAndConditions = tuple[Fields, Fields]
-"""Fields of the match, and conditions on the request's JSON by JSONPath."""
-
-
-def _convert_user_match(value: Json) -> _MatchAndConditions:
-    text = _require_text("userMessage", value)
-    return ({"user": literal_pattern(text)} if text else {}), {}
-
-
-def _convert_system_match(value: Json) -> _MatchAndConditions:
-    """One text, or several that must all occur, in any order."""
-    values = value if isinstance(value, list) else [value]
-    texts = [
-        literal_pattern(text)
-        for content in values
-        if (text := _require_text("systemMessage", content))
-    ]
-    if len(texts) > 1:
-        return {"system": r"(?s)\A" + "".join(f"(?=.*{content})" for content in texts)}, {}
-    return ({"system": texts[0]} if texts else {}), {}
-
-
-def _convert_model_match(value: Json) -> _MatchAndConditions:
-    return {"model": _escape_glob("model", value)}, {}
-
-
-def _convert_context_match(value: Json) -> _MatchAndConditions:
-    return {"session": _escape_glob("context", value)}, {}
-
-
-def _convert_endpoint_match(value: Json) -> _MatchAndConditions:
-    if value != "chat":
-        label = _printable_name(value) if isinstance(value, str) else "an endpoint that is no text"
-        raise NotImportable(f"it is for {label}: a scenario answers in conversations alone")
-    return {}, {}
-
-
-def _convert_tool_results_match(value: Json) -> _MatchAndConditions:
-    if not isinstance(value, bool):
-        raise NotImportable("its hasToolResult is neither true nor false")
-    return {"tool_results": value}, {}
-
-
-def _convert_call_id_match(value: Json) -> _MatchAndConditions:
-    return {"tool_results": True}, {_CALL_ID_PATH: {"equals": _require_text("toolCallId", value)}}
-
-
-def _convert_result_text_match(value: Json) -> _MatchAndConditions:
-    pattern = literal_pattern(_require_text("toolResultContains", value))
-    return {"tool_results": True}, ({_RESULT_TEXT_PATH: {"matches": pattern}} if pattern else {})
-
-
-def _convert_tool_match(value: Json) -> _MatchAndConditions:
-    return {}, {_TOOL_NAME_PATH: {"equals": _require_text("toolName", value)}}
-
-
-def _convert_format_match(value: Json) -> _MatchAndConditions:
-    return {}, {_FORMAT_TYPE_PATH: {"equals": _require_text("responseFormat", value)}}
-
-
-def _reject_input_text(_: Json) -> _MatchAndConditions:
-    raise NotImportable("it is for embeddings: a scenario answers in conversations alone")
-
-
-_CONVERTER_BY_FIELD: Final[Mapping[str, Callable[[Json], _MatchAndConditions]]] = {
-    "userMessage": _convert_user_match,
-    "systemMessage": _convert_system_match,
-    "model": _convert_model_match,
-    "context": _convert_context_match,
-    "endpoint": _convert_endpoint_match,
-    "hasToolResult": _convert_tool_results_match,
-    "toolCallId": _convert_call_id_match,
-    "toolResultContains": _convert_result_text_match,
-    "toolName": _convert_tool_match,
-    "responseFormat": _convert_format_match,
-    "inputText": _reject_input_text,
-}
-_LOSSES_BY_FIELD: Final[Mapping[str, tuple[ImportLoss, ...]]] = {
-    "model": (DATED_MODELS,),
-    "context": (CONTEXT,),
-}
-
-
-def _escape_glob(name: str, value: Json) -> str:
-    text = _require_text(name, value)
-    if not text:
-        raise NotImportable(f"its {name} is empty, which no request has")
-    return _GLOB_CHARS.sub(r"[\1]", text)
+def _convert_field(name: str, value: Json) -> tuple[Fields, Fields]:
+    """Fields of the match, and conditions on the request's JSON by JSONPath."""
+    match name:
+        case "userMessage":
+            pattern = literal_pattern(_require_text(name, value))
+            return ({"user": pattern} if pattern else {}), {}
+        case "systemMessage":
+            # One text, or several that must all occur, in any order.
+            values = value if isinstance(value, list) else [value]
+            texts = [
+                literal_pattern(text) for item in values if (text := _require_text(name, item))
+            ]
+            if len(texts) > 1:
+                return {"system": r"(?s)\A" + "".join(f"(?=.*{text})" for text in texts)}, {}
+            return ({"system": texts[0]} if texts else {}), {}
+        case "model" | "context":
+            text = _require_text(name, value)
+            if not text:
+                raise NotImportable(f"its {name} is empty, which no request has")
+            field = "model" if name == "model" else "session"
+            return {field: _GLOB_CHARS.sub(r"[\1]", text)}, {}
+        case "endpoint":
+            if value != "chat":
+                label = "an endpoint that is no text"
+                if isinstance(value, str):
+                    label = _printable_name(value)
+                raise NotImportable(f"it is for {label}: a scenario answers in conversations alone")
+            return {}, {}
+        case "hasToolResult":
+            if not isinstance(value, bool):
+                raise NotImportable("its hasToolResult is neither true nor false")
+            return {"tool_results": value}, {}
+        case "toolCallId":
+            return {"tool_results": True}, {_CALL_ID_PATH: {"equals": _require_text(name, value)}}
+        case "toolResultContains":
+            pattern = literal_pattern(_require_text(name, value))
+            conditions: Fields = {_RESULT_TEXT_PATH: {"matches": pattern}} if pattern else {}
+            return {"tool_results": True}, conditions
+        case "toolName":
+            return {}, {_TOOL_NAME_PATH: {"equals": _require_text(name, value)}}
+        case "responseFormat":
+            return {}, {_FORMAT_TYPE_PATH: {"equals": _require_text(name, value)}}
+        case "inputText":
+            raise NotImportable("it is for embeddings: a scenario answers in conversations alone")
+        case _:
+            raise NotImportable(
+                f"its match has {_printable_name(name)}, which no scenario can ask for"
+            )
 
 
 def _require_text(name: str, value: Json) -> str:

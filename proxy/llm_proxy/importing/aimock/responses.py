@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import orjson
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import printable_excerpt
-from llm_proxy.importing.aimock.losses import (
-    COSTS,
-    ENDLESS_ERROR,
-    RESPONSE_ENVELOPE,
-    UNKNOWN_FIELDS,
-    WEB_SEARCHES,
-)
 from llm_proxy.importing.fields import nonnegative_number
 from llm_proxy.importing.source import ImportLoss, NotImportable
 from llm_proxy.scenario.engine.turns import json_stringify
@@ -46,8 +39,6 @@ _CONVERTED_FIELDS: Final = (
     "content", "toolCalls", "blocks", "reasoning", "reasoningSignature", "redactedThinking",
     "usage", "finishReason",
 )  # fmt: skip
-_ENVELOPE_FIELDS: Final = ("id", "created", "model", "role", "systemFingerprint", "provider")
-_ENVELOPE_FINISH_FIELD: Final = "nativeFinishReason"
 _USAGE_NAME_BY_FIELD: Final[Mapping[str, str]] = {
     "prompt_tokens": "input",
     "input_tokens": "input",
@@ -62,6 +53,30 @@ _USAGE_NAME_BY_DETAIL_FIELD: Final[Mapping[str, Mapping[str, str]]] = {
     "prompt_tokens_details": {"cached_tokens": "cache_read", "cache_write_tokens": "cache_write"},
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
 }
+_RESPONSE_ENVELOPE: Final = ImportLoss(
+    "envelope", "ids, models, roles and fingerprints of answers are made by each dialect"
+)
+_COSTS: Final = ImportLoss("costs", "of its usage tokens are told, and nothing else")
+_WEB_SEARCHES: Final = ImportLoss(
+    "searches", "its webSearches are left out: a scenario has no word for them"
+)
+_ENDLESS_ERROR: Final = ImportLoss(
+    "error without end",
+    "its error comes a million times, in the words of the dialect that is asked, and an empty "
+    "answer after that",
+)
+UNKNOWN_FIELDS: Final = ImportLoss(
+    "fields", "it has fields that are unknown here: they are left out"
+)
+_LOSS_ORDER: Final = (_COSTS, _RESPONSE_ENVELOPE, _WEB_SEARCHES, UNKNOWN_FIELDS)
+_LOSS_BY_FIELD: Final[Mapping[str, ImportLoss]] = {
+    **dict.fromkeys(
+        ("id", "created", "model", "role", "systemFingerprint", "provider", "nativeFinishReason"),
+        _RESPONSE_ENVELOPE,
+    ),
+    "webSearches": _WEB_SEARCHES,
+}
+"""The losses of fields that are not converted; other ones are unknown."""
 
 
 def convert_response(response: Json) -> tuple[Fields, list[ImportLoss]]:
@@ -69,36 +84,23 @@ def convert_response(response: Json) -> tuple[Fields, list[ImportLoss]]:
     if not isinstance(response, dict):
         raise NotImportable("it has no response")
     if isinstance(response.get("error"), dict):
-        return _failure_step(response), [ENDLESS_ERROR]
-    if unsupported := next(
-        (text for name, text in _UNSUPPORTED_CONTENT.items() if name in response), ""
-    ):
-        raise NotImportable(
-            f"it answers with {unsupported}, and a scenario with what a model says or calls"
-        )
+        return _failure_step(response), [_ENDLESS_ERROR]
+    for name, description in _UNSUPPORTED_CONTENT.items():
+        if name in response:
+            raise NotImportable(
+                f"it answers with {description}, and a scenario with what a model says or calls"
+            )
     fields = _response_fields(response) | _reasoning_fields(response)
     if isinstance(finish := response.get("finishReason"), str) and finish:
         fields["finish_reason"] = finish
     usage, is_complete_usage = _usage_fields(response.get("usage"))
-    losses = [*([] if is_complete_usage else [COSTS]), *_field_losses(response)]
-    return {"response": fields | ({"usage": usage} if usage else {})}, losses
-
-
-def _field_losses(response: Fields) -> Iterator[ImportLoss]:
-    names = [
-        text
-        for text, value in response.items()
-        if value is not None and text not in _CONVERTED_FIELDS
-    ]
-    envelope_names = [
-        name for name in names if name in _ENVELOPE_FIELDS or name == _ENVELOPE_FINISH_FIELD
-    ]
-    if envelope_names:
-        yield RESPONSE_ENVELOPE
-    if "webSearches" in names:
-        yield WEB_SEARCHES
-    if len(names) > len(envelope_names) + ("webSearches" in names):
-        yield UNKNOWN_FIELDS
+    if usage:
+        fields["usage"] = usage
+    losses = set() if is_complete_usage else {_COSTS}
+    for name, value in response.items():
+        if value is not None and name not in _CONVERTED_FIELDS:
+            losses.add(_LOSS_BY_FIELD.get(name, UNKNOWN_FIELDS))
+    return {"response": fields}, sorted(losses, key=_LOSS_ORDER.index)
 
 
 def _failure_step(response: Fields) -> Fields:
@@ -127,20 +129,16 @@ def _failure_step(response: Fields) -> Fields:
 
 def _response_fields(response: Fields) -> Fields:
     """Parts in order, tool calls after an optional text, or a text."""
-    blocks, calls = (
-        lenient_json.array_items(response.get(item)) for item in ("blocks", "toolCalls")
-    )
+    blocks = lenient_json.array_items(response.get("blocks"))
+    calls = lenient_json.array_items(response.get("toolCalls"))
     content = response.get("content")
     text = content if content is None or isinstance(content, str) else json_stringify(content)
     if blocks:
         return {"kind": "parts", "parts": [_content_part(block) for block in blocks]}
     if calls:
         leading_text: Fields = {"assistant_text": text} if text else {}
-        return {
-            "kind": "tool-call",
-            **leading_text,
-            "tool_calls": [_tool_call(value) for value in calls],
-        }
+        tool_calls: list[Json] = [_tool_call(call) for call in calls]
+        return {"kind": "tool-call", **leading_text, "tool_calls": tool_calls}
     if text is None:
         raise NotImportable("its response has none of content, toolCalls, blocks and error")
     return {"kind": "text", "assistant_text": text}
@@ -163,7 +161,10 @@ def _tool_call(call: Json) -> Fields:
         raise NotImportable("one of its calls has no name")
     arguments = fields.get("arguments")
     if isinstance(arguments, str):
-        arguments = _parse_json_text(arguments)
+        try:
+            arguments = orjson.loads(arguments.strip() or "{}")
+        except ValueError:
+            arguments = None
     if not isinstance(arguments, dict):
         raise NotImportable(
             f"the arguments of {printable_excerpt(name, _MAX_QUOTE_CHARS)} are no JSON object"
@@ -172,24 +173,11 @@ def _tool_call(call: Json) -> Fields:
     return {"tool_name": name, "arguments": arguments, **id_field}
 
 
-def _parse_json_text(text: str) -> Json:
-    """The JSON value in a text; None where it is none."""
-    try:
-        value: Json = orjson.loads(text.strip() or "{}")
-    except ValueError:
-        return None
-    return value
-
-
 def _reasoning_fields(response: Fields) -> Fields:
-    redacted_texts = (
-        lenient_json.str_or_empty(array_item)
-        for array_item in lenient_json.array_items(response.get("redactedThinking"))
-    )
     reasoning_blocks: list[Json] = [
-        {"provider_metadata": {"anthropic": {"redactedData": content}}}
-        for content in redacted_texts
-        if content
+        {"provider_metadata": {"anthropic": {"redactedData": item}}}
+        for item in lenient_json.array_items(response.get("redactedThinking"))
+        if isinstance(item, str) and item
     ]
     if text := lenient_json.str_or_empty(response.get("reasoning")):
         signature = lenient_json.str_or_empty(response.get("reasoningSignature"))
@@ -206,11 +194,9 @@ def _usage_fields(usage: Json) -> tuple[Fields, bool]:
         counts = {_USAGE_NAME_BY_FIELD[name]: value} if name in _USAGE_NAME_BY_FIELD else {}
         for detail, meaning in _USAGE_NAME_BY_DETAIL_FIELD.get(name, {}).items():
             counts[meaning] = lenient_json.object_fields(value).get(detail)
-        fields = {
-            text: count
-            for text, one in counts.items()
-            if (count := lenient_json.first_integer(one)) is not None
-        }
-        usage_fields |= {name: count for name, count in fields.items() if count >= 0}
+        for meaning, count in counts.items():
+            number = lenient_json.first_integer(count)
+            if number is not None and number >= 0:
+                usage_fields[meaning] = number
         is_complete = is_complete and bool(counts)
     return usage_fields, is_complete

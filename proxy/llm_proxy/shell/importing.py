@@ -1,21 +1,23 @@
-"""Imports foreign files into a library."""
+"""Imports foreign files into a library, and fixtures into a folder of scenarios."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from llm_proxy import importing
 from llm_proxy.cassette import parse_cassette, spool
-from llm_proxy.errors import CassetteError
+from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.exchange import Outcome
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, conversion
 from llm_proxy.importing.aimock import ConvertedFixture
-from llm_proxy.importing.file_parsing import parse_file_content
+from llm_proxy.importing.file_parsing import MAX_FILE_BYTES, parse_file_content
 from llm_proxy.importing.source import (
     INCOMPLETE,
     AlreadyImportedItem,
@@ -28,11 +30,13 @@ from llm_proxy.importing.source import (
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
-from llm_proxy.shell.importing.files import read_content
-from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
 from llm_proxy.shell.recording.recorder import MAX_BODY_BYTES
+
+_UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME_CHARS: Final = 100
+"""Maximum length of a session's name."""
 
 ImportStatus = Literal["imported", "partly imported", "refused"]
 """How much of a file was imported: all, some or none."""
@@ -77,14 +81,10 @@ class FileReport:
     @property
     def status(self) -> ImportStatus:
         """How much of the file was imported, now or earlier."""
-        imported_count = (
-            self.count_results(ImportedExchange)
-            + self.count_results(ConvertedFixture)
-            + self.count_results(AlreadyImportedItem)
-        )
-        if imported_count == 0:
+        refused_count = self.count_results(RefusedItem)
+        if refused_count == len(self.results):
             return "refused"
-        return "partly imported" if self.why or self.count_results(RefusedItem) else "imported"
+        return "partly imported" if self.why or refused_count else "imported"
 
     def count_results(self, result_type: type[ImportResult]) -> int:
         """The number of results of this type."""
@@ -110,8 +110,10 @@ class Importer:
     session_by_file: Mapping[Path, str] = field(default_factory=dict)
     """Session by file, for files with their own session."""
     is_dry_run: bool = False
-    scenario_folder: ScenarioFolder = field(default_factory=ScenarioFolder)
-    """Where converted fixtures are written."""
+    scenario_folder: Path = Path("scenarios")
+    """The folder that gets one scenario file for each file of fixtures."""
+    scenario_names: Mapping[Path, str] = field(default_factory=dict)
+    """The name of the scenario file, by file of fixtures."""
     _filer: CassetteFiler = field(init=False)
     _unmatched_stored_responses: dict[tuple[str, str], Counter[_ResponseIdentity]] = field(
         init=False, default_factory=dict
@@ -127,51 +129,66 @@ class Importer:
             yield self._import_file(path)
 
     def _import_file(self, path: Path) -> FileReport:
+        session = self._session_of_file(path)
         try:
-            file = parse_file_content(read_content(path))
-            if aimock.is_fixture_file(file):
-                return self._import_fixtures(path, file)
+            with path.open("rb") as opened_file:
+                data = opened_file.read(MAX_FILE_BYTES + 1)
+            file = parse_file_content(data)
+        except OSError as error:
+            return FileReport(path, session, why=f"it cannot be read: {error.strerror}")
         except UnreadableFile as error:
-            return FileReport(path, self._session_of_file(path), why=str(error))
-        return self._import_exchanges(path, file)
+            return FileReport(path, session, why=str(error))
+        if aimock.is_fixture_file(file):
+            return self._import_fixtures(path, file)
+        return self._import_exchanges(path, session, file)
 
     def _import_fixtures(self, path: Path, file: ParsedFile) -> FileReport:
-        """Convert the fixtures of a file to scenarios."""
+        """Convert the fixtures of a file and write the scenarios, unless it is a dry run.
+
+        An existing file is never changed: one with other content is reported.
+        """
         report = FileReport(path, "", aimock.TITLE)
+        name = self.scenario_names.get(path) or assign_session_names([path])[path]
+        target = self.scenario_folder / f"{name}.yaml"
         try:
-            scenario_report = self.scenario_folder.write_fixtures_as_scenarios(
-                path, file.document["fixtures"], is_dry_run=self.is_dry_run
-            )
+            converted = aimock.convert_fixtures(file.document["fixtures"], name, path.name)
+            if not converted.yaml_text:
+                return replace(report, results=converted.results)
+            content = converted.yaml_text.encode()
+            if self.is_dry_run:
+                is_present = _has_same_content(target, content)
+            else:
+                is_present = not _write_if_absent(target, content)
         except UnreadableFile as error:
             return replace(report, why=str(error))
-        return replace(report, scenario_path=scenario_report.path, results=scenario_report.results)
-
-    def _import_exchanges(self, path: Path, file: ParsedFile) -> FileReport:
-        session = self._session_of_file(path)
-        import_settings = replace(
-            self.settings,
-            routing_settings=RoutingSettings(session, self.settings.routing_settings.match_rules),
+        results = tuple(
+            AlreadyImportedItem(result.number)
+            if is_present and isinstance(result, ConvertedFixture)
+            else result
+            for result in converted.results
         )
-        report = FileReport(path, session)
+        return replace(report, scenario_path=target, results=results)
+
+    def _import_exchanges(self, path: Path, session: str, file: ParsedFile) -> FileReport:
+        routing = RoutingSettings(session, self.settings.routing_settings.match_rules)
+        settings = replace(self.settings, routing_settings=routing)
         results: list[ImportResult] = []
+        format_name = why = ""
         try:
             recording = importing.parse_recording(file)
-            report = replace(report, format=recording.format.name)
-            for exchange in recording.exchanges:
-                if isinstance(exchange, RefusedItem):
-                    results.append(exchange)
-                else:
-                    format_name = recording.format.name
-                    results.append(
-                        self._import_exchange(
-                            exchange.number, exchange.exchange, import_settings, format_name
-                        )
-                    )
+            format_name = recording.format.name
+            for item in recording.exchanges:
+                if isinstance(item, RefusedItem):
+                    results.append(item)
+                    continue
+                results.append(
+                    self._import_exchange(item.number, item.exchange, settings, format_name)
+                )
         except UnreadableFile as error:
-            report = replace(report, why=str(error))
-        if not results and not report.why:
-            report = replace(report, why="it holds no exchange")
-        return replace(report, results=tuple(results))
+            why = str(error)
+        if not results and not why:
+            why = "it holds no exchange"
+        return FileReport(path, session, format_name, results=tuple(results), why=why)
 
     def _session_of_file(self, path: Path) -> str:
         return self.session_by_file.get(path, self.settings.routing_settings.default_session)
@@ -229,6 +246,92 @@ class Importer:
             )
         filed_cassette = self._filer.file_unspooled_exchange(spooled)
         return ImportedExchange(number, imported, filed_cassette.path, filed_cassette.outcome)
+
+
+def _write_if_absent(target: Path, content: bytes) -> bool:
+    """Write the file; False if it exists with the same content."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            file.write(content)
+    except FileExistsError:
+        return not _has_same_content(target, content)
+    except OSError as error:
+        raise UnreadableFile(f"{target} cannot be written: {error.strerror}") from None
+    return True
+
+
+def _has_same_content(target: Path, content: bytes) -> bool:
+    """Whether the file exists with this content.  Raises `UnreadableFile` for other content."""
+    try:
+        existing = target.read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise UnreadableFile(f"{target} cannot be read: {error.strerror}") from None
+    if existing != content:
+        raise UnreadableFile(
+            f"{target} is there and says something else: move it away, or name another folder with "
+            "--scenarios"
+        )
+    return True
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """The regular files at and below the paths, each once; hidden ones in folders are skipped.
+
+    Raises `UsageError` for a path that does not exist or cannot be read.
+    """
+    unique_files: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            unique_files |= dict.fromkeys(_files_in_folder(path))
+        elif path.is_file():
+            unique_files[path] = None
+        else:
+            reason = "is no regular file" if path.exists() else "is not there"
+            raise UsageError(f"{path} {reason}: name the files and folders to import")
+    return list(unique_files)
+
+
+def _files_in_folder(folder: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_in_folder(Path(entry.path))
+        elif entry.is_file():
+            yield Path(entry.path)
+
+
+def assign_session_names(files: Sequence[Path]) -> dict[Path, str]:
+    """A session name for each file: the file's name without extensions.
+
+    Ambiguous names are prefixed with the file's folders, and if still ambiguous, numbered.
+    """
+    names = {path: _safe_name(path.name.partition(".")[0] or path.name) for path in files}
+    counts = Counter(map(str.lower, names.values()))
+    used_names = {name for name, count in counts.items() if count == 1}
+    for path, name in names.items():
+        if counts[name.lower()] > 1:
+            folders = path.absolute().parts[1:-1][-3:]
+            long_name = _safe_name("-".join((*folders, path.name.partition(".")[0] or path.name)))
+            number, unused_name = 1, long_name
+            while unused_name.lower() in used_names:
+                number += 1
+                unused_name = f"{long_name[: _MAX_NAME_CHARS - 6]}-{number}"
+            names[path] = unused_name
+            used_names.add(unused_name.lower())
+    return names
+
+
+def _safe_name(text: str) -> str:
+    name = _UNSAFE_CHARS.sub("-", text).strip("-._")
+    return name[-_MAX_NAME_CHARS:].lstrip("-._") or "unnamed"
 
 
 def _decompress(coding: str, body: bytes) -> bytes | None:

@@ -1,1 +1,0 @@
-"""Recordings of other tools, read from files and put into a library, or a folder of scenarios."""
