@@ -11,11 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import IO, Final
 
-import orjson
-
 from llm_proxy.chaos import BASELINE_NAME, FaultTrial
 from llm_proxy.faults.rule import FaultRule
-from llm_proxy.journal_document import parse_journal
+from llm_proxy.journal_document import JournalDocument
 from llm_proxy.shell.running.environment import child_environment
 from llm_proxy.shell.running.proxy import run_proxy
 from llm_proxy.shell.running.serving import start_command
@@ -104,7 +102,7 @@ async def _run_trial(
             code,
             duration_s,
             has_timed_out,
-            parse_journal(orjson.dumps(proxy.journal.to_json_document()), "the journal"),
+            JournalDocument(tuple(proxy.journal.entries), proxy.journal.counts.requests),
             proxy.journal.counts.missed,
             output.last_output(),
         )
