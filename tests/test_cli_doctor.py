@@ -14,17 +14,19 @@ import pytest
 
 import sample_cassettes
 from cli_process import CommandResult, run_command, running_server
-from llm_proxy.cli.doctor import machine
-from llm_proxy.cli.doctor.library import run_library_checks
-from llm_proxy.cli.doctor.listeners import PortListener, find_listener
-from llm_proxy.cli.doctor.machine import (
+from llm_proxy.cli import doctor
+from llm_proxy.cli.doctor import (
+    CheckLevel,
+    CheckResult,
+    PortListener,
     check_base_urls,
     check_package,
     check_port,
     check_proxy_variables,
+    find_listener,
     http_parser_result,
+    run_library_checks,
 )
-from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 from spool_files import EVENTS, encode_body, encode_opening, write_spool
 
 OK, WARNING, PROBLEM = CheckLevel.OK, CheckLevel.WARNING, CheckLevel.PROBLEM
@@ -211,7 +213,7 @@ def test_packages_are_held_against_the_oldest_that_is_safe(
 def test_releases_are_compared_by_their_numbers(
     monkeypatch: pytest.MonkeyPatch, release: str, floor: tuple[int, ...], level: CheckLevel
 ) -> None:
-    monkeypatch.setattr(machine, "version", lambda package: release)
+    monkeypatch.setattr(doctor, "version", lambda package: release)
     assert check_package("aiohttp", floor).level is level
 
 

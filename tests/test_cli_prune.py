@@ -13,7 +13,7 @@ import sample_cassettes
 from cli_process import run_command
 from in_process_proxy import proxy
 from llm_proxy.cli import prune
-from llm_proxy.cli.library.rows import read_rows
+from llm_proxy.cli.library import read_rows
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.library import Library
 from raw_http import send_request

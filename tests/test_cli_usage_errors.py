@@ -9,7 +9,7 @@ import click
 import pytest
 
 from llm_proxy.cli import cli
-from llm_proxy.cli.usage_errors import click_error_message
+from llm_proxy.cli.commands import click_error_message
 from llm_proxy.errors import UsageError
 
 INVALID_PACE = (

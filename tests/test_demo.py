@@ -9,23 +9,23 @@ import signal
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from cli_process import RunningCommand, run_command, running_command
 from llm_proxy import framing
-from llm_proxy.cli.demo import demo, report
+from llm_proxy.cli import demo as report
+from llm_proxy.cli.demo import demo
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
 from llm_proxy.outcome import cassette_outcome
-from llm_proxy.shell.demo import provider as demo_provider
-from llm_proxy.shell.demo import run as stage
-from llm_proxy.shell.demo.run import DemoObserver, DemoResult, ReceivedResponse, run_demo
+from llm_proxy.shell import demo as stage
+from llm_proxy.shell.demo import DemoResult, ReceivedResponse, run_demo
 from llm_proxy.shell.library.library import Library
 from stub_upstream import fixed_length, upstream
 
-SILENT_OBSERVER = DemoObserver(lambda _name, _text: None, lambda _read: None)
 SUMMARY_ROW = re.compile(
     r"^(recorded|replayed) +([\d.]+) ms +([\d.]+) ms +([\d.]+) ms +(.*)$", re.MULTILINE
 )
@@ -34,9 +34,9 @@ SUMMARY_ROW = re.compile(
 @pytest.fixture
 def fast_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pauses of the demo provider."""
-    monkeypatch.setattr(demo_provider, "_FIRST_PIECE_MS", 2.0)
-    monkeypatch.setattr(demo_provider, "_MIN_GAP_MS", 0.5)
-    monkeypatch.setattr(demo_provider, "_MAX_GAP_MS", 2.0)
+    monkeypatch.setattr(stage, "_FIRST_PIECE_MS", 2.0)
+    monkeypatch.setattr(stage, "_MIN_GAP_MS", 0.5)
+    monkeypatch.setattr(stage, "_MAX_GAP_MS", 2.0)
 
 
 def paths_below(folder: Path) -> list[str]:
@@ -58,7 +58,7 @@ async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: P
     recorded, replayed = SUMMARY_ROW.findall(result.stdout)
     assert [recorded[0], replayed[0]] == ["recorded", "replayed"]
     assert recorded[4] == replayed[4]  # reads, bytes and checksum
-    body = b"".join(demo_provider.response_events())
+    body = b"".join(stage.response_events())
     assert (
         f"all {len(body):,} bytes (sha256 {hashlib.sha256(body).hexdigest()[:12]})" in result.stdout
     )
@@ -132,7 +132,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def demo_result(tmp_path: Path, fast_provider: None) -> DemoResult:
-    return await run_demo(tmp_path / "cassettes", tmp_path / "spool", SILENT_OBSERVER)
+    return await run_demo(
+        tmp_path / "cassettes",
+        tmp_path / "spool",
+        on_step=lambda _name, _text: None,
+        on_chunk_received=lambda _read: None,
+    )
 
 
 def without_last_read(response: ReceivedResponse) -> ReceivedResponse:
@@ -215,8 +220,8 @@ def cassette_with_messages(demo_result: DemoResult, messages: tuple[bytes, ...])
 
 @pytest.mark.usefixtures("fast_provider")
 def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play_altered_demo(cassettes: Path, spool: Path, observer: DemoObserver) -> DemoResult:
-        original = await run_demo(cassettes, spool, observer)
+    async def play_altered_demo(cassettes: Path, spool: Path, **callbacks: Any) -> DemoResult:
+        original = await run_demo(cassettes, spool, **callbacks)
         return altered_result(
             original, replayed_response=with_merged_reads(original.replayed_response)
         )
@@ -246,29 +251,27 @@ async def test_the_cassette_excerpt_is_cut_to_the_width(demo_result: DemoResult)
 
 async def test_a_provider_that_still_answers_stops_the_demo() -> None:
     async with upstream(fixed_length(b"{}")) as server:
-        port = int(server.url.rpartition(":")[2])
+        port = server.url.rpartition(":")[2]
         with pytest.raises(LlmProxyError, match="still answers"):
-            await stage._verify_provider_stopped(
-                demo_provider.DemoProvider("127.0.0.1", port, 0, ())
-            )
+            await stage._verify_stopped(f"127.0.0.1:{port}")
 
 
 async def test_an_unexpected_response_is_an_error() -> None:
     async with upstream(fixed_length(b"{}")) as server:
         with pytest.raises(LlmProxyError, match="no whole answer"):
-            await stage.send_question(server.url, SILENT_OBSERVER)
+            await stage.send_question(server.url, lambda _read: None)
 
 
 def test_the_provider_splits_events_across_reads() -> None:
-    events = demo_provider.response_events()
-    pieces = demo_provider.network_pieces(events)
+    events = stage.response_events()
+    pieces = stage.network_pieces(events)
 
     assert b"".join(piece.received_bytes for piece in pieces) == b"".join(events)
     assert framing.split_messages("sse", b"".join(events)) == list(events)
     assert len(pieces) == len(events) >= 40
     assert [piece.received_bytes for piece in pieces] != list(events)
     assert [piece for piece in pieces if breaks_a_character(piece.received_bytes)]
-    assert demo_provider.network_pieces(events) == pieces
+    assert stage.network_pieces(events) == pieces
 
 
 def breaks_a_character(data: bytes) -> bool:
@@ -280,7 +283,7 @@ def breaks_a_character(data: bytes) -> bool:
 
 
 def test_the_provider_paces_its_reads_like_a_model() -> None:
-    times = [piece.at_ms for piece in demo_provider.network_pieces(demo_provider.response_events())]
+    times = [piece.at_ms for piece in stage.network_pieces(stage.response_events())]
     gaps = [after - before for before, after in pairwise(times)]
     assert times[0] > 100
     assert min(gaps) >= 10

@@ -12,8 +12,7 @@ from typing import Final
 
 import click
 
-from llm_proxy.cli.commands import CommandEntry, LazyCommandGroup
-from llm_proxy.cli.usage_errors import click_error_message
+from llm_proxy.cli.commands import CommandEntry, LazyCommandGroup, click_error_message
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.version import __version__
 

@@ -19,26 +19,25 @@ from llm_proxy.chaos import (
     chaos_result_document,
     fault_plan,
 )
-from llm_proxy.cli.option_types import ChoiceType, SecondsType
-from llm_proxy.cli.options import build_settings, server_options
-from llm_proxy.cli.output.printing import (
-    Line,
+from llm_proxy.cli.options import SecondsType, build_settings, json_option, server_options
+from llm_proxy.cli.output import (
+    ProgressReporter,
     StyledText,
+    TableColumn,
     print_json,
     print_lines,
     print_note,
-    styled_line,
+    print_table,
+    progress_reporter,
 )
-from llm_proxy.cli.output.progress import ProgressReporter, progress_reporter
-from llm_proxy.cli.output.tables import TableColumn, print_table
-from llm_proxy.cli.verdict import finding_lines
+from llm_proxy.cli.verdict import finding_lines, level_option
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.faults.rule import FaultRule
 from llm_proxy.shell.running.chaos import TrialCommand, run_trials
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.verdict.findings import FindingLevel
-from llm_proxy.verdict.judging import DEFAULT_LEVEL, JudgedCase
+from llm_proxy.verdict.judging import JudgedCase
 
 _DEFAULTS: Final[dict[str, Any]] = {"pace": "recorded,max-gap=20ms", "silence": 10.0}
 """Defaults of server options that differ from other commands: a trial should be short."""
@@ -80,17 +79,11 @@ class _ChaosCommand(click.Command):
     show_default=True,
     help="How long the command may run in each trial, in seconds.",
 )
-@click.option(
-    "--level",
-    type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
-    default=DEFAULT_LEVEL.value,
-    show_default=True,
-    help="Findings of this level and above make the exit code 1.",
-)
+@level_option
 @click.option(
     "--survive", is_flag=True, help="Exit with 1 also where the command fails under a fault."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def chaos(
     command: tuple[str, ...], *, timeout: float, level: str, survive: bool, as_json: bool,
@@ -197,18 +190,23 @@ def _check_baseline(baseline: FaultTrial) -> None:
 
 
 def _print_results(chaos_run: ChaosRun) -> None:
-    rows = [_trial_row(fault_trial) for fault_trial in chaos_run.trials]
+    rows = [
+        (
+            trial.rule_text,
+            StyledText(trial.outcome_text, _STYLES[trial.outcome]),
+            str(trial.request_count),
+            f"{trial.duration_s:.1f}",
+            trial.verdict_summary,
+        )
+        for trial in chaos_run.trials
+    ]
     print_table(_COLUMNS, rows)
     for name, found in _findings_by_rule(chaos_run).items():
         faults = "; ".join(trial.rule_text for trial, _ in found)
         _, case = found[0]
         if case.finding is not None:
-            print_lines(
-                [
-                    styled_line(""),
-                    styled_line(StyledText(name, "bold"), f", under {display.escape_line(faults)}"),
-                ]
-            )
+            heading = (StyledText(name, "bold"), f", under {display.escape_line(faults)}")
+            print_lines(["", heading])
             print_lines(finding_lines(case, case.finding, _MAX_SHOWN_EVIDENCE))
     print_note(_summary_line(chaos_run))
 
@@ -218,19 +216,9 @@ def _findings_by_rule(chaos_run: ChaosRun) -> dict[str, list[tuple[FaultTrial, J
     for trial in chaos_run.trials:
         for case in trial.verdict.cases_at_or_above(chaos_run.failing_level):
             items = cases_by_rule.setdefault(case.rule.name, [])
-            if trial not in (fault_trial for fault_trial, _ in items):
+            if all(fault_trial is not trial for fault_trial, _ in items):
                 items.append((trial, case))
     return cases_by_rule
-
-
-def _trial_row(fault_trial: FaultTrial) -> Line:
-    return (
-        StyledText(fault_trial.rule_text),
-        StyledText(fault_trial.outcome_text, _STYLES[fault_trial.outcome]),
-        StyledText(str(fault_trial.request_count)),
-        StyledText(f"{fault_trial.duration_s:.1f}"),
-        StyledText(fault_trial.verdict_summary),
-    )
 
 
 def _summary_line(chaos_run: ChaosRun) -> str:

@@ -11,22 +11,16 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
+from llm_proxy.cli.library import load_named_cassette
 from llm_proxy.cli.options import (
     CONFIG_OPTION,
     cassettes_option,
+    json_option,
     normalise_option,
     upstream_options,
 )
-from llm_proxy.cli.output.printing import (
-    Line,
-    StyledText,
-    print_json,
-    print_lines,
-    print_note,
-    styled_line,
-)
+from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
-from llm_proxy.cli.show.lookup import find_cassette_path
 from llm_proxy.diff.exchanges import (
     DifferenceKind,
     ExchangeComparison,
@@ -35,9 +29,7 @@ from llm_proxy.diff.exchanges import (
     compare_exchanges,
 )
 from llm_proxy.diff.words import format_word_diff
-from llm_proxy.display import count_with_noun
 from llm_proxy.errors import UsageError
-from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.shell.library.library import Library
 
 _LIVE_LABEL: Final = "the live answer"
@@ -62,7 +54,7 @@ _WORD_DIFF_KINDS: Final = frozenset(
 @upstream_options
 @click.option("--live", is_flag=True, help="Compare with what the provider answers now.")
 @click.option("--shape", is_flag=True, help="Compare status, events and their fields alone.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **values: Any) -> None:
     r"""Tell how two cassettes differ, or a cassette and what its provider answers today.
 
@@ -87,29 +79,30 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     if live == (other is not None):
         raise UsageError("diff compares two cassettes, or one with --live: llm-proxy diff A B")
     library = Library(cassettes)
-    first = library.load_cassette(find_cassette_path(library, cassette))
-    rules = values.pop("normalise")
+    first = load_named_cassette(library, cassette)
     second = (
-        library.load_cassette(find_cassette_path(library, other))
-        if other
-        else _cassette_of_live_response(first, values, rules)
+        load_named_cassette(library, other) if other else _cassette_of_live_response(first, values)
     )
     strictness: Strictness = "shape" if values["shape"] else "live" if live else "exact"
-    comparison = compare_exchanges(first, second, strictness, parse_rules(rules))
+    comparison = compare_exchanges(first, second, strictness, values["normalise"])
     if values["as_json"]:
         print_json(_diff_document(comparison))
     else:
         print_lines(_diff_lines(comparison))
-        print_note(_summary_line(comparison))
+        count = sum(difference.is_significant for difference in comparison.differences)
+        more = ", but for what is no matter" if comparison.differences else ""
+        print_note(
+            f"the same{more}"
+            if comparison.is_same
+            else display.count_with_noun(count, "difference")
+        )
     raise click.exceptions.Exit(0 if comparison.is_same else 1)
 
 
-def _cassette_of_live_response(
-    cassette: Cassette, option_values: dict[str, Any], rules: tuple[str, ...]
-) -> Cassette:
+def _cassette_of_live_response(cassette: Cassette, values: dict[str, Any]) -> Cassette:
     from llm_proxy.shell.reissuing.reissuer import check_api_keys, fetch_live_response  # noqa: PLC0415 # only for --live
 
-    reissue_settings = build_reissue_settings(option_values, rules)
+    reissue_settings = build_reissue_settings(values)
     check_api_keys(reissue_settings, {cassette.meta.provider})
     return replace(
         run_interruptibly(fetch_live_response(reissue_settings, cassette)), file=_LIVE_LABEL
@@ -117,65 +110,43 @@ def _cassette_of_live_response(
 
 
 def _diff_lines(comparison: ExchangeComparison) -> Iterator[Line]:
-    yield styled_line(StyledText(f"- {display.path_as_unicode_text(comparison.first_file)}", "bad"))
-    yield styled_line(
-        StyledText(f"+ {display.path_as_unicode_text(comparison.second_file)}", "good")
-    )
-    significant = [difference for difference in comparison.differences if difference.is_significant]
-    insignificant = [
-        difference for difference in comparison.differences if not difference.is_significant
-    ]
+    yield StyledText(f"- {display.path_as_unicode_text(comparison.first_file)}", "bad")
+    yield StyledText(f"+ {display.path_as_unicode_text(comparison.second_file)}", "good")
+    differences = comparison.differences
+    significant = [difference for difference in differences if difference.is_significant]
     yield from map(_difference_line, significant)
-    if insignificant:
-        yield styled_line(StyledText(_insignificant_heading(comparison.strictness), "dim"))
-        yield from map(_difference_line, insignificant)
+    if len(significant) < len(differences):
+        by_nature = "" if comparison.strictness == "exact" else " by nature"
+        yield StyledText(f"different{by_nature}, and no matter:", "dim")
+        yield from (_difference_line(each) for each in differences if not each.is_significant)
 
 
-def _insignificant_heading(strictness: Strictness) -> str:
-    if strictness == "exact":
-        return "different, and no matter:"
-    return "different by nature, and no matter:"
-
-
-def _difference_line(exchange_difference: ExchangeDifference) -> Line:
-    style = "bold" if exchange_difference.is_significant else "dim"
-    return styled_line(
-        StyledText(f"{exchange_difference.kind.value:<{_KIND_COLUMNS}}", style),
-        f"{exchange_difference.path}  {_value_change_text(exchange_difference)}",
+def _difference_line(difference: ExchangeDifference) -> Line:
+    style = "bold" if difference.is_significant else "dim"
+    return (
+        StyledText(f"{difference.kind.value:<{_KIND_COLUMNS}}", style),
+        f"{difference.path}  {_value_change_text(difference)}",
     )
 
 
-def _value_change_text(exchange_difference: ExchangeDifference) -> str:
-    if not exchange_difference.first_value or not exchange_difference.second_value:
-        sign, value = (
-            ("+", exchange_difference.second_value)
-            if exchange_difference.second_value
-            else ("-", exchange_difference.first_value)
-        )
-        return f"{sign} {_displayed_value(value)}"
-    has_words = " " in exchange_difference.first_value and " " in exchange_difference.second_value
+def _value_change_text(difference: ExchangeDifference) -> str:
+    first, second = difference.first_value, difference.second_value
+    if not second:
+        return f"- {_displayed_value(first)}"
+    if not first:
+        return f"+ {_displayed_value(second)}"
     if (
-        exchange_difference.kind in _WORD_DIFF_KINDS
-        and has_words
-        and max(len(exchange_difference.first_value), len(exchange_difference.second_value))
-        > _MAX_INLINE_CHARS
+        difference.kind in _WORD_DIFF_KINDS
+        and " " in first
+        and " " in second
+        and max(len(first), len(second)) > _MAX_INLINE_CHARS
     ):
-        return format_word_diff(exchange_difference.first_value, exchange_difference.second_value)
-    one, other = exchange_difference.first_value, exchange_difference.second_value
-    return f"{_displayed_value(one)} → {_displayed_value(other)}"
+        return format_word_diff(first, second)
+    return f"{_displayed_value(first)} → {_displayed_value(second)}"
 
 
 def _displayed_value(value: str) -> str:
     return display.truncate_to_width(display.escape_line(value), _MAX_VALUE_CHARS)
-
-
-def _summary_line(comparison: ExchangeComparison) -> str:
-    if comparison.is_same:
-        more = ", but for what is no matter" if comparison.differences else ""
-        return f"the same{more}"
-    return count_with_noun(
-        sum(difference.is_significant for difference in comparison.differences), "difference"
-    )
 
 
 def _diff_document(comparison: ExchangeComparison) -> dict[str, Any]:

@@ -20,9 +20,6 @@ _MAX_JOURNAL_BYTES: Final = 256 * 1024 * 1024
 """The size limit of a journal: ten thousand requests take some 10 MB."""
 _TIMEOUT_S: Final = 30.0
 """The socket timeout of a request to a proxy."""
-_JOURNAL_PATH: Final = "/_proxy/journal"
-_MAX_ERROR_CHARS: Final = 200
-"""Characters of a system or HTTP error that are shown."""
 
 
 class _JournalLibrary(msgspec.Struct):
@@ -48,7 +45,9 @@ def load_run(source: str | None) -> JournalDocument:
         source or os.environ.get("LLM_PROXY_URL", "").strip() or f"http://127.0.0.1:{DEFAULT_PORT}"
     )
     if "://" in location:
-        url = _journal_url(location)
+        # A path such as /v1 is for clients.
+        parts = urlsplit(checked_http_url("SOURCE", location))
+        url = f"{parts.scheme}://{parts.netloc}/_proxy/journal"
         return parse_journal(_fetch_journal(url), url)
     return parse_journal(_read_journal_file(Path(location)), path_as_unicode_text(location))
 
@@ -59,16 +58,13 @@ def journal_cassette_names(path: Path) -> list[str]:
     Raises `UsageError` for a file that is not a journal.
     """
     try:
-        journal_library = msgspec.json.decode(
-            _read_journal_file(path), type=_JournalDocument
-        ).library
+        library = msgspec.json.decode(_read_journal_file(path), type=_JournalDocument).library
     except msgspec.DecodeError:
         raise UsageError(
             f"{path_as_unicode_text(path)} does not tell which cassettes its run used: give a "
-            "file that "
-            "--journal of this version wrote"
+            "file that --journal of this version wrote"
         ) from None
-    return [*journal_library.played, *journal_library.recorded]
+    return [*library.played, *library.recorded]
 
 
 def _read_journal_file(path: Path) -> bytes:
@@ -81,15 +77,8 @@ def _read_journal_file(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(
             f"{path_as_unicode_text(path)} cannot be read ({error.strerror}): give a file that "
-            "--journal "
-            f"wrote, or the URL of a running proxy, such as http://127.0.0.1:{DEFAULT_PORT}"
+            f"--journal wrote, or the URL of a running proxy, such as http://127.0.0.1:{DEFAULT_PORT}"
         ) from None
-
-
-def _journal_url(proxy_url: str) -> str:
-    """The URL of the journal on a proxy; drops a path such as /v1, which is for clients."""
-    parts = urlsplit(checked_http_url("SOURCE", proxy_url))
-    return f"{parts.scheme}://{parts.netloc}{_JOURNAL_PATH}"
 
 
 def _fetch_journal(url: str) -> bytes:
@@ -111,20 +100,15 @@ def _fetch_journal(url: str) -> bytes:
     except HTTPError as error:
         raise UsageError(
             f"{displayable_url(url)} answers with HTTP {error.code}: that is no llm-proxy; give "
-            f"the URL "
-            "that one printed when it started"
+            "the URL that one printed when it started"
         ) from None
     except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        reason = str(getattr(reason, "strerror", None) or reason)
         raise UsageError(
-            f"{displayable_url(url)} does not answer ({_error_text(error)}): start llm-proxy "
-            f"there, or give "
-            "the file that --journal wrote"
+            f"{displayable_url(url)} does not answer ({printable_excerpt(reason, 200)}): start "
+            "llm-proxy there, or give the file that --journal wrote"
         ) from None
-
-
-def _error_text(error: Exception) -> str:
-    reason = getattr(error, "reason", error)
-    return printable_excerpt(str(getattr(reason, "strerror", None) or reason), _MAX_ERROR_CHARS)
 
 
 def _check_journal_size(content: bytes, source_name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""`ls`: lists the cassettes of a library, one a row."""
+"""`ls`: lists the cassettes of a library."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ import click
 
 from llm_proxy import ages, display
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cli.library import groups
-from llm_proxy.cli.library.cassettes import checked_library_folder
-from llm_proxy.cli.library.filters import CassetteFilters, filter_options
-from llm_proxy.cli.library.rows import CassetteRow, read_rows
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
-from llm_proxy.cli.output.json_documents import cassette_error_document
-from llm_proxy.cli.output.printing import (
-    Line,
+from llm_proxy.cli.json_documents import cassette_error_document
+from llm_proxy.cli.library import (
+    CassetteFilters,
+    CassetteRow,
+    checked_library_folder,
+    duplicate_groups,
+    filter_options,
+    read_rows,
+    total_file_size_bytes,
+)
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option
+from llm_proxy.cli.output import (
     StyledText,
+    TableColumn,
     print_json,
     print_lines,
     print_note,
+    print_table,
     styled_outcome,
 )
-from llm_proxy.cli.output.tables import TableColumn, print_table
-from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.library import Library, walk_cassettes
 
 _COLUMNS: Final = (
@@ -75,7 +79,7 @@ def _name_sort_key(name: str) -> tuple[list[str], int]:
 @click.option("--duplicates", is_flag=True,
               help="Only those of the same request with the same answer as another.")  # fmt: skip
 @click.option("--reverse", is_flag=True, help="The greatest or the latest first.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 def ls(
     cassettes: Path, *, sort: str, reverse: bool, as_json: bool, duplicates: bool, **chosen: Any
 ) -> None:
@@ -98,49 +102,47 @@ def ls(
     all_rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
     rows = list(filter(CassetteFilters(**chosen).matches, all_rows))
     if duplicates:
-        rows = [row for same in groups.duplicate_groups(rows) for row in same]
+        rows = [row for same in duplicate_groups(rows) for row in same]
     rows.sort(key=_SORT_KEYS["name"])
     rows.sort(key=_SORT_KEYS[sort], reverse=reverse)
     if as_json:
-        print_json(_ls_document(library, rows, errors))
+        document = {
+            "library": library.root,
+            "cassettes": [row.to_document() for row in rows],
+            "unreadable": [cassette_error_document(error) for error in errors],
+        }
+        print_json(document)
     else:
-        _print_rows(library, rows, len(all_rows), errors)
+        if rows:
+            has_named_sessions = any(row.meta.session != DEFAULT_SESSION for row in rows)
+            left_out = None if has_named_sessions else _SESSION_COLUMN_INDEX
+            kept_indexes = [i for i in range(len(_COLUMNS)) if i != left_out]
+            cells = map(_row_cells, rows)
+            print_table(
+                [_COLUMNS[i] for i in kept_indexes],
+                [[row[i] for i in kept_indexes] for row in cells],
+            )
+        print_lines(StyledText(f"unreadable: {error}", "bad") for error in errors)
+        print_note(_summary_line(library, rows, len(all_rows), len(errors)))
     raise click.exceptions.Exit(1 if errors else 0)
 
 
-def _print_rows(
-    library: Library, rows: list[CassetteRow], readable_count: int, errors: list[CassetteError]
-) -> None:
-    if rows:
-        has_named_sessions = any(row.meta.session != DEFAULT_SESSION for row in rows)
-        kept_indexes = [
-            i for i in range(len(_COLUMNS)) if has_named_sessions or i != _SESSION_COLUMN_INDEX
-        ]
-        cells = [_row_cells(row) for row in rows]
-        print_table(
-            [_COLUMNS[i] for i in kept_indexes],
-            [tuple(row[i] for i in kept_indexes) for row in cells],
-        )
-    print_lines((StyledText(f"unreadable: {error}", "bad"),) for error in errors)
-    print_note(_summary_line(library, rows, readable_count, len(errors)))
-
-
-def _row_cells(row: CassetteRow) -> Line:
+def _row_cells(row: CassetteRow) -> tuple[str, ...]:
     meta = row.meta
     return (
-        StyledText(row.relative_path),
-        StyledText(meta.dialect),
-        StyledText(meta.model or "-"),
-        StyledText("" if meta.session == DEFAULT_SESSION else meta.session),
+        row.relative_path,
+        meta.dialect,
+        meta.model or "-",
+        "" if meta.session == DEFAULT_SESSION else meta.session,
         StyledText(
             str(row.http_status), "" if row.http_status < HTTPStatus.BAD_REQUEST else "doubtful"
         ),
         styled_outcome(row.outcome),
-        StyledText(str(row.message_count)),
-        StyledText(display.format_size(row.file_size_bytes)),
-        StyledText(display.format_duration(row.response_end.at_ms)),
-        StyledText("-" if row.age is None else ages.format_age(row.age)),
-        StyledText(meta.recorded_at[:19].replace("T", " ")),
+        str(row.message_count),
+        display.format_size(row.file_size_bytes),
+        display.format_duration(row.response_end.at_ms),
+        "-" if row.age is None else ages.format_age(row.age),
+        meta.recorded_at[:19].replace("T", " "),
     )
 
 
@@ -152,22 +154,12 @@ def _summary_line(
             f"{library.root} holds no cassettes yet. Record some: llm-proxy record -- COMMAND, "
             "where COMMAND is your program; or see llm-proxy demo."
         )
-    partial = sum(not row.outcome.is_complete for row in rows)
-    parts = [
-        display.count_with_noun(len(rows), "cassette")
-        + (f" of {readable_count}" if len(rows) != readable_count else ""),
-        *([f"{partial} partial"] if partial else []),
-        *([f"{unreadable_count} unreadable"] if unreadable_count else []),
-        display.format_size(sum(row.file_size_bytes for row in rows)),
-    ]
-    return ", ".join(parts)
-
-
-def _ls_document(
-    library: Library, rows: list[CassetteRow], errors: list[CassetteError]
-) -> dict[str, Any]:
-    return {
-        "library": display.path_as_unicode_text(library.root),
-        "cassettes": [row.to_document() for row in rows],
-        "unreadable": [cassette_error_document(error) for error in errors],
-    }
+    partial_count = sum(not row.outcome.is_complete for row in rows)
+    parts = [display.count_with_noun(len(rows), "cassette")]
+    if len(rows) != readable_count:
+        parts[0] += f" of {readable_count}"
+    if partial_count:
+        parts.append(f"{partial_count} partial")
+    if unreadable_count:
+        parts.append(f"{unreadable_count} unreadable")
+    return ", ".join([*parts, display.format_size(total_file_size_bytes(rows))])

@@ -4,48 +4,37 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from llm_proxy import ages, display
 from llm_proxy.cli.journals import journal_cassette_names
-from llm_proxy.cli.library.filters import CassetteFilters, filter_options
-from llm_proxy.cli.library.groups import group_takes
-from llm_proxy.cli.library.rows import CassetteRow, read_rows
-from llm_proxy.cli.option_types import CheckedTextType
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
-from llm_proxy.cli.options.declaration import PATH_TYPE
-from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
+from llm_proxy.cli.library import (
+    CassetteFilters,
+    CassetteRow,
+    filter_options,
+    group_takes,
+    read_rows,
+    total_file_size_bytes,
+)
+from llm_proxy.cli.options import (
+    CONFIG_OPTION,
+    PATH_TYPE,
+    CheckedTextType,
+    cassettes_option,
+    json_option,
+)
+from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.folders import locked_folder
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 from llm_proxy.shell.running.settings import state_folder
-
-_NO_FILTER_MESSAGE: Final = (
-    "prune needs to know what may go: give --older-than 90d, --unused-since 30d, --journal RUN.json"
-    ", --partial, or another filter"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PruneSelection:
-    """The cassettes to delete."""
-
-    to_delete: Sequence[CassetteRow]
-    kept_count: int
-    """How many match the filters too, but are kept because another take does not match."""
-
-    @property
-    def total_file_size_bytes(self) -> int:
-        """Total size of the files to delete, in bytes."""
-        return sum(row.file_size_bytes for row in self.to_delete)
 
 
 @click.command
@@ -58,7 +47,7 @@ class PruneSelection:
               help="Only what the run of this --journal did not use. Repeatable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Delete nothing, and say what would be.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields: Any) -> None:
     r"""Delete cassettes that nobody needs any more.
 
@@ -80,65 +69,79 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **fields:
     journals: tuple[Path, ...] = fields.pop("journals")
     filters = CassetteFilters(**fields)
     if filters == CassetteFilters() and unused_since is None and not journals:
-        raise UsageError(_NO_FILTER_MESSAGE)
+        raise UsageError(
+            "prune needs to know what may go: give --older-than 90d, --unused-since 30d, "
+            "--journal RUN.json, --partial, or another filter"
+        )
     library = Library(cassettes)
     library.refresh()
     now = datetime.now(UTC)
     all_rows, errors = read_rows(library, walk_cassettes(library.root), now)
     used_names = _names_used_by_journals(library.root, journals, all_rows)
     is_unplayed = _build_unplayed_filter(library.root, unused_since, now)
-    selection = _select_prunable(
-        library,
-        all_rows,
-        [
-            row
-            for row in all_rows
-            if filters.matches(row)
-            and _cassette_name_in_journal(row) not in used_names
-            and is_unplayed(row)
-        ],
-    )
+    matching_names = {
+        row.relative_path
+        for row in all_rows
+        if filters.matches(row) and _name_in_journal(row) not in used_names and is_unplayed(row)
+    }
+    to_delete: list[CassetteRow] = []
+    for takes in group_takes(library, all_rows):
+        if _has_all_takes(library, takes) and matching_names.issuperset(
+            row.relative_path for row in takes
+        ):
+            to_delete += takes
+    kept_count = len(matching_names) - len(to_delete)
     is_deleting = (
-        bool(selection.to_delete)
-        and not dry_run
-        and (yes or _confirm_deletion(selection, as_json=as_json))
+        bool(to_delete) and not dry_run and (yes or _confirm_deletion(to_delete, as_json=as_json))
     )
-    deleted = _delete_unchanged_cassettes(library, selection.to_delete) if is_deleting else []
+    rows = _delete_unchanged_cassettes(library, to_delete) if is_deleting else to_delete
     if as_json:
-        print_json(_prune_document(library, selection, deleted, is_deleting=is_deleting))
+        document = {
+            "library": library.root,
+            "deleted": is_deleting,
+            "cassettes": [row.to_document() for row in rows],
+            "file_bytes": total_file_size_bytes(rows),
+            "kept_with_other_takes": kept_count,
+        }
+        print_json(document)
         return
-    print_lines(
-        styled_line(row.relative_path) for row in (deleted if is_deleting else selection.to_delete)
-    )
-    print_note(
-        _summary_line(
-            library, selection, deleted, is_deleting=is_deleting, unreadable_count=len(errors)
-        )
-    )
+    print_lines(row.relative_path for row in rows)
+    verb = "deleted" if is_deleting else "would be deleted"
+    parts = [_count_and_size(rows, f" of {library.root} {verb}")]
+    if kept_count:
+        parts.append(f"{kept_count} kept with other takes of their requests")
+    if errors:
+        parts.append(f"{len(errors)} cannot be read and stay: llm-proxy verify")
+    if rows and not is_deleting:
+        parts.append("give --yes to delete them")
+    print_note("; ".join(parts))
 
 
-def _cassette_name_in_journal(row: CassetteRow) -> str:
+def _count_and_size(rows: Sequence[CassetteRow], predicate: str = "") -> str:
+    count = display.count_with_noun(len(rows), "cassette")
+    return f"{count}{predicate}, {display.format_size(total_file_size_bytes(rows))}"
+
+
+def _name_in_journal(row: CassetteRow) -> str:
     return display.path_as_unicode_text(row.relative_path)
 
 
 def _names_used_by_journals(
     root: Path, journals: Sequence[Path], all_rows: Sequence[CassetteRow]
-) -> frozenset[str]:
+) -> set[str]:
     """The names of the cassettes that the runs of these journals played or recorded.
 
     Raises `UsageError` for a journal that names only other cassettes, and if no journal names
     any: all would be deleted.
     """
-    names = {_cassette_name_in_journal(row) for row in all_rows}
+    names = set(map(_name_in_journal, all_rows))
     used: set[str] = set()
     for path in journals:
         cassette_names = journal_cassette_names(path)
         if names and cassette_names and names.isdisjoint(cassette_names):
             raise UsageError(
                 f"{display.path_as_unicode_text(path)} tells of no cassette of {root}: its run "
-                "used "
-                "another "
-                "library, or names from before a rekey; nothing was deleted"
+                "used another library, or names from before a rekey; nothing was deleted"
             )
         used.update(cassette_names)
     if journals and names and not used:
@@ -146,18 +149,7 @@ def _names_used_by_journals(
             f"no run of --journal used any cassette of {root}: all of them would go; give a "
             "journal of a run that plays what you need"
         )
-    return frozenset(used)
-
-
-def _select_prunable(
-    library: Library, all_rows: Sequence[CassetteRow], matching_rows: Sequence[CassetteRow]
-) -> PruneSelection:
-    names = {row.relative_path for row in matching_rows}
-    to_delete: list[CassetteRow] = []
-    for takes in group_takes(library, all_rows):
-        if _has_all_takes(library, takes) and all(row.relative_path in names for row in takes):
-            to_delete += takes
-    return PruneSelection(to_delete, len(matching_rows) - len(to_delete))
+    return used
 
 
 def _has_all_takes(library: Library, takes: Sequence[CassetteRow]) -> bool:
@@ -166,31 +158,15 @@ def _has_all_takes(library: Library, takes: Sequence[CassetteRow]) -> bool:
     return first is None or len(takes) == len(library.take_paths(first.session, first.key_prefix))
 
 
-class _UnplayedFilter:
-    """Predicate: whether a cassette was not played since `cutoff`; True for all if that is None."""
-
-    def __init__(self, play_times: last_played.LastPlayed, cutoff: datetime | None) -> None:
-        self._last_played = play_times
-        self._cutoff = cutoff
-
-    def __call__(self, row: CassetteRow) -> bool:
-        """Whether a cassette was recorded before the cutoff, and not played since."""
-        if self._cutoff is None:
-            return True
-        last_played_at = self._last_played.played_at_by_path.get(_cassette_name_in_journal(row))
-        recorded_at = datetime.now(UTC) - row.age if row.age is not None else None
-        return (last_played_at is None or last_played_at < self._cutoff) and (
-            recorded_at is not None and recorded_at < self._cutoff
-        )
-
-
-def _build_unplayed_filter(root: Path, age_text: str | None, now: datetime) -> _UnplayedFilter:
-    """The filter for `--unused-since`.
+def _build_unplayed_filter(
+    root: Path, age_text: str | None, now: datetime
+) -> Callable[[CassetteRow], bool]:
+    """The filter for `--unused-since`: recorded before that time, and not played since.
 
     Raises `UsageError` where play times have not been stored for that long.
     """
     if age_text is None:
-        return _UnplayedFilter(last_played.LastPlayed(), None)
+        return lambda _row: True
     cutoff = now - ages.parse_age(age_text)
     play_times = last_played.read_last_played(state_folder(os.environ), root)
     if play_times.tracked_since is None or play_times.tracked_since > cutoff:
@@ -204,18 +180,23 @@ def _build_unplayed_filter(root: Path, age_text: str | None, now: datetime) -> _
             f"--unused-since {age_text}: {noted}, so nobody knows; wait, or give "
             "--journal FILE of runs that play all that you need"
         )
-    return _UnplayedFilter(play_times, cutoff)
+
+    def is_unplayed(row: CassetteRow) -> bool:
+        played_at = play_times.played_at_by_path.get(_name_in_journal(row))
+        return (
+            (played_at is None or played_at < cutoff)
+            and row.age is not None
+            and now - row.age < cutoff
+        )
+
+    return is_unplayed
 
 
-def _confirm_deletion(selection: PruneSelection, *, as_json: bool) -> bool:
+def _confirm_deletion(rows: Sequence[CassetteRow], *, as_json: bool) -> bool:
     if as_json or not sys.stdin.isatty():
         return False
-    print_lines(styled_line(row.relative_path) for row in selection.to_delete)
-    label = (
-        f"{display.count_with_noun(len(selection.to_delete), 'cassette')}, "
-        f"{display.format_size(selection.total_file_size_bytes)}"
-    )
-    return click.confirm(f"Delete {label}?", err=True)
+    print_lines(row.relative_path for row in rows)
+    return click.confirm(f"Delete {_count_and_size(rows)}?", err=True)
 
 
 def _delete_unchanged_cassettes(library: Library, rows: Sequence[CassetteRow]) -> list[CassetteRow]:
@@ -236,7 +217,11 @@ def _delete_unchanged_cassettes(library: Library, rows: Sequence[CassetteRow]) -
                         row.path.unlink(missing_ok=True)
                         deleted.append(row)
         for folder in sorted({row.path.parent for row in deleted}, reverse=True):
-            _delete_empty_folders(folder, library.root)
+            with suppress(OSError):  # one that is not empty
+                for empty in (folder, *folder.parents):
+                    if empty == library.root:
+                        break
+                    empty.rmdir()
     except OSError as error:
         raise UsageError(
             f"{library.root} cannot be written: {error.strerror}; {len(deleted)} were deleted"
@@ -253,50 +238,3 @@ def _is_unchanged(library: Library, row: CassetteRow) -> bool:
         return library.read_meta(row.path) == row.meta
     except LlmProxyError:
         return False
-
-
-def _delete_empty_folders(folder: Path, root: Path) -> None:
-    while folder != root:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
-
-
-def _summary_line(
-    library: Library,
-    selection: PruneSelection,
-    deleted: Sequence[CassetteRow],
-    *,
-    is_deleting: bool,
-    unreadable_count: int,
-) -> str:
-    rows = deleted if is_deleting else selection.to_delete
-    size = display.format_size(sum(row.file_size_bytes for row in rows))
-    verb = "deleted" if is_deleting else "would be deleted"
-    parts = [f"{display.count_with_noun(len(rows), 'cassette')} of {library.root} {verb}, {size}"]
-    if selection.kept_count:
-        parts.append(f"{selection.kept_count} kept with other takes of their requests")
-    if unreadable_count:
-        parts.append(f"{unreadable_count} cannot be read and stay: llm-proxy verify")
-    if rows and not is_deleting:
-        parts.append("give --yes to delete them")
-    return "; ".join(parts)
-
-
-def _prune_document(
-    library: Library,
-    selection: PruneSelection,
-    deleted: Sequence[CassetteRow],
-    *,
-    is_deleting: bool,
-) -> dict[str, Any]:
-    rows = deleted if is_deleting else selection.to_delete
-    return {
-        "library": display.path_as_unicode_text(library.root),
-        "deleted": is_deleting,
-        "cassettes": [row.to_document() for row in rows],
-        "file_bytes": sum(row.file_size_bytes for row in rows),
-        "kept_with_other_takes": selection.kept_count,
-    }

@@ -8,16 +8,9 @@ from pathlib import Path
 
 import click
 
-from llm_proxy import display
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, spool_option
-from llm_proxy.cli.output.printing import (
-    Line,
-    StyledText,
-    print_lines,
-    print_note,
-    styled_line,
-    styled_outcome,
-)
+from llm_proxy.cli.output import StyledText, print_lines, print_note, styled_outcome
+from llm_proxy.display import count_with_noun, path_as_unicode_text, shell_quoted_path
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
 from llm_proxy.shell.recording.recovery import (
@@ -25,7 +18,6 @@ from llm_proxy.shell.recording.recovery import (
     ForeignSpool,
     KeptFile,
     RecoveredRecording,
-    RecoveryResult,
 )
 from llm_proxy.shell.running.settings import default_spool_folder
 
@@ -52,56 +44,38 @@ def recover(cassettes: Path, spool: Path | None) -> None:
     A spool that cannot be read is kept and named, and makes the exit code 1.
     """
     folder = spool or default_spool_folder(os.environ)
-    counts: Counter[type[RecoveryResult]] = Counter()
-    partial_count = 0
+    result_count = recovered_count = partial_count = kept_count = 0
     other_library_counts: Counter[Path] = Counter()
+    # The results themselves hold whole cassettes: only counts are kept of them.
     for result in recovery.recover_spools(Library(cassettes), folder):
-        counts[type(result)] += 1  # the results themselves hold whole cassettes
+        result_count += 1
         match result:
-            case RecoveredRecording() | DeletedFile():
-                partial_count += (
-                    isinstance(result, RecoveredRecording)
-                    and not result.filed_cassette.outcome.is_complete
-                )
-                print_lines([_result_line(result)])
+            case RecoveredRecording(filed_cassette=filed):
+                recovered_count += 1
+                partial_count += not filed.outcome.is_complete
+                messages = count_with_noun(len(filed.cassette.framed_messages), "message")
+                size = f"{filed.cassette.response_end.size_bytes:,} bytes"
+                recovered = f"recovered {path_as_unicode_text(filed.path)}: {messages}, {size}, "
+                print_lines([(recovered, styled_outcome(filed.outcome))])
+            case DeletedFile(path, why):
+                text = f"deleted {path_as_unicode_text(path)}: {why}"
+                print_lines([StyledText(text, "dim")])
             case KeptFile(reason=why):
+                kept_count += 1
                 print_note(why)
             case ForeignSpool(library_folder=library):
                 other_library_counts[library] += 1
-    if counts.total() == other_library_counts.total():
+    if result_count == other_library_counts.total():
         print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")
-    _print_summary(counts[RecoveredRecording], partial_count, other_library_counts)
-    raise click.exceptions.Exit(1 if counts[KeptFile] else 0)
-
-
-def _result_line(result: RecoveredRecording | DeletedFile) -> Line:
-    match result:
-        case RecoveredRecording(filed_cassette=filed):
-            cassette = filed.cassette
-            count = display.count_with_noun(len(cassette.framed_messages), "message")
-            size = f"{cassette.response_end.size_bytes:,} bytes"
-            return styled_line(
-                f"recovered {display.path_as_unicode_text(filed.path)}: {count}, {size}, ",
-                styled_outcome(filed.outcome),
-            )
-        case DeletedFile(path, why):
-            return styled_line(
-                StyledText(f"deleted {display.path_as_unicode_text(path)}: {why}", "dim")
-            )
-
-
-def _print_summary(
-    recovered_count: int, partial_count: int, other_library_counts: Counter[Path]
-) -> None:
     if recovered_count:
         advice = "; replay --allow-partial plays them, record replaces them"
         print_note(
-            f"{display.count_with_noun(recovered_count, 'recording')} recovered, {partial_count} "
-            "of them partial"
-            f"{advice if partial_count else ''}"
+            f"{count_with_noun(recovered_count, 'recording')} recovered, {partial_count} of them "
+            f"partial{advice if partial_count else ''}"
         )
     for library, count in sorted(other_library_counts.items()):
         print_note(
-            f"{display.count_with_noun(count, 'recording')} of another library: "
-            f"llm-proxy recover --cassettes {display.shell_quoted_path(library)}"
+            f"{count_with_noun(count, 'recording')} of another library: "
+            f"llm-proxy recover --cassettes {shell_quoted_path(library)}"
         )
+    raise click.exceptions.Exit(1 if kept_count else 0)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from llm_proxy.matching.option_grammar import parse_rules
-from llm_proxy.providers import DEFAULT_PROVIDER
-from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
+from llm_proxy.cli.options import all_upstreams
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 if TYPE_CHECKING:
@@ -34,32 +32,22 @@ def run_interruptibly(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(with_stop_signals())
 
 
-def build_reissue_settings(option_values: dict[str, Any], rules: Sequence[str]) -> ReissueSettings:
-    """The settings for sending requests, from `upstream_options` and the environment.
+def build_reissue_settings(values: Mapping[str, Any]) -> ReissueSettings:
+    """The settings for sending requests, from the options of providers and `--normalise`.
 
-    `rules` are matching rules as text.  Raises `UsageError` for invalid values.
+    Raises `UsageError` for invalid values.
     """
     from llm_proxy.shell.reissuing.reissuer import ReissueSettings, api_keys_from_environ  # noqa: PLC0415 # only to send requests
-    from llm_proxy.shell.running.environment import (  # noqa: PLC0415 # only to send requests
-        adopted_upstreams,
-        providers_with_v1,
-    )
 
-    explicit_upstreams = parse_upstreams(option_values["upstream"])
-    adopted = (
-        {}
-        if DEFAULT_PROVIDER in explicit_upstreams
-        else adopted_upstreams(os.environ, explicit_upstreams)
-    )
-    proxy = (option_values["upstream_proxy"] or "").strip()
+    base_urls, client_chosen_upstreams = all_upstreams(values["upstream"], adopts=True)
     return ReissueSettings(
         upstream=UpstreamSettings(
-            base_urls=adopted | explicit_upstreams,
-            replacing_v1=providers_with_v1(adopted),
-            idle_timeout_s=option_values["idle_timeout"],
-            proxy_url=checked_http_url("--upstream-proxy", proxy) if proxy else None,
+            base_urls=base_urls,
+            replacing_v1=client_chosen_upstreams,
+            idle_timeout_s=values["idle_timeout"],
+            proxy_url=values["upstream_proxy"],
         ),
         api_keys=api_keys_from_environ(os.environ),
-        signing_method=option_values["sign"],
-        rules=parse_rules(rules),
+        signing_method=values["sign"],
+        rules=values["normalise"],
     )

@@ -6,17 +6,17 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassettes import name_in_library, paths_with_progress
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
-from llm_proxy.cli.output.json_documents import cassette_error_document
-from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_note, styled_line
+from llm_proxy.cli.json_documents import cassette_error_document
+from llm_proxy.cli.library import name_in_library, paths_with_progress
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, normalise_option
+from llm_proxy.cli.output import print_json, print_lines, print_note
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.matching.option_grammar import parse_rules
+from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.folders import locked_folder
 from llm_proxy.shell.library.library import Library
@@ -24,18 +24,14 @@ from llm_proxy.shell.library.library_index import collision_message
 from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, plan_rekey
 from llm_proxy.shell.running.settings import state_folder
 
-_KEPT_REASON: Final = (
-    "its request held a secret of yours, without which its key cannot be made again"
-)
-
 
 @click.command
 @cassettes_option
 @normalise_option
 @CONFIG_OPTION
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def rekey(cassettes: Path, *, normalise: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+@json_option
+def rekey(cassettes: Path, *, normalise: RuleSet, dry_run: bool, as_json: bool) -> None:
     r"""Name cassettes by the rules that you match by now.
 
     A cassette's name is a hash of its request, by the rules of --normalise (or of the settings
@@ -54,16 +50,28 @@ def rekey(cassettes: Path, *, normalise: tuple[str, ...], dry_run: bool, as_json
     """
     library = Library(cassettes)
     library.refresh()
-    plan = plan_rekey(
-        library, parse_rules(normalise), paths_with_progress(library.cassette_paths())
-    )
-    key_changes: Sequence[KeyChange] = plan.changes
+    plan = plan_rekey(library, normalise, paths_with_progress(library.cassette_paths()))
+    changes: Sequence[KeyChange] = plan.changes
     if not dry_run and plan.changes:
-        key_changes = _apply_key_changes(library, plan.changes)
+        changes = _apply_key_changes(library, plan.changes)
     if as_json:
-        print_json(_rekey_document(library, plan, key_changes, dry_run=dry_run))
+        print_json(_rekey_document(library, plan, changes, dry_run=dry_run))
     else:
-        _print_rekeying(library, plan, key_changes, dry_run=dry_run)
+        print_lines(
+            f"{name_in_library(library, change.path)} -> {change.target.name}"
+            for change in changes
+            if change.path != change.target
+        )
+        print_lines(
+            collision_message(collision.paths, collision.rules) for collision in plan.collisions
+        )
+        print_lines(
+            f"{name_in_library(library, path)} keeps its name: its request held a secret of yours, "
+            "without which its key cannot be made again"
+            for path in plan.unkeyable_paths
+        )
+        print_lines(f"unreadable: {error}" for error in plan.read_errors)
+        print_note(_summary_line(library, plan, changes, dry_run=dry_run))
     raise click.exceptions.Exit(1 if plan.read_errors else 0)
 
 
@@ -93,73 +101,40 @@ def _apply_key_changes(library: Library, changes: Sequence[KeyChange]) -> list[K
     return applied_changes
 
 
-def _print_rekeying(
-    library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
-) -> None:
-    print_lines(
-        _renamed_file_line(library, key_change)
-        for key_change in key_changes
-        if key_change.path != key_change.target
-    )
-    print_lines(
-        styled_line(collision_message(collision.paths, collision.rules))
-        for collision in plan.collisions
-    )
-    print_lines(
-        styled_line(f"{name_in_library(library, path)} keeps its name: {_KEPT_REASON}")
-        for path in plan.unkeyable_paths
-    )
-    print_lines(styled_line(f"unreadable: {error}") for error in plan.read_errors)
-    print_note(_summary_line(library, plan, key_changes, dry_run=dry_run))
-
-
-def _renamed_file_line(library: Library, key_change: KeyChange) -> Line:
-    return styled_line(f"{name_in_library(library, key_change.path)} -> {key_change.target.name}")
-
-
 def _summary_line(
-    library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
+    library: Library, plan: RekeyPlan, changes: Sequence[KeyChange], *, dry_run: bool
 ) -> str:
     if not plan.file_count:
         return f"{library.root} holds no cassettes yet: nothing to rekey"
     looked = display.count_with_noun(plan.file_count, "cassette")
-    if not key_changes:
-        return f"{looked}, each of them keyed by these rules" + (
-            f" but {len(plan.unkeyable_paths) + len(plan.read_errors)}"
-            if plan.unkeyable_paths or plan.read_errors
-            else ""
-        )
-    renamed = sum(key_change.path != key_change.target for key_change in key_changes)
+    if not changes:
+        other_count = len(plan.unkeyable_paths) + len(plan.read_errors)
+        rest = f" but {other_count}" if other_count else ""
+        return f"{looked}, each of them keyed by these rules{rest}"
+    renamed = sum(change.path != change.target for change in changes)
     would = " would be" if dry_run else ""
     hint = "; nothing was changed (--dry-run)" if dry_run else ""
-    return f"{looked}: {len(key_changes)}{would} keyed anew, {renamed} of them renamed{hint}"
+    return f"{looked}: {len(changes)}{would} keyed anew, {renamed} of them renamed{hint}"
 
 
 def _rekey_document(
-    library: Library, plan: RekeyPlan, key_changes: Sequence[KeyChange], *, dry_run: bool
+    library: Library, plan: RekeyPlan, changes: Sequence[KeyChange], *, dry_run: bool
 ) -> dict[str, Any]:
-    def escaped_name(path: Path) -> str:
+    def name(path: Path) -> str:
         return display.path_as_unicode_text(name_in_library(library, path))
 
     return {
-        "library": display.path_as_unicode_text(library.root),
+        "library": library.root,
         "dry_run": dry_run,
         "cassettes": plan.file_count,
         "keyed": [
-            {
-                "name": escaped_name(key_change.path),
-                "new_name": escaped_name(key_change.target),
-                "key": key_change.meta.key,
-            }
-            for key_change in key_changes
+            {"name": name(change.path), "new_name": name(change.target), "key": change.meta.key}
+            for change in changes
         ],
         "collisions": [
-            {
-                "names": [escaped_name(path) for path in collision.paths],
-                "rules": list(collision.rules),
-            }
+            {"names": list(map(name, collision.paths)), "rules": list(collision.rules)}
             for collision in plan.collisions
         ],
-        "kept": [escaped_name(path) for path in plan.unkeyable_paths],
+        "kept": list(map(name, plan.unkeyable_paths)),
         "unreadable": [cassette_error_document(error) for error in plan.read_errors],
     }

@@ -10,32 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llm_proxy import display, matching
-from llm_proxy.cli.library.cassettes import name_in_library
-from llm_proxy.cli.library.filters import CassetteFilters, filter_options
-from llm_proxy.cli.library.rows import CassetteRow, read_rows
-from llm_proxy.cli.option_types import IntRangeType
+from llm_proxy.cli.library import (
+    CassetteFilters,
+    CassetteRow,
+    filter_options,
+    find_cassette_path,
+    name_in_library,
+    read_rows,
+)
 from llm_proxy.cli.options import (
     CONFIG_OPTION,
+    IntRangeType,
     cassettes_option,
+    json_option,
     normalise_option,
     upstream_options,
 )
-from llm_proxy.cli.output.printing import (
-    Line,
-    StyledText,
-    print_json,
-    print_lines,
-    print_note,
-    styled_line,
-)
-from llm_proxy.cli.output.progress import progress_reporter
+from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note, progress_reporter
 from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
-from llm_proxy.cli.show.lookup import find_cassette_path
-from llm_proxy.display import count_with_noun
+from llm_proxy.display import count_with_noun, escape_line, path_as_unicode_text
 from llm_proxy.errors import UsageError
-from llm_proxy.matching import KEY_RULES_VERSION, RuleSet
-from llm_proxy.matching.option_grammar import parse_rules
+from llm_proxy.matching import KEY_RULES_VERSION, RuleSet, request_key
 from llm_proxy.shell.library.library import (
     Library,
     TakeGroup,
@@ -58,7 +53,7 @@ if TYPE_CHECKING:
 @click.option("--jobs", type=IntRangeType(1, 64), default=1, show_default=True, metavar="N",
               help="Requests that are asked at once.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Tell what would be asked, and ask nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@json_option
 def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **values: Any) -> None:
     r"""Ask recorded requests again, and replace their cassettes by the new answers.
 
@@ -83,21 +78,24 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
     if not names and not all_of_them and filters == CassetteFilters():
         raise UsageError("rerecord needs to know which: name cassettes, filter, or give --all")
     library = Library(cassettes)
-    rules = parse_rules(values["normalise"])
-    groups = list(_select_groups(library, names, filters, rules))
+    groups = list(_select_groups(library, names, filters, values["normalise"]))
     if values["dry_run"]:
-        _print_plan(library, groups, as_json=values["as_json"])
+        files = [[name_in_library(library, path) for path in group.paths] for group in groups]
+        if values["as_json"]:
+            print_json({"library": library.root, "would_ask": files})
+            return
+        print_lines(name for group_files in files for name in group_files)
+        print_note(f"would be asked again: {count_with_noun(sum(map(len, files)), 'take')}")
         return
-    reissue_settings = build_reissue_settings(values, values["normalise"])
-    rerecorded_groups = _run_rerecording(reissue_settings, library, groups, values["jobs"])
-    failed = [
-        rerecorded_group for rerecorded_group in rerecorded_groups if rerecorded_group.failure
-    ]
+    results = _run_rerecording(build_reissue_settings(values), library, groups, values["jobs"])
+    failed = [result for result in results if result.failure]
     if values["as_json"]:
-        print_json(_rerecord_document(library, rerecorded_groups))
+        print_json({"library": library.root, "requests": list(map(_result_document, results))})
     else:
-        print_lines(_failure_lines(failed))
-        takes = sum(len(rerecorded_group.new_paths) for rerecorded_group in rerecorded_groups)
+        print_lines(
+            (StyledText("failed: ", "bad"), escape_line(result.failure)) for result in failed
+        )
+        takes = sum(len(result.new_paths) for result in results)
         rest = f"; {count_with_noun(len(failed), 'request')} failed" if failed else ""
         print_note(f"recorded again: {count_with_noun(takes, 'take')}{rest}")
     raise click.exceptions.Exit(1 if failed else 0)
@@ -118,15 +116,13 @@ def _run_rerecording(
         with progress_reporter(len(groups)) as progress:
             async with aclosing(
                 rerecord_groups(reissue_settings, library, groups, jobs)
-            ) as rerecorded_groups:
-                async for rerecorded_group in rerecorded_groups:
-                    done.append(rerecorded_group)
-                    group = rerecorded_group.group
+            ) as results:
+                async for result in results:
+                    done.append(result)
                     progress.finish_step(
-                        display.path_as_unicode_text(name_in_library(library, group.paths[0])),
-                        rerecorded_group.failure
-                        or count_with_noun(len(rerecorded_group.new_paths), "take"),
-                        rerecorded_group.duration_s,
+                        path_as_unicode_text(name_in_library(library, result.group.paths[0])),
+                        result.failure or count_with_noun(len(result.new_paths), "take"),
+                        result.duration_s,
                     )
         return done
 
@@ -137,93 +133,59 @@ def _select_groups(
     library: Library, names: Sequence[str], filters: CassetteFilters, rules: RuleSet
 ) -> Iterator[TakeGroup]:
     """The groups to send again, by session and in the order of their recording."""
-    rows, refused = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
-    for error in refused:
+    rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
+    for error in errors:
         print_note(f"left out: {error}")
     chosen_paths = {row.path for row in rows if filters.matches(row)}
     if names:
         chosen_paths &= {path for name in names for path in _paths_by_name(library, rows, name)}
     rows_by_group: dict[tuple[str, str], list[CassetteRow]] = {}
     for row in rows:
-        rows_by_group.setdefault((row.meta.session, _current_key(library, row, rules)), []).append(
-            row
-        )
-    found = [
-        (values, each)
-        for values, each in rows_by_group.items()
-        if any(row.path in chosen_paths for row in each)
-    ]
-    for (session, key), items in sorted(
-        found, key=lambda group_rows: (group_rows[0][0], _earliest_recorded_at(group_rows[1]))
-    ):
-        files = tuple(
-            row.path for row in sorted(items, key=lambda row: _take_sort_key(library, row))
-        )
-        yield TakeGroup(session, key, items[0].meta.provider, files)
+        group = (row.meta.session, _current_key(library, row, rules))
+        rows_by_group.setdefault(group, []).append(row)
+
+    def recording_order(group: tuple[str, str]) -> tuple[str, str]:
+        return group[0], min(row.meta.recorded_at for row in rows_by_group[group])
+
+    def take_order(row: CassetteRow) -> tuple[int, str]:
+        take = parse_take_path(library.root, row.path)
+        return (take.number if take else 0), row.relative_path
+
+    for session, key in sorted(rows_by_group, key=recording_order):
+        takes = rows_by_group[session, key]
+        if any(row.path in chosen_paths for row in takes):
+            paths = tuple(row.path for row in sorted(takes, key=take_order))
+            yield TakeGroup(session, key, takes[0].meta.provider, paths)
 
 
 def _paths_by_name(library: Library, rows: Sequence[CassetteRow], name: str) -> list[Path]:
     """The files that a CASSETTE argument names.  Raises `UsageError` for none of the library."""
-    if name and (found := [row.path for row in rows if _row_has_prefix(row, name)]):
+    found = [
+        row.path
+        for row in rows
+        if any(text.startswith(name) for text in (row.path.name, row.relative_path, row.meta.key))
+    ]
+    if name and found:
         return found
     path = find_cassette_path(library, name)
-    if path.resolve() not in {row.path.resolve() for row in rows}:
+    found = [row.path for row in rows if row.path.resolve() == path.resolve()]
+    if not found:
         raise UsageError(f"{path} is not in {library.root}: give --cassettes the library's folder")
-    return [row.path for row in rows if row.path.resolve() == path.resolve()]
-
-
-def _row_has_prefix(row: CassetteRow, prefix: str) -> bool:
-    values = (row.path.name, row.relative_path, row.meta.key)
-    return any(text.startswith(prefix) for text in values)
+    return found
 
 
 def _current_key(library: Library, row: CassetteRow, rules: RuleSet) -> str:
     if row.meta.key_rules_version == KEY_RULES_VERSION and row.meta.match_rules == rules.rule_texts:
         return row.meta.key
-    return matching.request_key(row.meta.provider, library.load_cassette(row.path).request, rules)
+    return request_key(row.meta.provider, library.load_cassette(row.path).request, rules)
 
 
-def _earliest_recorded_at(takes: Sequence[CassetteRow]) -> str:
-    return min(take.meta.recorded_at for take in takes)
-
-
-def _take_sort_key(library: Library, row: CassetteRow) -> tuple[int, str]:
-    take = parse_take_path(library.root, row.path)
-    return (take.number if take else 0), row.relative_path
-
-
-def _print_plan(library: Library, groups: Sequence[TakeGroup], *, as_json: bool) -> None:
-    files = [[name_in_library(library, path) for path in group.paths] for group in groups]
-    if as_json:
-        print_json({"library": display.path_as_unicode_text(library.root), "would_ask": files})
-        return
-    print_lines(styled_line(name) for file in files for name in file)
-    print_note(f"would be asked again: {count_with_noun(sum(map(len, files)), 'take')}")
-
-
-def _failure_lines(failed: Sequence[RerecordedGroup]) -> Iterator[Line]:
-    for rerecorded_group in failed:
-        yield styled_line(
-            StyledText("failed: ", "bad"), display.escape_line(rerecorded_group.failure)
-        )
-
-
-def _rerecord_document(
-    library: Library, rerecorded_groups: Sequence[RerecordedGroup]
-) -> dict[str, Any]:
+def _result_document(result: RerecordedGroup) -> dict[str, Any]:
     return {
-        "library": display.path_as_unicode_text(library.root),
-        "requests": [
-            {
-                "session": rerecorded_group.group.session,
-                "key": rerecorded_group.group.key,
-                "old": [
-                    display.path_as_unicode_text(path) for path in rerecorded_group.group.paths
-                ],
-                "new": [display.path_as_unicode_text(path) for path in rerecorded_group.new_paths],
-                "failure": rerecorded_group.failure or None,
-                "seconds": round(rerecorded_group.duration_s, 3),
-            }
-            for rerecorded_group in rerecorded_groups
-        ],
+        "session": result.group.session,
+        "key": result.group.key,
+        "old": result.group.paths,
+        "new": result.new_paths,
+        "failure": result.failure or None,
+        "seconds": round(result.duration_s, 3),
     }

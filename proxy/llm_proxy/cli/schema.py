@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import Final
-
 import click
 
-from llm_proxy.cli.option_types import ChoiceType
-from llm_proxy.cli.output.printing import print_json
+from llm_proxy.cli.options import ChoiceType
+from llm_proxy.cli.output import print_json
 from llm_proxy.scenario.documents.document import scenario_schema
-
-_SCHEMA_BUILDERS: Final = MappingProxyType({"scenario": scenario_schema})
 
 
 @click.command
-@click.argument("what", default="scenario", type=ChoiceType(list(_SCHEMA_BUILDERS)))
+@click.argument("what", default="scenario", type=ChoiceType(["scenario"]))
 def schema(what: str) -> None:
     r"""Print the JSON Schema of scenario files.
 
@@ -32,4 +27,4 @@ def schema(what: str) -> None:
     \b
       # yaml-language-server: $schema=scenario.schema.json
     """
-    print_json(_SCHEMA_BUILDERS[what]())
+    print_json(scenario_schema())

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from llm_proxy.cli.options import build_settings, server_options
 from llm_proxy.shell.running.settings import is_ci
 
-_CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
-"""Arguments after the name of COMMAND are its own, even where the two dashes are missing."""
-_COMMAND_ARGUMENT: Final = click.argument(
-    "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]"
-)
+
+def _server_command(function: Callable[..., None]) -> click.Command:
+    """A command with the server options, and a COMMAND to run.
+
+    Arguments after the name of COMMAND are its own, even where the two dashes are missing.
+    """
+    argument = click.argument(
+        "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]"
+    )
+    command = click.command(context_settings={"allow_interspersed_args": False})
+    return command(server_options(argument(function)))
 
 
-@click.command(context_settings=_CONTEXT_SETTINGS)
-@server_options
-@_COMMAND_ARGUMENT
+@_server_command
 def record(command: tuple[str, ...], **values: Any) -> None:
     r"""Pass requests on to the live provider and keep every stream.
 
@@ -40,9 +45,7 @@ def record(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("record", values, command)
 
 
-@click.command(context_settings=_CONTEXT_SETTINGS)
-@server_options
-@_COMMAND_ARGUMENT
+@_server_command
 def replay(command: tuple[str, ...], **values: Any) -> None:
     r"""Answer from cassettes alone, with no network at all.
 
@@ -59,9 +62,7 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("replay", values, command)
 
 
-@click.command(context_settings=_CONTEXT_SETTINGS)
-@server_options
-@_COMMAND_ARGUMENT
+@_server_command
 def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay what is there, record what is not.
 
@@ -77,9 +78,7 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
     _run_mode("auto", values, command)
 
 
-@click.command(context_settings=_CONTEXT_SETTINGS)
-@server_options
-@_COMMAND_ARGUMENT
+@_server_command
 def simulate(command: tuple[str, ...], **values: Any) -> None:
     r"""Answer from scenarios, from a mock, or with made-up text: no key, no network, no recording.
 

@@ -7,66 +7,64 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from llm_proxy import ages, display
-from llm_proxy.cli.library.cassettes import checked_library_folder, other_rules_message
-from llm_proxy.cli.library.filters import CassetteFilters, filter_options
-from llm_proxy.cli.library.groups import duplicate_groups, group_takes
-from llm_proxy.cli.library.rows import CassetteRow, read_rows
-from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, normalise_option
-from llm_proxy.cli.output.json_documents import cassette_error_document
-from llm_proxy.cli.output.printing import (
-    Line,
+from llm_proxy.ages import format_age
+from llm_proxy.cli.json_documents import cassette_error_document
+from llm_proxy.cli.library import (
+    CassetteFilters,
+    CassetteRow,
+    age_in_days,
+    checked_library_folder,
+    duplicate_groups,
+    filter_options,
+    group_takes,
+    other_rules_message,
+    read_rows,
+    total_file_size_bytes,
+)
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option, json_option, normalise_option
+from llm_proxy.cli.output import (
     StyledText,
+    TableColumn,
     print_json,
     print_lines,
     print_note,
-    styled_line,
+    print_table,
 )
-from llm_proxy.cli.output.tables import TableColumn, print_table
+from llm_proxy.display import count_with_noun, format_size, path_as_unicode_text
 from llm_proxy.errors import CassetteError
-from llm_proxy.matching.option_grammar import parse_rules
+from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.library.library_index import is_keyed_by
 
-_GROUPINGS: tuple[tuple[str, Callable[[CassetteRow], str]], ...] = (
+_GROUPINGS: Final[tuple[tuple[str, Callable[[CassetteRow], str]], ...]] = (
     ("dialect", lambda row: row.meta.dialect),
     ("model", lambda row: row.meta.model or "-"),
     ("session", lambda row: row.meta.session),
 )
-_MAX_SHOWN = 10
+_MAX_SHOWN: Final = 10
 """How many duplicates, and rows of a group, are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryFigures:
+class _Figures:
     """The figures of the cassettes that were selected."""
 
     rows: Sequence[CassetteRow]
+    totals: dict[str, list[tuple[str, int, int]]]
+    """For each of `_GROUPINGS`: name, number of cassettes and bytes on disk of each group, the
+    largest number first."""
     key_count_by_take_count: dict[int, int]
     """For each number of takes: how many pairs of session and key have it."""
+    known_ages: list[timedelta]
+    """The ages of the cassettes that have one, ascending."""
     duplicates: Sequence[Sequence[CassetteRow]]
     """Groups of cassettes of one request with the same response."""
     keyed_by_other_rules_count: int
     """How many cassettes were keyed by other rules."""
-
-    @property
-    def total_file_size_bytes(self) -> int:
-        """Total size of the files in bytes."""
-        return sum(row.file_size_bytes for row in self.rows)
-
-    @property
-    def duplicate_size_bytes(self) -> int:
-        """Bytes that deleting all but one of each group of duplicates would free."""
-        return sum(row.file_size_bytes for same in self.duplicates for row in same[1:])
-
-    @property
-    def known_ages(self) -> list[timedelta]:
-        """The ages of the cassettes that have one, ascending."""
-        return sorted(row.age for row in self.rows if row.age is not None)
 
 
 @click.command
@@ -74,8 +72,8 @@ class LibraryFigures:
 @normalise_option
 @CONFIG_OPTION
 @filter_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def stats(cassettes: Path, normalise: tuple[str, ...], *, as_json: bool, **chosen: Any) -> None:
+@json_option
+def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) -> None:
     r"""Tell a library in figures: counts, sizes, ages, takes and duplicates.
 
     Duplicates are cassettes of the same request with byte for byte the same answer: takes of
@@ -90,85 +88,30 @@ def stats(cassettes: Path, normalise: tuple[str, ...], *, as_json: bool, **chose
     library = Library(checked_library_folder(cassettes))
     all_rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
     rows = list(filter(CassetteFilters(**chosen).matches, all_rows))
-    rules = parse_rules(normalise)
-    figures = LibraryFigures(
-        rows,
-        dict(sorted(Counter(map(len, group_takes(library, rows))).items())),
-        duplicate_groups(rows),
-        sum(not is_keyed_by(row.meta, rules) for row in rows),
+    figures = _Figures(
+        rows=rows,
+        totals={name: _totals_by_name(rows, name_of_row) for name, name_of_row in _GROUPINGS},
+        key_count_by_take_count=dict(sorted(Counter(map(len, group_takes(library, rows))).items())),
+        known_ages=sorted(row.age for row in rows if row.age is not None),
+        duplicates=duplicate_groups(rows),
+        keyed_by_other_rules_count=sum(not is_keyed_by(row.meta, normalise) for row in rows),
     )
     if as_json:
         print_json(_stats_document(library, figures, errors))
     else:
-        _print_figures(library, figures, errors)
+        for name, totals in figures.totals.items():
+            if rows:
+                _print_group(name, totals)
+        print_lines(_figure_lines(figures))
+        print_lines(StyledText(f"unreadable: {error}", "bad") for error in errors)
+        size = format_size(total_file_size_bytes(rows))
+        print_note(f"{count_with_noun(len(rows), 'cassette')} in {library.root}, {size}")
     raise click.exceptions.Exit(1 if errors else 0)
-
-
-def _print_figures(
-    library: Library, library_figures: LibraryFigures, errors: Sequence[CassetteError]
-) -> None:
-    for name, name_of_row in _GROUPINGS:
-        if library_figures.rows:
-            _print_group(name, _totals_by_name(library_figures.rows, name_of_row))
-    print_lines(_figure_lines(library_figures))
-    print_lines(styled_line(StyledText(f"unreadable: {error}", "bad")) for error in errors)
-    cassette_count = display.count_with_noun(len(library_figures.rows), "cassette")
-    print_note(
-        f"{cassette_count} in {library.root}, "
-        f"{display.format_size(library_figures.total_file_size_bytes)}"
-    )
-
-
-def _print_group(name: str, totals: Sequence[tuple[str, int, int]]) -> None:
-    columns = (
-        TableColumn(name),
-        TableColumn("cassettes", is_right_aligned=True),
-        TableColumn("size", is_right_aligned=True),
-    )
-    shown = [
-        (StyledText(text), StyledText(f"{n:,}"), StyledText(display.format_size(size)))
-        for text, n, size in totals
-    ]
-    print_table(columns, shown[:_MAX_SHOWN])
-    more = [f"and {len(shown) - _MAX_SHOWN} more"] if len(shown) > _MAX_SHOWN else []
-    print_lines(styled_line(text) for text in (*more, ""))
-
-
-def _figure_lines(library_figures: LibraryFigures) -> Iterator[Line]:
-    if takes := library_figures.key_count_by_take_count:
-        text = ", ".join(
-            f"{count:,} with {display.count_with_noun(n, 'take')}" for n, count in takes.items()
-        )
-        yield styled_line(f"takes by key and session: {text}")
-    if known := library_figures.known_ages:
-        middle = known[len(known) // 2]
-        yield styled_line(
-            f"ages: {ages.format_age(known[0])} to {ages.format_age(known[-1])}, median "
-            f"{ages.format_age(middle)}"
-        )
-    if library_figures.keyed_by_other_rules_count:
-        yield styled_line(other_rules_message(library_figures.keyed_by_other_rules_count))
-    if library_figures.duplicates:
-        count = display.count_with_noun(
-            len(library_figures.duplicates), "answer is there", "answers are there"
-        )
-        yield styled_line(
-            f"duplicates: {count} more than once, "
-            f"{display.format_size(library_figures.duplicate_size_bytes)} to "
-            f"spare"
-        )
-    for same in library_figures.duplicates[:_MAX_SHOWN]:
-        yield styled_line("  " + " = ".join(row.relative_path for row in same))
-    if len(library_figures.duplicates) > _MAX_SHOWN:
-        yield styled_line(
-            f"  and {len(library_figures.duplicates) - _MAX_SHOWN} more: llm-proxy ls --duplicates"
-        )
 
 
 def _totals_by_name(
     rows: Sequence[CassetteRow], name_of_row: Callable[[CassetteRow], str]
 ) -> list[tuple[str, int, int]]:
-    """Each group's name, number of cassettes and bytes on disk, the largest number first."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for row in rows:
@@ -177,40 +120,68 @@ def _totals_by_name(
     return [(name, count, sizes[name]) for name, count in counts.most_common()]
 
 
+def _print_group(name: str, totals: Sequence[tuple[str, int, int]]) -> None:
+    columns = (
+        TableColumn(name),
+        TableColumn("cassettes", is_right_aligned=True),
+        TableColumn("size", is_right_aligned=True),
+    )
+    shown = totals[:_MAX_SHOWN]
+    print_table(columns, [(text, f"{count:,}", format_size(size)) for text, count, size in shown])
+    if len(totals) > _MAX_SHOWN:
+        print_lines([f"and {len(totals) - _MAX_SHOWN} more"])
+    print_lines([""])
+
+
+def _figure_lines(figures: _Figures) -> Iterator[str]:
+    if takes := figures.key_count_by_take_count:
+        counts = (f"{count:,} with {count_with_noun(n, 'take')}" for n, count in takes.items())
+        yield f"takes by key and session: {', '.join(counts)}"
+    if known := figures.known_ages:
+        median = format_age(known[len(known) // 2])
+        yield f"ages: {format_age(known[0])} to {format_age(known[-1])}, median {median}"
+    if figures.keyed_by_other_rules_count:
+        yield other_rules_message(figures.keyed_by_other_rules_count)
+    duplicates = figures.duplicates
+    if duplicates:
+        count = count_with_noun(len(duplicates), "answer is there", "answers are there")
+        spare = format_size(sum(total_file_size_bytes(same[1:]) for same in duplicates))
+        yield f"duplicates: {count} more than once, {spare} to spare"
+    for same in duplicates[:_MAX_SHOWN]:
+        yield "  " + " = ".join(row.relative_path for row in same)
+    if len(duplicates) > _MAX_SHOWN:
+        yield f"  and {len(duplicates) - _MAX_SHOWN} more: llm-proxy ls --duplicates"
+
+
 def _stats_document(
-    library: Library, library_figures: LibraryFigures, errors: Sequence[CassetteError]
+    library: Library, figures: _Figures, errors: Sequence[CassetteError]
 ) -> dict[str, Any]:
-    known = library_figures.known_ages
+    known = figures.known_ages
     return {
-        "library": display.path_as_unicode_text(library.root),
-        "cassettes": len(library_figures.rows),
-        "file_bytes": library_figures.total_file_size_bytes,
+        "library": library.root,
+        "cassettes": len(figures.rows),
+        "file_bytes": total_file_size_bytes(figures.rows),
         **{
             f"by_{name}": [
                 {name: value, "cassettes": count, "file_bytes": size}
-                for value, count, size in _totals_by_name(library_figures.rows, name_of_row)
+                for value, count, size in totals
             ]
-            for name, name_of_row in _GROUPINGS
+            for name, totals in figures.totals.items()
         },
         "takes": [
             {"takes": takes, "keys": count}
-            for takes, count in library_figures.key_count_by_take_count.items()
+            for takes, count in figures.key_count_by_take_count.items()
         ],
         "age_days": None
         if not known
         else {
-            "youngest": _age_days(known[0]),
-            "median": _age_days(known[len(known) // 2]),
-            "oldest": _age_days(known[-1]),
+            "youngest": age_in_days(known[0]),
+            "median": age_in_days(known[len(known) // 2]),
+            "oldest": age_in_days(known[-1]),
         },
-        "keyed_by_other_rules": library_figures.keyed_by_other_rules_count,
+        "keyed_by_other_rules": figures.keyed_by_other_rules_count,
         "duplicates": [
-            [display.path_as_unicode_text(row.relative_path) for row in same]
-            for same in library_figures.duplicates
+            [path_as_unicode_text(row.relative_path) for row in same] for same in figures.duplicates
         ],
         "unreadable": [cassette_error_document(error) for error in errors],
     }
-
-
-def _age_days(age: timedelta) -> float:
-    return round(age / timedelta(days=1), 3)

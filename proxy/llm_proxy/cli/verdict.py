@@ -10,15 +10,8 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cli.journals import SOURCE_ARGUMENT, load_run
-from llm_proxy.cli.option_types import ChoiceType
-from llm_proxy.cli.output.printing import (
-    Line,
-    StyledText,
-    print_json,
-    print_lines,
-    print_note,
-    styled_line,
-)
+from llm_proxy.cli.options import ChoiceType, json_option
+from llm_proxy.cli.output import Line, StyledText, print_json, print_lines, print_note
 from llm_proxy.errors import UsageError
 from llm_proxy.verdict.findings import FindingLevel, VerdictFinding
 from llm_proxy.verdict.judging import DEFAULT_LEVEL, JudgedCase, RunVerdict, verdict_document
@@ -34,17 +27,19 @@ _LEVEL_COLUMNS: Final = max(map(len, FindingLevel))
 _MAX_SHOWN_EVIDENCE: Final = 8
 """Pieces of evidence that are printed for one finding."""
 
-
-@click.command
-@SOURCE_ARGUMENT
-@click.option(
+level_option = click.option(
     "--level",
     type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
     help="Findings of this level and above make the exit code 1.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
+@click.command
+@SOURCE_ARGUMENT
+@level_option
+@json_option
 @click.option(
     "--junit",
     type=click.Path(path_type=Path),
@@ -72,7 +67,10 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     run_verdict = judged(load_run(source).entries)
     threshold = FindingLevel(level)
     if junit is not None:
-        _write_junit_file(junit, junit_xml(run_verdict, threshold))
+        try:
+            junit.write_bytes(junit_xml(run_verdict, threshold))
+        except OSError as error:
+            raise UsageError(f"--junit {junit} cannot be written: {error.strerror}") from None
     if as_json:
         print_json(verdict_document(run_verdict, threshold))
     else:
@@ -89,17 +87,16 @@ def finding_lines(
     """A finding as it is printed: message, request, at most `max_evidence` evidence, advice."""
     first = case.chain.first_attempt
     level = StyledText(f"{finding.level:<{_LEVEL_COLUMNS}}", _STYLES[finding.level])
-    yield styled_line(
-        level, "  ", StyledText(case.rule.name, "bold"), f": {display.escape_line(finding.message)}"
-    )
-    where = f"{first.method} {first.path}, session {first.session or 'none'}"
+    rule = StyledText(case.rule.name, "bold")
+    yield level, "  ", rule, f": {display.escape_line(finding.message)}"
     model = f", {first.model}" if first.model else ""
-    yield styled_line("  ", display.escape_line(where + model))
-    for finding_evidence in finding.evidence[:max_evidence]:
-        yield styled_line("  ", display.escape_line(str(finding_evidence)))
+    where = f"{first.method} {first.path}, session {first.session or 'none'}{model}"
+    yield f"  {display.escape_line(where)}"
+    for evidence in finding.evidence[:max_evidence]:
+        yield f"  {display.escape_line(str(evidence))}"
     if (more := len(finding.evidence) - max_evidence) > 0:
-        yield styled_line(f"  and {more:,} more: see --json")
-    yield styled_line(StyledText(f"  What to do: {case.rule.advice}.", "dim"))
+        yield f"  and {more:,} more: see --json"
+    yield StyledText(f"  What to do: {case.rule.advice}.", "dim")
 
 
 def _summary_line(run_verdict: RunVerdict) -> str:
@@ -120,10 +117,3 @@ def _summary_line(run_verdict: RunVerdict) -> str:
         display.count_with_noun(number, level) for level, number in counts.items() if number
     )
     return f"{watched}: {found or 'nothing to find fault with'}{skipped}"
-
-
-def _write_junit_file(path: Path, xml: bytes) -> None:
-    try:
-        path.write_bytes(xml)
-    except OSError as error:
-        raise UsageError(f"--junit {path} cannot be written: {error.strerror}") from None

@@ -84,9 +84,7 @@ class Settings:
     cassettes: Path
     host: str
     port: int
-    port_file: Path | None
     upstreams: Mapping[str, str]
-    upstream_proxy: str | None
     idle_timeout: float
     """Maximum silence of an upstream, in seconds."""
     finish_on_disconnect: bool
@@ -101,6 +99,8 @@ class Settings:
     allow_origins: frozenset[str]
     spool: Path
     log_format: str
+    port_file: Path | None = None
+    upstream_proxy: str | None = None
     client_chosen_upstreams: frozenset[str] = frozenset()
     """Providers whose base URL came from a client's variable, and so replaces our `/v1`."""
     sign: SigningMethod | None = None

@@ -1,0 +1,440 @@
+"""`doctor`: checks this machine, this environment and this library for problems."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import ipaddress
+import os
+import platform
+import re
+import socket
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+import orjson
+
+from llm_proxy import display
+from llm_proxy.cli.library import (
+    count_keyed_by_other_rules,
+    name_in_library,
+    other_rules_message,
+    read_cassettes,
+)
+from llm_proxy.cli.options import (
+    CONFIG_OPTION,
+    DEFAULT_PORT,
+    cassettes_option,
+    json_option,
+    normalise_option,
+    spool_option,
+)
+from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note
+from llm_proxy.display import count_with_noun
+from llm_proxy.errors import CassetteError, SpoolError, UsageError
+from llm_proxy.matching import NO_RULES, RuleSet
+from llm_proxy.outcome import cassette_outcome
+from llm_proxy.shell.content_decoders import new_decoder
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording.spooling import abandoned_spools, is_for_library, open_spool
+from llm_proxy.shell.running.environment import (
+    BASE_URL_PATHS,
+    UPSTREAM_VARIABLES,
+    configured_base_url_variables,
+    normalized_base_url,
+)
+from llm_proxy.shell.running.settings import checked_http_url, default_spool_folder
+from llm_proxy.version import __version__
+
+
+class CheckLevel(StrEnum):
+    """The severity of a check result."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It works, but not as a user may expect."""
+    PROBLEM = "problem"
+    """It does not work."""
+
+
+OK, WARNING, PROBLEM = CheckLevel
+
+
+class CheckResult(NamedTuple):
+    """The result of one check: a line of `doctor`."""
+
+    name: str
+    """What was checked, such as `port 4777` or the name of a package."""
+    level: CheckLevel
+    text: str
+    """What was found, and for any level but OK what to do."""
+
+
+_STYLES: Final = {OK: "good", WARNING: "doubtful", PROBLEM: "bad"}
+_LEVEL_COLUMNS: Final = max(map(len, CheckLevel))
+_NAME_COLUMNS: Final = 15
+"""Width of the name of a check."""
+_MIN_VERSIONS: Final = {"aiohttp": (3, 14, 4), "orjson": (3, 11, 6), "click": (8, 2), "rich": (14,)}
+"""The oldest versions of packages that this tool is safe with."""
+_MIN_PYTHON: Final = (3, 11)
+_LOOPBACK: Final = "127.0.0.1"
+_LOCAL_HOSTS: Final = frozenset((_LOOPBACK, "localhost", "::1"))
+_PROXY_VARIABLES: Final = ("http_proxy", "all_proxy")
+"""Variables, in lower case, from which clients take the proxy for http:// URLs."""
+_MAX_SHOWN_FILES: Final = 5
+"""Files that one line names at most."""
+_HEALTH_TIMEOUT_S: Final = 1.0
+"""Socket timeout of the health request."""
+_MAX_HEALTH_BYTES: Final = 65536
+_LISTEN_STATE: Final = "0A"
+"""The state of a listening socket in /proc/net/tcp."""
+
+
+@click.command
+@cassettes_option
+@spool_option
+@normalise_option
+@CONFIG_OPTION
+@json_option
+def doctor(cassettes: Path, spool: Path | None, normalise: RuleSet, *, as_json: bool) -> None:
+    r"""Check this machine and this library for trouble.
+
+    Looks at versions, the HTTP parser, proxies and base URLs in the environment, the port, the
+    event loop, the decoders, the library and the recordings that a crash left behind. Each line
+    is ok, a warning (it works, but not as you may think) or a problem, which makes the exit
+    code 1. Nothing is changed.
+
+    \b
+    Examples:
+      llm-proxy doctor
+      llm-proxy doctor --cassettes tests/cassettes
+      llm-proxy doctor --json | jq '.checks[] | select(.level != "ok")'
+    """
+    spool = spool or default_spool_folder(os.environ)
+    results = [
+        *_run_machine_checks(os.environ, DEFAULT_PORT),
+        *run_library_checks(cassettes, spool, normalise),
+    ]
+    problem_count = sum(result.level is PROBLEM for result in results)
+    if as_json:
+        checks = [
+            {"name": name, "level": level.value, "text": display.path_as_unicode_text(text)}
+            for name, level, text in results
+        ]
+        print_json({"ok": not problem_count, "checks": checks})
+    else:
+        print_lines(
+            (
+                StyledText(f"{level:<{_LEVEL_COLUMNS}}", _STYLES[level]),
+                "  ",
+                StyledText(f"{name:<{_NAME_COLUMNS}} ", "bold"),
+                display.escape_line(text),
+            )
+            for name, level, text in results
+        )
+        warning_count = sum(result.level is WARNING for result in results)
+        problems = count_with_noun(problem_count, "problem")
+        print_note(f"{problems}, {count_with_noun(warning_count, 'warning')}")
+    raise click.exceptions.Exit(1 if problem_count else 0)
+
+
+def _run_machine_checks(environ: Mapping[str, str], port: int) -> Iterator[CheckResult]:
+    """Check versions, environment, port and event loop; `port` is the proxy's default port."""
+    python = platform.python_version()
+    is_old = tuple(map(int, platform.python_version_tuple()[:2])) < _MIN_PYTHON
+    text = f"llm-proxy {__version__} on {platform.python_implementation()} {python}"
+    yield CheckResult("llm-proxy", PROBLEM if is_old else OK, text)
+    for package, min_version in _MIN_VERSIONS.items():
+        yield check_package(package, min_version)
+
+    from aiohttp import http_parser  # noqa: PLC0415 # slow, and only doctor needs it
+
+    is_c_parser = http_parser.HttpRequestParser is not http_parser.HttpRequestParserPy
+    yield http_parser_result(is_c_parser=is_c_parser)
+    loop = asyncio.new_event_loop()
+    loop.close()
+    yield CheckResult("event loop", OK, f"{type(loop).__module__}.{type(loop).__name__}")
+    available = [coding for coding in ("gzip", "deflate", "br", "zstd") if new_decoder(coding)]
+    missing = [coding for coding in ("br", "zstd") if coding not in available]
+    text = ", ".join(available)
+    if missing:
+        text += (
+            f"; without {' and '.join(missing)} a response that comes so although plain text was "
+            "asked for is stored as it came: pip install 'llm-proxy-replay[speedups]'"
+        )
+    yield CheckResult("decoders", OK, text)
+
+    listener = find_listener(_LOOPBACK, port)
+    yield check_port(port, listener)
+    yield check_proxy_variables(environ)
+    yield from check_base_urls(environ, port, listener)
+
+
+def check_package(package: str, min_version: tuple[int, ...]) -> CheckResult:
+    """Check that a required package is installed and new enough."""
+    requirement = f"'{package}>={'.'.join(map(str, min_version))}'"
+    try:
+        installed_version = version(package)
+    except PackageNotFoundError:
+        return CheckResult(package, PROBLEM, f"not installed: pip install {requirement}")
+    # `3.14.4rc1` as (3, 14, 4): enough to compare with a minimum version.
+    leading_digits = re.match(r"\d+(?:\.\d+)*", installed_version)
+    numbers = leading_digits[0].split(".") if leading_digits else ()
+    if tuple(map(int, numbers)) < min_version:
+        text = f"{installed_version} is too old: pip install --upgrade {requirement}"
+        return CheckResult(package, PROBLEM, text)
+    return CheckResult(package, OK, installed_version)
+
+
+def http_parser_result(*, is_c_parser: bool) -> CheckResult:
+    """The result for aiohttp's parser in C, or for the one in pure Python."""
+    if is_c_parser:
+        return CheckResult("HTTP parser", OK, "aiohttp's, in C")
+    text = (
+        "aiohttp's in pure Python, several times slower and another one than is tested most: "
+        "install aiohttp from a wheel, and leave AIOHTTP_NO_EXTENSIONS unset"
+    )
+    return CheckResult("HTTP parser", WARNING, text)
+
+
+class PortListener(NamedTuple):
+    """The process that listens on a port, as far as it is known."""
+
+    llm_proxy_mode: str = ""
+    """The mode (`record`, `replay`, …) where it is an llm-proxy; else empty."""
+    process_label: str = ""
+    """Name and id of the process; empty where the system does not show them."""
+
+
+def find_listener(host: str, port: int) -> PortListener | None:
+    """The listener on a port; None where the port is free."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError:
+            return PortListener(_llm_proxy_mode(host, port), _listening_process_label(port))
+    return None
+
+
+def _llm_proxy_mode(host: str, port: int) -> str:
+    """The mode of the llm-proxy that listens there; empty for any other process."""
+    with closing(http.client.HTTPConnection(host, port, timeout=_HEALTH_TIMEOUT_S)) as connection:
+        try:
+            connection.request("GET", "/_proxy/health")
+            health = orjson.loads(connection.getresponse().read(_MAX_HEALTH_BYTES))
+        except (OSError, http.client.HTTPException, ValueError):
+            return ""
+    return str(health.get("mode", "")) if isinstance(health, dict) else ""
+
+
+def _listening_process_label(port: int) -> str:
+    """Name and id of the listening process; empty where the system does not show them."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_socket_inodes(port)}
+    for folder in Path("/proc").glob("[0-9]*/fd") if sockets else ():
+        try:
+            if any(str(link.readlink()) in sockets for link in folder.iterdir()):
+                name = (folder.parent / "comm").read_text("utf-8", "replace").strip()
+                return f"{name} (process {folder.parent.name})"
+        except OSError:  # a process of another user, or one that has ended
+            continue
+    return ""
+
+
+def _listening_socket_inodes(port: int) -> set[str]:
+    inodes: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTEN_STATE:
+                inodes.add(fields[9])
+    return inodes
+
+
+def check_port(port: int, listener: PortListener | None) -> CheckResult:
+    """The result for the default port, given what listens on it."""
+    name = f"port {port}"
+    if listener is None:
+        return CheckResult(name, OK, "free")
+    if listener.llm_proxy_mode:
+        return CheckResult(name, OK, f"llm-proxy {listener.llm_proxy_mode} serves there")
+    who = f" by {listener.process_label}" if listener.process_label else ""
+    text = f"taken{who}: stop it, or give --port 0 for any free one (a COMMAND needs neither)"
+    return CheckResult(name, WARNING, text)
+
+
+def check_proxy_variables(environ: Mapping[str, str]) -> CheckResult:
+    """Check that proxy variables do not divert requests for loopback."""
+    named = [name for name in environ if name.lower() in _PROXY_VARIABLES and environ[name]]
+    if not named:
+        return CheckResult("proxies", OK, "none in the environment")
+    no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if any(_covers_loopback(entry) for entry in no_proxy.split(",")):
+        return CheckResult("proxies", OK, f"{', '.join(named)}; not for {_LOOPBACK}")
+    hosts = ",".join(filter(None, (no_proxy, _LOOPBACK, "localhost")))
+    text = (
+        f"{' and '.join(named)} would take requests for {_LOOPBACK} to that proxy: "
+        f"export NO_PROXY={hosts} no_proxy={hosts} (a COMMAND of ours has them set)"
+    )
+    return CheckResult("proxies", WARNING, text)
+
+
+def _covers_loopback(no_proxy_entry: str) -> bool:
+    host = no_proxy_entry.strip().partition(":")[0]
+    if host in {"*", _LOOPBACK}:
+        return True
+    try:
+        return ipaddress.ip_address(_LOOPBACK) in ipaddress.ip_network(host, strict=False)
+    except ValueError:
+        return False
+
+
+def check_base_urls(
+    environ: Mapping[str, str], port: int, listener: PortListener | None
+) -> Iterator[CheckResult]:
+    """Check the base URLs that clients take from the environment."""
+    adopted_variables = configured_base_url_variables(environ)
+    base_urls = {
+        name: url for name in BASE_URL_PATHS if (url := normalized_base_url(name, environ))
+    }
+    if not base_urls:
+        yield CheckResult("base URLs", OK, "none in the environment: clients ask the providers")
+    for name, url in base_urls.items():
+        adoption = "record and auto -- COMMAND take it as the upstream"
+        if name not in adopted_variables:
+            winner = next(
+                variable
+                for variable, provider in adopted_variables.items()
+                if provider == UPSTREAM_VARIABLES[name]
+            )
+            adoption = f"record and auto -- COMMAND take {winner} instead as the upstream"
+        try:
+            checked_url = checked_http_url("", url)
+        except UsageError as error:
+            problem = str(error).removeprefix(": ")
+            text = (
+                f"{problem}; record and auto -- COMMAND refuse it: correct it, unset it, or give "
+                f"--upstream {adopted_variables[name]}=URL, which wins"
+                if name in adopted_variables
+                else f"{problem}; correct it, or unset it ({adoption})"
+            )
+            yield CheckResult(name, WARNING, text)
+            continue
+        parts = urlsplit(checked_url)
+        if parts.hostname not in _LOCAL_HOSTS or parts.port != port:
+            text = f"{checked_url}: clients in this shell ask there; {adoption}"
+            yield CheckResult(name, OK, text)
+        elif listener is None:
+            text = f"{checked_url}, where nothing listens: start llm-proxy, or unset {name}"
+            yield CheckResult(name, WARNING, text)
+        else:
+            yield CheckResult(name, OK, f"{checked_url}, the default port of llm-proxy")
+
+
+def run_library_checks(
+    cassettes: Path, spool: Path, rules: RuleSet = NO_RULES
+) -> Iterator[CheckResult]:
+    """Run all checks of the library and the spool folder."""
+    yield from _check_cassettes(cassettes, rules)
+    yield _check_writable("library", cassettes)
+    yield _check_writable("spool", spool)
+    if spool.is_dir():  # only the owner may see running recordings
+        mode = stat.S_IMODE(spool.stat().st_mode)
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            text = (
+                f"{spool} has mode {mode:o}, so others see what is recorded: "
+                f"chmod 700 {display.shell_quoted_path(spool)}"
+            )
+            yield CheckResult("spool", WARNING, text)
+        else:
+            yield CheckResult("spool", OK, f"mode {mode:o}: its owner's alone")
+    yield _check_abandoned_spools(cassettes, spool)
+
+
+def _check_cassettes(root: Path, rules: RuleSet) -> Iterator[CheckResult]:
+    """Check that cassettes can be read, are complete, and are keyed by these rules."""
+    library = Library(root)
+    try:
+        library.refresh()
+    except UsageError as error:
+        yield CheckResult("library", PROBLEM, str(error))
+        return
+    paths = library.cassette_paths()
+    if not paths:
+        text = f"{root} holds no cassettes yet: llm-proxy record -- COMMAND makes some"
+        yield CheckResult("library", OK, text)
+        return
+    partial_names: list[str] = []
+    errors: list[CassetteError] = []
+    for path, cassette in read_cassettes(library, paths):
+        if isinstance(cassette, CassetteError):
+            errors.append(cassette)
+        elif not cassette_outcome(cassette).is_complete:
+            partial_names.append(name_in_library(library, path))
+    if len(paths) > len(errors):
+        count = count_with_noun(len(paths) - len(errors), "cassette")
+        yield CheckResult("library", OK, f"{count} in {root}, each of them whole")
+    if partial_names:
+        names = ", ".join(partial_names[:_MAX_SHOWN_FILES])
+        if (more := len(partial_names) - _MAX_SHOWN_FILES) > 0:
+            names += f", and {more} more"
+        text = f"{len(partial_names)} partial, which only replay --allow-partial plays: {names}"
+        yield CheckResult("library", WARNING, text)
+    if other_rules_count := count_keyed_by_other_rules(paths, rules):
+        yield CheckResult("library", WARNING, other_rules_message(other_rules_count))
+    for cassette_error in errors[:_MAX_SHOWN_FILES]:
+        yield CheckResult("library", PROBLEM, f"{cassette_error}; delete it, or record it again")
+    if (more := len(errors) - _MAX_SHOWN_FILES) > 0:
+        yield CheckResult("library", PROBLEM, f"{more} more are unreadable: llm-proxy verify")
+
+
+def _check_writable(name: str, folder: Path) -> CheckResult:
+    """Check that a folder is writable, or can be created where it does not exist."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        return CheckResult(name, PROBLEM, f"{existing} is not a folder: give another one")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        text = f"{existing} cannot be written: nothing can be recorded"
+        return CheckResult(name, PROBLEM, text)
+    made = "" if existing == folder else ", and will be made"
+    return CheckResult(name, OK, f"{folder} can be written{made}")
+
+
+def _check_abandoned_spools(cassettes: Path, spool: Path) -> CheckResult:
+    try:
+        paths = abandoned_spools(spool)
+    except SpoolError as error:
+        return CheckResult("spool", PROBLEM, str(error))
+    counts = dict.fromkeys(
+        (
+            f"of {cassettes}: llm-proxy recover --cassettes {display.shell_quoted_path(cassettes)}",
+            "of other libraries: llm-proxy recover names them",
+            "that cannot be read: llm-proxy recover names them",
+        ),
+        0,
+    )
+    own, other, unreadable = counts
+    for path in paths:
+        try:
+            with open_spool(path) as spooled:
+                counts[own if is_for_library(spooled, cassettes) else other] += 1
+        except CassetteError:
+            counts[unreadable] += 1
+    items = [
+        f"{count_with_noun(count, 'recording')} {label}" for label, count in counts.items() if count
+    ]
+    if not items:
+        return CheckResult("spool", OK, "no recording was broken off")
+    return CheckResult("spool", WARNING, f"broken off by a crash: {'; '.join(items)}")

@@ -1,0 +1,189 @@
+"""`export`: converts a cassette to another dialect, or writes it in the format of another tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from llm_proxy import dialects, http_heads
+from llm_proxy.cassette import Cassette
+from llm_proxy.cli.library import load_named_cassette, read_cassettes
+from llm_proxy.cli.options import CONFIG_OPTION, ChoiceType, cassettes_option
+from llm_proxy.cli.output import print_note, write_new_file_or_stdout
+from llm_proxy.dialects.openai.provider_variants import DIALECTS_WITH_VARIANTS, VARIANT_BY_PROVIDER
+from llm_proxy.display import count_with_noun
+from llm_proxy.errors import CassetteError, NotRepresentable, UsageError
+from llm_proxy.exporting import (
+    FORMATS,
+    ExportedExchange,
+    ExportFormat,
+    exchange_url,
+    placeholder_url,
+    url_through_proxy,
+)
+from llm_proxy.outcome import cassette_outcome
+from llm_proxy.shell.library.library import Library, walk_cassettes
+from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
+from llm_proxy.transcoding import TranscodeOptions, transcode
+
+_DIALECT_OPTIONS: Final = ("whole", "model", "provider", "head")
+_FORMAT_OPTIONS: Final = ("all_of_them", "upstream", "through")
+_MAX_SHOWN_LOSSES: Final = 8
+"""How many losses are named."""
+
+
+@click.command
+@click.argument("names", nargs=-1, metavar="CASSETTE...")
+@cassettes_option
+@CONFIG_OPTION
+@click.option("--as", "dialect", type=ChoiceType(tuple(dialects.chat_dialects())),
+              help="The dialect to tell it in.")  # fmt: skip
+@click.option("--whole", is_flag=True, help="With --as: one document, not a stream.")
+@click.option("--model", default="", metavar="NAME", help="With --as: name another model.")
+@click.option("--provider", type=ChoiceType(tuple(VARIANT_BY_PROVIDER)),
+              help="With --as: the member of the dialect's family that speaks, such as "
+                   "openrouter.")  # fmt: skip
+@click.option("--head", is_flag=True, help="With --as: status line and headers before the body.")
+@click.option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
+              help="The format to write it in.")  # fmt: skip
+@click.option("--all", "all_of_them", is_flag=True,
+              help="With --format har or vcr: every cassette of the library.")  # fmt: skip
+@click.option("--upstream", multiple=True, metavar="NAME=URL",
+              help="With --format: where a provider is, for the URLs. Repeatable.")  # fmt: skip
+@click.option("--through", default="", metavar="URL",
+              help="With --format: ask by way of the proxy that listens there.")  # fmt: skip
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write it to FILE, which must not exist yet; else to stdout.")  # fmt: skip
+def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **values: Any) -> None:
+    r"""Tell a recorded answer in another dialect, or write recordings for another tool.
+
+    --as is a re-telling, not a replay: the same words, calls, finish and usage as another
+    provider would stream them. What that dialect has no words for is left out, and named on
+    stderr. Recorded bytes and times stay in the cassette; in another dialect, ids are made anew.
+
+    --format writes what was recorded: har (HTTP Archive 1.2, with times), vcr (a cassette of
+    VCR.py: answers come whole), sse (a stream as it came), curl (a command that asks again, its
+    key in the environment). What was redacted stays redacted.
+    A CASSETTE is a file, or the beginning of its name in the library, or of its key.
+
+    \b
+    Examples:
+      llm-proxy export dc8593 --as anthropic
+      llm-proxy export dc8593 --as gemini --whole | jq .candidates
+      llm-proxy export dc8593 --as openai-chat --provider openrouter --output told.sse
+      llm-proxy export --all --format har --output library.har
+      llm-proxy export dc8593 --format vcr --output cassette.yaml
+      llm-proxy export dc8593 --format curl | sh
+      llm-proxy export dc8593 --format curl --through http://127.0.0.1:4777
+    """
+    dialect, name = values["dialect"], values["format_"]
+    if (dialect is None) == (name is None):
+        raise UsageError("export takes one of --as DIALECT and --format FORMAT")
+    library = Library(cassettes)
+    if name is not None:
+        _refuse_options(values, _DIALECT_OPTIONS, "--as")
+        data = _formatted_bytes(library, FORMATS[name], names, values)
+        write_new_file_or_stdout(data, output, "the file")
+        return
+    _refuse_options(values, _FORMAT_OPTIONS, "--format")
+    if len(names) != 1:
+        raise UsageError("--as is of one cassette: name one")
+    data, note = _transcoded_bytes(library, names[0], values)
+    write_new_file_or_stdout(data, output, "the answer")
+    print_note(note)
+
+
+def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) -> tuple[bytes, str]:
+    """A response in another dialect, and the note about it.  Raises `UsageError`."""
+    options = TranscodeOptions(
+        values["dialect"], values["whole"], values["model"], values["provider"] or ""
+    )
+    if options.provider and options.dialect_name not in DIALECTS_WITH_VARIANTS:
+        raise UsageError(
+            f"--provider chooses among those who speak {', '.join(DIALECTS_WITH_VARIANTS)}: not "
+            f"{options.dialect_name}"
+        )
+    if not options.model.isprintable():
+        raise UsageError("--model must be printable")
+    cassette = load_named_cassette(library, name)
+    transcoded = transcode(cassette, options)
+    data = b"".join(transcoded.response.framed_messages)
+    if values["head"]:
+        lines = (*http_heads.head_lines(transcoded.response.head), "", "")
+        data = "\r\n".join(lines).encode("latin-1") + data
+    note = f"{cassette.file}, told again as {options.dialect_name}: not a replay"
+    if losses := transcoded.losses:
+        note += f"; left out: {', '.join(losses[:_MAX_SHOWN_LOSSES])}"
+        if len(losses) > _MAX_SHOWN_LOSSES:
+            note += f", and {len(losses) - _MAX_SHOWN_LOSSES} more"
+    return data, note
+
+
+def _formatted_bytes(
+    library: Library, format_: ExportFormat, names: Sequence[str], values: Mapping[str, Any]
+) -> bytes:
+    """The selected exchanges as the content of a file in this format.
+
+    Raises `UsageError` for an invalid or empty selection, and `NotRepresentable` for what the
+    format cannot hold.
+    """
+    is_all = values["all_of_them"]
+    if bool(names) == is_all:
+        raise UsageError("export needs to know which: name cassettes, or give --all")
+    if not format_.allows_several and (is_all or len(names) > 1):
+        raise UsageError(f"--format {format_.name} is of one cassette: name one")
+    cassettes = [load_named_cassette(library, name) for name in names]
+    if is_all:
+        for _, cassette in read_cassettes(library, list(walk_cassettes(library.root))):
+            if isinstance(cassette, CassetteError):
+                print_note(f"left out: {cassette}")
+            else:
+                cassettes.append(cassette)
+        cassettes.sort(key=lambda cassette: (cassette.meta.session, cassette.meta.recorded_at))
+    if not cassettes:
+        raise UsageError(f"{library.root} holds no cassettes: record one with llm-proxy record")
+    kept: list[Cassette] = []
+    problems: list[str] = []
+    for cassette in cassettes:
+        outcome = cassette_outcome(cassette)
+        if format_.allows_incomplete_response or outcome.is_complete:
+            kept.append(cassette)
+        else:
+            problems.append(f"{cassette.file} is {outcome}; as {format_.name} it would seem whole")
+    if not kept:
+        raise NotRepresentable(problems[0])
+    for problem in problems:
+        print_note(f"left out: {problem}")
+    data = format_.serialize(
+        [ExportedExchange(cassette, _exported_url(cassette, format_, values)) for cassette in kept]
+    )
+    needs_secrets = format_.needs_real_url and any(
+        cassette.request.redacted_count for cassette in kept
+    )
+    note = "; secrets were taken out of its request: put them back" if needs_secrets else ""
+    print_note(f"{count_with_noun(len(kept), 'exchange')} as {format_.name}{note}")
+    return data
+
+
+def _exported_url(cassette: Cassette, format_: ExportFormat, values: Mapping[str, Any]) -> str:
+    if values["through"]:
+        return url_through_proxy(cassette, checked_http_url("--through", values["through"]))
+    url = exchange_url(cassette, parse_upstreams(values["upstream"]))
+    if url is None and format_.needs_real_url:
+        name = cassette.meta.provider
+        raise UsageError(
+            f"no address is known for {name}: give --upstream {name}=URL, or --through URL"
+        )
+    return url or placeholder_url(cassette)
+
+
+def _refuse_options(
+    values: dict[str, Any], refused_names: tuple[str, ...], required_option: str
+) -> None:
+    """Raise `UsageError` if one of these options was given: they need `required_option`."""
+    for name in refused_names:
+        if values[name]:
+            raise UsageError(f"--{name.removesuffix('_of_them')} goes with {required_option}")

@@ -1,1 +1,0 @@
-"""What the library commands share: rows, filters and groups."""

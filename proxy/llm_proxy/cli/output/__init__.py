@@ -1,1 +1,0 @@
-"""Output of all commands: escaped text, tables and JSON documents."""

@@ -1,1 +1,0 @@
-"""The demo: its own provider, recorded and replayed on loopback."""
