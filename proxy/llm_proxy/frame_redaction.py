@@ -12,6 +12,7 @@ are no frame are redacted as plain bytes, and so are rewritten frames.
 from __future__ import annotations
 
 import re
+import struct
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,12 +21,9 @@ from typing import Final
 
 from llm_proxy.exchange import Read
 from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.framing.eventstream import EventStreamSplitter, RawHeader
+from llm_proxy.framing.eventstream import MAX_FRAME_BYTES, PRELUDE_BYTES, EventStreamSplitter
 from llm_proxy.framing.frame_edits import ByteEdit
 from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
-
-EVENTSTREAM_CODEC: Final = "eventstream"
-"""The name of the codec whose streams this module redacts."""
 
 _BYTES_FIELD: Final = b'"bytes"'
 _BASE64_FIELD: Final = re.compile(_BYTES_FIELD + rb'\s*:\s*"([A-Za-z0-9+/=\\]*)')
@@ -53,16 +51,20 @@ class FrameRedactor:
 
     def feed(self, read: Read) -> list[RedactedPiece]:
         """Take a read; return the pieces that are final now, in order, without secrets."""
-        if not self._is_redacting_frames():
+        if not (self._is_framed and self._redactor.has_secrets):
             return self._redactor.feed(read)
         self._pending += read.received_bytes
         self._pending_reads.append(read)
         settled: list[RedactedPiece] = []
-        while self._can_advance():
-            if self._frame_bytes is None:
-                self._read_prelude()
-            else:
+        while self._is_framed:
+            begin = self._clean_bytes
+            if len(self._pending) - begin < (self._frame_bytes or PRELUDE_BYTES):
+                break
+            if self._frame_bytes is not None:
                 settled += self._redact_frame(self._frame_bytes)
+                continue
+            self._frame_bytes = eventstream.frame_size(self._pending[begin : begin + PRELUDE_BYTES])
+            self._is_framed = self._frame_bytes is not None and self._frame_bytes <= MAX_FRAME_BYTES
         settled += self._release_clean_frames()
         if not self._is_framed:
             settled += self._redact_as_bytes(self._release_bytes(len(self._pending), ()))
@@ -76,30 +78,13 @@ class FrameRedactor:
             *self._redactor.flush(),
         ]
 
-    def _is_redacting_frames(self) -> bool:
-        return self._is_framed and self._redactor.has_secrets
-
-    def _can_advance(self) -> bool:
-        """Whether the next unit is complete: a prelude, or the current frame."""
-        needed = eventstream.PRELUDE_BYTES if self._frame_bytes is None else self._frame_bytes
-        return self._is_framed and len(self._pending) - self._clean_bytes >= needed
-
-    def _read_prelude(self) -> None:
-        prelude = self._pending[self._clean_bytes : self._clean_bytes + eventstream.PRELUDE_BYTES]
-        self._frame_bytes = eventstream.frame_size(prelude)
-        self._is_framed = (
-            self._frame_bytes is not None and self._frame_bytes <= eventstream.MAX_FRAME_BYTES
-        )
-
     def _redact_frame(self, size: int) -> list[RedactedPiece]:
         """Redact `size` bytes: a frame, or the part of one that arrived.
 
         A frame without secrets, as nearly all are, is kept to be returned with the next ones.
         """
-        frame, self._frame_bytes = (
-            bytes(self._pending[self._clean_bytes : self._clean_bytes + size]),
-            None,
-        )
+        frame = bytes(self._pending[self._clean_bytes : self._clean_bytes + size])
+        self._frame_bytes = None
         has_plain_secret = bool(self._redactor.secret_spans(frame))
         edits = (
             self._frame_edits(frame, has_plain_secret=has_plain_secret)
@@ -134,19 +119,25 @@ class FrameRedactor:
         begin, end = span
         candidates = [*self._base64_field_edits(frame, begin, end)]
         if has_plain_secret:  # nearly never
-            candidates += self._header_edits(frame_edits.frame_headers(frame, begin))
-            candidates += self._payload_edits(frame, begin, end)
+            candidates += self._header_edits(frame, begin)
+            for first, last in self._redactor.secret_spans(frame[begin:end]):
+                self._redactor.replaced_count += 1
+                candidates.append(ByteEdit(begin + first, begin + last, PLACEHOLDER.encode()))
         edits: list[ByteEdit] = []
         for edit in sorted(candidates, key=lambda edit: edit.begin):
             if not edits or edits[-1].end <= edit.begin:
                 edits.append(edit)
         return edits
 
-    def _header_edits(self, headers: Iterable[RawHeader]) -> Iterator[ByteEdit]:
-        """The edits of headers that hold a secret; a header that becomes too long is left out.
+    def _header_edits(self, frame: bytes, end: int) -> Iterator[ByteEdit]:
+        """The edits of the headers, which end at offset `end`, that hold a secret.
 
-        It is redacted as plain bytes later.
+        Left out, and redacted as plain bytes later: malformed headers, and one that gets too long.
         """
+        try:
+            headers = tuple(eventstream.parse_headers(frame[:end], PRELUDE_BYTES))
+        except (ValueError, KeyError, IndexError, struct.error):
+            return
         for header in headers:
             count = self._redactor.replaced_count
             name = self._redactor.redact(header.name)
@@ -155,15 +146,12 @@ class FrameRedactor:
             )
             if (name, value) == (header.name, header.value):
                 continue
-            if (edit := frame_edits.header_edit(header, name, value)) is not None:
-                yield edit
-            else:
+            try:
+                new = eventstream.encode_header(name, header.value_type, value)
+            except ValueError:
                 self._redactor.replaced_count = count
-
-    def _payload_edits(self, frame: bytes, begin: int, end: int) -> Iterator[ByteEdit]:
-        for first, last in self._redactor.secret_spans(frame[begin:end]):
-            self._redactor.replaced_count += 1
-            yield ByteEdit(begin + first, begin + last, PLACEHOLDER.encode())
+            else:
+                yield ByteEdit(header.start, header.end, new)
 
     def _base64_field_edits(self, frame: bytes, begin: int, end: int) -> Iterator[ByteEdit]:
         """The edits of payload fields that hold a secret in base64."""
@@ -222,34 +210,25 @@ def _apply_edits_to_reads(
     data: bytes, reads: Sequence[RedactedPiece], edits: Sequence[ByteEdit]
 ) -> list[RedactedPiece]:
     """Apply edits to `data`; return the result in the reads that `data` came in."""
-    new, begin, edited = frame_edits.apply_edits(data, edits), 0, list[RedactedPiece]()
+    new, begin = frame_edits.apply_edits(data, edits), 0
     ends = frame_edits.moved_positions(
-        accumulate(len(read.redacted_read.received_bytes) for read in reads), edits
+        accumulate(len(piece.redacted_read.received_bytes) for piece in reads), edits
     )
-    for redacted_piece, end in zip(reads, ends, strict=True):
-        edited.append(
-            RedactedPiece(
-                Read(redacted_piece.redacted_read.at_ms, new[begin:end]),
-                redacted_piece.is_continuation,
-            )
-        )
+    edited: list[RedactedPiece] = []
+    for piece, end in zip(reads, ends, strict=True):
+        read = Read(piece.redacted_read.at_ms, new[begin:end])
+        edited.append(RedactedPiece(read, piece.is_continuation))
         begin = end
     return edited
 
 
 def count_placeholders(reads: Iterable[Read]) -> int:
     """The number of placeholders in the frames of these reads, including those in base64."""
-    placeholder, codec, count = (
-        PLACEHOLDER.encode(),
-        EventStreamSplitter(eventstream.MAX_FRAME_BYTES),
-        0,
-    )
-    for frames in (*map(codec.feed, (read.received_bytes for read in reads)), codec.close()):
+    splitter, count = EventStreamSplitter(MAX_FRAME_BYTES), 0
+    for frames in (*(splitter.feed(read.received_bytes) for read in reads), splitter.close()):
         for frame in frames:
-            decoded_fields = (
-                _decode_base64(field) or b"" for field in _BASE64_FIELD.findall(frame)
-            )
-            count += sum(text.count(placeholder) for text in (frame, *decoded_fields))
+            fields = (_decode_base64(field) or b"" for field in _BASE64_FIELD.findall(frame))
+            count += sum(text.count(PLACEHOLDER.encode()) for text in (frame, *fields))
     return count
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.framing import eventstream
-from llm_proxy.framing.eventstream import PRELUDE_BYTES, RawHeader
+from llm_proxy.framing.eventstream import PRELUDE_BYTES
 
 _CHECKSUM_BYTES: Final = 4
 """Size of a checksum."""
@@ -38,6 +38,12 @@ def is_intact_frame(frame: bytes) -> bool:
     return crc32(frame[:-_CHECKSUM_BYTES]) == int.from_bytes(frame[-_CHECKSUM_BYTES:], "big")
 
 
+def intact_payload_span(message: bytes) -> tuple[int, int] | None:
+    """The start and end offsets of a message's payload; None if it is no intact frame."""
+    is_frame = is_intact_frame(message) and eventstream.frame_size(message[:PRELUDE_BYTES])
+    return payload_span(message) if is_frame else None
+
+
 def payload_span(frame: bytes) -> tuple[int, int] | None:
     """The start and end offsets of a frame's payload; in a truncated frame it ends with the data.
 
@@ -48,23 +54,6 @@ def payload_span(frame: bytes) -> tuple[int, int] | None:
     total, length = struct.unpack_from(">II", frame)
     begin = PRELUDE_BYTES + length
     return None if len(frame) < begin else (begin, min(len(frame), total - _CHECKSUM_BYTES))
-
-
-def frame_headers(frame: bytes, end: int) -> tuple[RawHeader, ...]:
-    """The headers of a frame, which end at offset `end`; empty if they are malformed."""
-    try:
-        return tuple(eventstream.parse_headers(frame[:end], PRELUDE_BYTES))
-    except (ValueError, KeyError, IndexError, struct.error):
-        return ()
-
-
-def header_edit(header: RawHeader, name: bytes, value: bytes) -> ByteEdit | None:
-    """The edit that gives a header a new name and value; None if they are too long."""
-    try:
-        new = eventstream.encode_header(name, header.value_type, value)
-    except ValueError:
-        return None
-    return ByteEdit(header.start, header.end, new)
 
 
 def with_envelope_edits(frame: bytes, edits: Sequence[ByteEdit]) -> list[ByteEdit]:

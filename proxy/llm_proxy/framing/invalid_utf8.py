@@ -31,9 +31,7 @@ def insert_invalid_utf8(
     if codec != eventstream.CODEC_NAME:
         offset = _insertion_offset(message, 0, len(message), preferred_texts)
         return None if offset is None else message[:offset] + INVALID_BYTE + message[offset:]
-    prelude = message[: eventstream.PRELUDE_BYTES]
-    is_frame = frame_edits.is_intact_frame(message) and eventstream.frame_size(prelude) is not None
-    payload = frame_edits.payload_span(message) if is_frame else None
+    payload = frame_edits.intact_payload_span(message)
     offset = _insertion_offset(message, *payload, preferred_texts) if payload is not None else None
     if offset is None:
         return None

@@ -82,9 +82,7 @@ def _truncate_event(message: bytes) -> bytes:
 
 def _truncate_frame(message: bytes) -> bytes:
     """The frame with half of its payload and valid lengths and checksums; else half the message."""
-    prelude = message[: eventstream.PRELUDE_BYTES]
-    is_frame = frame_edits.is_intact_frame(message) and eventstream.frame_size(prelude) is not None
-    span = frame_edits.payload_span(message) if is_frame else None
+    span = frame_edits.intact_payload_span(message)
     if span is None:
         return _half_of_json(message)
     begin, end = span

@@ -23,7 +23,8 @@ from llm_proxy.cassette.model import (
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Headers, Read, Request, ResponseHead, header_value
-from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, FrameRedactor
+from llm_proxy.frame_redaction import FrameRedactor
+from llm_proxy.framing import eventstream
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
     ALREADY_DECODED,
@@ -45,7 +46,7 @@ Decompress = Callable[[str, bytes], bytes | None]
 the body does not have it."""
 
 _CONTENT_ENCODING: Final = "content-encoding"
-_STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", EVENTSTREAM_CODEC))
+_STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", eventstream.CODEC_NAME))
 _LOCAL_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
 _PROVIDER_BY_LEGACY_HOST: Final = {"api.cohere.ai": "cohere", "api.fireworks.ai": "fireworks"}
 _AZURE_HOST_SUFFIX: Final = ".azure.com"
@@ -337,7 +338,7 @@ def _paced_body(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
 def _redact_reads(
     reads: Iterable[Read], codec: str, redactor: redaction.Redactor
 ) -> Iterator[Read]:
-    body_redactor = FrameRedactor(redactor) if codec == EVENTSTREAM_CODEC else redactor
+    body_redactor = FrameRedactor(redactor) if codec == eventstream.CODEC_NAME else redactor
     at_ms, data = 0.0, b""
     for piece in [
         *(redacted_piece for read in reads for redacted_piece in body_redactor.feed(read)),

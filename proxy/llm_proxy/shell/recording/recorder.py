@@ -36,7 +36,7 @@ from llm_proxy.cassette import CassetteMeta, StoredRequest, spool
 from llm_proxy.cassette.model import encode_line, printable_model
 from llm_proxy.errors import SpoolError
 from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
-from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, FrameRedactor
+from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.routing import RoutedRequest, redact_stored_request
@@ -177,7 +177,7 @@ class SpooledRecording:
         self.has_head = True
         self._has_content_coding = header_value(head.headers, "content-encoding") is not None
         content_type = header_value(head.headers, "content-type")
-        if framing.codec_name_for_content_type(content_type) == EVENTSTREAM_CODEC:
+        if framing.codec_name_for_content_type(content_type) == eventstream.CODEC_NAME:
             self._max_small_bytes = min(MAX_SMALL_BYTES, MAX_SMALL_FRAMED_BYTES)
         self._add_item(partial(self._encode_head, at, head))
 

@@ -18,7 +18,8 @@ from llm_proxy import redaction
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, with_detected_codec
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Read
-from llm_proxy.frame_redaction import EVENTSTREAM_CODEC, count_placeholders
+from llm_proxy.frame_redaction import count_placeholders
+from llm_proxy.framing import eventstream
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import (
     TEMPORARY_FILE_NAME,
@@ -130,7 +131,7 @@ def _count_redacted_secrets(spooled: SpoolContent) -> int:
         if name.lower() not in redaction.REDACTED_RESPONSE_HEADERS
     )
     reads = (item for item in spooled.reads_and_end if isinstance(item, Read))
-    if response.codec == EVENTSTREAM_CODEC:
+    if response.codec == eventstream.CODEC_NAME:
         return header_count + count_placeholders(reads)
     return header_count + sum(read.received_bytes.count(placeholder.encode()) for read in reads)
 
