@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 _MESSAGE_AND_PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
-_MISSING_FIELD: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
-_UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_WRONG_FIELD: Final = re.compile(
+    r"Object (?:(missing required)|contains unknown) field `(.*)`", re.DOTALL
+)
 _INVALID_ENUM_VALUE: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
 _WRONG_LENGTH: Final = re.compile(r"Expected `array` of length (\d+), got (\d+)")
 _WRONG_TYPE: Final = re.compile(r"Expected `(.+)`, got `(\w+)`")
@@ -45,19 +46,13 @@ def validation_sentence(
     """
     match = _MESSAGE_AND_PATH.fullmatch(message)
     problem, path = (match["what"], match["path"] or "") if match else (message, "")
-    if (missing := _MISSING_FIELD.fullmatch(problem)) is not None:
-        return f"{_field_name(root, f'{path}.{missing[1]}')} is missing"
-    if (unknown := _UNKNOWN_FIELD.fullmatch(problem)) is not None:
-        return f"{_field_name(root, f'{path}.{unknown[1]}')} is an unknown field"
-    name = _field_name(root, path)
-    expectation = _expectation(
-        problem, allowed_values.get(name.rpartition(".")[2], ""), pattern_descriptions
-    )
+    name = (root + path).removeprefix(".")
+    if (field := _WRONG_FIELD.fullmatch(problem)) is not None:
+        member = f"{name}.{field[2]}".removeprefix(".")
+        return f"{member} is {'missing' if field[1] else 'an unknown field'}"
+    allowed = allowed_values.get(name.rpartition(".")[2], "")
+    expectation = _expectation(problem, allowed, pattern_descriptions)
     return f"{name or 'the line'} must be {expectation}"
-
-
-def _field_name(root: str, path: str) -> str:
-    return (root + path).removeprefix(".")
 
 
 def _expectation(message: str, allowed_values: str, pattern_descriptions: Mapping[str, str]) -> str:

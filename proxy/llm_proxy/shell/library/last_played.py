@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -25,31 +24,27 @@ from llm_proxy.shell.library.folders import locked_folder
 _FOLDER_NAME: Final = "played"
 
 
-class _LastPlayedDocument(msgspec.Struct):
-    library: str
-    since: datetime
-    played: dict[str, datetime]
-
-
-@dataclass(frozen=True, slots=True)
-class LastPlayed:
+class LastPlayed(
+    msgspec.Struct,
+    frozen=True,
+    rename={"tracked_since": "since", "played_at_by_path": "played"},
+):
     """When the cassettes of one library were last played."""
 
+    library: str = ""
+    """The library's folder, for people who read the file."""
     tracked_since: datetime | None = None
     """When tracking began; None if nothing was ever played."""
-    played_at_by_path: Mapping[str, datetime] = field(default_factory=dict)
+    played_at_by_path: dict[str, datetime] = {}  # msgspec copies it
     """Last time played, by the file's path relative to the library."""
 
 
 def read_last_played(state_folder: Path, library: Path) -> LastPlayed:
     """The last played times of a library; empty if they cannot be read."""
     try:
-        document = msgspec.json.decode(
-            _state_file(state_folder, library).read_bytes(), type=_LastPlayedDocument
-        )
+        return msgspec.json.decode(_state_file(state_folder, library).read_bytes(), type=LastPlayed)
     except (OSError, msgspec.DecodeError):  # never written, or by another version
         return LastPlayed()
-    return LastPlayed(document.since, document.played)
 
 
 def mark_played(
@@ -57,31 +52,18 @@ def mark_played(
 ) -> None:
     """Store that these files were played at `now`.  Raises `LlmProxyError` if that fails."""
     played_now = dict.fromkeys(map(path_as_unicode_text, file_names), now)
-    _update_file(
-        state_folder,
-        library,
-        lambda last_played: LastPlayed(
-            last_played.tracked_since or now, {**last_played.played_at_by_path, **played_now}
-        ),
-    )
+    _update_file(state_folder, library, lambda played: {**played, **played_now}, now)
 
 
 def forget_files(state_folder: Path, library: Path, file_names: Iterable[str]) -> None:
     """Remove deleted files.  Raises `LlmProxyError` if the state cannot be written."""
-    deleted_names = frozenset(map(path_as_unicode_text, file_names))
-
-    def remove_deleted(last_played: LastPlayed) -> LastPlayed:
-        return LastPlayed(
-            last_played.tracked_since,
-            {
-                name: at
-                for name, at in last_played.played_at_by_path.items()
-                if name not in deleted_names
-            },
-        )
-
+    deleted = frozenset(map(path_as_unicode_text, file_names))
     if read_last_played(state_folder, library).tracked_since is not None:
-        _update_file(state_folder, library, remove_deleted)
+        _update_file(
+            state_folder,
+            library,
+            lambda played: {name: at for name, at in played.items() if name not in deleted},
+        )
 
 
 def copy_times_to_new_names(
@@ -92,40 +74,38 @@ def copy_times_to_new_names(
     Call it before files are renamed, so that a crash in between loses nothing.  Raises
     `LlmProxyError` if the state cannot be written.
     """
-    renames = [
-        (path_as_unicode_text(old), path_as_unicode_text(new)) for old, new in new_names.items()
-    ]
+    renames = {
+        path_as_unicode_text(old): path_as_unicode_text(new) for old, new in new_names.items()
+    }
 
-    def add_new_names(last_played: LastPlayed) -> LastPlayed:
-        played_at = dict(last_played.played_at_by_path)
-        for old, new in renames:
-            if old in last_played.played_at_by_path:
-                played_at[new] = max(
-                    last_played.played_at_by_path[old],
-                    played_at.get(new, last_played.played_at_by_path[old]),
-                )
-        return LastPlayed(last_played.tracked_since, played_at)
+    def add_new_names(played: dict[str, datetime]) -> dict[str, datetime]:
+        renamed = dict(played)
+        for old, new in renames.items():
+            if old in played:
+                renamed[new] = max(played[old], renamed.get(new, played[old]))
+        return renamed
 
-    if not {old for old, _ in renames}.isdisjoint(
-        read_last_played(state_folder, library).played_at_by_path
-    ):
+    if not renames.keys().isdisjoint(read_last_played(state_folder, library).played_at_by_path):
         _update_file(state_folder, library, add_new_names)
 
 
 def _update_file(
-    state_folder: Path, library: Path, update: Callable[[LastPlayed], LastPlayed]
+    state_folder: Path,
+    library: Path,
+    update: Callable[[dict[str, datetime]], dict[str, datetime]],
+    now: datetime | None = None,
 ) -> None:
+    """Update the played times; tracking begins `now` if nothing was ever played."""
     path = _state_file(state_folder, library)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked_folder(path.parent):
-            last_played = update(read_last_played(state_folder, library))
-            assert last_played.tracked_since is not None  # noqa: S101 # every update sets it
-            document = _LastPlayedDocument(
+            old = read_last_played(state_folder, library)
+            document = LastPlayed(
                 path_as_unicode_text(library.absolute()),
-                last_played.tracked_since,
-                dict(last_played.played_at_by_path),
+                old.tracked_since or now,
+                update(old.played_at_by_path),
             )
             temporary.write_bytes(msgspec.json.encode(document, order="sorted"))
             temporary.replace(path)
