@@ -110,11 +110,6 @@ def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
     return LoadedScenarios(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
 
 
-def unreadable_file_result(file: str, reason: str) -> LoadedScenarios:
-    """The result for a file that could not be read at all."""
-    return LoadedScenarios(mistakes=(DocumentMistake(file, 0, 0, ROOT_PATH, reason),))
-
-
 def parse_struct(
     struct_type: type[T],
     source_name: str,

@@ -44,14 +44,13 @@ async def make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry)
     cannot be imported.
     """
     simulation_options = settings.simulating
-    library = (
-        None
-        if simulation_options.scenarios is None
-        else ScenarioLibrary(simulation_options.scenarios)
-    )
-    if library is not None:
+    library = None
+    if simulation_options.scenarios is not None:
+        library = ScenarioLibrary(simulation_options.scenarios)
         await asyncio.to_thread(library.load)
-    scenario_source = _LoadedScenarioSource(library, _parse_mock(simulation_options.mock))
+    mock_text = simulation_options.mock
+    mock = loading.parse_struct(MockSpec, "--mock", mock_text) if mock_text else None
+    scenario_source = _LoadedScenarioSource(library, mock)
     simulation_settings = SimulationSettings(
         seed=settings.seed,
         get_unix_time=epoch_clock(simulation_options.clock),
@@ -133,21 +132,9 @@ class SequentialOffload:
 
 def epoch_clock(clock: ClockKind) -> Callable[[], int]:
     """The clock for times in responses: it returns s since 1970."""
-    return _fixed_epoch_s if clock == "fixed" else _current_epoch_s
-
-
-def _fixed_epoch_s() -> int:
-    return _FIXED_EPOCH_S
-
-
-def _current_epoch_s() -> int:
-    return int(datetime.now(tz=UTC).timestamp())
-
-
-def _parse_mock(text: str) -> MockSpec | None:
-    if not text:
-        return None
-    return loading.parse_struct(MockSpec, "--mock", text)
+    if clock == "fixed":
+        return lambda: _FIXED_EPOCH_S
+    return lambda: int(datetime.now(tz=UTC).timestamp())
 
 
 def _import_function(function_path: str) -> RespondFunction:

@@ -20,8 +20,8 @@ from llm_proxy.scenario.documents.loading import (
     LoadedScenarios,
     merge_loaded,
     parse_scenario_file,
-    unreadable_file_result,
 )
+from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake
 
 SCENARIO_SUFFIXES: Final = (".yaml", ".yml", ".json")
 _SCHEMA_SUFFIX: Final = ".schema.json"
@@ -106,55 +106,45 @@ def _files_in_folder(folder: Path, ancestors: tuple[_FileIdentity, ...]) -> Iter
     for path in list(folder.iterdir()):
         if path.name.startswith("."):
             continue
-        if path.is_dir():
-            yield from _scan_subfolder(path, ancestors)
-        elif path.suffix.lower() in SCENARIO_SUFFIXES and not path.name.endswith(_SCHEMA_SUFFIX):
-            yield _scan_file(path)
-
-
-def _scan_subfolder(folder: Path, ancestors: tuple[_FileIdentity, ...]) -> Iterator[ScannedFile]:
-    try:
-        identity = _file_identity(folder.stat())
-        if identity in ancestors:
-            yield ScannedFile(
-                folder, None, "this link leads back to a folder that it lies in: remove it"
-            )
-            return
-        yield from _files_in_folder(folder, (*ancestors, identity))
-    except OSError as error:
-        yield ScannedFile(folder, None, f"the folder cannot be read: {error.strerror}")
+        if not path.is_dir():
+            is_schema = path.name.endswith(_SCHEMA_SUFFIX)
+            if path.suffix.lower() in SCENARIO_SUFFIXES and not is_schema:
+                yield _scan_file(path)
+            continue
+        try:
+            identity = _file_identity(path.stat())
+            if identity in ancestors:
+                reason = "this link leads back to a folder that it lies in: remove it"
+                yield ScannedFile(path, None, reason)
+            else:
+                yield from _files_in_folder(path, (*ancestors, identity))
+        except OSError as error:
+            yield ScannedFile(path, None, f"the folder cannot be read: {error.strerror}")
 
 
 def _scan_file(path: Path) -> ScannedFile:
     try:
-        stat_result = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return ScannedFile(path, None, "this link leads to nothing: remove it")
     except OSError as error:
-        return ScannedFile(path, None, _unreadable_reason(error))
-    if not stat.S_ISREG(stat_result.st_mode):
-        return ScannedFile(
-            path, None, "this is no regular file: give it another name, or remove it"
-        )
-    return ScannedFile(
-        path, FileStamp(stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_ino)
-    )
+        return ScannedFile(path, None, f"the file cannot be read: {error.strerror}")
+    if not stat.S_ISREG(status.st_mode):
+        reason = "this is no regular file: give it another name, or remove it"
+        return ScannedFile(path, None, reason)
+    return ScannedFile(path, FileStamp(status.st_mtime_ns, status.st_size, status.st_ino))
 
 
-def _file_identity(stat_result: os.stat_result) -> _FileIdentity:
-    return stat_result.st_dev, stat_result.st_ino
+def _file_identity(status: os.stat_result) -> _FileIdentity:
+    return status.st_dev, status.st_ino
 
 
 def _read_file(file: ScannedFile) -> LoadedScenarios:
-    name = path_as_unicode_text(file.path)
-    if file.stamp is None:
-        return unreadable_file_result(name, file.unreadable_reason)
-    try:
-        with file.path.open("rb") as stream:
-            return parse_scenario_file(name, stream.read(MAX_FILE_BYTES + 1))
-    except OSError as error:
-        return unreadable_file_result(name, _unreadable_reason(error))
-
-
-def _unreadable_reason(error: OSError) -> str:
-    return f"the file cannot be read: {error.strerror}"
+    name, reason = path_as_unicode_text(file.path), file.unreadable_reason
+    if file.stamp is not None:
+        try:
+            with file.path.open("rb") as stream:
+                return parse_scenario_file(name, stream.read(MAX_FILE_BYTES + 1))
+        except OSError as error:
+            reason = f"the file cannot be read: {error.strerror}"
+    return LoadedScenarios(mistakes=(DocumentMistake(name, 0, 0, ROOT_PATH, reason),))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -102,21 +102,30 @@ class ScenarioLibrary:
         self._logged_error = ""
         return scanned
 
+    def _log_error_once(self, message: str) -> None:
+        if message != self._logged_error:
+            log.error("what was good before stays: %s", message)
+        self._logged_error = message
+
     def _reload(self, scanned: tuple[ScannedFile, ...]) -> None:
         loaded = self._read_changed(scanned)
-        emptied_mistakes = tuple(self._emptied_file_mistakes())
-        if emptied_mistakes or loaded.mistakes:
-            mistakes = (*loaded.mistakes, *emptied_mistakes)
+        emptied_mistakes = tuple(
+            DocumentMistake(
+                path_as_unicode_text(file.path),
+                0,
+                0,
+                ROOT_PATH,
+                "the file holds nothing any more: save it whole, or delete it",
+            )
+            for file, file_scenarios in self._loaded_by_file.items()
+            if file_scenarios.is_blank and file.path in self._nonblank_paths
+        )  # such as those of an unfinished save
+        if mistakes := (*loaded.mistakes, *emptied_mistakes):
             log.error("what was good before stays: %s", _mistakes_message(self.path, mistakes))
             return
         self._accept_loaded(loaded)
         count = count_with_noun(len(loaded.scenarios), "scenario")
         log.info("%s has changed: %s read anew", path_as_unicode_text(self.path), count)
-
-    def _log_error_once(self, message: str) -> None:
-        if message != self._logged_error:
-            log.error("what was good before stays: %s", message)
-        self._logged_error = message
 
     def _read_changed(self, scanned: tuple[ScannedFile, ...]) -> LoadedScenarios:
         self._scanned_files = scanned
@@ -124,22 +133,14 @@ class ScenarioLibrary:
         return merge_loaded(self._loaded_by_file.values())
 
     def _accept_loaded(self, loaded: LoadedScenarios) -> None:
-        _log_warnings(loaded.warnings)
+        for warning in loaded.warnings:
+            log.warning("%s", warning)
         self._last_good = loaded
         self._nonblank_paths = frozenset(
-            scanned_file.path
-            for scanned_file, file_scenarios in self._loaded_by_file.items()
+            file.path
+            for file, file_scenarios in self._loaded_by_file.items()
             if not file_scenarios.is_blank
         )
-
-    def _emptied_file_mistakes(self) -> Iterator[DocumentMistake]:
-        """A mistake for each file that has become blank, as during an unfinished save."""
-        for scanned_file, file_scenarios in self._loaded_by_file.items():
-            if file_scenarios.is_blank and scanned_file.path in self._nonblank_paths:
-                reason = "the file holds nothing any more: save it whole, or delete it"
-                yield DocumentMistake(
-                    path_as_unicode_text(scanned_file.path), 0, 0, ROOT_PATH, reason
-                )
 
 
 def _mistakes_message(path: Path, mistakes: tuple[DocumentMistake, ...]) -> str:
@@ -150,8 +151,3 @@ def _mistakes_message(path: Path, mistakes: tuple[DocumentMistake, ...]) -> str:
         lines.append(f"and {remaining_count} more: llm-proxy scenario lint tells all of them")
     count = count_with_noun(len(mistakes), "mistake")
     return "\n  ".join((f"the scenarios in {path_as_unicode_text(path)} have {count}:", *lines))
-
-
-def _log_warnings(warnings: Iterable[DocumentMistake]) -> None:
-    for warning in warnings:
-        log.warning("%s", warning)
