@@ -87,19 +87,26 @@ class MatchBudget:
         self._cpu_left_s = _CPU_LIMIT_S
 
     def find_values(
-        self, path_text: str, path: json_paths.StepCountingPath, body: Json
+        self, path: str, compiled: json_paths.StepCountingPath, body: Json
     ) -> list[Json]:
         """The values at a path in the request body, cached by the path's text.
 
-        Raises `JsonPathTooManySteps`.
+        In a body that is nested too deeply, at most the first ones.  Raises `PatternsTooSlow` if it
+        takes too many steps.
         """
-        if path_text not in self._values_by_path:
-            nodes = json_paths.find_nodes(path, body, self._step_budget)
-            self._values_by_path[path_text] = [cast("Json", node.obj) for node in nodes]
-        return self._values_by_path[path_text]
+        if path not in self._values_by_path:
+            try:
+                nodes = json_paths.find_nodes(compiled, body, self._step_budget)
+                self._values_by_path[path] = [cast("Json", node.obj) for node in nodes]
+            except JsonPathTooManySteps as error:
+                raise PatternsTooSlow(
+                    f"match.json: {printable_excerpt(path, _MAX_SHOWN_CHARS)} {error}"
+                ) from None
+        return self._values_by_path[path]
 
-    def matches_pattern(self, pattern: regex.Pattern[str], text: str) -> bool:
-        """Whether the pattern matches anywhere.  Raises `TimeoutError`."""
+    def matches_pattern(self, where: str, pattern: regex.Pattern[str], text: str) -> bool:
+        """Whether the pattern matches anywhere.  Raises `PatternsTooSlow`."""
+        text = text[:_MAX_SEARCHED_CHARS]
         while self._cpu_left_s > 0:
             started_s = self._clock()
             try:
@@ -108,7 +115,11 @@ class MatchBudget:
                 continue
             finally:
                 self._cpu_left_s -= self._clock() - started_s
-        raise TimeoutError
+        raise PatternsTooSlow(
+            f"{where}: the patterns tried on this request took more than {_CPU_LIMIT_S * 1000:g} "
+            f"ms, the last /{printable_excerpt(pattern.pattern, _MAX_SHOWN_CHARS)}/ on "
+            f"{len(text):,} characters"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +133,14 @@ class CompiledMatch:
     @classmethod
     def compile(cls, match: ScenarioMatch) -> CompiledMatch:
         """Compile a match whose patterns and paths are valid."""
-        texts = (
+        patterns = (
             match.user,
             match.system,
             *(condition.matches for condition in match.json.values()),
         )
         return cls(
             match,
-            {pattern: regex.compile(pattern) for pattern in texts if pattern},
+            {pattern: regex.compile(pattern) for pattern in patterns if pattern},
             {path: json_paths.compile_path(path) for path in match.json},
         )
 
@@ -143,46 +154,22 @@ class CompiledMatch:
             pattern, value = getattr(match, name), getattr(context, name)
             if pattern and not fnmatchcase(value, pattern):
                 yield f"{name} is {printable_excerpt(value, _MAX_SHOWN_CHARS)!r}, not {pattern}"
-        text_patterns = (
-            (match.user, conversation.last_user_text),
-            (match.system, conversation.system),
-        )
-        for name, (pattern, text) in zip(("user", "system"), text_patterns, strict=True):
-            if pattern and not self._matches_pattern(f"match.{name}", pattern, text, budget):
+        for name, pattern, text in (
+            ("user", match.user, conversation.last_user_text),
+            ("system", match.system, conversation.system),
+        ):
+            if pattern and not budget.matches_pattern(
+                f"match.{name}", self.compiled_patterns[pattern], text
+            ):
                 yield f"{name}: /{pattern}/ is not in {printable_excerpt(text, _MAX_SHOWN_CHARS)!r}"
-        if match.tool_results is not UNSET and match.tool_results != bool(conversation.results):
-            has_tool_results = bool(conversation.results)
+        has_tool_results = bool(conversation.results)
+        if match.tool_results is not UNSET and match.tool_results != has_tool_results:
             yield "results of tools came last" if has_tool_results else "no result of a tool came"
         if match.turn is not UNSET and match.turn != conversation.turn:
             yield f"this is turn {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
-            yield from self._unmet_conditions(
-                path, condition, self._values_at_path(path, context.body, budget), budget
-            )
-
-    def _values_at_path(self, path: str, body: Json, budget: MatchBudget) -> list[Json]:
-        """The values at a path; in a body that is nested too deeply, at most the first ones.
-
-        Raises `PatternsTooSlow` if it takes too many steps.
-        """
-        try:
-            return budget.find_values(path, self.compiled_paths[path], body or {})
-        except JsonPathTooManySteps as error:
-            raise PatternsTooSlow(
-                f"match.json: {printable_excerpt(path, _MAX_SHOWN_CHARS)} {error}"
-            ) from None
-
-    def _matches_pattern(self, where: str, pattern: str, text: str, budget: MatchBudget) -> bool:
-        searched_text = text[:_MAX_SEARCHED_CHARS]
-        try:
-            return budget.matches_pattern(self.compiled_patterns[pattern], searched_text)
-        except TimeoutError:
-            raise PatternsTooSlow(
-                f"{where}: the patterns tried on this request took more than "
-                f"{_CPU_LIMIT_S * 1000:g} ms, "
-                f"the last /{printable_excerpt(pattern, _MAX_SHOWN_CHARS)}/ on "
-                f"{len(searched_text):,} characters"
-            ) from None
+            values = budget.find_values(path, self.compiled_paths[path], context.body or {})
+            yield from self._unmet_conditions(path, condition, values, budget)
 
     def _unmet_conditions(
         self, path: str, condition: ValueCondition, values: list[Json], budget: MatchBudget
@@ -190,17 +177,17 @@ class CompiledMatch:
         if condition.exists is not UNSET and condition.exists != bool(values):
             yield f"{path} is there" if values else f"{path} is not there"
             return
-        expected = condition.equals
+        expected, pattern = condition.equals, condition.matches
         if expected is not UNSET and not any(
             lenient_json.is_same_json(value, expected) for value in values
         ):
-            yield (
-                f"{path} is {_displayed_values(values)}, not {lenient_json.compact_json(expected)}"
-            )
-        pattern = condition.matches
+            expected_json = lenient_json.compact_json(expected)
+            yield f"{path} is {_displayed_values(values)}, not {expected_json}"
         if pattern and not any(
-            self._matches_pattern(
-                f"match.json[{path}]", pattern, lenient_json.value_as_text(value), budget
+            budget.matches_pattern(
+                f"match.json[{path}]",
+                self.compiled_patterns[pattern],
+                lenient_json.value_as_text(value),
             )
             for value in values
         ):
@@ -208,8 +195,6 @@ class CompiledMatch:
 
 
 def _displayed_values(values: list[Json]) -> str:
-    return (
-        printable_excerpt(", ".join(map(lenient_json.compact_json, values)), _MAX_SHOWN_CHARS)
-        if values
-        else "not there"
-    )
+    if not values:
+        return "not there"
+    return printable_excerpt(", ".join(map(lenient_json.compact_json, values)), _MAX_SHOWN_CHARS)
