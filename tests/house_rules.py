@@ -219,9 +219,9 @@ def imports_between_dialects(sources: Sequence[Source]) -> Iterator[str]:
 def _defines_dialect(source: Source) -> bool:
     return source.module.startswith(f"{PACKAGE}.dialects.") and any(
         isinstance(node, ast.ClassDef)
-        and not any(ast.unparse(base).startswith("Protocol") for base in node.bases)
+        and not any(ast.unparse(base) == "ABC" for base in node.bases)
         and any(
-            isinstance(statement, _Function) and statement.name == "claims"
+            isinstance(statement, _Function) and statement.name == "matches"
             for statement in node.body
         )
         for node in source.tree.body

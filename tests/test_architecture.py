@@ -45,7 +45,7 @@ def test_all_modules_of_the_package_are_parsed(package: tuple[Source, ...]) -> N
     assert {"llm_proxy", "llm_proxy.exchange", "llm_proxy.framing.sse", "llm_proxy.cli"} <= modules
 
 
-DIALECT_SOURCE: Final = "class {}:\n    def claims(self, request): ..."
+DIALECT_SOURCE: Final = "class {}:\n    def matches(self, request): ..."
 
 VIOLATIONS: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
     "model import logic": (
