@@ -8,7 +8,8 @@
   `TOOL_CALLS` if it waits for the client.
 * What the format requires is generated: ids, the requested model, `{}` for the arguments of a call
   without any, counts of zero.  A lone surrogate becomes U+FFFD.
-* A failure is that of all turns, which have no finish reason then.
+* A failure is that of all turns, which have no finish reason then.  If choices come one after the
+  other, only the first has one.
 """
 
 from __future__ import annotations
@@ -91,9 +92,19 @@ def prepared_turns(
                 metadata=lenient_json.select_metadata(dict(turn.metadata), wire_format.metadata),
             )
         )
-    if failure is None:
-        return tuple(prepared)
-    return tuple(replace(turn, finish=None, finish_raw="", failure=failure) for turn in prepared)
+    if failure is not None:
+        return tuple(
+            replace(turn, finish=None, finish_raw="", failure=failure) for turn in prepared
+        )
+    if wire_format.is_streamed and context.choices_are_successive:
+        prepared[1:] = (_without_finish(turn, wire_format) for turn in prepared[1:])
+    return tuple(prepared)
+
+
+def _without_finish(turn: Turn, wire_format: WireFormat) -> Turn:
+    """A later choice of a stream in which the first finishes for all, and has all its metadata."""
+    metadata = lenient_json.select_metadata(dict(turn.metadata), wire_format.response_metadata)
+    return replace(turn, finish=None, finish_raw="", metadata=metadata)
 
 
 def _prepared_parts(
@@ -114,7 +125,7 @@ def _prepared_parts(
             raise NotRepresentable(
                 f"{wire_format.dialect} has no word for {PART_LABELS[type(part)]}"
             )
-        if converted is not None and not _is_silent(converted, wire_format):
+        if converted is not None and not is_silent(converted, wire_format):
             yield converted
 
 
@@ -156,7 +167,7 @@ def _call_identity(call_id: str, name: str) -> tuple[str, str]:
     return (call_id, "") if call_id else ("", name)
 
 
-def _is_silent(part: Part, wire_format: WireFormat) -> bool:
+def is_silent(part: Part, wire_format: WireFormat) -> bool:
     """Whether a part has nothing to send; tool calls and results always have."""
     match part:
         case Text() | Refusal():

@@ -29,7 +29,9 @@ def between(
     losses: dict[str, None] = {}
     for given_turn, prepared_turn, decoded_turn in zip(given, prepared, decoded, strict=True):
         losses |= dict.fromkeys(_lost_of_parts(given_turn.parts, decoded_turn.parts, wire_format))
-        losses |= dict.fromkeys(_lost_of_turn(given_turn, prepared_turn, decoded_turn, wire_format))
+        losses |= dict.fromkeys(
+            _lost_of_turn(given_turn, prepared_turn, decoded_turn, prepared[0], wire_format)
+        )
     return tuple(losses)
 
 
@@ -40,7 +42,8 @@ def _lost_of_parts(
     provider_calls = encoding.provider_call_identities(given)
     for part in given:
         kind = type(part)
-        kept = [other for other in decoded if type(other) is kind]
+        is_silent = encoding.is_silent(part, wire_format)
+        kept = [] if is_silent else [other for other in decoded if type(other) is kind]
         if kind not in wire_format.parts and isinstance(part, Refusal):
             yield "that a refusal is one"
         elif ToolResult not in wire_format.parts and encoding.is_provider_part(
@@ -64,13 +67,16 @@ def _lost_of_parts(
 
 
 def _lost_of_turn(
-    given: Turn, prepared: Turn, decoded: Turn, wire_format: WireFormat
+    given: Turn, prepared: Turn, decoded: Turn, first: Turn, wire_format: WireFormat
 ) -> Iterator[str]:
     if _kinds(prepared) != _kinds(decoded):
         yield "the order of parts"
     awaits_client = wire_format.awaits_client(prepared.parts)
     wanted = given.finish or (FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP)
-    if prepared.failure is None and prepared.finish is not wanted:
+    if prepared.failure is None and prepared.finish is None:
+        if given.finish not in (None, first.finish):
+            yield f"finish {given.finish} of a later choice"
+    elif prepared.failure is None and prepared.finish is not wanted:
         yield f"finish {wanted} (told as {prepared.finish_raw}, which means {prepared.finish})"
     if given.usage is not None:
         for field in fields(given.usage):

@@ -104,10 +104,17 @@ class UsageFields:
     """The fields of `Usage` that are always sent with usage, at least as 0; `total` as the sum."""
     is_required: bool = False
     """Whether every response has usage."""
+    also_at: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    """For some fields of `Usage`, further paths at which other servers have them."""
 
     def decode(self, fields: Fields) -> Usage | None:
         """The counts in these fields; None if there are none."""
-        counts = {name: _integer_at(fields, path) for name, path in self.paths.items()}
+        counts = {
+            name: lenient_json.first_integer(
+                *(_value_at(fields, each) for each in (path, *self.also_at.get(name, ())))
+            )
+            for name, path in self.paths.items()
+        }
         return Usage(**counts) if any(count is not None for count in counts.values()) else None
 
     def encode(self, usage: Usage | None) -> dict[str, Any]:
@@ -133,11 +140,11 @@ class UsageFields:
         return complete
 
 
-def _integer_at(fields: Fields, path: tuple[str, ...]) -> int | None:
-    value: Json = dict(fields)
-    for name in path:
-        value = lenient_json.object_fields(value).get(name)
-    return lenient_json.first_integer(value)
+def _value_at(fields: Fields, path: tuple[str, ...]) -> Json:
+    *parents, last = path
+    for name in parents:
+        fields = lenient_json.object_fields(fields.get(name))
+    return fields.get(last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,4 +209,6 @@ class WireFormat:
     awaits_client: Callable[[Sequence[Part]], bool] = has_tool_calls
     """Whether a turn with these parts waits for the client to run a tool."""
     has_choices: bool = False
-    """Whether one response can hold several turns."""
+    """Whether one response can hold several turns: choices, which share id, model and usage."""
+    response_metadata: tuple[str, ...] = ()
+    """Those of `metadata` that the choices share."""

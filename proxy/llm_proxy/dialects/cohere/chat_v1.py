@@ -157,11 +157,11 @@ class _V1ResponseDecoder:
             self._sources_by_id[lenient_json.value_as_text(object_item.get("id"))] = (
                 shared_format.decode_source(object_item)
             )
-        meta = lenient_json.object_fields(fields.get("meta"))
-        self._usage = shared_format.decode_usage(meta) or self._usage
+        if meta := lenient_json.object_fields(fields.get("meta")):
+            self._usage = shared_format.decode_usage(meta) or self._usage
+            self._metadata.update(shared_format.decode_usage_metadata(meta))
         self._failure = self._failure or shared_format.decode_failure(fields)
         self._metadata.update(lenient_json.select_metadata(fields, _RESPONSE_METADATA))
-        self._metadata.update(shared_format.decode_usage_metadata(meta))
         self._id = self._id or lenient_json.value_as_text(
             fields.get("generation_id") or fields.get("id")
         )

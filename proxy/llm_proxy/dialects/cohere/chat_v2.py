@@ -136,9 +136,9 @@ class _V2ResponseDecoder:
             lenient_json.value_as_text(fields.get("finish_reason")) or self._finish_raw
         )
         self._failure = self._failure or shared_format.decode_failure(fields)
-        usage = lenient_json.object_fields(fields.get("usage"))
-        self._usage = shared_format.decode_usage(usage) or self._usage
-        self._metadata.update(shared_format.decode_usage_metadata(usage))
+        if usage := lenient_json.object_fields(fields.get("usage")):
+            self._usage = shared_format.decode_usage(usage) or self._usage
+            self._metadata.update(shared_format.decode_usage_metadata(usage))
 
     def turn(self) -> Turn:
         """The decoded turn."""

@@ -73,6 +73,9 @@ _DURATION_FIELDS: Final = ("load_duration", "prompt_eval_duration", "eval_durati
 
 _METADATA: Final = (*_REMOTE_FIELDS, "total_duration", *_DURATION_FIELDS)
 
+_MESSAGE_ORDER: Final = (Reasoning, Text, Media, ToolCall)
+"""The order of the fields of a message that does not stream."""
+
 _TEXT_FIELDS: Final = {Text: "content", Reasoning: "thinking"}
 """The field of a message for each kind of text."""
 
@@ -187,18 +190,20 @@ def _raw_finish_reason(last_line: Fields) -> str | None:
 
 
 def encode_turn(turn: Turn, path: str, context: EncodeContext, *, stream: bool) -> DialectResponse:
-    """A stream of lines, or one document."""
+    """A stream of lines, or one document.  A stream that fails has no metadata."""
+    if turn.failure is not None:
+        turn = replace(turn, metadata=())
     if stream:
         lines = map(encode_line, _encode_lines(turn, path, context))
         return response_encoding.stream_response("ndjson", NDJSON_CONTENT_TYPE, lines)
     message: Document = {}
-    for part in turn.parts:
+    for part in sorted(turn.parts, key=lambda part: _MESSAGE_ORDER.index(type(part))):
         _append_part(message, part, len(message.get("tool_calls", ())))
     if path == GENERATE and len(message.get("images", ())) > 1:
         raise NotRepresentable("ollama says one image in a completion that does not stream")
     return response_encoding.json_response(
         {
-            **_envelope(turn, context, 0),
+            **_envelope(turn, context),
             **_message_fields(message, path),
             **_final_line_fields(turn),
         }
@@ -206,26 +211,29 @@ def encode_turn(turn: Turn, path: str, context: EncodeContext, *, stream: bool) 
 
 
 def _encode_lines(turn: Turn, path: str, context: EncodeContext) -> Iterator[Document]:
+    """The lines; the nanoseconds of `created_at` are the line's number."""
+    envelope = _envelope(turn, context)
+    second = envelope["created_at"].partition(".")[0]
     number = 0
     for number, message in enumerate(_encode_deltas(turn, context), 1):
-        envelope = _envelope(turn, context, number)
+        envelope["created_at"] = f"{second}.{number:09}Z"
         yield {**envelope, **_message_fields(message, path), "done": False}
     if turn.failure is not None:
         failure = wire.with_default_error_message(turn.failure)
         status = wire.http_status_code(failure)
         yield {**error_document(failure.message), **({"status": int(status)} if status else {})}
         return
-    envelope = _envelope(turn, context, number + 1)
+    envelope["created_at"] = f"{second}.{number + 1:09}Z"
     yield {**envelope, **_message_fields({}, path), **_final_line_fields(turn)}
 
 
-def _envelope(turn: Turn, context: EncodeContext, line_number: int) -> Document:
-    """The fields of every line; the nanoseconds of `created_at` are the line's number."""
+def _envelope(turn: Turn, context: EncodeContext) -> Document:
+    """The fields of every line."""
     metadata = dict(turn.metadata)
     return {
         "model": turn.model,
         **{name: metadata[name] for name in _REMOTE_FIELDS if name in metadata},
-        "created_at": rfc3339_timestamp(context.created_unix_s, line_number),
+        "created_at": rfc3339_timestamp(context.created_unix_s),
     }
 
 
@@ -298,9 +306,9 @@ def encode_line(document: Document) -> bytes:
     return response_encoding.single_line_json(document) + b"\n"
 
 
-def rfc3339_timestamp(seconds: int, nanoseconds: int = 0) -> str:
-    """A Unix time in s, and its fraction in ns, as RFC 3339 text in UTC."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
+def rfc3339_timestamp(seconds: int) -> str:
+    """A Unix time in s as RFC 3339 text in UTC, with nanoseconds."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.000000000Z"
 
 
 def error_response(

@@ -114,7 +114,7 @@ class OpenAIChat(Dialect):
         converted = self.representable_turns(request, turns, context).turns
         if converted[0].failure and not self.streams(request):
             return self.error_response(
-                errors.status_of_failure(converted[0].failure), converted[0].failure, context
+                errors.ERRORS.status(converted[0].failure), converted[0].failure, context
             )
         encoder = ChatEncoder(
             self._response_options(request), provider_variant(context.provider), context

@@ -15,6 +15,7 @@ from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import shared_format
 from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import UsageFields
 from llm_proxy.turns import Failure, FinishReason, Json, Part, Turn, Usage
 
 FINISH_BY_REASON: Final = {
@@ -35,15 +36,30 @@ RESPONSE_METADATA_FIELDS: Final = ("system_fingerprint", "service_tier", "provid
 CHOICE_METADATA_FIELDS: Final = ("native_finish_reason", "stop_reason")
 """Metadata fields of a choice, beside its finish reason."""
 
-USAGE_FIELDS: Final = ("input", "output", "total", "cache_read", "cache_write", "reasoning")
-"""The fields of `Usage` that the wire format has."""
-REQUIRED_USAGE_FIELDS: Final = USAGE_FIELDS[:3]
-"""The fields that usage always has."""
+USAGE: Final = UsageFields(
+    {
+        "input": ("prompt_tokens",),
+        "output": ("completion_tokens",),
+        "total": ("total_tokens",),
+        "cache_read": ("prompt_tokens_details", "cached_tokens"),
+        "cache_write": ("prompt_tokens_details", "cache_write_tokens"),
+        "reasoning": ("completion_tokens_details", "reasoning_tokens"),
+    },
+    required=("input", "output", "total"),
+    is_required=True,
+    also_at={
+        "cache_read": (
+            ("prompt_cache_hit_tokens",),
+            ("cache_read_input_tokens",),
+            ("cached_tokens",),
+        ),
+        "cache_write": (("cache_creation_input_tokens",),),
+        "reasoning": (("reasoning_tokens",),),
+    },
+)
 
 LOGPROBS: Final = "logprobs"
 """The metadata field for log probabilities of tokens: lists of the provider's own entries."""
-
-_CACHE_READ_FIELDS: Final = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
 
 
 class ChoiceContentDecoder(Protocol):
@@ -218,46 +234,9 @@ def _decode_usage(document: Fields) -> Usage | None:
     items = [lenient_json.object_fields(document.get("x_groq")), *choices]
     candidates = (lenient_json.object_fields(fields.get("usage")) for fields in (document, *items))
     usage_fields = next(filter(None, candidates), None)
-    if usage_fields is None:
-        return None
-    prompt_details = lenient_json.object_fields(usage_fields.get("prompt_tokens_details"))
-    completion_details = lenient_json.object_fields(usage_fields.get("completion_tokens_details"))
-    return Usage(
-        input=lenient_json.first_integer(usage_fields.get("prompt_tokens")),
-        output=lenient_json.first_integer(usage_fields.get("completion_tokens")),
-        total=lenient_json.first_integer(usage_fields.get("total_tokens")),
-        cache_read=lenient_json.first_integer(
-            prompt_details.get("cached_tokens"),
-            *(usage_fields.get(name) for name in _CACHE_READ_FIELDS),
-        ),
-        cache_write=lenient_json.first_integer(
-            prompt_details.get("cache_write_tokens"),
-            usage_fields.get("cache_creation_input_tokens"),
-        ),
-        reasoning=lenient_json.first_integer(
-            completion_details.get("reasoning_tokens"), usage_fields.get("reasoning_tokens")
-        ),
-    )
+    return None if usage_fields is None else USAGE.decode(usage_fields)
 
 
 def encode_usage(usage: Usage | None) -> Document | None:
     """The `usage` object; None without usage."""
-    if usage is None:
-        return None
-    prompt_details = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
-    completion_details = {"reasoning_tokens": usage.reasoning}
-    usage_fields: Document = {
-        "prompt_tokens": usage.input,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.total,
-    }
-    for name, details in (
-        ("prompt_tokens_details", prompt_details),
-        ("completion_tokens_details", completion_details),
-    ):
-        fields: dict[str, Json] = {
-            label: count for label, count in details.items() if count is not None
-        }
-        if fields:
-            usage_fields[name] = fields
-    return usage_fields
+    return None if usage is None else USAGE.encode(usage)

@@ -19,6 +19,7 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant
 from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import with_default_error_message
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
 
@@ -90,7 +91,8 @@ class ChoicesStreamEncoder:
         for choice in filter(None, chain.from_iterable(choices)):
             yield self._encode_chunk([choice])
         if first_turn.failure is not None:
-            error = {"error": errors.error_fields(first_turn.failure, self.variant)}
+            failure = with_default_error_message(first_turn.failure)
+            error = {"error": errors.error_fields(failure, self.variant)}
             yield sse.encode_event(
                 response_encoding.single_line_json(error), self.variant.error_event_name
             )

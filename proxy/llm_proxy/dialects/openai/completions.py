@@ -7,25 +7,42 @@ prove it complete.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, lenient_json, request_decoding, response_encoding
-from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
+from llm_proxy.dialects import lenient_json, request_decoding, response_encoding
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import choices_decoder, errors, shared_format
-from llm_proxy.dialects.openai.choices_encoder import ResponseOptions, response_options
-from llm_proxy.dialects.openai.completions_encoder import CompletionEncoder, capabilities
+from llm_proxy.dialects.openai.choices_encoder import (
+    ChoicesStreamEncoder,
+    ResponseOptions,
+    response_envelope,
+    response_includes_usage,
+    response_options,
+)
 from llm_proxy.dialects.openai.provider_variants import provider_variant
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.turns import Failure, Metadata, Part, Text, Turn
+from llm_proxy.turns import Failure, FinishReason, Metadata, Part, Text, Turn
 
 _PATH: Final = "/completions"
 _FIM_PATH: Final = "/fim/completions"
 """Fill-in-the-middle completions, which respond with messages: not this dialect."""
+
+_FINISH: Final = FinishReasons(
+    choices_decoder.FINISH_BY_REASON,
+    {
+        FinishReason.STOP: "stop",
+        FinishReason.LENGTH: "length",
+        FinishReason.CONTENT_FILTER: "content_filter",
+        FinishReason.ERROR: "error",
+    },
+)
 
 
 class OpenAICompletions(Dialect):
@@ -33,6 +50,7 @@ class OpenAICompletions(Dialect):
 
     name = "openai-completions"
     cassette_key_headers = ("openai-beta",)
+    errors = errors.ERRORS
 
     def matches(self, request: Request) -> bool:
         """Whether it is a POST to `.../completions` behind any prefix, and not a chat."""
@@ -88,28 +106,49 @@ class OpenAICompletions(Dialect):
             "/v1" + _PATH, {"model": model, **options, "prompt": ""}
         )
 
-    def representable_turns(
+    def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedResponseTurns:
-        """Converts the turns to plain text."""
-        wire_capabilities = capabilities(
-            self._response_options(request), provider_variant(context.provider)
+    ) -> WireFormat:
+        """Plain text; usage if the request and the provider have it."""
+        options = self._response_options(request)
+        has_usage = response_includes_usage(options, provider_variant(context.provider))
+        return WireFormat(
+            dialect=self.name,
+            is_streamed=options.stream,
+            parts=frozenset((Text,)),
+            finish=_FINISH,
+            usage=choices_decoder.USAGE if has_usage else UsageFields({}),
+            metadata=(
+                *choices_decoder.RESPONSE_METADATA_FIELDS,
+                *choices_decoder.CHOICE_METADATA_FIELDS,
+                choices_decoder.LOGPROBS,
+            ),
+            response_metadata=choices_decoder.RESPONSE_METADATA_FIELDS,
+            id_prefix="cmpl-",
+            has_choices=True,
         )
-        return conversion.convert(turns, wire_capabilities, self.model(request), context)
 
-    def encode_response(
+    def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Chunks up to `[DONE]`, one JSON document, or an HTTP error for a failed non-stream."""
-        converted = self.representable_turns(request, turns, context).turns
-        if converted[0].failure and not self.streams(request):
-            return self.error_response(
-                errors.status_of_failure(converted[0].failure), converted[0].failure, context
+        """Chunks up to `[DONE]`, or one document; each turn is one choice."""
+        options, variant = self._response_options(request), provider_variant(context.provider)
+        headers = errors.common_response_headers(context)
+        envelope = response_envelope(turns[0], "text_completion", context)
+        if options.stream:
+            pieces = [_encode_pieces(at, turn, context) for at, turn in enumerate(turns)]
+            final_choices = [_encode_choice(at, "", turn) for at, turn in enumerate(turns)]
+            encoder = ChoicesStreamEncoder(
+                options, variant, envelope, context.choices_are_successive
             )
-        encoder = CompletionEncoder(
-            self._response_options(request), provider_variant(context.provider), context
-        )
-        return encoder.encode_response(converted)
+            events = encoder.encode_events(turns[0], pieces, final_choices)
+            return response_encoding.stream_response(
+                "sse", shared_format.EVENT_STREAM_CONTENT_TYPE, events, headers
+            )
+        choices = [_encode_choice(at, turn.text, turn) for at, turn in enumerate(turns)]
+        usage = choices_decoder.encode_usage(turns[0].usage)
+        document = {**envelope, "choices": choices, "usage": usage}
+        return response_encoding.json_response(document, headers)
 
     def error_response(
         self,
@@ -156,3 +195,25 @@ def _decode_writer_provider_stream(response: DialectResponse) -> tuple[Turn, ...
             fragments.add_fragment(Text(text))
     parts = fragments.joined_parts()
     return (Turn(parts),) if parts else ()
+
+
+def _encode_pieces(index: int, turn: Turn, context: EncodeContext) -> Iterator[Document]:
+    """The choice objects before the finish; an empty one for a turn without parts or finish."""
+    if not turn.parts and turn.finish is None:
+        yield _encode_choice(index, "")
+    for piece in context.split_text(turn.text):
+        yield _encode_choice(index, piece)
+
+
+def _encode_choice(index: int, text: str, finished_turn: Turn | None = None) -> Document:
+    """A choice object; with `finished_turn`, also its finish reason and log probabilities."""
+    metadata = dict(finished_turn.metadata) if finished_turn else {}
+    logprobs = lenient_json.object_fields(metadata.get(choices_decoder.LOGPROBS))
+    names = choices_decoder.CHOICE_METADATA_FIELDS
+    return {
+        "text": text,
+        "index": index,
+        "logprobs": choices_decoder.nonempty_logprobs(logprobs) or None,
+        "finish_reason": finished_turn.finish_raw if finished_turn else None,
+        **{name: metadata[name] for name in names if name in metadata},
+    }

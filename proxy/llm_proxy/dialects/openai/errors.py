@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -11,54 +12,60 @@ from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
 from llm_proxy.dialects.openai.provider_variants import ProviderVariant, provider_variant
 from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import Errors
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
 
-_STATUS_DEFAULTS: Final = {
-    400: ("invalid_request_error", "", "We could not parse the JSON body of your request."),
-    401: (
-        "invalid_request_error", "invalid_api_key",
-        "Incorrect API key provided. You can find your API key in your account's settings.",
-    ),
-    403: (
-        "invalid_request_error", "unsupported_country_region_territory",
-        "Country, region, or territory not supported",
-    ),
-    404: (
-        "invalid_request_error", "model_not_found",
-        "The model does not exist or you do not have access to it.",
-    ),
-    429: (
-        "requests", "rate_limit_exceeded",
-        "Rate limit reached on requests per min (RPM). Please try again later.",
-    ),
-    500: (
-        "server_error", "",
-        "The server had an error while processing your request. Sorry about that!",
-    ),
-    503: (
-        "service_unavailable_error", "",
-        "The engine is currently overloaded, please try again later",
-    ),
-}  # fmt: skip
-"""Default type, code and message by status; other statuses use those of 400 or 500."""
-
-_STATUS_BY_CODE_OR_TYPE: Final = {
-    "invalid_api_key": 401,
-    "unsupported_country_region_territory": 403,
-    "model_not_found": 404,
-    "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
-    "requests": 429,
-    "tokens": 429,
-    "invalid_request_error": 400,
-    "overloaded_error": 503,
-    "service_unavailable_error": 503,
-}
-"""The status of an error by its code or type."""
+ERRORS: Final = Errors(
+    {
+        400: Failure(
+            "We could not parse the JSON body of your request.",
+            "invalid_request_error",
+        ),
+        401: Failure(
+            "Incorrect API key provided. You can find your API key in your account's settings.",
+            "invalid_request_error",
+            "invalid_api_key",
+        ),
+        403: Failure(
+            "Country, region, or territory not supported",
+            "invalid_request_error",
+            "unsupported_country_region_territory",
+        ),
+        404: Failure(
+            "The model does not exist or you do not have access to it.",
+            "invalid_request_error",
+            "model_not_found",
+        ),
+        429: Failure(
+            "Rate limit reached on requests per min (RPM). Please try again later.",
+            "requests",
+            "rate_limit_exceeded",
+        ),
+        500: Failure(
+            "The server had an error while processing your request. Sorry about that!",
+            "server_error",
+        ),
+        503: Failure(
+            "The engine is currently overloaded, please try again later",
+            "service_unavailable_error",
+        ),
+    },
+    {
+        "invalid_api_key": 401,
+        "unsupported_country_region_territory": 403,
+        "model_not_found": 404,
+        "rate_limit_exceeded": 429,
+        "insufficient_quota": 429,
+        "requests": 429,
+        "tokens": 429,
+        "invalid_request_error": 400,
+        "overloaded_error": 503,
+        "service_unavailable_error": 503,
+    },
+)
 
 _NUMERIC_CODE: Final = re.compile("[1-9][0-9]{0,9}")
-_HTTP_ERROR_STATUS: Final = re.compile("[45][0-9][0-9]")
 
 
 def error_response(
@@ -75,30 +82,15 @@ def error_response(
 
 def with_status_defaults(status: int, failure: Failure, variant: ProviderVariant) -> Failure:
     """The error, its missing type, code and message filled with those of the status."""
-    kind, code, message = _STATUS_DEFAULTS.get(
-        status, _STATUS_DEFAULTS[400 if status < 500 else 500]
-    )
-    is_known_status = status in _STATUS_DEFAULTS
-    return Failure(
-        failure.message or message,
-        failure.type or kind,
-        failure.code
-        or (str(status) if variant.has_numeric_error_codes else code if is_known_status else ""),
-    )
-
-
-def status_of_failure(failure: Failure) -> int:
-    """The HTTP status for an error without a turn: by its code, else its type, else 500."""
-    if _HTTP_ERROR_STATUS.fullmatch(failure.code):
-        return int(failure.code)
-    return _STATUS_BY_CODE_OR_TYPE.get(failure.code) or _STATUS_BY_CODE_OR_TYPE.get(
-        failure.type, 500
-    )
+    error = ERRORS.with_defaults(failure, status)
+    if variant.has_numeric_error_codes:
+        return replace(error, code=failure.code or str(status))
+    return error
 
 
 def as_http_error_failure(failure: Failure, member: ProviderVariant) -> Failure:
     """The error as an HTTP error has it: completed with the defaults of its status."""
-    return with_status_defaults(status_of_failure(failure), failure, member)
+    return with_status_defaults(ERRORS.status(failure), failure, member)
 
 
 def error_fields(failure: Failure, variant: ProviderVariant) -> Document:

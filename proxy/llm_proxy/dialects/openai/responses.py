@@ -125,9 +125,7 @@ class OpenAIResponses(Dialect):
         [turn] = self.representable_turns(request, turns, context).turns
         options = self._response_options(request)
         if turn.failure and not options.stream:
-            return self.error_response(
-                errors.status_of_failure(turn.failure), turn.failure, context
-            )
+            return self.error_response(errors.ERRORS.status(turn.failure), turn.failure, context)
         return ResponsesEncoder(options, context).encode_response(turn)
 
     def error_response(
