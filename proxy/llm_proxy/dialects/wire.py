@@ -4,7 +4,8 @@ A dialect describes its responses twice, decoding and encoding, and what both ne
 the data of this module.  What a format can represent is what survives `decode(encode(turn))`:
 `Dialect.representable_turns` derives it, and `losses` names the rest.
 
-How a dialect moves to this shape from `capabilities` and `conversion` (`ollama` is the example):
+How a dialect moves to this shape from `capabilities` and `conversion` (examples: `ollama`; with
+choices, `openai.completions`):
 
 1. `FinishReasons`, `UsageFields` and `Errors` become constants of the module that decodes and
    encodes a response; the decoder calls their `decode`, the encoder sends `turn.finish_raw` and

@@ -111,6 +111,10 @@ class Ollama(Dialect):
             chat.line_output_chars(lenient_json.parse_object(message)) if codec == "ndjson" else 0
         )
 
+    def keep_alive_message(self, codec: str) -> bytes:
+        """None: a blank line crashes Ollama's own client."""
+        return b""
+
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A message and nothing else."""
         return orjson.dumps(chat.error_document(message))
