@@ -12,7 +12,6 @@ from llm_proxy import importing
 from llm_proxy.cassette import Cassette, parse_cassette, spool
 from llm_proxy.exchange import Ending, Headers, Read, Request
 from llm_proxy.importing import ImportSettings, conversion
-from llm_proxy.importing.conversion import provider_of_host, strip_provider_base_path
 from llm_proxy.importing.source import (
     ALREADY_DECODED,
     LENGTH_MISMATCH,
@@ -22,6 +21,7 @@ from llm_proxy.importing.source import (
 from llm_proxy.matching.option_grammar import parse_rules
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import parse_pace
+from llm_proxy.providers import provider_of_host, strip_base_path
 from llm_proxy.routing import RoutingSettings, route_request
 
 BODY = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}],"stream":true}'
@@ -273,7 +273,7 @@ def test_a_document_without_a_length_gets_one() -> None:
     ],
 )
 def test_the_host_determines_the_provider(host: str, path: str, provider: str | None) -> None:
-    assert provider_of_host(chat_request(path), host) == provider
+    assert provider_of_host(host, path) == provider
 
 
 def test_the_path_determines_the_provider_of_an_unknown_host_unless_one_is_configured() -> None:
@@ -287,7 +287,7 @@ def test_the_path_determines_the_provider_of_an_unknown_host_unless_one_is_confi
 
 def test_what_a_base_url_holds_of_a_path_is_no_part_of_the_request() -> None:
     path = "/inference/v1/chat/completions"
-    assert strip_provider_base_path(chat_request(path), "fireworks").path == "/v1/chat/completions"
+    assert strip_base_path("fireworks", path) == "/v1/chat/completions"
     assert stored_cassette(
         replace(PLAIN, request=chat_request(path), host="api.fireworks.ai")
     ).request.path == ("/v1/chat/completions")

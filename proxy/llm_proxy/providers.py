@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+from urllib.parse import urlsplit
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.exchange import Request
@@ -19,6 +20,8 @@ DEFAULT_PROVIDER: Final = "default"
 """The provider of paths that no provider claims; `--upstream default=URL` applies to all."""
 
 _PROBE_PATHS: Final = ("/", "/api/hello")
+
+_LOCAL_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
 
 _BEARER_TEMPLATE: Final = "authorization: Bearer {}"
 
@@ -41,6 +44,8 @@ class Provider:
     """A regular expression, case-insensitive, for what identifies the provider on shared paths: a
     header, `name: value` or `METHOD name: value`; a parameter, `?name=value`; the body's model,
     `$.model=name`."""
+    other_urls_pattern: str = ""
+    """A regular expression for `HOST/PATH` of its URLs at other hosts than that of `base_url`."""
     key_env_vars: tuple[str, ...] = ()
     """Environment variables that may hold an API key; the first that is set counts."""
     credential_template: str = _BEARER_TEMPLATE
@@ -68,6 +73,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider(
         "azure", "", r"/openai/.*",
         shared_paths_pattern=r"/openai/v1/.*", identifying_pattern=r"api-key: .*|\?api-version=.*",
+        other_urls_pattern=r".*\.azure\.com/+openai/.*",
         key_env_vars=("AZURE_OPENAI_API_KEY",), credential_template="api-key: {}",
     ),
     Provider(
@@ -99,7 +105,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         r"|check-api-key|rerank)(/.*)?",
         identifying_pattern=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*"
         r"|\$\.model=rerank-(v\d|english-|multilingual-).*",
-        key_env_vars=("CO_API_KEY", "COHERE_API_KEY"),
+        other_urls_pattern=r"api\.cohere\.ai/.*", key_env_vars=("CO_API_KEY", "COHERE_API_KEY"),
     ),
     Provider(
         "openai", "https://api.openai.com",
@@ -111,7 +117,8 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider("xai", "https://api.x.ai", key_env_vars=("XAI_API_KEY",)),
     Provider("together", "https://api.together.xyz", key_env_vars=("TOGETHER_API_KEY",)),
     Provider(
-        "fireworks", "https://api.fireworks.ai/inference", key_env_vars=("FIREWORKS_API_KEY",)
+        "fireworks", "https://api.fireworks.ai/inference",
+        key_env_vars=("FIREWORKS_API_KEY",),
     ),
     Provider("perplexity", "https://api.perplexity.ai", key_env_vars=("PERPLEXITY_API_KEY",)),
 )  # fmt: skip
@@ -143,6 +150,28 @@ def provider_of_request(request: Request) -> str:
         if provider.name == path_provider
         or not header_names.isdisjoint(provider.distinctive_headers)
     )
+
+
+def provider_of_host(host: str, path: str) -> str | None:
+    """The name of the provider that serves a path at this host; None where the path decides."""
+    if host in _LOCAL_HOSTS:
+        return None
+    return next(
+        (
+            provider.name
+            for provider in PROVIDERS
+            if urlsplit(provider.base_url).hostname == host
+            or re.fullmatch(provider.other_urls_pattern, f"{host}{path}")
+        ),
+        None,
+    )
+
+
+def strip_base_path(provider: str, path: str) -> str:
+    """The path as a client sends it to the provider's base URL."""
+    builtin = _PROVIDER_BY_NAME.get(provider)
+    base_path = urlsplit(builtin.base_url).path.rstrip("/") if builtin else ""
+    return path.removeprefix(base_path) if path.startswith(f"{base_path}/") else path
 
 
 def is_probe_request(request: Request) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import urlsplit
 
 from llm_proxy import framing, http_heads, redaction
 from llm_proxy.actions import Begin, Send, Wait
@@ -22,7 +21,7 @@ from llm_proxy.cassette.model import (
 )
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import RequestRefused
-from llm_proxy.exchange import Ending, Headers, Read, Request, ResponseHead, header_value
+from llm_proxy.exchange import Ending, Headers, Read, ResponseHead, header_value
 from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.importing import fields
@@ -38,7 +37,7 @@ from llm_proxy.matching import KEY_RULES_VERSION
 from llm_proxy.pacing import Pace
 from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.timing import make_seeded_draw
-from llm_proxy.providers import PROVIDERS
+from llm_proxy.providers import provider_of_host, strip_base_path
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route_request
 
 Decompress = Callable[[str, bytes], bytes | None]
@@ -47,10 +46,6 @@ the body does not have it."""
 
 _CONTENT_ENCODING: Final = "content-encoding"
 _STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", eventstream.CODEC_NAME))
-_LOCAL_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
-_PROVIDER_BY_LEGACY_HOST: Final = {"api.cohere.ai": "cohere", "api.fireworks.ai": "fireworks"}
-_AZURE_HOST_SUFFIX: Final = ".azure.com"
-_AZURE_PATH_PREFIX: Final = "openai/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +218,9 @@ def _check_body_kept(label: str, head: ResponseHead, body: bytes) -> None:
 
 def _routed_request(exchange: SourceExchange, settings: ImportSettings) -> RoutedRequest:
     request = exchange.request
-    if provider := settings.provider or provider_of_host(request, exchange.host):
-        request = strip_provider_base_path(request, provider)
-        request = replace(request, path=f"/~{provider}{request.path}")
+    if provider := settings.provider or provider_of_host(exchange.host, request.path):
+        path = strip_base_path(provider, request.path)
+        request = replace(request, path=f"/~{provider}{path}")
     try:
         routed = route_request(request, 0.0, float, settings=settings.routing_settings)
     except RequestRefused as error:
@@ -234,31 +229,6 @@ def _routed_request(exchange: SourceExchange, settings: ImportSettings) -> Route
     if settings.routing_settings.default_session != DEFAULT_SESSION:
         routed = replace(routed, session=settings.routing_settings.default_session)
     return routed
-
-
-def provider_of_host(request: Request, host: str) -> str | None:
-    """The name of the host's provider; None where the path has to decide."""
-    if host in _LOCAL_HOSTS:
-        return None
-    if host.endswith(_AZURE_HOST_SUFFIX) and request.path.lstrip("/").startswith(
-        _AZURE_PATH_PREFIX
-    ):
-        return "azure"
-    provider_names = (
-        provider.name
-        for provider in PROVIDERS
-        if provider.base_url and urlsplit(provider.base_url).hostname == host
-    )
-    return _PROVIDER_BY_LEGACY_HOST.get(host) or next(provider_names, None)
-
-
-def strip_provider_base_path(request: Request, provider: str) -> Request:
-    """The request as a client sends it to the provider's base URL."""
-    url = next((item.base_url for item in PROVIDERS if item.name == provider), "")
-    base = urlsplit(url).path.rstrip("/")
-    if base and request.path.startswith(base + "/"):
-        return replace(request, path=request.path.removeprefix(base))
-    return request
 
 
 def _make_meta(

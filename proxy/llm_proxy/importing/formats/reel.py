@@ -8,7 +8,6 @@ A stream has `stream_chunks` in place of its body: its events, each with its tim
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any, Final
 
 from llm_proxy.exchange import Read, header_value
@@ -21,14 +20,8 @@ from llm_proxy.importing.source import (
     SourceExchange,
     SourceMessage,
 )
+from llm_proxy.providers import upstream_url
 
-_HOST_BY_PROVIDER: Final = MappingProxyType(
-    {
-        "openai": "api.openai.com",
-        "anthropic": "api.anthropic.com",
-        "gemini": "generativelanguage.googleapis.com",
-    }
-)
 _REQUEST_FIELDS: Final = frozenset(("method", "path", "fingerprint", "body"))
 _RESPONSE_FIELDS: Final = frozenset(("status", "headers", "body", "stream_chunks"))
 _CHUNK_FIELDS: Final = frozenset(("data", "t_offset_ms", "event"))
@@ -66,7 +59,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
     response = fields.require_message(exchange, "response", _RESPONSE_FIELDS)
     stored, request_body = request.get("body"), _parse_body(request.get("body"))
     is_json = stored is not None and not _is_raw_body(stored)
-    host = _HOST_BY_PROVIDER.get(str(exchange.get("provider")), "")
+    base_url = upstream_url(str(exchange.get("provider")), {}) or "//"
     headers = fields.without_coding_headers(fields.parse_headers(response.get("headers")))
     chunks = response.get("stream_chunks")
     if chunks and response.get("body") is not None:
@@ -81,7 +74,7 @@ def _parse_exchange(item: Any) -> SourceExchange:
         body = _parse_body(response.get("body"))
     return fields.build_exchange(
         request.get("method"),
-        f"//{host}{request.get('path') or '/'}",
+        f"{base_url}{request.get('path') or '/'}",
         SourceMessage(_JSON_HEADERS if is_json else (), request_body, (PARSED_BODY,)),
         response.get("status"),
         "",
