@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -114,10 +114,16 @@ def print_json(document: Any) -> None:
     """Print one JSON document on stdout, indented and escaped; paths as valid Unicode."""
     encoded = orjson.dumps(
         document,
-        default=display.path_as_unicode_text,
+        default=_path_text,
         option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
     )
     write_stdout_bytes(display.escape_json(encoded.decode()).encode())
+
+
+def _path_text(value: Any) -> str:
+    if not isinstance(value, PurePath):
+        raise TypeError(f"{type(value)} in a JSON document")
+    return display.path_as_unicode_text(value)
 
 
 def write_stdout_bytes(data: bytes) -> None:

@@ -32,7 +32,7 @@ from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
-from llm_proxy.shell.recording.recorder import MAX_BODY_BYTES
+from llm_proxy.shell.recording.spooling import MAX_BODY_BYTES
 
 _UNSAFE_CHARS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 100

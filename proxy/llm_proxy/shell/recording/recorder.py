@@ -47,14 +47,12 @@ from llm_proxy.shell.content_decoders import (
 )
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler, FiledCassette, timestamp_now
-from llm_proxy.shell.recording.spooling import SpoolFile
+from llm_proxy.shell.recording.spooling import MAX_BODY_BYTES, SpoolFile
 from llm_proxy.take_numbers import RequestCounter
 from llm_proxy.version import __version__
 
 log: Final = logging.getLogger("llm_proxy")
 
-MAX_BODY_BYTES: Final = 160 * 1024 * 1024
-"""Maximum size of a stored body, such that a cassette practically always fits its own limit."""
 MAX_BACKLOG_BYTES: Final = 16 * 1024 * 1024
 """Bytes of all recordings together that may wait for the disk; beyond that upstreams are paused."""
 MAX_WAIT_S: Final = 5.0

@@ -20,6 +20,8 @@ from llm_proxy.cassette import spool
 from llm_proxy.cassette.spool import SpoolContent
 from llm_proxy.errors import CassetteError, SpoolError
 
+MAX_BODY_BYTES: Final = 160 * 1024 * 1024
+"""Maximum size of a stored body, such that a cassette practically always fits its own limit."""
 log: Final = logging.getLogger("llm_proxy")
 
 SPOOL_SUFFIX: Final = ".spool"

@@ -1,0 +1,60 @@
+"""`scenario from`: generates a scenario that plays what was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from llm_proxy.cli.library import find_cassette_path
+from llm_proxy.cli.options import (
+    CONFIG_OPTION,
+    cassettes_option,
+)
+from llm_proxy.cli.output import (
+    print_note,
+    write_new_file_or_stdout,
+)
+from llm_proxy.errors import UsageError
+from llm_proxy.scenario.recorded.from_cassettes import ScenarioOptions, generate_scenario
+from llm_proxy.shell.library.library import Library
+
+
+@click.command("from")
+@click.argument("names", nargs=-1, required=True, metavar="CASSETTE...")
+@cassettes_option
+@CONFIG_OPTION
+@click.option("--id", "name", default="", metavar="ID", help="The scenario's id; else it is made.")
+@click.option("--exact", is_flag=True, help="Expect the recorded temperature and top_p too.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write it to FILE, which must not exist yet; else to stdout.",
+)
+def from_(
+    names: tuple[str, ...], cassettes: Path, name: str, output: Path | None, *, exact: bool
+) -> None:
+    r"""Make a scenario of recorded exchanges.
+
+    The scenario plays the same conversation, and is meant to be edited by hand. The same
+    application finds it without naming it, by what its user says. The tools that were offered are
+    expected; nothing else of a request is checked. What a scenario cannot say is named on stderr.
+    CASSETTE is a file, or the beginning of its name in the library, or of its key; several are the
+    turns of one conversation.
+
+    \b
+    Examples:
+      llm-proxy scenario from dc8593
+      llm-proxy scenario from dc8593 aa77e9 --id refund --output scenarios/refund.yaml
+    """
+    if name != name.strip() or not name.isprintable():
+        raise UsageError(f"--id must be printable, without blanks around it: {name!r} is not")
+    library = Library(cassettes)
+    files = dict.fromkeys(find_cassette_path(library, text) for text in names)
+    generated_scenario = generate_scenario(
+        [library.load_cassette(file) for file in files], ScenarioOptions(name, exact)
+    )
+    write_new_file_or_stdout(generated_scenario.yaml_text.encode(), output, "the scenario")
+    for note in generated_scenario.omission_notes:
+        print_note(note)
