@@ -25,7 +25,8 @@ _WHITE_SPACE: Final = re.compile(r"[ \t\r\n]*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _BARE_WORD: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _LITERALS: Final = frozenset(("true", "false", "null"))
-_IS_PLAIN: Final = (True, False)
+_IS_PLAIN: Final = (True, True)
+"""Both are True for no scalar of YAML: a number of JSON that is too large is no text."""
 _IS_QUOTED: Final = (False, True)
 
 

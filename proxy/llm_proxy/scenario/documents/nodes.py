@@ -138,7 +138,7 @@ class NodeComposer(YamlComposer[Node]):
         )
 
     def make_scalar(self, event: ScalarEvent) -> ScalarNode:
-        """The node of a scalar; an invalid one is recorded as a mistake and stays text."""
+        """The node of a scalar; an invalid one is recorded as a mistake."""
         value: ScalarValue = event.value
         try:
             if event.tag is not None:
@@ -147,6 +147,7 @@ class NodeComposer(YamlComposer[Node]):
                 value = scalar_value(event.value)
         except ValueError as error:
             self._add_mistake(event, str(error))
+            value = 0 if all(event.implicit) else event.value  # as a number of JSON, or as text
         if isinstance(value, str) and _SURROGATE.search(value):
             message = (
                 "this escape is half of a character: write the character itself, or both halves"
