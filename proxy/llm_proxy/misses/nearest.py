@@ -30,8 +30,8 @@ _FORM_CONTENT_MEMBERS: Final = ("value", "sha256")
 """The members of a form field that hold its content."""
 _REQUEST_LINE_PATHS: Final = frozenset(("method", "provider", "path", "query"))
 """Paths of leaves that belong to the request line, not to the body."""
-_EMPTY_VALUES: Final = frozenset(("", '""', "{}", "[]", "null"))
-"""Bodies, and values in them, without content."""
+_EMPTY_JSON: Final = frozenset(('""', "{}", "[]", "null"))
+"""JSON values without content."""
 _LONG_TEXT_MIN_CHARS: Final = 500
 """Longer texts are compared by words."""
 _MAX_UNEQUAL_SIMILARITY: Final = 0.999
@@ -132,7 +132,7 @@ def _nonempty_body_leaves(leaves: Mapping[str, str]) -> dict[str, str]:
     return {
         path: value
         for path, value in leaves.items()
-        if path not in _REQUEST_LINE_PATHS and value not in _EMPTY_VALUES
+        if path not in _REQUEST_LINE_PATHS and value not in ("", "{}", "[]", "null")
     }
 
 
@@ -242,7 +242,7 @@ class RequestSimilarityScorer:
                 self._value_similarity(path, requested_value, stored_value)
                 for path, requested_value, stored_value in pairs
                 if requested_value != stored_value
-                and not {requested_value, stored_value} <= _EMPTY_VALUES
+                and not {requested_value, stored_value} <= _EMPTY_JSON
             ),
             default=1.0,
         )
