@@ -115,45 +115,34 @@ def chaos(
     settings = build_settings(values, command, contacts_provider=False)
     rules = fault_plan(settings.faults)
     logging.disable(logging.WARNING)  # each trial has its journal; our errors are still logged
-    runner = _TrialRunner(settings, TrialCommand(command, timeout), rules)
-    runner.run_all()
-    chaos_run = ChaosRun(
-        command, tuple(runner.finished_trials), FindingLevel(level), survive, len(rules)
-    )
+    trials, stop_signal = _run_trials(settings, TrialCommand(command, timeout), rules)
+    chaos_run = ChaosRun(command, tuple(trials), FindingLevel(level), survive, len(rules))
     if as_json:
         print_json(chaos_result_document(chaos_run))
     else:
         _print_results(chaos_run)
-    if runner.stop_signal:
-        raise click.exceptions.Exit(128 + runner.stop_signal)
+    if stop_signal:
+        raise click.exceptions.Exit(128 + stop_signal)
     raise click.exceptions.Exit(1 if chaos_run.failed_trials else 0)
 
 
-class _TrialRunner:
-    """Runs the trials with a progress display, and collects those that have finished."""
+def _run_trials(
+    settings: Settings, command: TrialCommand, rules: tuple[FaultRule, ...]
+) -> tuple[list[FaultTrial], int]:
+    """Run all trials, until a signal ends them.
 
-    def __init__(
-        self, settings: Settings, command: TrialCommand, rules: tuple[FaultRule, ...]
-    ) -> None:
-        self._settings = settings
-        self._command = command
-        self._rules = rules
-        self.finished_trials: list[FaultTrial] = []
-        self.stop_signal = 0
-        """Number of the signal that ended the trials early; 0 for none."""
+    Returns those that have finished, and the number of the signal; 0 for none.
+    """
+    finished: list[FaultTrial] = []
+    stop_signals = [0]
 
-    def run_all(self) -> None:
-        """Run all trials, until a signal ends them."""
-        with progress_reporter(1 + len(self._rules)) as progress, suppress(asyncio.CancelledError):
-            asyncio.run(self._run_trials(progress))
-
-    async def _run_trials(self, progress: ProgressReporter) -> None:
+    async def run(progress: ProgressReporter) -> None:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # asyncio.run made one
 
         def stop(signal_number: int) -> None:
-            self.stop_signal = signal_number
+            stop_signals.append(signal_number)
             task.cancel()
 
         for number in _STOP_SIGNALS:
@@ -161,14 +150,18 @@ class _TrialRunner:
                 continue  # ignored under nohup
             loop.add_signal_handler(number, stop, number)
         progress.start_step(BASELINE_NAME)
-        async with aclosing(run_trials(self._settings, self._command, self._rules)) as trials:
-            names = iter([*(rule.text for rule in self._rules), ""])
+        names = iter([*(rule.text for rule in rules), ""])
+        async with aclosing(run_trials(settings, command, rules)) as trials:
             async for trial in trials:
-                self.finished_trials.append(trial)
+                finished.append(trial)
                 progress.finish_step(trial.rule_text, trial.outcome_text, trial.duration_s)
                 if trial.rule_text == BASELINE_NAME:
                     _check_baseline(trial)
                 progress.start_step(next(names))
+
+    with progress_reporter(1 + len(rules)) as progress, suppress(asyncio.CancelledError):
+        asyncio.run(run(progress))
+    return finished, stop_signals[-1]
 
 
 def _check_baseline(baseline: FaultTrial) -> None:

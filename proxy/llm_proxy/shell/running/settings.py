@@ -156,8 +156,7 @@ def checked_http_url(label: str, url: str) -> str:
     if "@" in split_url.netloc or "?" in url or "#" in url:
         raise UsageError(
             f"{label}: {displayable_url(url)!r} is only part of what is given: an upstream is a "
-            "URL "
-            "without user, query and fragment"
+            "URL without user, query and fragment"
         )
     return f"{split_url.scheme}://{after_scheme}"
 

@@ -6,7 +6,6 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Final
 
 from llm_proxy import providers
@@ -34,7 +33,9 @@ def auto_may_go_live(settings: Settings) -> bool:
 def check_folders(settings: Settings) -> None:
     """Raise `UsageError` if recordings could not be written; creates nothing."""
     for option, folder in (("--cassettes", settings.cassettes), ("--spool", settings.spool)):
-        existing = _nearest_existing(folder.absolute())
+        path = folder.absolute()
+        # A broken link counts as existing.
+        existing = next(item for item in (path, *path.parents) if os.path.lexists(item))
         if not existing.is_dir():
             raise UsageError(
                 f"{option} {folder} cannot be written: {existing} is no folder; give one that you "
@@ -49,11 +50,12 @@ def check_folders(settings: Settings) -> None:
 
 def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A warning for each setting that is valid but probably not what is meant."""
-    if (unused_options := _unused_check_options_phrase(settings)) and mode in {
-        "record",
-        "simulate",
-    }:
-        yield f"{unused_options} without effect: {mode} plays no cassette"
+    checks = settings.library_checks
+    given = {"--fail-on-unused": checks.fail_on_unused, "--max-age": checks.max_age}
+    unused = [option for option, value in given.items() if value]
+    if unused and mode in {"record", "simulate"}:
+        verb = "is" if len(unused) == 1 else "are"
+        yield f"{' and '.join(unused)} {verb} without effect: {mode} plays no cassette"
     if mode == "simulate":
         return
     yield from _unused_simulation_warnings(mode, settings)
@@ -76,15 +78,6 @@ def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
                 f"--upstream {name}={url}: no path belongs to {name}; it is used for "
                 f"/~{name}/... alone{hint}"
             )
-
-
-def _unused_check_options_phrase(settings: Settings) -> str:
-    values_by_option = {
-        "--fail-on-unused": settings.library_checks.fail_on_unused,
-        "--max-age": settings.library_checks.max_age,
-    }
-    names = [name for name, value in values_by_option.items() if value]
-    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else ""
 
 
 def _unused_simulation_warnings(mode: str, settings: Settings) -> Iterator[str]:
@@ -121,8 +114,7 @@ def dummy_key_warning(mode: str, settings: Settings, environ: Mapping[str, str])
     verb, dummy_noun = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
     return (
         f"{', '.join(names)} {verb} not set: the command has {dummy_noun}, which live requests "
-        "will not "
-        "be served with where a key is asked for"
+        "will not be served with where a key is asked for"
     )
 
 
@@ -130,8 +122,3 @@ def _uses_builtin_address(provider: str, upstreams: Mapping[str, str]) -> bool:
     """Whether this provider has its built-in address: a configured one may need no key."""
     configured = provider in upstreams or providers.DEFAULT_PROVIDER in upstreams
     return not configured and providers.upstream_url(provider, {}) is not None
-
-
-def _nearest_existing(path: Path) -> Path:
-    """`path` or its nearest ancestor that exists; a broken link counts as existing."""
-    return next(item for item in (path, *path.parents) if os.path.lexists(item))
