@@ -182,6 +182,8 @@ def ensure_environment(
         installed = installed_extras(checkout)  # the previous holder may have installed them
         if installed is not None and installed >= extras:
             return
+        if installed is None:  # an environment that is out of date keeps its extras
+            extras |= _stamped_extras(checkout)[0]
         start, failure = time.monotonic(), ""
         runner = CommandRunner(checkout.root, checkout.tools, lock_fd)
         runner.clear_files()
@@ -205,13 +207,18 @@ def ensure_environment(
 
 def installed_extras(checkout: Checkout) -> frozenset[str] | None:
     """The extras that the environment has; None if it is missing, damaged or out of date."""
+    extras, fingerprint = _stamped_extras(checkout)
+    is_valid = fingerprint == _source_fingerprint(checkout)
+    return extras if is_valid and os.access(checkout.python, os.X_OK) else None
+
+
+def _stamped_extras(checkout: Checkout) -> tuple[frozenset[str], object]:
+    """The extras and the inputs of the environment by its stamp; none if that is damaged."""
     try:
         stamp = json.loads(checkout.stamp_file.read_bytes())
-        is_valid = stamp["of"] == _source_fingerprint(checkout)
-        extras = frozenset(stamp["extras"])
+        return frozenset(stamp["extras"]), stamp["of"]
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return extras if is_valid and os.access(checkout.python, os.X_OK) else None
+        return frozenset(), None
 
 
 def _source_fingerprint(checkout: Checkout) -> dict[str, str]:

@@ -170,6 +170,17 @@ def test_an_unusable_environment_is_rebuilt(
     assert not (harness.packages / "left-over").exists()
 
 
+def test_an_environment_that_is_out_of_date_is_rebuilt_with_its_extras(
+    harness: SetupHarness,
+) -> None:
+    harness.ensure(DEV)
+    _change_the_project(harness)
+
+    harness.ensure(BASE)
+
+    assert harness.usable_extras() == DEV
+
+
 @pytest.mark.parametrize("previous_extras", [None, BASE], ids=["made", "extended"])
 def test_an_interrupted_environment_is_unusable(
     harness: SetupHarness, previous_extras: frozenset[str] | None
