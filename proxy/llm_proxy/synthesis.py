@@ -31,7 +31,6 @@ MessageLayout = Literal["choices", "parts", "text"]
 """How several messages of one instruction are represented: as choices of one response; as parts of
 one turn; or as parts of one turn joined to one text."""
 
-_CHOICES_DIALECTS: Final = ("openai-chat", "openai-completions")
 _TWO_PART_TURN: Final = Turn((Text("a"), Text("b")))
 _REASONING_MARKER: Final = "\nReason:"
 _WORDS_PER_PIECE: Final = 5
@@ -107,7 +106,7 @@ def message_layout_of(
     dialect: Dialect, request: Request, encode_context: EncodeContext
 ) -> MessageLayout:
     """How this dialect represents several messages in a response to this request."""
-    if dialect.name in _CHOICES_DIALECTS:
+    if dialect.sends_messages_as_choices:
         return "choices"
     [turn] = dialect.representable_turns(request, (_TWO_PART_TURN,), encode_context).turns
     return "parts" if len(turn.parts) > 1 else "text"

@@ -13,7 +13,6 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cli.library import load_named_cassette, read_cassettes
 from llm_proxy.cli.options import CONFIG_OPTION, ChoiceType, cassettes_option
 from llm_proxy.cli.output import print_note, write_new_file_or_stdout
-from llm_proxy.dialects.openai.provider_variants import DIALECTS_WITH_VARIANTS, VARIANT_BY_PROVIDER
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, NotRepresentable, UsageError
 from llm_proxy.exporting import (
@@ -31,6 +30,10 @@ from llm_proxy.transcoding import TranscodeOptions, transcode
 
 _DIALECT_OPTIONS: Final = ("whole", "model", "provider", "head")
 _FORMAT_OPTIONS: Final = ("all_of_them", "upstream", "through")
+_CHAT_DIALECTS: Final = dialects.chat_dialects()
+_PROVIDER_VARIANTS: Final = tuple(
+    dict.fromkeys(name for dialect in _CHAT_DIALECTS.values() for name in dialect.provider_variants)
+)
 _MAX_SHOWN_LOSSES: Final = 8
 """How many losses are named."""
 
@@ -39,11 +42,11 @@ _MAX_SHOWN_LOSSES: Final = 8
 @click.argument("names", nargs=-1, metavar="CASSETTE...")
 @cassettes_option
 @CONFIG_OPTION
-@click.option("--as", "dialect", type=ChoiceType(tuple(dialects.chat_dialects())),
+@click.option("--as", "dialect", type=ChoiceType(tuple(_CHAT_DIALECTS)),
               help="The dialect to tell it in.")  # fmt: skip
 @click.option("--whole", is_flag=True, help="With --as: one document, not a stream.")
 @click.option("--model", default="", metavar="NAME", help="With --as: name another model.")
-@click.option("--provider", type=ChoiceType(tuple(VARIANT_BY_PROVIDER)),
+@click.option("--provider", type=ChoiceType(_PROVIDER_VARIANTS),
               help="With --as: the member of the dialect's family that speaks, such as "
                    "openrouter.")  # fmt: skip
 @click.option("--head", is_flag=True, help="With --as: status line and headers before the body.")
@@ -101,9 +104,10 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
     options = TranscodeOptions(
         values["dialect"], values["whole"], values["model"], values["provider"] or ""
     )
-    if options.provider and options.dialect_name not in DIALECTS_WITH_VARIANTS:
+    if options.provider not in ("", *_CHAT_DIALECTS[options.dialect_name].provider_variants):
+        speakers = (name for name, dialect in _CHAT_DIALECTS.items() if dialect.provider_variants)
         raise UsageError(
-            f"--provider chooses among those who speak {', '.join(DIALECTS_WITH_VARIANTS)}: not "
+            f"--provider chooses among those who speak {', '.join(speakers)}: not "
             f"{options.dialect_name}"
         )
     if not options.model.isprintable():

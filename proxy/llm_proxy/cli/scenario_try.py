@@ -52,7 +52,7 @@ from llm_proxy.take_numbers import RequestCounter
     "--as",
     "dialect",
     type=ChoiceType(tuple(dialects.chat_dialects())),
-    default="openai-chat",
+    default=dialects.DIALECTS[0].name,
     show_default=True,
     help="The dialect that the request is in.",
 )

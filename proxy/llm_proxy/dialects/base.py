@@ -51,6 +51,20 @@ class ConvertedResponseTurns:
     """Labels of what the format cannot represent: `reasoning`, `metadata provider`."""
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataNames:
+    """Where scenarios have a dialect's values: in `provider_metadata`, by provider."""
+
+    read_keys: tuple[str, ...]
+    """The keys that are read, besides the provider's name."""
+    written_key: str
+    """The key of signatures and redacted reasoning of a recorded turn."""
+    signature_name: str = "signature"
+    redacted_name: str = "redactedData"
+    has_base64_signatures: bool = False
+    """Whether the provider's clients take a signature only as base64."""
+
+
 class Dialect(ABC):
     """One provider wire format; decoding what it encoded returns the same turns."""
 
@@ -86,6 +100,12 @@ class Dialect(ABC):
     """What its usage counts as input and as output."""
     overloaded_status = 503
     """The HTTP status that its providers send when overloaded."""
+    metadata_names = MetadataNames(("openai", "azure"), "openai")
+    """Its values in scenarios; by default those of OpenAI's family."""
+    provider_variants: tuple[str, ...] = ()
+    """The values of `EncodeContext.provider` that its responses depend on."""
+    sends_messages_as_choices = False
+    """Whether several messages of a synthesized response are choices of one response."""
     errors: Errors
     """The status and the fields of its errors where a failure lacks them."""
 

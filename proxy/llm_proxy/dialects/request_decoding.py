@@ -183,3 +183,49 @@ def prompt_conversation(prompt: Json, temperature: Json, top_p: Json) -> Convers
         temperature=decode_number(temperature),
         top_p=decode_number(top_p),
     )
+
+
+def body_without_unsigned_reasoning(body: Json) -> Json:
+    """A request body without the reasoning of assistant messages with calls that is not signed.
+
+    It covers Anthropic and Bedrock Converse, the formats that document 000 names.
+    """
+    if not isinstance(body, dict):
+        return body
+    messages = [
+        _message_without_unsigned(message)
+        for message in lenient_json.array_items(body.get("messages"))
+    ]
+    return body | {"messages": messages} if messages else body
+
+
+def _message_without_unsigned(message: Json) -> Json:
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return message
+    blocks = lenient_json.array_objects(message.get("content"))
+    reasoning_blocks = [block for block in blocks if _is_reasoning_block(block)]
+    has_tool_call = any(block.get("type") == "tool_use" or "toolUse" in block for block in blocks)
+    if not has_tool_call or not reasoning_blocks or any(map(_signature_of_block, reasoning_blocks)):
+        return message
+    remaining: list[Json] = [
+        block
+        for block in lenient_json.array_items(message["content"])
+        if block not in reasoning_blocks
+    ]
+    return message | {"content": remaining}
+
+
+def _is_reasoning_block(block: Fields) -> bool:
+    is_anthropic = block.get("type") in ("thinking", "redacted_thinking")
+    return is_anthropic or "reasoningContent" in block
+
+
+def _signature_of_block(block: Fields) -> Json:
+    reasoning_content = lenient_json.object_fields(block.get("reasoningContent"))
+    reasoning_text = lenient_json.object_fields(reasoning_content.get("reasoningText"))
+    return (
+        block.get("signature")
+        or block.get("data")
+        or reasoning_text.get("signature")
+        or reasoning_content.get("redactedContent")
+    )

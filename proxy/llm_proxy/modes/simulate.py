@@ -18,7 +18,6 @@ import orjson
 from llm_proxy import dialects
 from llm_proxy.dialects.base import DecodedRequest, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
 from llm_proxy.modes.base import ModeResponse, probe_response, requested_pace
 from llm_proxy.pacing import PaceRegistry
@@ -174,7 +173,7 @@ class SimulateMode:
         script: ScriptedResponse,
     ) -> tuple[ModeResponse, StoredResponse | None]:
         action, request = script.scripted_action, routed.decompressed_request
-        if script.is_synthesized and routed.provider not in VARIANT_BY_PROVIDER:
+        if script.is_synthesized and routed.provider not in routed.dialect.provider_variants:
             encode_context = replace(encode_context, provider=_TEST_PROVIDER)
         stored_response: StoredResponse | None = None
         if isinstance(action, SendTurns) and context.conversation.is_stored_by_provider:

@@ -31,7 +31,13 @@ from llm_proxy.dialects.anthropic.message_decoder import (
     stop_reason,
 )
 from llm_proxy.dialects.anthropic.response_encoder import AnthropicResponseOptions
-from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
+from llm_proxy.dialects.base import (
+    Completeness,
+    ConvertedResponseTurns,
+    Dialect,
+    DialectResponse,
+    MetadataNames,
+)
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import Headers, Request, header_value
@@ -84,6 +90,7 @@ class Anthropic(Dialect):
     )
     token_counting = TokenCounting(cache_is_input=False)
     overloaded_status = 529
+    metadata_names = MetadataNames(("anthropic",), "anthropic")
 
     def matches(self, request: Request) -> bool:
         """Messages, their token counts and completions; models only with the version header.

@@ -19,7 +19,13 @@ import orjson
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
+from llm_proxy.dialects.base import (
+    Completeness,
+    ConvertedResponseTurns,
+    Dialect,
+    DialectResponse,
+    MetadataNames,
+)
 from llm_proxy.dialects.bedrock import (
     auxiliary_responses,
     converse_capabilities,
@@ -65,6 +71,7 @@ class Bedrock(Dialect):
     )
     """Those of Converse, of Claude's own format, and of the chat format."""
     token_counting = TokenCounting(cache_is_input=False)
+    metadata_names = MetadataNames(("bedrock", "amazon", "anthropic"), "anthropic")
 
     def matches(self, request: Request) -> bool:
         """A POST to an operation of a model, with any path prefix."""

@@ -19,7 +19,12 @@ import orjson
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api, lenient_json, request_decoding, response_encoding
-from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
+from llm_proxy.dialects.base import (
+    Completeness,
+    Dialect,
+    DialectResponse,
+    MetadataNames,
+)
 from llm_proxy.dialects.cohere import (
     auxiliary_responses,
     chat_v1,
@@ -78,6 +83,7 @@ class Cohere(Dialect):
         "$.messages[*].tool_call_id",
     )
     errors = shared_format.ERRORS
+    metadata_names = MetadataNames(("cohere",), "openai")
 
     def matches(self, request: Request) -> bool:
         """`.../v2/chat`; other paths only where the request cannot be another provider's."""

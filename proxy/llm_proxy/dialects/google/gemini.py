@@ -17,7 +17,13 @@ from urllib.parse import parse_qs, quote, unquote
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
+from llm_proxy.dialects.base import (
+    Completeness,
+    ConvertedResponseTurns,
+    Dialect,
+    DialectResponse,
+    MetadataNames,
+)
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     auxiliary_responses,
@@ -77,6 +83,9 @@ class Gemini(Dialect):
         "$.contents[*].parts[*].function_response.id",
     )
     token_counting = TokenCounting(reasoning_is_output=False)
+    metadata_names = MetadataNames(
+        ("google", "gemini", "vertex"), "google", "thoughtSignature", has_base64_signatures=True
+    )
 
     def matches(self, request: Request) -> bool:
         """Operations on a model; the list of models where the request cannot be OpenAI's."""

@@ -15,7 +15,13 @@ from urllib.parse import parse_qs, unquote
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
+from llm_proxy.dialects.base import (
+    Completeness,
+    ConvertedResponseTurns,
+    Dialect,
+    DialectResponse,
+    MetadataNames,
+)
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import (
     errors,
@@ -48,6 +54,9 @@ class GeminiInteractions(Dialect):
         "$.input[*].content[*].call_id",
     )
     token_counting = TokenCounting(reasoning_is_output=False)
+    metadata_names = MetadataNames(
+        ("google", "gemini", "vertex"), "google", "thoughtSignature", has_base64_signatures=True
+    )
 
     def matches(self, request: Request) -> bool:
         """Interactions, on Google's own API and on Vertex AI."""

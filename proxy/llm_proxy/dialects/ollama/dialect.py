@@ -16,7 +16,12 @@ import orjson
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
+from llm_proxy.dialects.base import (
+    Completeness,
+    Dialect,
+    DialectResponse,
+    MetadataNames,
+)
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.ollama import auxiliary_responses, chat, request_decoder
 from llm_proxy.dialects.wire import WireFormat
@@ -38,6 +43,7 @@ class Ollama(Dialect):
         "$.messages[*].tool_call_id",
     )
     errors = chat.ERRORS
+    metadata_names = MetadataNames(("ollama",), "openai")
 
     def matches(self, request: Request) -> bool:
         """The paths of chats, embeddings and models; a HEAD request has no body to decode."""

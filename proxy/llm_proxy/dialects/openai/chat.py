@@ -32,7 +32,7 @@ from llm_proxy.dialects.openai.chat_capabilities import (
 )
 from llm_proxy.dialects.openai.chat_encoder import ChatEncoder
 from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
-from llm_proxy.dialects.openai.provider_variants import provider_variant
+from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER, provider_variant
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.turns import Failure, Metadata, Part, Turn
 
@@ -44,6 +44,8 @@ class OpenAIChat(Dialect):
 
     name = "openai-chat"
     cassette_key_headers = ("openai-beta",)
+    provider_variants = tuple(VARIANT_BY_PROVIDER)
+    sends_messages_as_choices = True
     id_json_paths = (
         "$.messages[*].id",
         "$.messages[*].tool_calls[*].id",

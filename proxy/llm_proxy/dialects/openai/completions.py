@@ -24,7 +24,7 @@ from llm_proxy.dialects.openai.choices_encoder import (
     response_includes_usage,
     response_options,
 )
-from llm_proxy.dialects.openai.provider_variants import provider_variant
+from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER, provider_variant
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import FinishReasons, UsageFields, WireFormat
 from llm_proxy.exchange import Headers, Request
@@ -50,6 +50,8 @@ class OpenAICompletions(Dialect):
 
     name = "openai-completions"
     cassette_key_headers = ("openai-beta",)
+    provider_variants = tuple(VARIANT_BY_PROVIDER)
+    sends_messages_as_choices = True
     errors = errors.ERRORS
 
     def matches(self, request: Request) -> bool:

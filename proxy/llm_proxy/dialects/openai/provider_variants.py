@@ -40,9 +40,6 @@ class ProviderVariant:
 
 OPENAI_VARIANT: Final = ProviderVariant()
 
-DIALECTS_WITH_VARIANTS: Final = ("openai-chat", "openai-completions", "openai-responses")
-"""The dialects whose encoding depends on the provider."""
-
 VARIANT_BY_PROVIDER: Final[Mapping[str, ProviderVariant]] = {
     "azure": ProviderVariant(
         preamble_chunk={

@@ -14,7 +14,13 @@ from urllib.parse import parse_qs
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, lenient_json, response_encoding
-from llm_proxy.dialects.base import Completeness, ConvertedResponseTurns, Dialect, DialectResponse
+from llm_proxy.dialects.base import (
+    Completeness,
+    ConvertedResponseTurns,
+    Dialect,
+    DialectResponse,
+    MetadataNames,
+)
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import (
     errors,
@@ -23,6 +29,7 @@ from llm_proxy.dialects.openai import (
     responses_request_decoder,
     shared_format,
 )
+from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
 from llm_proxy.dialects.openai.responses_capabilities import (
     ResponsesOptions,
     capabilities,
@@ -53,6 +60,8 @@ class OpenAIResponses(Dialect):
     name = "openai-responses"
     volatile_json_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
     cassette_key_headers = ("openai-beta",)
+    metadata_names = MetadataNames(("openai", "azure"), "openai", redacted_name="encrypted_content")
+    provider_variants = tuple(VARIANT_BY_PROVIDER)
     id_json_paths = (
         "$.input[*].call_id",
         "$.input[*].approval_request_id",

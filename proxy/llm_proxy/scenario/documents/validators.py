@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from llm_proxy import dialects
 from llm_proxy.errors import UsageError, printable_excerpt
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.rule import FaultRulesFile
@@ -44,7 +45,15 @@ from llm_proxy.turns import Json
 _Findings = Iterator[StructFinding]
 
 _FAULTS_FIELD: Final = "faults"
-_GEMINI_METADATA_KEYS: Final = ("google", "gemini", "vertex")
+_BASE64_SIGNATURE_KEYS: Final = tuple(
+    dict.fromkeys(
+        key
+        for dialect in dialects.DIALECTS
+        if dialect.metadata_names.has_base64_signatures
+        for key in dialect.metadata_names.read_keys
+    )
+)
+"""The keys of `provider_metadata` under which a signature must be base64."""
 _SIGNATURE_FIELDS: Final = ("thoughtSignature", "thought_signature", "signature")
 _MAX_REASON_CHARS: Final = 100
 """The most characters of an error's reason in a message."""
@@ -264,8 +273,8 @@ def _check_react(response: ReActResponse) -> _Findings:
         yield StructFinding((), "the answer does nothing: give it an action, or a final_answer")
 
 
-def _check_gemini_signature(reasoning: ReasoningSpec) -> _Findings:
-    for provider in _GEMINI_METADATA_KEYS:
+def _check_signature(reasoning: ReasoningSpec) -> _Findings:
+    for provider in _BASE64_SIGNATURE_KEYS:
         fields: Mapping[str, Any] = reasoning.provider_metadata.get(provider, {})
         for name in _SIGNATURE_FIELDS:
             signature = fields.get(name)
@@ -305,8 +314,8 @@ _CHECKS_BY_STRUCT: Final[Mapping[type, tuple[Callable[[Any], _Findings], ...]]] 
     ToolCallsResponse: (_check_tool_calls,),
     PartsResponse: (_check_parts,),
     ReActResponse: (_check_react,),
-    ReasoningSpec: (_check_gemini_signature,),
-    ReasoningPartSpec: (_check_gemini_signature,),
+    ReasoningSpec: (_check_signature,),
+    ReasoningPartSpec: (_check_signature,),
     ChunkSpec: (_check_spans,),
     MockSpec: (_check_spans, _check_thinking_time),
 }

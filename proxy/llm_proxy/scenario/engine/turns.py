@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from llm_proxy import dialects
 from llm_proxy.dialects import lenient_json
 from llm_proxy.scenario.documents.document import (
     FinalReportResponse,
@@ -46,19 +47,6 @@ _DEFAULT_INPUT_TOKENS: Final = 64
 _DEFAULT_OUTPUT_TOKENS: Final = 32
 """The default token counts of a response without scripted `usage`."""
 _MAX_EXACT_INT: Final = 2**53
-
-_METADATA_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "anthropic": ("anthropic",),
-    "bedrock": ("bedrock", "amazon", "anthropic"),
-    "cohere": ("cohere",),
-    "gemini": ("google", "gemini", "vertex"),
-    "gemini-interactions": ("google", "gemini", "vertex"),
-    "ollama": ("ollama",),
-    "openai-chat": ("openai", "azure"),
-    "openai-completions": ("openai", "azure"),
-    "openai-responses": ("openai", "azure"),
-}
-"""By dialect, the keys of `provider_metadata` that it uses, besides the provider's name."""
 
 _SIGNATURE_FIELDS: Final = ("signature", "thoughtSignature", "thought_signature")
 _REDACTED_FIELDS: Final = (
@@ -153,7 +141,8 @@ def _provider_metadata(
     metadata_by_provider: Mapping[str, Mapping[str, Any]], context: MatchContext
 ) -> Metadata:
     """The (name, value) pairs under the keys of this dialect, then of the provider."""
-    keys = dict.fromkeys((*_METADATA_KEYS.get(context.dialect, ()), context.provider))
+    dialect = dialects.dialect_named(context.dialect)
+    keys = dict.fromkeys((*dialect.metadata_names.read_keys, context.provider))
     return tuple(item for key in keys for item in metadata_by_provider.get(key, {}).items())
 
 

@@ -1,18 +1,16 @@
 """Removes unsigned reasoning from the conversation history, as document 000 requires.
 
 The request itself is unchanged; scenarios are matched, checked and filled in against this view.
-In JSON bodies it covers Anthropic and Bedrock Converse, the formats that document 000 names.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects import request_decoding
 from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.engine.matcher import MatchContext
-from llm_proxy.turns import Json, Reasoning, ToolCall
+from llm_proxy.turns import Reasoning, ToolCall
 
 
 def context_visible_to_scenario(
@@ -48,47 +46,5 @@ def context_visible_to_scenario(
     if not notes:
         return context, ()
     conversation = replace(conversation, messages=tuple(messages), reasoning_enabled=False)
-    body = _body_without_unsigned(context.body)
+    body = request_decoding.body_without_unsigned_reasoning(context.body)
     return replace(context, conversation=conversation, body=body), tuple(notes)
-
-
-def _body_without_unsigned(body: Json) -> Json:
-    if not isinstance(body, dict):
-        return body
-    messages = [
-        _message_without_unsigned(message)
-        for message in lenient_json.array_items(body.get("messages"))
-    ]
-    return body | {"messages": messages} if messages else body
-
-
-def _message_without_unsigned(message: Json) -> Json:
-    if not isinstance(message, dict) or message.get("role") != "assistant":
-        return message
-    blocks = lenient_json.array_objects(message.get("content"))
-    reasoning_blocks = [block for block in blocks if _is_reasoning_block(block)]
-    has_tool_call = any(block.get("type") == "tool_use" or "toolUse" in block for block in blocks)
-    if not has_tool_call or not reasoning_blocks or any(map(_signature_of_block, reasoning_blocks)):
-        return message
-    remaining: list[Json] = [
-        block
-        for block in lenient_json.array_items(message["content"])
-        if block not in reasoning_blocks
-    ]
-    return message | {"content": remaining}
-
-
-def _is_reasoning_block(block: Fields) -> bool:
-    is_anthropic = block.get("type") in ("thinking", "redacted_thinking")
-    return is_anthropic or "reasoningContent" in block
-
-
-def _signature_of_block(block: Fields) -> Json:
-    reasoning_content = lenient_json.object_fields(block.get("reasoningContent"))
-    reasoning_text = lenient_json.object_fields(reasoning_content.get("reasoningText"))
-    return (
-        block.get("signature")
-        or block.get("data")
-        or reasoning_text.get("signature")
-        or reasoning_content.get("redactedContent")
-    )

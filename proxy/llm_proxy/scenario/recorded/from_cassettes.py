@@ -183,7 +183,7 @@ def _scenario_turn(
         for attempt in attempts[success_index + 1 :]
     )
     response, omitted = response_fields(
-        success.response_turns[0], cassette_dialect(success.cassette).name
+        success.response_turns[0], cassette_dialect(success.cassette)
     )
     turn_count = len(success.response_turns)
     if turn_count > 1:

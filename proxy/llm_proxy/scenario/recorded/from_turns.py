@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import pairwise
-from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects import Dialect, lenient_json
 from llm_proxy.dialects.turn_parts import is_provider_tool_call
 from llm_proxy.scenario.engine.turns import parse_finish_reason
 from llm_proxy.turns import (
@@ -27,18 +26,8 @@ from llm_proxy.turns import (
 
 Fields = dict[str, Json]
 
-_REASONING_METADATA_NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
-    "anthropic": ("anthropic", "signature", "redactedData"),
-    "bedrock": ("anthropic", "signature", "redactedData"),
-    "gemini": ("google", "thoughtSignature", "redactedData"),
-    "gemini-interactions": ("google", "thoughtSignature", "redactedData"),
-    "openai-responses": ("openai", "signature", "encrypted_content"),
-}
-"""By dialect: the key in `provider_metadata`, and its names for signature and redacted content."""
-_DEFAULT_METADATA_NAMES: Final = ("openai", "signature", "redactedData")
 
-
-def response_fields(turn: Turn, dialect: str) -> tuple[Fields, tuple[str, ...]]:
+def response_fields(turn: Turn, dialect: Dialect) -> tuple[Fields, tuple[str, ...]]:
     """The `response` of a scenario turn, and a text for each part that it omits."""
     losses: list[str] = []
     parts = tuple(_representable_parts(turn.parts, losses))
@@ -74,7 +63,7 @@ def _representable_parts(parts: Sequence[Part], losses: list[str]) -> Iterator[P
                 yield part
 
 
-def _simple_response(parts: Sequence[Part], dialect: str, losses: list[str]) -> Fields:
+def _simple_response(parts: Sequence[Part], dialect: Dialect, losses: list[str]) -> Fields:
     """A response of kind text or tool-call; empty if the parts need kind parts."""
     reasoning = [part for part in parts if isinstance(part, Reasoning)]
     others = [part for part in parts if not isinstance(part, Reasoning)]
@@ -131,7 +120,7 @@ def _arguments(call: ToolCall, losses: list[str]) -> Fields:
     return {}
 
 
-def _part_fields(part: Part, dialect: str, losses: list[str]) -> Fields:
+def _part_fields(part: Part, dialect: Dialect, losses: list[str]) -> Fields:
     """A part of a response of kind parts."""
     match part:
         case Reasoning():
@@ -146,14 +135,12 @@ def _part_fields(part: Part, dialect: str, losses: list[str]) -> Fields:
             raise AssertionError(f"{type(part).__name__} was left out before")
 
 
-def _reasoning_fields(part: Reasoning, dialect: str) -> Fields:
-    provider, signature_name, redacted_name = _REASONING_METADATA_NAMES.get(
-        dialect, _DEFAULT_METADATA_NAMES
-    )
-    metadata_values = {signature_name: part.signature, redacted_name: part.redacted}
+def _reasoning_fields(part: Reasoning, dialect: Dialect) -> Fields:
+    names = dialect.metadata_names
+    metadata_values = {names.signature_name: part.signature, names.redacted_name: part.redacted}
     metadata: Fields = {name: value for name, value in metadata_values.items() if value}
     reasoning: Fields = {"text": part.text} if part.text or not metadata else {}
-    return reasoning | ({"provider_metadata": {provider: metadata}} if metadata else {})
+    return reasoning | ({"provider_metadata": {names.written_key: metadata}} if metadata else {})
 
 
 def _token_counts(usage: Usage | None) -> Fields:
