@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dialect_manners import ENCODE_CONTEXT
-from llm_proxy import http_heads
 from llm_proxy.dialects import DialectResponse, dialect_of_request
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.exchange import Headers, Request
+from llm_proxy.exchange import Headers, Request, head_lines
 from llm_proxy.providers import provider_of_request
 from stub_upstream import Connection, Script
 
@@ -48,7 +47,7 @@ def parse_request(connection: Connection) -> Request:
 
 async def write_response(connection: Connection, response: DialectResponse) -> None:
     """Write a response."""
-    lines = http_heads.head_lines(response.head)
+    lines = head_lines(response.head)
     length = response.head.content_length
     lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
     await connection.send("\r\n".join([*lines, "", ""]).encode("latin-1"))

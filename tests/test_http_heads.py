@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.exchange import Framing, Headers, ResponseHead
-from llm_proxy.http_heads import (
+from llm_proxy.exchange import (
     HOP_BY_HOP_HEADERS,
+    Framing,
+    Headers,
+    ResponseHead,
     forwarded_request_headers,
     head_lines,
     response_head,

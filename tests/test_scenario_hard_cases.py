@@ -36,8 +36,8 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import dialect_of_request
 from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.modes.simulate import ResponseStore, StoredResponse
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
-from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
 from llm_proxy.scenario.render import FailureLimits, response_actions
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import SimulationOptions

@@ -13,6 +13,7 @@ import pytest
 
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents.loading import LoadedScenarios, parse_scenario_file
+from llm_proxy.scenario.engine.choosing import ScenarioSet
 from llm_proxy.shell.scenarios import files
 from llm_proxy.shell.scenarios import library as library_module
 from llm_proxy.shell.scenarios.files import load_scenarios
@@ -33,7 +34,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def ids(loaded: LoadedScenarios) -> list[str]:
+def ids(loaded: LoadedScenarios | ScenarioSet) -> list[str]:
     return [item.value.id for item in loaded.scenarios]
 
 

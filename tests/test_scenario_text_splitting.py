@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.scenario.documents.document import ChunkSpec
-from llm_proxy.scenario.pieces import draw_ms, gap_ms_drawer, text_splitter
-from llm_proxy.scenario.scripted_response import as_single_piece
+from llm_proxy.scenario.scripted_response import (
+    as_single_piece,
+    draw_ms,
+    gap_ms_drawer,
+    text_splitter,
+)
 
 TEXT = "Refunds take  3 business days.\n"
 

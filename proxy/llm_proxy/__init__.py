@@ -23,7 +23,7 @@ Glossary of the project's own terms:
 The map, in reading order; imports run downward only, from the last to the first:
 
 model       frozen values without behaviour
-    `exchange`       requests, heads, reads, endings and outcomes
+    `exchange`       requests, heads and their headers, reads, endings and outcomes
     `actions`        the actions of a response
     `turns`          the decoded response
     `conversation`   the decoded request
@@ -34,7 +34,6 @@ logic       bytes and values in, bytes and values out
     `framing`        bytes <-> messages; knows no provider
     `dialects`       messages <-> turns; knows no socket
     `providers`      which provider a path belongs to, and its addresses, headers and keys
-    `http_heads`     HTTP heads: forwarded headers, body framing, validation
     `routing`        session, provider, dialect and key of a request: a `RoutedRequest`
     `redaction`      keeps secrets off the disk
     `credentials`    a request's credentials in every spelling

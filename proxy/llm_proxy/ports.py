@@ -102,11 +102,8 @@ class Offload(Protocol):
         """Run the function; the awaitable gives its result."""
 
 
-class ScenarioSource(Protocol):
-    """The scenarios of a run, reloaded when their files change."""
-
-    async def current_scenarios(self) -> ScenarioSet:
-        """The scenarios that apply now."""
+ScenarioSource = Callable[[], Awaitable[ScenarioSet]]
+"""Returns the scenarios that apply now; they are reloaded when their files change."""
 
 
 class Recorder(Protocol):

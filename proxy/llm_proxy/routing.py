@@ -250,6 +250,11 @@ def route_request(
     )
 
 
+def is_control_path(path: str) -> bool:
+    """Whether the path is a control page's, in every mode."""
+    return path == "/_proxy" or path.startswith("/_proxy/")
+
+
 def is_valid_name(text: str) -> bool:
     """Whether a text is a valid session or provider name: one safe path segment."""
     return _NAME_PATTERN.fullmatch(text) is not None

@@ -21,8 +21,7 @@ from llm_proxy.dialects import estimates_and_fakes, lenient_json
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.pieces import split_words
-from llm_proxy.scenario.scripted_response import ResponseTiming, SendTurns
+from llm_proxy.scenario.scripted_response import ResponseTiming, SendTurns, split_words
 from llm_proxy.turns import FinishReason, Part, Reasoning, Text, ToolCall, Turn, Usage
 
 DEFAULT_MODEL: Final = "synthesis"

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import click
 
-from llm_proxy import dialects, http_heads
+from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.library import load_named_cassette, read_cassettes
 from llm_proxy.cli.options import CONFIG_OPTION, ChoiceType, cassettes_option
 from llm_proxy.cli.output import print_note, write_new_file_or_stdout
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, NotRepresentable, UsageError
+from llm_proxy.exchange import head_lines
 from llm_proxy.exporting import (
     FORMATS,
     ExportedExchange,
@@ -116,7 +117,7 @@ def _transcoded_bytes(library: Library, name: str, values: Mapping[str, Any]) ->
     transcoded = transcode(cassette, options)
     data = b"".join(transcoded.response.framed_messages)
     if values["head"]:
-        lines = (*http_heads.head_lines(transcoded.response.head), "", "")
+        lines = (*head_lines(transcoded.response.head), "", "")
         data = "\r\n".join(lines).encode("latin-1") + data
     note = f"{cassette.file}, told again as {options.dialect_name}: not a replay"
     if losses := transcoded.losses:

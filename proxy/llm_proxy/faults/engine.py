@@ -91,10 +91,6 @@ class FaultEngine:
         rules = (*self.startup_rules, *self.runtime_rules)
         return any(active_rule.rule.kind.scope == "rule" for active_rule in rules)
 
-    def may_apply(self, routed: RoutedRequest) -> bool:
-        """Whether any rule but those of scenarios could apply; if not, selection may be skipped."""
-        return bool(self.startup_rules or self.runtime_rules or routed.requested_faults)
-
     def select_faults(
         self, routed: RoutedRequest, request_rules: Sequence[FaultRule], now_ms: float
     ) -> RequestFaults:

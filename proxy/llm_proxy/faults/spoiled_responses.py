@@ -51,15 +51,12 @@ class SpoiledResponses:
     """The spoiled responses of a run, by session and text."""
 
     def __init__(self) -> None:
-        self._request_numbers: OrderedDict[tuple[str, str], int] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        """Whether any spoiled response is remembered."""
-        return bool(self._request_numbers)
+        self.request_numbers: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """By session and text, the number of the request whose spoiled response has this text."""
 
     def has_spoiled_response(self, session: str) -> bool:
         """Whether a spoiled response of this session is remembered."""
-        return any(spoiled_session == session for spoiled_session, _ in self._request_numbers)
+        return any(spoiled_session == session for spoiled_session, _ in self.request_numbers)
 
     def add_response(
         self, session: str, turns: tuple[Turn, ...], request_number: int, *, is_spoiled: bool
@@ -70,23 +67,23 @@ class SpoiledResponses:
         """
         text = turns[0].text.strip() if turns else ""
         if not is_spoiled:
-            self._request_numbers.pop((session, text), None)
+            self.request_numbers.pop((session, text), None)
         elif text:
-            self._request_numbers[session, text] = request_number
-            if len(self._request_numbers) > _MAX_REMEMBERED:
-                self._request_numbers.popitem(last=False)
+            self.request_numbers[session, text] = request_number
+            if len(self.request_numbers) > _MAX_REMEMBERED:
+                self.request_numbers.popitem(last=False)
 
     def forget_session(self, session: str) -> None:
         """Forgets the spoiled responses of this session."""
-        for key in [key for key in self._request_numbers if key[0] == session]:
-            del self._request_numbers[key]
+        for key in [key for key in self.request_numbers if key[0] == session]:
+            del self.request_numbers[key]
 
     def continued_request_number(self, session: str, conversation: Conversation) -> int | None:
         """The number of the request whose spoiled response this conversation contains; or None."""
         for message in reversed(conversation.messages):
             if message.role == "assistant":
                 text = "".join(part.text for part in message.parts if isinstance(part, Text))
-                number = self._request_numbers.get((session, text.strip()))
+                number = self.request_numbers.get((session, text.strip()))
                 if number is not None:
                     return number
         return None

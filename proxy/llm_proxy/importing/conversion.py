@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from llm_proxy import framing, http_heads, redaction
+from llm_proxy import framing, redaction
 from llm_proxy.actions import Begin, Send, Wait
 from llm_proxy.cassette import Cassette, CassetteEnd, CassetteMeta, StoredRequest
 from llm_proxy.cassette.model import (
@@ -21,7 +21,7 @@ from llm_proxy.cassette.model import (
 )
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolTargetLine
 from llm_proxy.errors import RequestRefused
-from llm_proxy.exchange import Ending, Headers, Read, ResponseHead, header_value
+from llm_proxy.exchange import Ending, Headers, Read, ResponseHead, header_value, response_head
 from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.importing import fields
@@ -156,11 +156,11 @@ def convert_to_cassette(
     Raises `NotImportable`.
     """
     request, is_clean = exchange.request, exchange.ending is Ending.CLEAN
-    received = http_heads.response_head(
+    received = response_head(
         exchange.status, exchange.reason_phrase, exchange.response_headers, request.method
     )
     if is_clean:
-        request_head = http_heads.response_head(200, "", request.headers, request.method)
+        request_head = response_head(200, "", request.headers, request.method)
         _check_body_kept("request", request_head, request.body)
         if not exchange.removed_content_coding:
             _check_body_kept("response", received, exchange.response_body)

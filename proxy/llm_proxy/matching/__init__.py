@@ -9,18 +9,16 @@ count.  The key is a hash of the result; its leaves are compared to explain a mi
 """
 
 from llm_proxy.matching.key_documents import KeyDocument, key_document
-from llm_proxy.matching.keys import (
-    KEY_RULES_VERSION,
-    document_key,
-    normalized_document,
-    request_key,
-)
 from llm_proxy.matching.rules import (
     EXACT_MATCH,
+    KEY_RULES_VERSION,
     NO_RULES,
     NormaliserRule,
     NormalizedDocument,
     RuleSet,
+    document_key,
+    normalized_document,
+    request_key,
 )
 
 __all__ = [

@@ -7,6 +7,7 @@ responses that a request continues, failures of each step, replies of each mock.
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy import dialects
+from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects.base import DecodedRequest, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable_excerpt
@@ -30,12 +32,12 @@ from llm_proxy.scenario.engine import choosing, mock, scripting
 from llm_proxy.scenario.engine.choosing import ChosenScenario, ScenarioSet
 from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
 from llm_proxy.scenario.engine.mock import MockInvocation
-from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
 from llm_proxy.scenario.engine.scripting import CheckedRequest
 from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.synthesis import message_layout_of, synthesize_response
 from llm_proxy.take_numbers import RequestCounter
+from llm_proxy.turns import Turn
 
 T = TypeVar("T")
 
@@ -52,6 +54,10 @@ _TEST_PROVIDER: Final = "test-llm"
 """The member of OpenAI's family whose responses have the format of document 001."""
 _MAX_SHOWN_CHARS: Final = 200
 """The most characters of a path in an error message."""
+_MAX_RESPONSES: Final = 10_000
+"""The most stored responses; beyond that the oldest are dropped."""
+_MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
+"""The most bytes of all stored request bodies; beyond that the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,80 @@ class SimulationSettings:
     """Whether another mode responds first, and reports best why a request has no response."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response that was sent, with its request."""
+
+    conversation: Conversation
+    """The request's, including all previous messages."""
+    response_turns: tuple[Turn, ...]
+    encode_context: EncodeContext
+    request_body: bytes
+    """Some of its fields are repeated when the response is retrieved."""
+    dialect_name: str
+    """The name of the dialect that encoded the response."""
+
+
+class ResponseStore:
+    """The latest responses, by session and id."""
+
+    def __init__(self) -> None:
+        self._responses: OrderedDict[tuple[str, str], StoredResponse] = OrderedDict()
+        self._stored_request_bytes = 0
+
+    def store(self, session: str, stored_response: StoredResponse) -> None:
+        """Store a response under its id, and under the id of the conversation it belongs to."""
+        for response_id in filter(
+            None,
+            (
+                stored_response.response_turns[0].id,
+                stored_response.conversation.stored_conversation_id,
+            ),
+        ):
+            self._remove((session, response_id))
+            self._responses[session, response_id] = stored_response
+            self._stored_request_bytes += len(stored_response.request_body)
+        while (
+            len(self._responses) > _MAX_RESPONSES or self._stored_request_bytes > _MAX_REQUEST_BYTES
+        ):
+            self._remove(next(iter(self._responses)))
+
+    def find(self, session: str, response_id: str) -> StoredResponse | None:
+        """The response with this id, or the latest of the conversation with this id."""
+        return self._responses.get((session, response_id))
+
+    def reset_session(self, session: str) -> None:
+        """Drop the responses of this session."""
+        for key in [key for key in self._responses if key[0] == session]:
+            self._remove(key)
+
+    def _remove(self, key: tuple[str, str]) -> None:
+        stored_response = self._responses.pop(key, None)
+        self._stored_request_bytes -= len(stored_response.request_body) if stored_response else 0
+
+    def with_previous_messages(self, session: str, conversation: Conversation) -> Conversation:
+        """The conversation with the messages of the response that it continues by id.
+
+        The system prompt is not continued, because providers require it anew.  An unknown id adds
+        nothing: see `is_previous_missing`.
+        """
+        previous = self.find(
+            session, conversation.previous_response_id or conversation.stored_conversation_id
+        )
+        if previous is None:
+            return conversation
+        previous_responses = tuple(
+            RequestMessage("assistant", turn.parts) for turn in previous.response_turns[:1]
+        )
+        messages = (*previous.conversation.messages, *previous_responses, *conversation.messages)
+        return replace(conversation, messages=messages)
+
+    def is_previous_missing(self, session: str, conversation: Conversation) -> bool:
+        """Whether it continues a response that is not stored (any more)."""
+        previous_id = conversation.previous_response_id
+        return bool(previous_id) and self.find(session, previous_id) is None
+
+
 async def _run_inline(function: Callable[[], T]) -> T:
     return function()
 
@@ -83,8 +163,8 @@ class SimulateMode:
 
     name = "simulate"
 
-    def __init__(self, scenarios: ScenarioSource, settings: SimulationSettings) -> None:
-        self._scenarios = scenarios
+    def __init__(self, current_scenarios: ScenarioSource, settings: SimulationSettings) -> None:
+        self._current_scenarios = current_scenarios
         self._settings = settings
         self._failure_counter = RequestCounter()
         self._request_counter = RequestCounter()
@@ -100,7 +180,7 @@ class SimulateMode:
         turn that the dialect cannot represent, `ScriptExhausted` and `RespondFunctionFailed`.
         """
         requested_pace(routed)  # refuses an invalid pace before anything is counted
-        scenario_set = await self._scenarios.current_scenarios()
+        scenario_set = await self._current_scenarios()
         is_slow = routed.is_large or scenario_set.may_match_slowly
         run_function = self._settings.offload if is_slow else _run_inline
         await run_function(lambda: routed.key)
@@ -221,7 +301,7 @@ class SimulateMode:
             self._scenario_by_session.pop(session, None)
             return True
         self._scenario_by_session[session] = scenario
-        return scenario in (await self._scenarios.current_scenarios()).scenarios_by_id
+        return scenario in (await self._current_scenarios()).scenarios_by_id
 
     def _encode_context(self, routed: RoutedRequest) -> EncodeContext:
         """The context whose seed depends on the request and on how often it was sent."""

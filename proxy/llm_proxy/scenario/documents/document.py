@@ -13,11 +13,14 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from llm_proxy.faults.rule import RuleSpecs
-from llm_proxy.scenario.scripted_response import FailureStatus
 
 SCHEMA_URI: Final = "https://json-schema.org/draft/2020-12/schema"
 _REF_TEMPLATE: Final = "#/$defs/{name}"
 _SCHEMA_FIELD_DESCRIPTION: Final = "Where the JSON Schema of this file is, for editors."
+
+FailureStatus = Literal[
+    "thrown", "timeout", "invalid_response", "network_error", "rate_limit", "model_error"
+]
 
 FAILURE_STATUSES = tuple(status for status in get_args(FailureStatus) if status != "thrown")
 """The documented values of `failure_status`."""

@@ -17,8 +17,12 @@ from typing import Final
 from llm_proxy.errors import PatternsTooSlow, printable_excerpt
 from llm_proxy.scenario.documents.document import MockSpec, Scenario
 from llm_proxy.scenario.documents.mistakes import Located
-from llm_proxy.scenario.engine.matcher import CompiledMatch, MatchBudget, MatchContext
-from llm_proxy.scenario.engine.unsigned_reasoning import context_visible_to_scenario
+from llm_proxy.scenario.engine.matcher import (
+    CompiledMatch,
+    MatchBudget,
+    MatchContext,
+    context_visible_to_scenario,
+)
 
 _MAX_SUGGESTED_IDS: Final = 3
 """Similar ids in an error message."""

@@ -3,13 +3,16 @@
 Regular expressions use the `regex` package, which has a time limit and searches without the GIL.
 Its limit counts the CPU time of the whole process, `MatchBudget` that of the thread alone: a search
 that timed out because other threads were busy is repeated.
+
+Where clients must send signatures back, scenarios do not see unsigned reasoning in the history, as
+document 000 requires; the request itself is unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, cast
 
@@ -18,11 +21,11 @@ from msgspec import UNSET
 
 from llm_proxy import json_paths
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects import lenient_json, request_decoding
 from llm_proxy.errors import JsonPathTooManySteps, PatternsTooSlow, printable_excerpt
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.documents.document import ScenarioMatch, ValueCondition
-from llm_proxy.turns import Json
+from llm_proxy.scenario.documents.document import Scenario, ScenarioMatch, ValueCondition
+from llm_proxy.turns import Json, Reasoning, ToolCall
 
 _MAX_SHOWN_CHARS: Final = 80
 """The most characters of a value in a message."""
@@ -74,6 +77,43 @@ def match_context_of(
         seed=seed,
         requested_scenario_id=requested_id or session_scenario_id,
     )
+
+
+def context_visible_to_scenario(
+    scenario: Scenario, context: MatchContext
+) -> tuple[MatchContext, tuple[str, ...]]:
+    """The context without unsigned reasoning, and a note per message that lost its reasoning.
+
+    Applies from the second turn on, only where signatures are expected, and only to assistant
+    messages with tool calls in which no reasoning is signed.  If any message loses its reasoning,
+    reasoning counts as disabled.
+    """
+    conversation = context.conversation
+    expects_signatures = scenario.expect_signature
+    if expects_signatures is None:
+        expects_signatures = conversation.wants_signed_reasoning
+    if conversation.turn <= 1 or not expects_signatures:
+        return context, ()
+    messages, notes = [], []
+    for number, message in enumerate(conversation.messages, 1):
+        other_parts = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+        is_unsigned = (
+            message.role == "assistant"
+            and len(other_parts) < len(message.parts)
+            and any(isinstance(part, ToolCall) for part in other_parts)
+            and not any(
+                isinstance(part, Reasoning) and (part.signature or part.redacted)
+                for part in message.parts
+            )
+        )
+        messages.append(replace(message, parts=other_parts) if is_unsigned else message)
+        if is_unsigned:
+            notes.append(f"reasoning without a signature stripped from message {number}")
+    if not notes:
+        return context, ()
+    conversation = replace(conversation, messages=tuple(messages), reasoning_enabled=False)
+    body = request_decoding.body_without_unsigned_reasoning(context.body)
+    return replace(context, conversation=conversation, body=body), tuple(notes)
 
 
 class MatchBudget:

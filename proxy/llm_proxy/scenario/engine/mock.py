@@ -15,12 +15,13 @@ from llm_proxy.dialects.estimates_and_fakes import estimated_token_count
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import turns
 from llm_proxy.scenario.engine.matcher import MatchContext
-from llm_proxy.scenario.pieces import draw_ms, gap_ms_drawer
 from llm_proxy.scenario.scripted_response import (
     ReportScriptExhausted,
     ResponseTiming,
     ScriptedResponse,
     SendTurns,
+    draw_ms,
+    gap_ms_drawer,
 )
 from llm_proxy.turns import Part, Text, ToolCall, Turn
 

@@ -23,24 +23,24 @@ from llm_proxy.scenario.documents.document import (
     ANY_TURN,
     FAILURE_STATUSES,
     ChunkSpec,
+    FailureStatus,
     FinalReportResponse,
     Response,
     Scenario,
     ScenarioTurn,
 )
 from llm_proxy.scenario.engine.choosing import ChosenScenario
-from llm_proxy.scenario.engine.matcher import MatchContext
+from llm_proxy.scenario.engine.matcher import MatchContext, context_visible_to_scenario
 from llm_proxy.scenario.engine.turns import turn_from_scripted_response
-from llm_proxy.scenario.engine.unsigned_reasoning import context_visible_to_scenario
 from llm_proxy.scenario.generation import templates
-from llm_proxy.scenario.pieces import gap_ms_drawer, text_splitter
 from llm_proxy.scenario.scripted_response import (
     DEFAULT_FAILURE_MESSAGE,
     FailResponse,
-    FailureStatus,
     ResponseTiming,
     ScriptedResponse,
     SendTurns,
+    gap_ms_drawer,
+    text_splitter,
 )
 from llm_proxy.take_numbers import RequestCounter
 
@@ -267,7 +267,7 @@ def _scripted_fault_rules(scenario: Scenario, step: ScenarioTurn) -> tuple[Scena
     return tuple(
         ScenarioRule(rule, f"{owner}, fault {number}")
         for owner, faults in faults_by_owner.items()
-        for number, rule in enumerate(parse_rules(faults), 1)
+        for number, rule in enumerate(parse_rules(faults) if faults else (), 1)
     )
 
 

@@ -19,7 +19,6 @@ from llm_proxy.modes.simulate import RespondFunction
 from llm_proxy.pacing import PaceRegistry
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
-from llm_proxy.scenario.documents.loading import LoadedScenarios
 from llm_proxy.scenario.engine.choosing import ScenarioSet
 from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.shell.running.settings import ClockKind, Settings
@@ -44,13 +43,17 @@ async def make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry)
     cannot be imported.
     """
     simulation_options = settings.simulating
-    library = None
-    if simulation_options.scenarios is not None:
-        library = ScenarioLibrary(simulation_options.scenarios)
-        await asyncio.to_thread(library.load)
     mock_text = simulation_options.mock
     mock = loading.parse_struct(MockSpec, "--mock", mock_text) if mock_text else None
-    scenario_source = _LoadedScenarioSource(library, mock)
+
+    async def without_files() -> ScenarioSet:
+        return ScenarioSet(mock=mock)
+
+    scenario_source = without_files
+    if simulation_options.scenarios is not None:
+        library = ScenarioLibrary(simulation_options.scenarios, mock=mock)
+        await asyncio.to_thread(library.load)
+        scenario_source = library.current_scenarios
     simulation_settings = SimulationSettings(
         seed=settings.seed,
         get_unix_time=epoch_clock(simulation_options.clock),
@@ -65,25 +68,6 @@ async def make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry)
         else None,
     )
     return SimulateMode(scenario_source, simulation_settings)
-
-
-class _LoadedScenarioSource:
-    """The scenarios of the files; the command line's mock takes precedence over theirs."""
-
-    def __init__(self, library: ScenarioLibrary | None, mock: MockSpec | None) -> None:
-        self._library = library
-        self._mock = mock
-        self._loaded = LoadedScenarios()
-        self._scenario_set = ScenarioSet(mock=mock)
-
-    async def current_scenarios(self) -> ScenarioSet:
-        """The scenario set to use now."""
-        if self._library is not None:
-            loaded = await self._library.current_scenarios()
-            if loaded is not self._loaded:
-                self._loaded = loaded
-                self._scenario_set = ScenarioSet(loaded.scenarios, self._mock or loaded.mock)
-        return self._scenario_set
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:

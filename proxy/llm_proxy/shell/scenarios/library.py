@@ -14,8 +14,10 @@ from typing import Final
 
 from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import UsageError
+from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.documents.loading import LoadedScenarios, merge_loaded
 from llm_proxy.scenario.documents.mistakes import ROOT_PATH, DocumentMistake
+from llm_proxy.scenario.engine.choosing import ScenarioSet
 from llm_proxy.shell.scenarios.files import ScannedFile, read_files, scan_files
 
 log: Final = logging.getLogger("llm_proxy")
@@ -36,16 +38,21 @@ class ScenarioLibrary:
         path: Path,
         clock: Callable[[], float] = time.monotonic,
         max_wait_s: float = MAX_RENEWAL_WAIT_S,
+        mock: MockSpec | None = None,
     ) -> None:
-        """`clock` returns monotonic seconds.  Nothing is read before `load`."""
+        """`clock` returns monotonic seconds; `mock` takes precedence over that of the files.
+
+        Nothing is read before `load`.
+        """
         self.path = path
         self._clock = clock
         self._max_wait_s = max_wait_s
+        self._mock = mock
         self._checked_at_s = -CHECK_INTERVAL_S
         self._scanned_files: tuple[ScannedFile, ...] = ()
         self._logged_error = ""
         self._loaded_by_file: dict[ScannedFile, LoadedScenarios] = {}
-        self._last_good = LoadedScenarios()
+        self._last_good = ScenarioSet()
         self._nonblank_paths: frozenset[Path] = frozenset()
         """The files of `_last_good` that hold scenarios or a mock."""
         self._renewal_task: asyncio.Task[None] | None = None
@@ -62,7 +69,7 @@ class ScenarioLibrary:
         self._checked_at_s = self._clock()
         return loaded
 
-    async def current_scenarios(self) -> LoadedScenarios:
+    async def current_scenarios(self) -> ScenarioSet:
         """The scenarios to use now.
 
         A change of the last 0.2 s may be missing, as may one that takes long to read: requests
@@ -135,7 +142,7 @@ class ScenarioLibrary:
     def _accept_loaded(self, loaded: LoadedScenarios) -> None:
         for warning in loaded.warnings:
             log.warning("%s", warning)
-        self._last_good = loaded
+        self._last_good = ScenarioSet(loaded.scenarios, self._mock or loaded.mock)
         self._nonblank_paths = frozenset(
             file.path
             for file, file_scenarios in self._loaded_by_file.items()

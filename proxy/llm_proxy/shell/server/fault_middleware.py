@@ -91,13 +91,14 @@ class FaultMiddleware:
         if self._pending_rules:
             self.set_rules(self._pending_rules, arrived_ms)
             self._pending_rules = ()
-        if not self.engine.may_apply(routed):
+        engine = self.engine
+        if not (header_rules or engine.startup_rules or engine.runtime_rules):
             return None
         if routed.is_large:
             await asyncio.to_thread(lambda: routed.key)  # it takes long: do not block other streams
-            if self.engine.has_metered_rules:
+            if engine.has_metered_rules:
                 await asyncio.to_thread(lambda: routed.conversation)
-        return self.engine.select_faults(routed, header_rules, arrived_ms)
+        return engine.select_faults(routed, header_rules, arrived_ms)
 
     def _request_header_rules(self, routed: RoutedRequest) -> tuple[FaultRule, ...]:
         if not routed.requested_faults:
@@ -134,7 +135,7 @@ class FaultMiddleware:
 
     async def continued_request_number(self, routed: RoutedRequest) -> int | None:
         """The number of the request whose spoiled response is in this one's history, if any."""
-        if not self.spoiled_responses:
+        if not self.spoiled_responses.request_numbers:
             return None
         if routed.is_large:
             await asyncio.to_thread(lambda: routed.conversation)

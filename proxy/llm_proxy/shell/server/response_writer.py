@@ -1,9 +1,10 @@
-"""Writes one response to the client's socket, byte for byte.
+"""Writes one response to the client's socket, byte for byte and on time.
 
 aiohttp parses requests and owns the connection; the bytes of a response are written here, so
 that heads, chunks, closes and resets are exactly as the actions require.  `ResponseWriter`
 replaces aiohttp's `StreamResponse`: aiohttp calls `prepare` and `write_eof` on what a handler
-returns, and reads `keep_alive`.  `send_error` sends an error in the dialect's own error shape.
+returns, and reads `keep_alive`.  `perform_actions` performs actions on it at their due times,
+and `send_error` sends an error in the dialect's own error shape.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import asyncio
 import socket
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
 from aiohttp import HttpVersion11, web
 
-from llm_proxy import http_heads
+from llm_proxy.actions import Abort, ActionSource, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.dialects import Dialect
 from llm_proxy.errors import (
     CassetteError,
@@ -31,8 +33,8 @@ from llm_proxy.errors import (
     ScriptExhausted,
     UpstreamFailed,
 )
-from llm_proxy.exchange import ResponseHead
-from llm_proxy.routing import ERROR_HEADER
+from llm_proxy.exchange import ResponseHead, head_lines
+from llm_proxy.routing import ERROR_HEADER, RoutedRequest
 
 _ZERO_LINGER: Final = struct.pack("ii", 1, 0)
 _SIOCOUTQ: Final = 0x5411
@@ -44,6 +46,12 @@ _DRAIN_TIMEOUT_S: Final = 120.0
 _CHECKS_PER_DRAIN_TIMEOUT: Final = 8
 """Checks for progress within that time."""
 _MAX_POLL_INTERVAL_S: Final = 0.05
+_MAX_COLLECTED_PIECES: Final = 256
+"""Maximum number of consecutive pieces that are framed together."""
+_ACTIONS_PER_YIELD: Final = 4096
+"""Actions after which other tasks get to run."""
+_FLUSH_BYTES: Final = 256 * 1024
+"""Buffered bytes that are flushed although no wait follows."""
 _MISS_STATUS: Final = 424
 """No SDK retries this status, and no client treats it specially."""
 
@@ -76,7 +84,7 @@ class ResponseWriter(web.StreamResponse):
     def buffer_head(self, head: ResponseHead) -> None:
         """Add the head to the buffer.  Raises `ValueError` for one that could forge a response."""
         is_http_1_1 = self._request.version >= HttpVersion11
-        lines = http_heads.head_lines(head)
+        lines = head_lines(head)
         match head.framing:
             case "chunked" if is_http_1_1:
                 self._chunked = True
@@ -202,6 +210,81 @@ class ResponseWriter(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing; aiohttp calls this."""
+
+
+@dataclass(slots=True)
+class WriteLateness:
+    """How late writes were against their due times, in ms."""
+
+    write_count: int = 0
+    total_ms: float = 0.0
+    worst_ms: float = 0.0
+
+    def add_lateness(self, late_ms: float) -> None:
+        """Add one write that was `late_ms` late."""
+        self.write_count += 1
+        self.total_ms += late_ms
+        self.worst_ms = max(self.worst_ms, late_ms)
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean lateness of all writes that had a due time."""
+        return self.total_ms / self.write_count if self.write_count else 0.0
+
+
+async def perform_actions(
+    source: ActionSource, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
+) -> None:
+    """Perform all actions of `source` on `writer`.
+
+    Due times are absolute: an overdue write is made at once, and delays nothing after it.
+    Raises `ConnectionError` if the client has gone, and whatever the source raises.
+    """
+    if isinstance(source, tuple):
+        await _perform_burst(source, routed, writer, lateness)
+    else:
+        async with aclosing(source) as bursts:
+            async for burst in bursts:
+                await _perform_burst(burst, routed, writer, lateness)
+                if writer.was_aborted:
+                    return
+                await writer.flush()
+    if not writer.was_aborted:
+        await writer.send_end()
+
+
+async def _perform_burst(
+    burst: Burst, routed: RoutedRequest, writer: ResponseWriter, lateness: WriteLateness
+) -> None:
+    """Perform a burst; consecutive pieces of the body are written together."""
+    pieces: list[bytes] = []
+    for number, action in enumerate(burst, 1):
+        if number % _ACTIONS_PER_YIELD == 0:
+            await asyncio.sleep(0)
+        if isinstance(action, Send) and len(pieces) < _MAX_COLLECTED_PIECES:
+            pieces.append(action.data)  # a replay has hundreds: as little work as possible
+            continue
+        if pieces:
+            writer.buffer_body(pieces)
+            pieces = []
+            await writer.flush_if_larger(_FLUSH_BYTES)
+        match action:
+            case Wait(due_ms):
+                if due_ms > routed.elapsed_ms():
+                    await writer.flush()
+                    # May be long: the task is cancelled when the client leaves or the server stops.
+                    await asyncio.sleep((due_ms - routed.elapsed_ms()) / 1000)
+                if due_ms > 0:
+                    lateness.add_lateness(routed.elapsed_ms() - due_ms)
+            case Begin(head):
+                writer.buffer_head(head)
+            case Send(data):
+                writer.buffer_body([data])
+            case SendRaw(data):
+                writer.buffer_raw(data)
+            case Abort(how):
+                await writer.abort(how)
+    writer.buffer_body(pieces)
 
 
 async def send_error(writer: ResponseWriter, dialect: Dialect, error: LlmProxyError) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from llm_proxy import http_heads, misses
+from llm_proxy import misses
 from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.display import format_percent
@@ -29,14 +29,13 @@ from llm_proxy.errors import (
     UpstreamFailed,
     printable_excerpt,
 )
-from llm_proxy.exchange import Headers, Request, header_value
+from llm_proxy.exchange import Headers, Request, header_value, retry_after_ms
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.redaction import Redactor, displayable_target
-from llm_proxy.routing import RoutedRequest, route_request
+from llm_proxy.routing import RoutedRequest, is_control_path, route_request
 from llm_proxy.scenario.scripted_response import ScriptedResponse
-from llm_proxy.shell.server.action_performer import WriteLateness, perform_actions
-from llm_proxy.shell.server.control import ControlPages, is_control_path
+from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultedResponse, FaultMiddleware
 from llm_proxy.shell.server.intake import (
     ConnectionFactory,
@@ -45,7 +44,12 @@ from llm_proxy.shell.server.intake import (
     read_body,
 )
 from llm_proxy.shell.server.journal import Journal, simulated_details
-from llm_proxy.shell.server.response_writer import ResponseWriter, send_error
+from llm_proxy.shell.server.response_writer import (
+    ResponseWriter,
+    WriteLateness,
+    perform_actions,
+    send_error,
+)
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -128,7 +132,7 @@ class ProxyServer:
             entry.note = entry.note or writer.close_reason
             if (head := writer.written_head) is not None:
                 entry.status = head.status
-                entry.retry_after_ms = http_heads.retry_after_ms(head.headers)
+                entry.retry_after_ms = retry_after_ms(head.headers)
                 should_retry = header_value(head.headers, "x-should-retry")
                 entry.should_retry = (
                     None if should_retry is None else should_retry.lower() == "true"

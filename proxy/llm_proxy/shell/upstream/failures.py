@@ -7,9 +7,8 @@ from http import HTTPStatus
 import aiohttp
 from yarl import URL
 
-from llm_proxy import http_heads
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import ResponseHead, header_value
+from llm_proxy.exchange import ResponseHead, head_lines, header_value
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
 from llm_proxy.shell.upstream.connection import UnexpectedBytes
 from llm_proxy.shell.upstream.settings import UpstreamSettings
@@ -40,7 +39,7 @@ def _invalid_head_reason(head: ResponseHead) -> str:
     if head.status < HTTPStatus.OK:  # aiohttp has dropped other 1xx responses
         return f"the status {head.status}"
     try:
-        http_heads.head_lines(head)
+        head_lines(head)
     except ValueError:
         return "a control character in its head"
     return ""

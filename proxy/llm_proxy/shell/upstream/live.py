@@ -20,11 +20,18 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from llm_proxy import http_heads, providers
+from llm_proxy import providers
 from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.credentials import request_credential_spellings
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import Ending, Headers, Request, ResponseHead
+from llm_proxy.exchange import (
+    Ending,
+    Headers,
+    Request,
+    ResponseHead,
+    forwarded_request_headers,
+    response_head,
+)
 from llm_proxy.pacing import abort_of_ending
 from llm_proxy.ports import ActiveRecording
 from llm_proxy.routing import RoutedRequest
@@ -249,8 +256,7 @@ def _make_session(settings: UpstreamSettings, connector: CheckedConnector) -> ai
 
 def _request_headers(headers: Headers) -> CIMultiDict[str]:
     return CIMultiDict(
-        (name, _redecode_as_utf8(value))
-        for name, value in http_heads.forwarded_request_headers(headers)
+        (name, _redecode_as_utf8(value)) for name, value in forwarded_request_headers(headers)
     )
 
 
@@ -279,4 +285,4 @@ def _response_head(response: aiohttp.ClientResponse, method: str) -> ResponseHea
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
     )
     reason = (response.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
-    return http_heads.response_head(response.status, reason, fields, method)
+    return response_head(response.status, reason, fields, method)

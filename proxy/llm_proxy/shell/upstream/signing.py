@@ -17,9 +17,8 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from llm_proxy import http_heads
 from llm_proxy.errors import RequestRefused, UpstreamFailed, UsageError, printable_excerpt
-from llm_proxy.exchange import Request
+from llm_proxy.exchange import Request, forwarded_request_headers
 
 BEDROCK: Final = "bedrock"
 """The provider's name, which is also AWS's name of the service in a signature."""
@@ -122,7 +121,7 @@ class AwsSigner:
     def _sign(self, request: Request, url: str) -> Request:
         region = _region_of_url(url) or self.region
         aws_request = self._botocore.awsrequest.AWSRequest(request.method, url, data=request.body)
-        for name, value in http_heads.forwarded_request_headers(request.headers):
+        for name, value in forwarded_request_headers(request.headers):
             if _SIGNED_HEADER.fullmatch(name):
                 aws_request.headers[name] = value  # adds to the headers of that name
         credentials = _run_botocore_lookup(self._credentials.get_frozen_credentials)

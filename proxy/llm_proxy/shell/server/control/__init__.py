@@ -49,11 +49,6 @@ ControlPage = Callable[[PageRequest], Awaitable[PageResponse | None]]
 """One control page, or several; its response is None if the request is for another page."""
 
 
-def is_control_path(path: str) -> bool:
-    """Whether the path is a control page's, in every mode."""
-    return path == "/_proxy" or path.startswith("/_proxy/")
-
-
 class ControlPages:
     """Responds to requests for control pages."""
 
