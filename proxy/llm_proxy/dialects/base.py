@@ -230,6 +230,12 @@ class Dialect(ABC):
         failure = encoding.first_failure(turns)
         if failure is None or wire_format.is_streamed:
             return None
+        failed_turn = next(turn for turn in turns if turn.failure)
+        return self.error_response_of_turn(replace(failed_turn, failure=failure), context)
+
+    def error_response_of_turn(self, turn: Turn, context: EncodeContext) -> DialectResponse:
+        """The HTTP error in place of a failed turn that is not streamed."""
+        failure = turn.failure or Failure("")
         return self.error_response(self.errors.status(failure), failure, context)
 
     @abstractmethod

@@ -169,6 +169,8 @@ def _call_identity(call_id: str, name: str) -> tuple[str, str]:
 
 def is_silent(part: Part, wire_format: WireFormat) -> bool:
     """Whether a part has nothing to send; tool calls and results always have."""
+    if wire_format.is_sent_empty(part):
+        return False
     match part:
         case Text() | Refusal():
             return not part.text

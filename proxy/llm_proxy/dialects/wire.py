@@ -69,6 +69,11 @@ def same_part(part: Part) -> Part:
     return part
 
 
+def is_never_sent_empty(_part: Part) -> bool:
+    """False: the default of `WireFormat.is_sent_empty`."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class FinishReasons:
     """The finish reasons of a format."""
@@ -197,6 +202,8 @@ class WireFormat:
     """The names of the turn's metadata that it has, in decoding order."""
     convert_part: Callable[[Part], Part | None] = same_part
     """A part of `parts` as it can be sent; None if it cannot."""
+    is_sent_empty: Callable[[Part], bool] = is_never_sent_empty
+    """Whether a part without text and data is sent all the same."""
     has_object_arguments: bool = False
     """Whether the arguments of a call are an object, and not text."""
     has_signatures: bool = False

@@ -11,37 +11,32 @@ Batches and files are left to the opaque dialect, whose errors have Anthropic's 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 from urllib.parse import unquote
 
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.anthropic import auxiliary_responses, errors, request_decoder
-from llm_proxy.dialects.anthropic import response_encoder as anthropic_encoder
+from llm_proxy.dialects import json_api, lenient_json, response_encoding
+from llm_proxy.dialects.anthropic import auxiliary_responses, errors, messages, request_decoder
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.anthropic.message_decoder import (
+from llm_proxy.dialects.anthropic.messages import (
     MessagesResponseDecoder,
     decode_failure,
     event_output_chars,
     response_payload_kind,
     stop_reason,
 )
-from llm_proxy.dialects.anthropic.response_encoder import AnthropicResponseOptions
-from llm_proxy.dialects.base import (
-    Completeness,
-    ConvertedResponseTurns,
-    Dialect,
-    DialectResponse,
-    MetadataNames,
-)
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.framing.sse import parse_event
+from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _VERSION_HEADER: Final = "anthropic-version"
@@ -49,7 +44,13 @@ _VERSION_HEADER: Final = "anthropic-version"
 
 _SAMPLE_MAX_TOKENS: Final = 4096
 
+_PING: Final = {"type": "ping"}
 _PING_EVENT: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+_EVENT_STREAM_TYPE: Final = "text/event-stream; charset=utf-8"
+_NO_CACHE: Final = ("Cache-Control", "no-cache")
+_ID_PREFIX: Final = "msg_"
+_VERTEX_ID_PREFIX: Final = "msg_vrtx_"
 
 _BASE_PATTERN: Final = r"(?:.*/v1|.*/anthropic|)"
 _ENDPOINT_PATH: Final = re.compile(_BASE_PATTERN + r"/(?:messages(?:/count_tokens)?|complete)")
@@ -159,7 +160,7 @@ class Anthropic(Dialect):
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """The format from which the SDKs read type and message."""
-        return orjson.dumps(errors.error_document(errors.error_fields(Failure(message, kind))))
+        return orjson.dumps(errors.error_document(Failure(message, kind)))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A Messages request, with the API version that every client sends."""
@@ -168,19 +169,55 @@ class Anthropic(Dialect):
             "/v1/messages", body, ((_VERSION_HEADER, "2023-06-01"),)
         )
 
-    def representable_turns(
+    def wire_format(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> ConvertedResponseTurns:
-        """Converts to a message, or on the legacy path to text."""
-        capabilities = anthropic_encoder.capabilities(self._response_options(request), context)
-        return conversion.convert(turns, capabilities, self.model(request), context)
+    ) -> WireFormat:
+        """That of a message, or on the legacy path of a completion."""
+        stream = self.streams(request)
+        if _is_completion(request):
+            return messages.completion_wire_format(stream=stream)
+        id_prefix = _VERTEX_ID_PREFIX if _is_vertex(request) else _ID_PREFIX
+        return messages.wire_format(stream=stream, id_prefix=id_prefix)
 
-    def encode_response(
+    def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Events up to `message_stop`, or one document."""
-        (turn,) = self.representable_turns(request, turns, context).turns
-        return anthropic_encoder.encode_response(turn, self._response_options(request), context)
+        [turn] = turns
+        request_id = errors.turn_request_id(turn, context)
+        headers = errors.common_response_headers(context, request_id)
+        is_completion = _is_completion(request)
+        if not self.streams(request):
+            document = (
+                messages.encode_completion(turn)
+                if is_completion
+                else messages.encode_message(turn, context)
+            )
+            return response_encoding.json_response(document, headers)
+        if is_completion:
+            events = _with_ping(messages.encode_completion_events(turn, context), "completion")
+        else:
+            ping_follows = "message_start" if _is_vertex(request) else "content_block_start"
+            events = _with_ping(messages.encode_events(turn, context), ping_follows)
+        if turn.failure:
+            events = chain(events, [errors.stream_error_event(turn.failure, request_id)])
+        return response_encoding.stream_response(
+            "sse",
+            _EVENT_STREAM_TYPE,
+            (
+                sse.encode_event(response_encoding.single_line_json(event), event["type"])
+                for event in events
+            ),
+            (_NO_CACHE, *headers),
+        )
+
+    def error_response_of_turn(self, turn: Turn, context: EncodeContext) -> DialectResponse:
+        """The error, with the request id of the turn's metadata."""
+        failure = turn.failure or Failure("")
+        request_id = errors.turn_request_id(turn, context)
+        return errors.error_response(
+            errors.status_of(failure), failure, context, request_id=request_id
+        )
 
     def error_response(
         self,
@@ -211,16 +248,28 @@ class Anthropic(Dialect):
             )
         return None
 
-    def _response_options(self, request: Request) -> AnthropicResponseOptions:
-        return AnthropicResponseOptions(
-            stream=self.streams(request),
-            is_legacy_completion=request.path.endswith(_COMPLETION_SUFFIX),
-            is_vertex=_VERTEX_PATH.fullmatch(request.path) is not None,
-        )
+
+def _is_completion(request: Request) -> bool:
+    return request.path.endswith(_COMPLETION_SUFFIX)
+
+
+def _is_vertex(request: Request) -> bool:
+    return _VERTEX_PATH.fullmatch(request.path) is not None
 
 
 def _has_version_header(request: Request) -> bool:
     return header_value(request.headers, _VERSION_HEADER) is not None
+
+
+def _with_ping(events: Iterable[Document], follows: str) -> Iterator[Document]:
+    """The events, and one `ping` after the first of the type `follows`, but never last."""
+    events = iter(events)
+    for event in events:
+        yield event
+        if event["type"] == follows:
+            break
+    if rest := tuple(events):
+        yield from (_PING, *rest)
 
 
 def _stream_completeness(response: DialectResponse) -> Completeness:
@@ -249,7 +298,7 @@ def _parse_response_payloads(response: DialectResponse) -> Iterable[Fields]:
 
 def _parse_event_payload(message: bytes) -> Fields:
     """The document of one event; its type defaults to the event's name."""
-    event = parse_event(message)
+    event = sse.parse_event(message)
     if event.data is None:
         return lenient_json.parse_object(message)  # a bare document labelled as a stream
     fields = lenient_json.parse_object(event.data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
 from typing import Final
@@ -12,6 +11,7 @@ from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
 from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import Errors
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure, Turn
 
@@ -21,22 +21,29 @@ REQUEST_ID: Final = "request_id"
 _SAFE_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 """A request id that is safe in a header."""
 
-_DEFAULTS_BY_STATUS: Final = {
-    400: ("invalid_request_error", "Invalid request"),
-    401: ("authentication_error", "invalid x-api-key"),
-    402: ("billing_error", "Billing error"),
-    403: ("permission_error", "Permission denied"),
-    404: ("not_found_error", "Not found"),
-    409: ("conflict_error", "Conflict"),
-    413: ("request_too_large", "Request exceeds the maximum size"),
-    429: ("rate_limit_error", "Rate limited"),
-    500: ("api_error", "Internal server error"),
-    503: ("api_error", "Service unavailable"),
-    504: ("timeout_error", "Request timed out"),
-    408: ("timeout_error", "Request timed out"),
-    529: ("overloaded_error", "Overloaded"),
+_DEFAULTS: Final = {
+    400: Failure("Invalid request", "invalid_request_error"),
+    401: Failure("invalid x-api-key", "authentication_error"),
+    402: Failure("Billing error", "billing_error"),
+    403: Failure("Permission denied", "permission_error"),
+    404: Failure("Not found", "not_found_error"),
+    408: Failure("Request timed out", "timeout_error"),
+    409: Failure("Conflict", "conflict_error"),
+    413: Failure("Request exceeds the maximum size", "request_too_large"),
+    429: Failure("Rate limited", "rate_limit_error"),
+    503: Failure("Service unavailable", "api_error"),
+    500: Failure("Internal server error", "api_error"),
+    504: Failure("Request timed out", "timeout_error"),
+    529: Failure("Overloaded", "overloaded_error"),
 }
-"""Default type and message by status; a type's status is the first that has it."""
+"""A type's status is the last that has it."""
+
+ERRORS: Final = Errors(_DEFAULTS, {failure.type: status for status, failure in _DEFAULTS.items()})
+
+
+def status_of(failure: Failure) -> int:
+    """The HTTP status of a failure, by its type alone: codes are not statuses."""
+    return ERRORS.statuses.get(failure.type, 500)
 
 
 def error_response(
@@ -47,65 +54,33 @@ def error_response(
     request_id: str = "",
 ) -> DialectResponse:
     """An HTTP error; `retry_after` is in s, an empty `request_id` is replaced by a fake one."""
-    final_request_id = request_id or fake_request_id(context)
+    request_id = request_id or fake_request_id(context)
     retry_headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
-    body = {
-        **error_document(error_fields(with_status_defaults(status, failure))),
-        REQUEST_ID: final_request_id,
-    }
+    error = error_document(ERRORS.with_defaults(failure, status))
     return response_encoding.json_response(
-        body, (*common_response_headers(context, final_request_id), *retry_headers), status
+        {**error, REQUEST_ID: request_id},
+        (*common_response_headers(context, request_id), *retry_headers),
+        status,
     )
 
 
-def error_response_of_turn(turn: Turn, context: EncodeContext) -> DialectResponse:
-    """The HTTP error in place of a response, from a failed turn; the status is by its type."""
-    failure = turn.failure or Failure("")
-    return error_response(
-        _status_of_type(failure), failure, context, request_id=turn_request_id(turn, context)
-    )
-
-
-def encode_stream_error(turn: Turn, failure: Failure, context: EncodeContext) -> Document:
+def stream_error_event(failure: Failure, request_id: str) -> Document:
     """The error event that ends a stream."""
-    fields = {"details": None, **error_fields(failure)}
-    return {**error_document(fields), REQUEST_ID: turn_request_id(turn, context)}
+    document = error_document(ERRORS.with_defaults(failure, status_of(failure)))
+    return {**document, "error": {"details": None, **document["error"]}, REQUEST_ID: request_id}
 
 
-def error_document(error: Document) -> Document:
-    """The body of an error with these fields."""
-    return {"type": "error", "error": error}
-
-
-def error_fields(failure: Failure) -> Document:
-    """The fields of an error; its code is in `details.error_code`."""
+def error_document(failure: Failure) -> Document:
+    """The body of an error; its code is in `details.error_code`."""
     details = {"details": {"error_code": failure.code}} if failure.code else {}
-    return {**details, "type": failure.type, "message": failure.message}
-
-
-def with_status_defaults(status: int, failure: Failure) -> Failure:
-    """The failure; an empty message or type defaults to that of the status."""
-    kind, message = _DEFAULTS_BY_STATUS.get(
-        status, _DEFAULTS_BY_STATUS[400 if status < 500 else 500]
-    )
-    return Failure(failure.message or message, failure.type or kind, failure.code)
-
-
-def with_type_defaults(failure: Failure) -> Failure:
-    """The failure; an empty message or type defaults to that of its type's status."""
-    return with_status_defaults(_status_of_type(failure), failure)
+    return {"type": "error", "error": {**details, "type": failure.type, "message": failure.message}}
 
 
 def turn_request_id(turn: Turn, context: EncodeContext) -> str:
-    """The request id in the turn's metadata, if safe in a header; else a fake one."""
-    value = dict(turn.metadata).get(REQUEST_ID)
+    """The request id in a failed turn's metadata, if safe in a header; else a fake one."""
+    value = dict(turn.metadata).get(REQUEST_ID) if turn.failure else None
     is_id = isinstance(value, str) and _SAFE_REQUEST_ID.fullmatch(value)
     return str(value) if is_id else fake_request_id(context)
-
-
-def with_only_request_id_metadata(turn: Turn, context: EncodeContext) -> Turn:
-    """The failed turn, with the request id as its only metadata."""
-    return replace(turn, metadata=((REQUEST_ID, turn_request_id(turn, context)),))
 
 
 def fake_request_id(context: EncodeContext) -> str:
@@ -135,9 +110,3 @@ def rate_limit_headers(context: EncodeContext) -> Headers:
 def rfc3339_timestamp(unix_s: float) -> str:
     """A time in s since 1970 in RFC 3339 format, rounded up to seconds."""
     return datetime.fromtimestamp(ceil(unix_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _status_of_type(failure: Failure) -> int:
-    return next(
-        (status for status, (kind, _) in _DEFAULTS_BY_STATUS.items() if kind == failure.type), 500
-    )

@@ -8,8 +8,7 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation, RequestMessage, Role
 from llm_proxy.dialects import lenient_json, request_decoding
-from llm_proxy.dialects.anthropic import block_decoder
-from llm_proxy.dialects.anthropic.block_decoder import ContentBlockDecoder
+from llm_proxy.dialects.anthropic import blocks
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Media, Part, Reasoning, Text, ToolResult
 
@@ -84,9 +83,7 @@ def _decode_part(block: Fields) -> Part | None:
         case block_type if block_type == _TOOL_RESULT:
             return _decode_tool_result(block)
         case _:
-            return block_decoder.decode_block(
-                ContentBlockDecoder(block, closed=True).block_fields(), {}
-            )
+            return blocks.decode_block(blocks.BlockDecoder(block, closed=True).block(), {})
 
 
 def _decode_tool_result(block: Fields) -> ToolResult:

@@ -6,21 +6,13 @@ There are no `ping` events, and errors are in the service's format.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.anthropic import (
-    completion_encoder,
-    message_capabilities,
-    message_encoder,
-    request_decoder,
-)
-from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.capabilities import Capabilities, without_turn_metadata
+from llm_proxy.dialects.anthropic import messages, request_decoder
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
+from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.turns import Turn
 
 
@@ -31,20 +23,19 @@ class ClaudeFormat:
         """As in Anthropic's API."""
         return request_decoder.decode_messages_request(body)
 
-    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
-        """As in Anthropic's API, with Bedrock's ids and errors."""
-        capabilities = message_capabilities.capabilities(
-            streams=streams, context=context, id_prefix="msg_bdrk_"
+    def wire_format(self, *, stream: bool) -> WireFormat:
+        """As in Anthropic's API, with Bedrock's ids."""
+        return messages.wire_format(
+            stream=stream, id_prefix="msg_bdrk_", call_id_prefix="toolu_bdrk_"
         )
-        return _with_bedrock_errors(replace(capabilities, call_id_prefix="toolu_bdrk_"))
 
-    def encode_whole_response(self, turn: Turn, _context: EncodeContext) -> Document:
+    def encode_whole_response(self, turn: Turn, context: EncodeContext) -> Document:
         """The whole message."""
-        return message_encoder.encode_whole_response(turn)
+        return messages.encode_message(turn, context)
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The events up to `message_stop`."""
-        return (event for _, event in message_encoder.encode_events(turn, context.split_text))
+        return messages.encode_events(turn, context)
 
 
 class ClaudeCompletionFormat:
@@ -54,30 +45,17 @@ class ClaudeCompletionFormat:
         """As in Anthropic's API."""
         return request_decoder.decode_completion_request(body)
 
-    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
-        """As in Anthropic's API, with Bedrock's ids and errors."""
-        capabilities = completion_encoder.capabilities(streams=streams, context=context)
-        return _with_bedrock_errors(capabilities)
+    def wire_format(self, *, stream: bool) -> WireFormat:
+        """As in Anthropic's API; the service counts the tokens."""
+        return messages.completion_wire_format(stream=stream)
 
     def encode_whole_response(self, turn: Turn, _context: EncodeContext) -> Document:
         """The whole completion."""
-        return completion_encoder.encode_whole_response(turn)
+        return messages.encode_completion(turn)
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The events up to the one with the stop reason."""
-        return (event for _, event in completion_encoder.encode_events(turn, context.split_text))
+        return messages.encode_completion_events(turn, context)
 
 
-def _with_bedrock_errors(capabilities: Capabilities) -> Capabilities:
-    """The capabilities with errors in the service's format, which has no metadata."""
-    return replace(
-        capabilities,
-        convert_failed_turn=partial(_failed_turn_without_request_id, words=capabilities),
-        convert_http_error_turn=without_turn_metadata,
-    )
-
-
-def _failed_turn_without_request_id(turn: Turn, words: Capabilities) -> Turn:
-    failed_turn = words.convert_failed_turn(turn)
-    metadata = tuple(pair for pair in failed_turn.metadata if pair[0] != REQUEST_ID)
-    return replace(failed_turn, metadata=metadata)
+AnyClaudeFormat = ClaudeFormat | ClaudeCompletionFormat

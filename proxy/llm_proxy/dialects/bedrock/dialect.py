@@ -39,11 +39,13 @@ from llm_proxy.dialects.bedrock import (
     model_formats,
     usage,
 )
+from llm_proxy.dialects.bedrock.claude_format import AnyClaudeFormat
 from llm_proxy.dialects.bedrock.invoke_decoder import BedrockResponseDecoder
 from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.capabilities import Capabilities
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.framing.eventstream import EventStreamSplitter, Frame, parse_frame
@@ -181,9 +183,11 @@ class Bedrock(Dialect):
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedResponseTurns:
         """Converts to Converse or to the model's own format."""
-        has_failed = any(turn.failure for turn in turns)
+        streams, has_failed = self.streams(request), any(turn.failure for turn in turns)
+        if (streams or not has_failed) and _claude_format_of(request):
+            return super().representable_turns(request, turns, context)
         capabilities = _response_capabilities(
-            request, context, streams=self.streams(request), has_failed=has_failed
+            request, context, streams=streams, has_failed=has_failed
         )
         return conversion.convert(turns, capabilities, self.model(request), context)
 
@@ -191,15 +195,39 @@ class Bedrock(Dialect):
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
         """Frames up to the metadata or the service's metrics, or one document."""
+        streams, has_failed = self.streams(request), any(turn.failure for turn in turns)
+        if (streams or not has_failed) and _claude_format_of(request):
+            return super().encode_response(request, turns, context)
         (turn,) = self.representable_turns(request, turns, context).turns
-        streams = self.streams(request)
         if turn.failure and not streams:
             return errors.error_response_of_failure(turn.failure, context)
-        if model_format := _model_format_of(request):
+        model_format = _model_format_of(request)
+        if model_format:
             return invoke_encoder.encode_model_response(
                 model_format, turn, context, streams=streams
             )
         return converse_encoder.encode_response(turn, context, streams=streams)
+
+    def wire_format(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> WireFormat:
+        """That of Claude's own formats; others are converted by their capabilities."""
+        model_format = _claude_format_of(request)
+        if model_format is None:
+            raise self._no_turns_error()
+        return invoke_encoder.model_wire_format(model_format, streams=self.streams(request))
+
+    def encode_turns(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
+        """The response in one of Claude's own formats."""
+        [turn] = turns
+        streams, model_format = self.streams(request), _claude_format_of(request)
+        if model_format is None:
+            raise self._no_turns_error()
+        if streams:
+            turn = invoke_encoder.with_service_fields(turn, model_format)
+        return invoke_encoder.encode_model_response(model_format, turn, context, streams=streams)
 
     def error_response(
         self,
@@ -233,12 +261,18 @@ def _response_capabilities(
     """The capabilities of the response; an HTTP error is the same for all models."""
     is_http_error = has_failed and not streams
     model_format = None if is_http_error else _model_format_of(request)
-    if model_format is None:
+    if model_format is None or isinstance(model_format, AnyClaudeFormat):
         return converse_capabilities.capabilities(streams=streams)
     return invoke_encoder.model_format_capabilities(model_format, streams=streams, context=context)
 
 
-def _model_format_of(request: Request) -> ModelFormat | None:
+def _claude_format_of(request: Request) -> AnyClaudeFormat | None:
+    """Claude's own format; None for a Converse request and for other models' formats."""
+    model_format = _model_format_of(request)
+    return model_format if isinstance(model_format, AnyClaudeFormat) else None
+
+
+def _model_format_of(request: Request) -> ModelFormat | AnyClaudeFormat | None:
     """The model's own format; None for a Converse request.
 
     Raises `NotRepresentable` if the format is unknown.

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.anthropic import message_decoder
-from llm_proxy.dialects.anthropic.message_decoder import (
+from llm_proxy.dialects.anthropic import messages
+from llm_proxy.dialects.anthropic.messages import (
     MessagesResponseDecoder,
     decode_failure,
     response_payload_kind,
@@ -136,7 +136,7 @@ def model_event_output_chars(fields: Fields) -> int:
     """How many output characters one event of a model's own format adds."""
     fields = _with_completion_type(fields)
     if response_payload_kind(fields) in _ANTHROPIC_KINDS:
-        return message_decoder.event_output_chars(fields)
+        return messages.event_output_chars(fields)
     if DELTA_EVENT in fields:
         return converse_decoder.event_output_chars(
             DELTA_EVENT, lenient_json.object_fields(fields.get(DELTA_EVENT))

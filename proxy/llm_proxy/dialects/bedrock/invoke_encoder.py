@@ -14,11 +14,13 @@ from typing import Final
 from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors, frames, usage
+from llm_proxy.dialects.bedrock.claude_format import AnyClaudeFormat
 from llm_proxy.dialects.bedrock.invoke_decoder import SERVICE_FIELD_PREFIX
 from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.bedrock.usage import METRICS_FIELD
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, without_usage
 from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.wire import UsageFields, WireFormat
 from llm_proxy.framing import eventstream
 from llm_proxy.turns import Json, Metadata, Turn
 
@@ -63,8 +65,45 @@ def model_format_capabilities(
     )
 
 
+_SERVICE_USAGE: Final = UsageFields(
+    {name: (name,) for name in usage.SERVICE_USAGE_FIELDS},
+    required=("input", "output"),
+    is_required=True,
+)
+"""What the service counts; `usage` encodes it."""
+
+
+def model_wire_format(model_format: AnyClaudeFormat, *, streams: bool) -> WireFormat:
+    """What a response in this format can hold, extended by the fields of the service."""
+    wire_format = model_format.wire_format(stream=streams)
+    service_metadata = _SERVICE_METADATA if streams else _GUARDRAIL_METADATA
+    return replace(
+        wire_format,
+        usage=wire_format.usage if wire_format.usage.is_required else _SERVICE_USAGE,
+        metadata=(*wire_format.metadata, *service_metadata),
+    )
+
+
+def with_service_fields(turn: Turn, model_format: AnyClaudeFormat) -> Turn:
+    """The prepared turn of a stream with the service's metrics, and with its type of error."""
+    metadata: dict[str, Json] = dict(turn.metadata)
+    metrics = lenient_json.object_fields(metadata.get(METRICS_FIELD))
+    counts_tokens = model_format.wire_format(stream=True).usage.is_required
+    metadata[METRICS_FIELD] = (
+        dict(metrics)
+        if metrics and counts_tokens
+        else usage.encode_service_metrics(turn.usage, metrics)
+    )
+    failure = turn.failure and errors.with_stream_error_type(turn.failure, errors.INVOKE_EXCEPTIONS)
+    return replace(turn, failure=failure, metadata=tuple(metadata.items()))
+
+
 def encode_model_response(
-    model_format: ModelFormat, turn: Turn, context: EncodeContext, *, streams: bool
+    model_format: ModelFormat | AnyClaudeFormat,
+    turn: Turn,
+    context: EncodeContext,
+    *,
+    streams: bool,
 ) -> DialectResponse:
     """The response of a converted turn."""
     if streams:
@@ -86,7 +125,7 @@ def encode_model_response(
 
 
 def _encode_frames(
-    model_format: ModelFormat, turn: Turn, context: EncodeContext
+    model_format: ModelFormat | AnyClaudeFormat, turn: Turn, context: EncodeContext
 ) -> Iterator[bytes]:
     events = model_format.encode_events(turn, context)
     if turn.failure is not None:

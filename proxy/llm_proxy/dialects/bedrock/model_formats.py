@@ -10,7 +10,11 @@ import re
 from typing import Final
 
 from llm_proxy.dialects.bedrock.chat_format import ChatModelFormat
-from llm_proxy.dialects.bedrock.claude_format import ClaudeCompletionFormat, ClaudeFormat
+from llm_proxy.dialects.bedrock.claude_format import (
+    AnyClaudeFormat,
+    ClaudeCompletionFormat,
+    ClaudeFormat,
+)
 from llm_proxy.dialects.bedrock.completion_format import (
     COHERE,
     COMMAND_R,
@@ -31,7 +35,7 @@ _MISTRAL: Final = completion_format_with_text_list("outputs")
 
 _ANTHROPIC_PATTERN: Final = r"anthropic\."
 
-_FORMAT_BY_MODEL_PATTERN: Final[tuple[tuple[str, ModelFormat], ...]] = (
+_FORMAT_BY_MODEL_PATTERN: Final[tuple[tuple[str, ModelFormat | AnyClaudeFormat], ...]] = (
     (_ANTHROPIC_PATTERN, _CLAUDE),
     (r"amazon\.nova-(?!canvas|reel|sonic|.*embed)", _NOVA),
     (r"amazon\.titan-(?:text|tg1)", TITAN),
@@ -45,7 +49,7 @@ _FORMAT_BY_MODEL_PATTERN: Final[tuple[tuple[str, ModelFormat], ...]] = (
 )
 """In matching order."""
 
-_FORMAT_BY_REQUEST_FIELD: Final[tuple[tuple[str, ModelFormat], ...]] = (
+_FORMAT_BY_REQUEST_FIELD: Final[tuple[tuple[str, ModelFormat | AnyClaudeFormat], ...]] = (
     ("anthropic_version", _CLAUDE),
     ("max_tokens_to_sample", _CLAUDE_COMPLETION),
     ("inferenceConfig", _NOVA),
@@ -59,7 +63,7 @@ _MAX_SHOWN_CHARS: Final = 100
 """The limit for a model id in an error message."""
 
 
-def format_of_model(model: str, body: Fields) -> ModelFormat:
+def format_of_model(model: str, body: Fields) -> ModelFormat | AnyClaudeFormat:
     """The format of a model, by its id or the request.  Raises `NotRepresentable` if unknown."""
     matched_format = next(
         (
