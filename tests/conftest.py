@@ -16,14 +16,14 @@ import pytest
 import corpus
 import judge_runner
 import thoroughness
-from llm_proxy.shell.running.environment import API_KEY_VARIABLES, BASE_URL_PATHS
+from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
 from thoroughness import quick_or_thorough
 
 _LIVE_VARIABLES: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
 _KEPT_VARIABLES: Final = frozenset(("LLM_PROXY_CORPUS", thoroughness.VARIABLE, *_LIVE_VARIABLES))
 _PROXY_VARIABLES: Final = frozenset(("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))
 _REMOVED_VARIABLES: Final = frozenset(
-    ("CI", "GITHUB_STEP_SUMMARY", *_PROXY_VARIABLES, *BASE_URL_PATHS, *API_KEY_VARIABLES)
+    ("CI", "GITHUB_STEP_SUMMARY", *_PROXY_VARIABLES, *BASE_URL_VARIABLES, *API_KEY_VARIABLES)
 )
 """Variables that change what llm-proxy or an SDK does: tests that need one set it themselves."""
 

@@ -69,6 +69,27 @@ and run, which can raise anything: that is reported as its failure.  And the one
 that runs an operator's programs and reads any file and service: its exceptions are not documented,
 and each means that there are no credentials."""
 
+_PROVIDER_NAME: Final = re.compile(
+    "anthropic|azure|bedrock|claude|codeassist|cohere|deepseek|fireworks|gemini|google|groq|mistral"
+    "|ollama|openai|openrouter|perplexity|vertex|xai",
+    re.IGNORECASE,
+)
+_MAY_NAME_PROVIDERS: Final = frozenset(
+    f"{PACKAGE}.{module}"
+    for module in (
+        "diff.exchanges",
+        "importing.aimock.responses",
+        "matching.normalisers.paths",
+        "matching.presets.claude_code",
+        "pacing.pace",
+        "providers",
+        "redaction",
+        "shell.upstream.signing",
+    )
+)
+"""Modules beside the dialects that name providers in data: `providers`, headers to keep or to
+redact, another tool's format, presets of clients and of paces, and AWS's hosts and signatures."""
+
 _ATOMIC_GROUP: Final = re.compile(r"[^(]\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>.")
 """A possessive or atomic group, in the text of a pattern without its character sets."""
 _CHARACTER_SET: Final = re.compile(r"\[\^?\]?[^\]]*\]")
@@ -280,6 +301,19 @@ def atomic_patterns(sources: Sequence[Source]) -> Iterator[str]:
                 text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
                 if match := _ATOMIC_GROUP.search(_CHARACTER_SET.sub("", text)):
                     yield source.violation(node, f"{match[0]} in a pattern")
+
+
+def provider_names(sources: Sequence[Source]) -> Iterator[str]:
+    """Only the dialects, `providers` and some tables name a provider, but for texts with spaces."""
+    for source in sources:
+        if source.module in _MAY_NAME_PROVIDERS or source.module.startswith(f"{PACKAGE}.dialects"):
+            continue
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            name = _PROVIDER_NAME.search(node.value)
+            if name is not None and len(node.value.split()) == 1:
+                yield source.violation(node, f"{name[0]} is the name of a provider")
 
 
 def _nodes_with_frame(node: ast.AST, frame: str = "") -> Iterator[tuple[str, ast.AST]]:

@@ -23,6 +23,7 @@ RULES: Final[tuple[Rule, ...]] = (
     house_rules.missing_docstrings,
     house_rules.catch_all_handlers,
     house_rules.atomic_patterns,
+    house_rules.provider_names,
 )
 
 
@@ -154,6 +155,11 @@ VIOLATIONS: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         {"takes": "X = '(?>a|b)'"},
         "takes:1: (?>a in a pattern",
     ),
+    "a provider's name outside the dialects": (
+        house_rules.provider_names,
+        {"modes.x": 'if provider == "bedrock":\n    sign()'},
+        "modes.x:1: bedrock is the name of a provider",
+    ),
 }
 
 
@@ -220,6 +226,14 @@ ALLOWED: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
         {"takes": "try: g()\nexcept BaseException:\n    tidy()\n    raise"},
     ),
     "a possessive character": (house_rules.atomic_patterns, {"takes": "X = '[ab]*+c(d)+'"}),
+    "providers in a dialect, and in texts": (
+        house_rules.provider_names,
+        {
+            "dialects.x": 'X = "openai"',
+            "cli.x": '"""Names OpenAI."""\nHELP = "such as openai=URL"',
+            "providers": 'X = "openai"',
+        },
+    ),
     "the outermost frame": (
         house_rules.catch_all_handlers,
         {

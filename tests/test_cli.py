@@ -21,7 +21,8 @@ from cli_process import CommandResult, environment, run_command, running_command
 from in_process_proxy import load_cassettes
 from llm_proxy.exchange import Ending
 from llm_proxy.outcome import cassette_outcome
-from llm_proxy.shell.running.environment import API_KEY_VARIABLES, BASE_URL_PATHS, DUMMY_KEY
+from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
+from llm_proxy.shell.running.environment import DUMMY_KEY
 from llm_proxy.version import __version__
 from raw_http import build_http_request, open_line, send_request
 from stored_cassettes import (
@@ -117,8 +118,8 @@ class TestChildProcess:
         child = await self._child_environment(tmp_path, "replay", NO_PROXY="corp.example")
         url = child["LLM_PROXY_URL"]
         assert url.startswith("http://127.0.0.1:")
-        assert {name: child[name] for name in BASE_URL_PATHS} == {
-            name: url + path for name, path in BASE_URL_PATHS.items()
+        assert {name: child[name] for name in BASE_URL_VARIABLES} == {
+            name: url + variable.path for name, variable in BASE_URL_VARIABLES.items()
         }
         assert child["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
         assert child["no_proxy"] == "127.0.0.1,localhost"

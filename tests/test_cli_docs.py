@@ -10,7 +10,7 @@ import click
 import pytest
 
 from llm_proxy.cli import cli
-from llm_proxy.shell.running.environment import BASE_URL_PATHS
+from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.shell.server import control, intake
 from llm_proxy.shell.upstream import signing
 
@@ -97,7 +97,7 @@ def test_the_options_in_the_docs_exist() -> None:
 
 def test_every_variable_of_a_child_is_in_the_docs() -> None:
     assert [
-        name for name in (*BASE_URL_PATHS, "LLM_PROXY_URL", "NO_PROXY") if name not in CLI
+        name for name in (*BASE_URL_VARIABLES, "LLM_PROXY_URL", "NO_PROXY") if name not in CLI
     ] == []
 
 

@@ -98,6 +98,13 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
     assert "hunter2" not in result.stdout
 
 
+async def test_a_variable_that_names_no_upstream_is_shown(tmp_path: Path) -> None:
+    result = await run_doctor(tmp_path, AWS_ENDPOINT_URL_BEDROCK_AGENT_RUNTIME="http://aws:1")
+    assert result.exit_code == 0
+    assert "http://aws:1: clients in this shell ask there; record and auto" in result.stdout
+    assert "take no upstream from it" in result.stdout
+
+
 class TestTheLibrary:
     def test_a_good_one_is_fine(self, tmp_path: Path) -> None:
         sample_cassettes.write_complete(tmp_path)

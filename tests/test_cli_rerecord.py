@@ -19,7 +19,7 @@ from llm_proxy.exchange import Ending
 from llm_proxy.shell.library.library import Library, TakeGroup, walk_cassettes
 from llm_proxy.shell.reissuing import reissuer as reissuer_module
 from llm_proxy.shell.reissuing.reissuer import ReissueSettings, open_reissuer, replace_takes
-from llm_proxy.shell.upstream.settings import UpstreamSettings
+from llm_proxy.shell.upstream.live import UpstreamSettings
 from raw_http import build_http_request
 from sdk_clients import openai_stream
 from stored_cassettes import (

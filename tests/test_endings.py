@@ -19,8 +19,7 @@ from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.server import response_writer
 from llm_proxy.shell.upstream import live as live_upstream
 from llm_proxy.shell.upstream import pump
-from llm_proxy.shell.upstream.live import LiveUpstream
-from llm_proxy.shell.upstream.settings import UpstreamSettings
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 from raw_http import build_http_request
 from stored_cassettes import raw_chat_request, route_raw_request
 from stub_upstream import Connection, chunked, upstream

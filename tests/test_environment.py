@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from llm_proxy.errors import UsageError
+from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.shell.running.environment import (
-    BASE_URL_PATHS,
-    UPSTREAM_VARIABLES,
     adopted_upstreams,
     child_environment,
     export_lines,
@@ -18,10 +17,9 @@ from llm_proxy.shell.running.environment import (
 from llm_proxy.shell.running.settings import parse_upstreams
 
 URL = "http://127.0.0.1:4777"
-
-
-def test_every_variable_that_is_adopted_is_also_set() -> None:
-    assert set(UPSTREAM_VARIABLES) <= set(BASE_URL_PATHS)
+UPSTREAM_VARIABLES = {
+    name: variable.provider for name, variable in BASE_URL_VARIABLES.items() if variable.is_upstream
+}
 
 
 @pytest.mark.parametrize(

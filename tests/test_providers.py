@@ -260,7 +260,7 @@ def test_no_path_takes_long(path: str) -> None:
     ],
 )  # fmt: skip
 def test_bedrock_has_an_address_in_each_region(path: str, region: str, url: str) -> None:
-    assert providers.bedrock_url(path, region) == url
+    assert providers.signed_url(path, region) == url
 
 
 def test_every_provider_has_a_name_of_its_own() -> None:

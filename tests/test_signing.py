@@ -404,7 +404,7 @@ async def test_without_an_upstream_the_regional_endpoint_is_used(
             url_lookups.append((path, region))
             return live.url
 
-        monkeypatch.setattr(providers, "bedrock_url", live_url)
+        monkeypatch.setattr(providers, "signed_url", live_url)
         async with proxy("record", tmp_path, sign="aws") as recording:
             raw = await send_request(
                 recording.url, build_http_request(CONVERSE_PATH, CONVERSE_BODY, *SIGNED_HEADERS)

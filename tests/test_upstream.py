@@ -25,9 +25,8 @@ from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.recording.recorder import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse
-from llm_proxy.shell.upstream.live import LiveUpstream
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 from llm_proxy.shell.upstream.pump import ResponsePump
-from llm_proxy.shell.upstream.settings import UpstreamSettings
 from raw_http import RawResponse, build_http_request, open_line, send_request
 from stored_cassettes import route_raw_request
 from stub_upstream import Connection, Script, Upstream, chunked, fixed_length, upstream

@@ -50,6 +50,21 @@ class Provider:
     """Environment variables that may hold an API key; the first that is set counts."""
     credential_template: str = _BEARER_TEMPLATE
     """The header that carries the API key, with `{}` in place of the key."""
+    is_key_optional: bool = False
+    """Whether its SDKs start without an API key."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseUrlVariable:
+    """An environment variable from which clients of a provider read a base URL."""
+
+    provider: str
+    path: str = ""
+    """The path that these clients need below the URL of a proxy."""
+    is_upstream: bool = True
+    """Whether its value serves all requests to the provider."""
+    is_host: bool = False
+    """Whether clients accept `HOST`, `HOST:PORT` and `:PORT` as well as a URL."""
 
 
 _BEDROCK_AGENT_PATHS: Final = (
@@ -66,7 +81,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         rf"|/(guardrail|async-invoke).*|{_BEDROCK_AGENT_PATHS}",
         shared_paths_pattern=_SIGNED_AGENT_PATHS, identifying_pattern=r"authorization: "
                                                             r"aws4-.*/bedrock/aws4_request\b.*",
-        key_env_vars=("AWS_BEARER_TOKEN_BEDROCK",),
+        key_env_vars=("AWS_BEARER_TOKEN_BEDROCK",), is_key_optional=True,
     ),
     Provider("vertex", "", r"/(v1(beta1)?/)?(projects|publishers)/.*"),
     Provider("groq", "https://api.groq.com", r"/openai/v1/.*", key_env_vars=("GROQ_API_KEY",)),
@@ -81,7 +96,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     ),
     Provider(
         "ollama", "http://127.0.0.1:11434", r"/api/(?!hello$).*|/",
-        key_env_vars=("OLLAMA_API_KEY",),
+        key_env_vars=("OLLAMA_API_KEY",), is_key_optional=True,
     ),
     Provider(
         "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?|/api/hello",
@@ -126,6 +141,35 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
 ones a header decides.  Providers without paths are reached as `/~NAME/...`."""
 
 _PROVIDER_BY_NAME: Final = {provider.name: provider for provider in PROVIDERS}
+
+SIGNED_PROVIDER: Final = "bedrock"
+"""The provider whose requests AWS signatures (SigV4) authenticate; its service name in them."""
+
+BASE_URL_VARIABLES: Final = {
+    "OPENAI_BASE_URL": BaseUrlVariable("openai", "/v1"),
+    "OPENAI_API_BASE": BaseUrlVariable("openai", "/v1"),
+    "ANTHROPIC_BASE_URL": BaseUrlVariable("anthropic"),
+    "GOOGLE_GEMINI_BASE_URL": BaseUrlVariable("gemini"),
+    "OLLAMA_HOST": BaseUrlVariable("ollama", is_host=True),
+    "GROQ_BASE_URL": BaseUrlVariable("groq"),
+    "CO_API_URL": BaseUrlVariable("cohere"),
+    "MISTRAL_BASE_URL": BaseUrlVariable("mistral", "/~mistral/v1"),
+    "AZURE_OPENAI_ENDPOINT": BaseUrlVariable("azure"),
+    "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": BaseUrlVariable("bedrock"),
+    "AWS_ENDPOINT_URL_BEDROCK_AGENT_RUNTIME": BaseUrlVariable("bedrock", is_upstream=False),
+}
+"""In the order in which they are listed; of two for one provider, the first that is set counts."""
+
+COMMON_BASE_URL_VARIABLES: Final = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST")
+"""Those of the most common clients."""
+
+API_KEY_VARIABLES: Final = {
+    provider.key_env_vars[0]: provider.name
+    for provider in (_PROVIDER_BY_NAME[each.provider] for each in BASE_URL_VARIABLES.values())
+    if not provider.is_key_optional
+}
+"""Provider by API key variable: without a key, most SDKs refuse to start."""
+
 _DISTINCTIVE_HEADERS: Final = frozenset(
     name for provider in PROVIDERS for name in provider.distinctive_headers
 )
@@ -250,8 +294,8 @@ def needs_api_key(provider: str, configured_urls: Mapping[str, str]) -> bool:
     return is_public and url.startswith("https:") and bool(key_env_vars(provider))
 
 
-def bedrock_url(path: str, region: str) -> str:
-    """The AWS base URL for a Bedrock path in a region: agents have a separate host."""
+def signed_url(path: str, region: str) -> str:
+    """The AWS base URL for a path of `SIGNED_PROVIDER` in a region: agents have their own host."""
     is_agent_path = re.fullmatch(f"{_BEDROCK_AGENT_PATHS}|{_SIGNED_AGENT_PATHS}", path)
     domain_suffix = ".cn" if region.startswith("cn-") else ""
     host = "bedrock-agent-runtime" if is_agent_path else "bedrock-runtime"

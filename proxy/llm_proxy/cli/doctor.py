@@ -41,12 +41,11 @@ from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.outcome import cassette_outcome
+from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.shell.content_decoders import new_decoder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import abandoned_spools, is_for_library, open_spool
 from llm_proxy.shell.running.environment import (
-    BASE_URL_PATHS,
-    UPSTREAM_VARIABLES,
     configured_base_url_variables,
     normalized_base_url,
 )
@@ -307,19 +306,17 @@ def check_base_urls(
     """Check the base URLs that clients take from the environment."""
     adopted_variables = configured_base_url_variables(environ)
     base_urls = {
-        name: url for name in BASE_URL_PATHS if (url := normalized_base_url(name, environ))
+        name: url for name in BASE_URL_VARIABLES if (url := normalized_base_url(name, environ))
     }
     if not base_urls:
         yield CheckResult("base URLs", OK, "none in the environment: clients ask the providers")
     for name, url in base_urls.items():
         adoption = "record and auto -- COMMAND take it as the upstream"
         if name not in adopted_variables:
-            winner = next(
-                variable
-                for variable, provider in adopted_variables.items()
-                if provider == UPSTREAM_VARIABLES[name]
-            )
-            adoption = f"record and auto -- COMMAND take {winner} instead as the upstream"
+            adoption = "record and auto -- COMMAND take no upstream from it"
+            for winner, provider in adopted_variables.items():
+                if provider == BASE_URL_VARIABLES[name].provider:
+                    adoption = f"record and auto -- COMMAND take {winner} instead as the upstream"
         try:
             checked_url = checked_http_url("", url)
         except UsageError as error:

@@ -8,7 +8,6 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from llm_proxy.cli.options import all_upstreams
-from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 if TYPE_CHECKING:
     from llm_proxy.shell.reissuing.reissuer import ReissueSettings
@@ -38,6 +37,7 @@ def build_reissue_settings(values: Mapping[str, Any]) -> ReissueSettings:
     Raises `UsageError` for invalid values.
     """
     from llm_proxy.shell.reissuing.reissuer import ReissueSettings, api_keys_from_environ  # noqa: PLC0415 # only to send requests
+    from llm_proxy.shell.upstream.live import UpstreamSettings  # noqa: PLC0415 # only to send requests
 
     base_urls, client_chosen_upstreams = all_upstreams(values["upstream"], adopts=True)
     return ReissueSettings(
@@ -46,8 +46,8 @@ def build_reissue_settings(values: Mapping[str, Any]) -> ReissueSettings:
             replacing_v1=client_chosen_upstreams,
             idle_timeout_s=values["idle_timeout"],
             proxy_url=values["upstream_proxy"],
+            signs_requests=values["sign"] is not None,
         ),
         api_keys=api_keys_from_environ(os.environ),
-        signing_method=values["sign"],
         rules=values["normalise"],
     )

@@ -34,10 +34,7 @@ from llm_proxy.shell.library.folders import locked_folder, make_folder, sync_fol
 from llm_proxy.shell.library.library import Library, TakeGroup
 from llm_proxy.shell.recording.cassette_filer import FiledCassette
 from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
-from llm_proxy.shell.running.settings import SigningMethod
-from llm_proxy.shell.upstream.live import LiveUpstream
-from llm_proxy.shell.upstream.settings import UpstreamSettings
-from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 
 _FOLDER_PREFIX: Final = ".asked-again-"
 """Name prefix of a folder of unchecked new responses; library scans skip it."""
@@ -50,7 +47,6 @@ class ReissueSettings:
     upstream: UpstreamSettings
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys by provider name."""
-    signing_method: SigningMethod | None = None
     rules: RuleSet = NO_RULES
     """The matching rules for the keys of the new cassettes."""
 
@@ -118,7 +114,8 @@ class Reissuer:
     def _routed_request(
         self, file: str, meta: CassetteMeta, stored: StoredRequest
     ) -> RoutedRequest:
-        is_signed = meta.provider == BEDROCK and self._settings.signing_method is not None
+        is_signed_provider = meta.provider == providers.SIGNED_PROVIDER
+        is_signed = is_signed_provider and self._settings.upstream.signs_requests
         key = "" if is_signed else self._settings.api_keys.get(meta.provider, "")
         clock = asyncio.get_running_loop().time
         request = reissued_request(file, meta, stored, key)
@@ -139,10 +136,6 @@ async def open_reissuer(
     or the folder cannot be written.
     """
     async with AsyncExitStack() as stack:
-        signer: AwsSigner | None = None
-        if settings.signing_method is not None:
-            bedrock_url = providers.upstream_url(BEDROCK, settings.upstream.base_urls)
-            signer = await asyncio.to_thread(AwsSigner, bedrock_url)
         try:
             folder = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, dir=parent_folder)
@@ -152,7 +145,7 @@ async def open_reissuer(
             raise UsageError(
                 f"{folder_name} cannot be written: {error.strerror}; nothing was asked"
             ) from None
-        upstream = await stack.enter_async_context(LiveUpstream(settings.upstream, signer))
+        upstream = await stack.enter_async_context(LiveUpstream(settings.upstream))
         yield Reissuer(settings, upstream, Path(folder))
 
 

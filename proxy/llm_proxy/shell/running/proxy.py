@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 from aiohttp import web
 
-from llm_proxy import providers
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.modes import AutoMode, Mode, RecordMode, ReplayMode, SimulateMode, TakePlayer
 from llm_proxy.pacing import PaceRegistry
@@ -34,9 +33,7 @@ from llm_proxy.shell.server.intake import RequestAdmission, RequestGuards, Reque
 from llm_proxy.shell.server.journal import Journal, LibraryUsage
 from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.shell.server.server import ProxyServer
-from llm_proxy.shell.upstream.live import LiveUpstream
-from llm_proxy.shell.upstream.settings import UpstreamSettings
-from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -116,7 +113,16 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         if mode in {"record", "auto"}:
             recorder = await _make_recorder(mode, settings, library, journal)
             stack.push_async_callback(recorder.close)
-            upstream = await stack.enter_async_context(await _live_upstream(mode, settings))
+            upstream_settings = UpstreamSettings(
+                base_urls=settings.upstreams,
+                replacing_v1=settings.client_chosen_upstreams,
+                idle_timeout_s=settings.idle_timeout,
+                proxy_url=settings.upstream_proxy,
+                finish_on_disconnect=settings.finish_on_disconnect,
+                signs_requests=settings.sign is not None
+                and (mode == "record" or auto_may_go_live(settings)),
+            )
+            upstream = await stack.enter_async_context(LiveUpstream(upstream_settings))
         if mode in {"replay", "auto"}:
             takes = LibraryTakes(
                 library, allow_partial=settings.allow_partial, rules=settings.matching.rules
@@ -215,19 +221,3 @@ async def _make_recorder(
     )
     await recorder.wait_until_scanned()
     return recorder
-
-
-async def _live_upstream(mode: ModeName, settings: Settings) -> LiveUpstream:
-    """The live upstream, with a signer if one is configured and requests may go live."""
-    signer: AwsSigner | None = None
-    if settings.sign is not None and (mode == "record" or auto_may_go_live(settings)):
-        bedrock_url = providers.upstream_url(BEDROCK, settings.upstreams)
-        signer = await asyncio.to_thread(AwsSigner, bedrock_url)
-    upstream_settings = UpstreamSettings(
-        base_urls=settings.upstreams,
-        replacing_v1=settings.client_chosen_upstreams,
-        idle_timeout_s=settings.idle_timeout,
-        proxy_url=settings.upstream_proxy,
-        finish_on_disconnect=settings.finish_on_disconnect,
-    )
-    return LiveUpstream(upstream_settings, signer)

@@ -11,7 +11,7 @@ from typing import Final
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library.library import walk_cassettes
-from llm_proxy.shell.running.environment import API_KEY_VARIABLES, missing_key_variables
+from llm_proxy.shell.running.environment import missing_key_variables
 from llm_proxy.shell.running.settings import Settings, SimulationOptions
 from llm_proxy.shell.running.simulation import is_simulating
 
@@ -107,7 +107,7 @@ def dummy_key_warning(mode: str, settings: Settings, environ: Mapping[str, str])
     names = [
         name
         for name in missing_key_variables(environ)
-        if _uses_builtin_address(API_KEY_VARIABLES[name], settings.upstreams)
+        if _uses_builtin_address(providers.API_KEY_VARIABLES[name], settings.upstreams)
     ]
     if mode != "auto" or not auto_may_go_live(settings) or not names:
         return ""

@@ -2,16 +2,18 @@
 
 Upstreams come from configuration alone.  Redirects are passed on, cookies are not kept, the
 environment's proxies are not used, bodies are not decoded, and URLs are not re-quoted: the
-provider gets the client's request, except that it requests no content coding, and that Bedrock
-requests are signed with the operator's credentials if so configured.
+provider gets the client's request, except that it requests no content coding, and that requests
+for AWS are signed with the operator's credentials if so configured.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from http import HTTPStatus
 from secrets import token_hex
 from typing import Final, Self
 
@@ -30,17 +32,17 @@ from llm_proxy.exchange import (
     Request,
     ResponseHead,
     forwarded_request_headers,
+    head_lines,
+    header_value,
     response_head,
 )
 from llm_proxy.pacing import abort_of_ending
 from llm_proxy.ports import ActiveRecording
-from llm_proxy.routing import RoutedRequest
-from llm_proxy.shell.upstream import failures
+from llm_proxy.routing import ERROR_HEADER, RoutedRequest
 from llm_proxy.shell.upstream.connection import UnexpectedBytes, UpstreamResponse
 from llm_proxy.shell.upstream.connector import REUSED_CONNECTION, CheckedConnector
 from llm_proxy.shell.upstream.pump import ResponsePump
-from llm_proxy.shell.upstream.settings import UpstreamSettings
-from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_sigv4_request
+from llm_proxy.shell.upstream.signing import AwsSigner, refuse_sigv4_request
 
 _SKIPPED_AUTO_HEADERS: Final = (
     hdrs.USER_AGENT,
@@ -61,13 +63,32 @@ _MAX_HEADER_BYTES: Final = 64 * 1024
 _READ_BUFFER_BYTES: Final = 512 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """Base URLs of the providers, timeouts and the HTTP proxy."""
+
+    base_urls: Mapping[str, str]
+    """Base URLs by provider name; `default` applies to the providers without an entry."""
+    replacing_v1: frozenset[str] = frozenset()
+    """Providers whose base URL replaces the `/v1` that a request target begins with."""
+    idle_timeout_s: float = 300.0
+    """Maximum silence in seconds, before the head and between reads."""
+    connect_timeout_s: float = 10.0
+    """Maximum time to connect, in seconds."""
+    proxy_url: str | None = None
+    """URL of the HTTP proxy to use, if any."""
+    finish_on_disconnect: bool = False
+    """Whether a response is read to its end for the recording after the client has left."""
+    signs_requests: bool = False
+    """Whether requests for AWS are signed with the operator's credentials."""
+
+
 class LiveUpstream:
     """Sends requests to the providers over the network.  Use it as an async context manager."""
 
-    def __init__(self, settings: UpstreamSettings, signer: AwsSigner | None = None) -> None:
-        """`signer` signs Bedrock requests; it is closed on exit."""
+    def __init__(self, settings: UpstreamSettings) -> None:
         self._settings = settings
-        self._signer = signer
+        self._signer: AwsSigner | None = None
         self.via_pseudonym = f"llm-proxy-{token_hex(8)}"
         """The pseudonym of this process in `Via` headers: RFC 9110, 7.6.3."""
         self._is_stopping = False
@@ -78,6 +99,10 @@ class LiveUpstream:
         """Why recorded responses may be mixed up, one sentence for each connection."""
 
     async def __aenter__(self) -> Self:
+        """Raises `UsageError` if requests are to be signed, and cannot be."""
+        if self._settings.signs_requests:
+            url = providers.upstream_url(providers.SIGNED_PROVIDER, self._settings.base_urls)
+            self._signer = await asyncio.to_thread(AwsSigner, url)
         via_pseudonym, on_surplus_response = self.via_pseudonym, self.surplus_warnings.append
         self._keep_alive_connector = CheckedConnector(
             keep_alive=True, via_pseudonym=via_pseudonym, on_surplus_response=on_surplus_response
@@ -172,18 +197,19 @@ class LiveUpstream:
     async def _prepare_upstream_request(self, routed: RoutedRequest) -> tuple[Request, URL]:
         """The request as the provider gets it, and its URL."""
         upstream_request = routed.request
-        if routed.provider == BEDROCK and self._signer is None:
-            refuse_sigv4_request(upstream_request)
-        elif routed.provider == BEDROCK and self._signer is not None:
-            upstream_request = await self._signer.sign_request(
-                upstream_request, lambda request: str(self._upstream_url(routed, request))
-            )
+        if routed.provider == providers.SIGNED_PROVIDER:
+            if self._signer is None:
+                refuse_sigv4_request(upstream_request)
+            else:
+                upstream_request = await self._signer.sign_request(
+                    upstream_request, lambda request: str(self._upstream_url(routed, request))
+                )
         return upstream_request, self._upstream_url(routed, upstream_request)
 
     def _upstream_url(self, routed: RoutedRequest, upstream_request: Request) -> URL:
         base_url = providers.upstream_url(routed.provider, self._settings.base_urls)
-        if base_url is None and routed.provider == BEDROCK and self._signer is not None:
-            base_url = providers.bedrock_url(upstream_request.path, self._signer.region)
+        if base_url is None and self._signer and routed.provider == providers.SIGNED_PROVIDER:
+            base_url = providers.signed_url(upstream_request.path, self._signer.region)
         if base_url is None:
             raise UpstreamFailed(
                 502,
@@ -212,9 +238,9 @@ class LiveUpstream:
                     raise
                 response = await self._send_request(self._fresh_session, upstream_request, url)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise failures.upstream_failure(error, routed, url, self._settings) from error
+            raise _upstream_failure(error, routed, url, self._settings) from error
         head = _response_head(response, routed.request.method)
-        if (failure := failures.response_head_failure(head, routed, url)) is not None:
+        if (failure := _response_head_failure(head, routed, url)) is not None:
             response.close()
             raise failure
         return response, head
@@ -286,3 +312,87 @@ def _response_head(response: aiohttp.ClientResponse, method: str) -> ResponseHea
     )
     reason = (response.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
     return response_head(response.status, reason, fields, method)
+
+
+def _response_head_failure(
+    head: ResponseHead, routed: RoutedRequest, url: URL
+) -> UpstreamFailed | None:
+    """Why a response with this head cannot be passed on; None if it can.
+
+    The reason is an invalid head (502), or a loop through another llm-proxy (508).
+    """
+    if reason := _invalid_head_reason(head):
+        return UpstreamFailed(
+            502, f"{_target_description(routed, url)} answered with {reason}: that is no HTTP"
+        )
+    if head.status == HTTPStatus.LOOP_DETECTED and header_value(head.headers, ERROR_HEADER):
+        hint = f"give the provider's own address with --upstream {routed.provider}=URL"
+        reason = "leads back to a proxy that it was asked through"
+        return UpstreamFailed(508, f"{_target_description(routed, url)} {reason}: {hint}")
+    return None
+
+
+def _invalid_head_reason(head: ResponseHead) -> str:
+    """What makes this head invalid; empty if it is valid."""
+    if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return "101 to a request that asked for no other protocol"
+    if head.status < HTTPStatus.OK:  # aiohttp has dropped other 1xx responses
+        return f"the status {head.status}"
+    try:
+        head_lines(head)
+    except ValueError:
+        return "a control character in its head"
+    return ""
+
+
+def _upstream_failure(
+    error: Exception, routed: RoutedRequest, url: URL, settings: UpstreamSettings
+) -> UpstreamFailed:
+    """The error to respond with when an attempt failed with `error`."""
+    upstream = _target_description(routed, url)
+    hint = f"check that it runs, or give --upstream {routed.provider}=URL"
+    if settings.proxy_url is not None:
+        if (proxy_failure := _upstream_proxy_failure(error, URL(settings.proxy_url))) is not None:
+            return UpstreamFailed(502, f"--upstream-proxy {settings.proxy_url} {proxy_failure}")
+        upstream += f" asked through --upstream-proxy {settings.proxy_url},"
+    match error:
+        case aiohttp.ServerTimeoutError():
+            return UpstreamFailed(
+                502,
+                f"{upstream} could not be reached within {settings.connect_timeout_s:g} s: {hint}",
+            )
+        case TimeoutError():
+            return UpstreamFailed(
+                504, f"{upstream} did not answer within {settings.idle_timeout_s:g} s"
+            )
+        case aiohttp.ClientConnectorError():
+            return UpstreamFailed(502, f"{upstream} cannot be reached ({error.os_error}): {hint}")
+        case UnexpectedBytes():
+            return UpstreamFailed(502, f"{upstream} sent an answer before it was asked")
+        case aiohttp.ServerDisconnectedError() | OSError():
+            return UpstreamFailed(502, f"{upstream} closed the connection without an answer")
+        case aiohttp.ClientResponseError():  # its message quotes upstream bytes, secrets included
+            return UpstreamFailed(502, f"{upstream} did not answer in HTTP")
+        case _:
+            return UpstreamFailed(502, f"{upstream} could not be asked ({type(error).__name__})")
+
+
+def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
+    """The message for a failure of the operator's HTTP proxy itself; None for any other failure."""
+    match error:
+        case aiohttp.ClientHttpProxyError():
+            return (
+                f"refused the way to the upstream with HTTP {error.status}: let it pass that "
+                "host, or start llm-proxy with another proxy or none"
+            )
+        case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
+            return (
+                f"cannot be reached ({error.os_error}): check that it runs, or start llm-proxy "
+                "with another proxy or none"
+            )
+        case _:
+            return None
+
+
+def _target_description(routed: RoutedRequest, url: URL) -> str:
+    return f"the upstream of {routed.provider}, {url.origin()},"

@@ -19,9 +19,7 @@ from urllib.parse import urlsplit
 
 from llm_proxy.errors import RequestRefused, UpstreamFailed, UsageError, printable_excerpt
 from llm_proxy.exchange import Request, forwarded_request_headers
-
-BEDROCK: Final = "bedrock"
-"""The provider's name, which is also AWS's name of the service in a signature."""
+from llm_proxy.providers import SIGNED_PROVIDER
 
 _REGION_NAME: Final = re.compile("[a-z0-9-]+")
 """A region's name, as it may appear in a host name."""
@@ -125,7 +123,7 @@ class AwsSigner:
             if _SIGNED_HEADER.fullmatch(name):
                 aws_request.headers[name] = value  # adds to the headers of that name
         credentials = _run_botocore_lookup(self._credentials.get_frozen_credentials)
-        self._botocore.auth.SigV4Auth(credentials, BEDROCK, region).add_auth(aws_request)
+        self._botocore.auth.SigV4Auth(credentials, SIGNED_PROVIDER, region).add_auth(aws_request)
         signature_headers = tuple(
             (name, aws_request.headers[name])
             for name in _SIGNATURE_HEADERS
