@@ -15,7 +15,7 @@ from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
 from llm_proxy.pacing import Pace, RecordedPace
 from llm_proxy.routing import RoutedRequest
-from llm_proxy.scenario.render import FailureLimits, response_actions
+from llm_proxy.scenario.render import response_actions
 from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 from llm_proxy.shell.server.control import ControlPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
@@ -31,26 +31,22 @@ class ScriptedMode:
     """A mode that renders the response that a test's function chooses."""
 
     choose_response: ResponseChooser
-    limits: FailureLimits = field(default_factory=FailureLimits)
+    max_silence_ms: float = 660_000.0
     pace: Pace = field(default_factory=RecordedPace)
     name: str = "directed"
 
     async def respond(self, call: RoutedRequest) -> ModeResponse:
-        """Render the chosen response; only messages with non-empty `content` count as content."""
+        """Render the chosen response."""
         decoded_request = DecodedRequest(
             call.dialect, call.decompressed_request, replace(ENCODE_CONTEXT, provider=call.provider)
         )
         burst = response_actions(
-            self.choose_response(call), decoded_request, _has_content, self.pace, self.limits
+            self.choose_response(call), decoded_request, self.pace, self.max_silence_ms
         )
         return ModeResponse(burst, "directed")
 
     def reset_session(self, session: str) -> None:
         """Do nothing: this mode keeps no state."""
-
-
-def _has_content(_codec: str, message: bytes) -> bool:
-    return b'"content":"' in message and b'"content":""' not in message
 
 
 @dataclass(frozen=True, slots=True)

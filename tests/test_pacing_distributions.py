@@ -65,7 +65,7 @@ def test_a_measured_time_is_interpolated_linearly_between_quantiles() -> None:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_draws_of_a_profile_follow_its_quantiles(name: str) -> None:
-    gap = PROFILES[name].latency_model.gap
+    gap = PROFILES[name].gap
     assert isinstance(gap, MeasuredDistribution)
 
     times = sorted(draws(gap))

@@ -59,8 +59,8 @@ def test_the_profile_table_is_correct() -> None:
     assert table == [
         [
             f"`{profile.name}`",
-            format_distribution(profile.latency_model.ttft),
-            format_distribution(profile.latency_model.gap),
+            format_distribution(profile.ttft),
+            format_distribution(profile.gap),
             profile.source,
         ]
         for profile in PROFILES.values()

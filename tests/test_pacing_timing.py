@@ -174,6 +174,4 @@ def gaps_of(moments: Sequence[float]) -> list[float]:
 def test_explicit_terms_override_those_of_a_profile() -> None:
     pace = ModelledPace(FixedDistribution(2000.0), profile=PROFILES["gpt-4o"])
 
-    assert pace.resolved_latency == replace(
-        PROFILES["gpt-4o"].latency_model, ttft=FixedDistribution(2000.0)
-    )
+    assert pace.resolved_latency == replace(PROFILES["gpt-4o"], ttft=FixedDistribution(2000.0))

@@ -18,7 +18,7 @@ from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.pacing import InstantPace, RecordedPace
-from llm_proxy.scenario.render import FailureLimits, response_actions
+from llm_proxy.scenario.render import response_actions
 from llm_proxy.scenario.scripted_response import FailResponse
 from raw_http import open_line, send_request
 from scripted_server import ScriptedMode, serve_mode
@@ -44,9 +44,8 @@ def failure_actions(
     return response_actions(
         fail,
         decoded_request,
-        lambda _codec, _message: True,
         RecordedPace(4.0),
-        FailureLimits(9000.0),
+        9000.0,
     )
 
 
@@ -382,7 +381,7 @@ class TestOnTheWire:
     async def test_a_timeout_is_silent_up_to_its_limit_at_any_pace(
         self, pace: InstantPace | RecordedPace
     ) -> None:
-        mode = ScriptedMode(lambda _: FailResponse("timeout"), FailureLimits(150.0), pace)
+        mode = ScriptedMode(lambda _: FailResponse("timeout"), 150.0, pace)
         async with serve_mode(mode) as server:
             started = asyncio.get_running_loop().time()
             raw = await send_request(server.url, raw_chat_request())

@@ -38,7 +38,7 @@ from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.modes.simulate import ResponseStore, StoredResponse
 from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
-from llm_proxy.scenario.render import FailureLimits, response_actions
+from llm_proxy.scenario.render import response_actions
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.synthesis import lorem_words, synthesize_response
@@ -202,9 +202,8 @@ def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> N
     burst = response_actions(
         response,
         DecodedRequest(dialect, request, context),
-        dialect.output_chars,
         RecordedPace(),
-        FailureLimits(),
+        660_000.0,
     )
 
     assert [item.due for item in burst if isinstance(item, Wait)] == [

@@ -17,7 +17,7 @@ from llm_proxy.dialects.encode_context import token_pieces
 from llm_proxy.errors import NotRepresentable, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
-from llm_proxy.scenario.render import FailureLimits, OutputCharCounter, response_actions
+from llm_proxy.scenario.render import response_actions
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,
@@ -25,7 +25,7 @@ from llm_proxy.scenario.scripted_response import (
     SendTurns,
 )
 from llm_proxy.shell.server.journal import FailedSession
-from llm_proxy.turns import Media, Text, ToolCall, Turn
+from llm_proxy.turns import Media, Text, Turn
 from raw_http import send_request
 from scripted_server import ScriptedMode, serve_mode
 from stored_cassettes import raw_chat_request
@@ -36,23 +36,13 @@ TURNS = (Turn((Text("one two three"),)),)
 GROWING_GAPS = ResponseTiming(thinking_ms=5.0, compute_gap_ms=lambda k: 10.0 * k)
 
 
-def is_content(_codec: str, message: bytes) -> bool:
-    """Return whether a chat chunk contains text or a piece of a tool call."""
-    data = sse.parse_event(message).data or b""
-    if not data.startswith(b"{"):
-        return False
-    deltas = [choice["delta"] for choice in json.loads(data)["choices"]]
-    return any(delta.get("content") or delta.get("tool_calls") for delta in deltas)
-
-
 def actions_of(
     response: SendTurns | FailResponse | ReportScriptExhausted,
     manner: Manner = CHAT,
     pace: Pace = RecordedPace(),  # noqa: B008 # the default is frozen
-    has_content: OutputCharCounter = is_content,
 ) -> Burst:
     decoded_request = DecodedRequest(manner.dialect, manner.request, manner.context)
-    return response_actions(response, decoded_request, has_content, pace, FailureLimits())
+    return response_actions(response, decoded_request, pace, 660_000.0)
 
 
 def timeline(burst: Burst) -> list[float | str]:
@@ -96,20 +86,19 @@ def test_each_piece_has_its_slot_and_the_last_one_a_whole_one() -> None:
 
 
 def test_what_opens_a_later_part_goes_with_the_piece_before_it() -> None:
-    turn = Turn((Text("one"), ToolCall("call-1", "look", '{"a":1}')))
+    turn = Turn((Text("one"), Text("two")))
     timing = ResponseTiming(compute_gap_ms=lambda _: 100.0)
 
     burst = actions_of(
         SendTurns((turn,), token_pieces, timing),
         MANNERS_BY_NAME["anthropic stream"],
-        has_content=_delta,
     )
 
     kinds = [item.due if isinstance(item, Wait) else _kind(item) for item in burst[1:]]
     assert [kind for kind in kinds if kind != "ping"] == [
         "message_start", "content_block_start", "text_delta",
-        "content_block_stop", "content_block_start", "input_json_delta",
-        100.0, "input_json_delta", 200.0, "content_block_stop", "message_delta", "message_stop",
+        "content_block_stop", "content_block_start",
+        100.0, "text_delta", 200.0, "content_block_stop", "message_delta", "message_stop",
     ]  # fmt: skip
 
 
@@ -117,10 +106,6 @@ def _kind(action: Action) -> str:
     assert isinstance(action, Send)
     event = json.loads(sse.parse_event(action.data).data or b"")
     return str(event["delta"]["type"] if event["type"].endswith("block_delta") else event["type"])
-
-
-def _delta(_codec: str, message: bytes) -> bool:
-    return b"block_delta" in message and b'"partial_json":""' not in message
 
 
 @pytest.mark.shows("001-18", "004-13")
@@ -156,7 +141,6 @@ def test_a_whole_answer_waits_only_for_the_thinking_time(name: str) -> None:
     burst = actions_of(
         SendTurns(TURNS, token_pieces, GROWING_GAPS),
         MANNERS_BY_NAME[name],
-        has_content=lambda _codec, _message: True,
     )
 
     assert isinstance(burst[0], Wait)
@@ -170,7 +154,7 @@ def test_the_output_is_the_dialects_encoding_split_as_scripted(manner: Manner) -
     context = replace(manner.context, split_text=token_pieces)
     expected = manner.dialect.encode_response(manner.request, response.response_turns, context)
 
-    burst = actions_of(response, manner, has_content=lambda _codec, _message: True)
+    burst = actions_of(response, manner)
 
     assert [item for item in burst if isinstance(item, Begin)] == [Begin(expected.head)]
     assert sent_data(burst) == list(expected.framed_messages)

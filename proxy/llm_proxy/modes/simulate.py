@@ -33,7 +33,6 @@ from llm_proxy.scenario.engine.choosing import ChosenScenario, ScenarioSet
 from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
 from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.scripting import CheckedRequest
-from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.synthesis import message_layout_of, synthesize_response
 from llm_proxy.take_numbers import RequestCounter
@@ -70,7 +69,8 @@ class SimulationSettings:
     get_cpu_time_s: Callable[[], float]
     """Returns the CPU time of the calling thread, in s."""
     pace_source: PaceRegistry
-    failure_limits: FailureLimits
+    max_silence_ms: float
+    """The silence of a `timeout` failure, which otherwise only the client would end."""
     offload: Offload
     """Runs a slow function without blocking other requests."""
     synthesizes_unmatched: bool = False
@@ -272,9 +272,8 @@ class SimulateMode:
         burst = render.response_actions(
             action,
             DecodedRequest(routed.dialect, request, encode_context),
-            routed.dialect.output_chars,
             pace,
-            self._settings.failure_limits,
+            self._settings.max_silence_ms,
         )
         pace_text = str(pace) if isinstance(action, SendTurns) else ""
         return ModeResponse(

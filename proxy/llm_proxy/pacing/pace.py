@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
@@ -56,9 +56,12 @@ _CHUNK_MODES: Final = get_args(get_args(Chunks)[0])
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyModel:
-    """The latency distributions of a model."""
+class LatencyProfile:
+    """The measured latency of a model; without values, no latency at all."""
 
+    name: str = ""
+    source: str = ""
+    """What was measured, for lists of profiles."""
     ttft: DurationDistribution = ZERO_DURATION
     """Time to the first token."""
     prefill: DurationDistribution = ZERO_DURATION
@@ -67,52 +70,34 @@ class LatencyModel:
     """Time between two pieces with output."""
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyProfile:
-    """The measured latency of a model."""
-
-    name: str
-    latency_model: LatencyModel
-    source: str
-    """What was measured, for lists of profiles."""
-
-
 _PROFILES: Final = (
     LatencyProfile(
         "gpt-4o",
-        LatencyModel(
-            ttft=FixedDistribution(464.0),
-            gap=MeasuredDistribution((0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 2.9, 11.8, 28.4, 85.0)),
-        ),
         "OpenAI's Responses, 1 answer, 28 gaps",
+        ttft=FixedDistribution(464.0),
+        gap=MeasuredDistribution((0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 2.9, 11.8, 28.4, 85.0)),
     ),
     LatencyProfile(
         "claude-sonnet-4-6",
-        LatencyModel(
-            ttft=MeasuredDistribution((70.0, 680.0)),
-            gap=MeasuredDistribution(
-                (41.0, 41.6, 42.2, 42.8, 43.0, 43.0, 46.0, 48.2, 48.8, 56.6, 68.0)
-            ),
-        ),
         "Anthropic's Messages, 2 answers, 7 gaps",
+        ttft=MeasuredDistribution((70.0, 680.0)),
+        gap=MeasuredDistribution(
+            (41.0, 41.6, 42.2, 42.8, 43.0, 43.0, 46.0, 48.2, 48.8, 56.6, 68.0)
+        ),
     ),
     LatencyProfile(
         "gemma3:1b",
-        LatencyModel(
-            ttft=MeasuredDistribution((42.5, 56.6, 67.8, 80.2, 83.5)),
-            gap=MeasuredDistribution((3.8, 4.9, 5.0, 5.0, 5.1, 5.1, 5.1, 5.2, 5.2, 5.3, 13.2)),
-        ),
         "Ollama on a fast machine, 9 answers, 663 gaps",
+        ttft=MeasuredDistribution((42.5, 56.6, 67.8, 80.2, 83.5)),
+        gap=MeasuredDistribution((3.8, 4.9, 5.0, 5.0, 5.1, 5.1, 5.1, 5.2, 5.2, 5.3, 13.2)),
     ),
     LatencyProfile(
         "llama3",
-        LatencyModel(
-            ttft=MeasuredDistribution((34.8, 315.2)),
-            gap=MeasuredDistribution(
-                (31.4, 31.7, 31.8, 31.9, 32.0, 32.0, 32.2, 32.4, 32.6, 33.3, 37.7)
-            ),
-        ),
         "Ollama, 4 answers, 234 gaps",
+        ttft=MeasuredDistribution((34.8, 315.2)),
+        gap=MeasuredDistribution(
+            (31.4, 31.7, 31.8, 31.9, 32.0, 32.0, 32.2, 32.4, 32.6, 33.3, 37.7)
+        ),
     ),
 )
 
@@ -141,20 +126,28 @@ class _PaceBase:
     """None selects the recorded reads at recorded times, else one piece per message."""
 
     def __str__(self) -> str:
-        terms = list(self._term_texts())
+        terms = [
+            self._timing_text(),
+            *(f"{name}={distribution}" for name, distribution in self._own_latency().items()),
+        ]
         if self.max_gap is not None:
             terms.append(f"max-gap={format_duration(self.max_gap)}")
         if self.chunks is not None:
             terms.append(f"chunks={self.chunks}")
-        return ",".join(terms)
+        return ",".join(filter(None, terms))
 
-    def _term_texts(self) -> Iterator[str]:
+    def _timing_text(self) -> str:
+        """The term for the timing; empty without one."""
         raise NotImplementedError
+
+    def _own_latency(self) -> dict[str, DurationDistribution]:
+        """The distributions that the pace sets itself, by the names of their terms."""
+        return {}
 
     @property
     def is_random(self) -> bool:
         """Whether any time is drawn, so that it depends on the seed."""
-        return False
+        return any(map(is_random, self._own_latency().values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +156,16 @@ class RecordedPace(_PaceBase):
 
     speed: float = 1.0
 
-    def _term_texts(self) -> Iterator[str]:
-        yield "recorded" if self.speed == 1 else f"{format_number(self.speed)}x"
+    def _timing_text(self) -> str:
+        return "recorded" if self.speed == 1 else f"{format_number(self.speed)}x"
 
 
 @dataclass(frozen=True, slots=True)
 class InstantPace(_PaceBase):
     """No waiting: everything is sent in one write."""
 
-    def _term_texts(self) -> Iterator[str]:
-        yield "instant"
+    def _timing_text(self) -> str:
+        return "instant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +178,12 @@ class TokenRatePace(_PaceBase):
     prefill: DurationDistribution = ZERO_DURATION
     """Additional time to the first token, per token of the prompt."""
 
-    def _term_texts(self) -> Iterator[str]:
-        yield f"{format_number(self.tokens_per_second)}tps"
-        distributions = {"ttft": self.ttft, "prefill": self.prefill}
-        yield from (
-            f"{name}={distribution}"
-            for name, distribution in distributions.items()
-            if distribution != ZERO_DURATION
-        )
+    def _timing_text(self) -> str:
+        return f"{format_number(self.tokens_per_second)}tps"
 
-    @property
-    def is_random(self) -> bool:
-        """Whether any time is drawn, so that it depends on the seed."""
-        return is_random(self.ttft) or is_random(self.prefill)
+    def _own_latency(self) -> dict[str, DurationDistribution]:
+        latency = {"ttft": self.ttft, "prefill": self.prefill}
+        return {name: value for name, value in latency.items() if value != ZERO_DURATION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,31 +196,26 @@ class ModelledPace(_PaceBase):
     """Additional time to the first token, per token of the prompt."""
     gap: DurationDistribution | None = None
     """Time between two pieces with output."""
-    profile: LatencyProfile | None = None
+    profile: LatencyProfile = LatencyProfile()
 
     @property
-    def resolved_latency(self) -> LatencyModel:
-        """The latency model, with the defaults of the profile."""
-        base = LatencyModel() if self.profile is None else self.profile.latency_model
-        ttft = base.ttft if self.ttft is None else self.ttft
-        prefill = base.prefill if self.prefill is None else self.prefill
-        return LatencyModel(ttft, prefill, base.gap if self.gap is None else self.gap)
+    def resolved_latency(self) -> LatencyProfile:
+        """The latency, with the defaults of the profile."""
+        latency: dict[str, Any] = self._own_latency()
+        return replace(self.profile, **latency)
 
-    def _term_texts(self) -> Iterator[str]:
-        if self.profile is not None:
-            yield f"profile:{self.profile.name}"
-        distributions = {"ttft": self.ttft, "prefill": self.prefill, "gap": self.gap}
-        yield from (
-            f"{name}={distribution}"
-            for name, distribution in distributions.items()
-            if distribution is not None
-        )
+    def _timing_text(self) -> str:
+        return f"profile:{self.profile.name}" if self.profile.name else ""
+
+    def _own_latency(self) -> dict[str, DurationDistribution]:
+        latency = {"ttft": self.ttft, "prefill": self.prefill, "gap": self.gap}
+        return {name: value for name, value in latency.items() if value is not None}
 
     @property
     def is_random(self) -> bool:
         """Whether any time is drawn, so that it depends on the seed."""
-        latency_model = self.resolved_latency
-        return any(map(is_random, (latency_model.ttft, latency_model.prefill, latency_model.gap)))
+        latency = self.resolved_latency
+        return any(map(is_random, (latency.ttft, latency.prefill, latency.gap)))
 
 
 Pace = RecordedPace | InstantPace | TokenRatePace | ModelledPace

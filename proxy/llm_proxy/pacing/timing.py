@@ -18,7 +18,7 @@ from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.chance import seeded_uniform
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.pacing.distributions import ZERO_DURATION, DurationDistribution, draw_ms
-from llm_proxy.pacing.pace import Chunks, ModelledPace, Pace, TokenRatePace
+from llm_proxy.pacing.pace import Chunks, LatencyProfile, ModelledPace, Pace, TokenRatePace
 
 IndexedUniformDraw = Callable[[str, int], float]
 """Draws a number from 0 up to 1 for a purpose and the index of the draw; repeatable."""
@@ -68,16 +68,16 @@ def response_times(
     pace: TokenRatePace | ModelledPace, pace_input: PaceInput, draw_uniform: IndexedUniformDraw
 ) -> ResponseTimes:
     """When the head, the pieces and the end are due at this pace."""
+    latency: TokenRatePace | LatencyProfile
     if isinstance(pace, TokenRatePace):
-        ttft, prefill = pace.ttft, pace.prefill
+        latency = pace
         offsets_ms = _times_at_rate(1000 / pace.tokens_per_second, pace_input)
     else:
-        latency_model = pace.resolved_latency
-        ttft, prefill = latency_model.ttft, latency_model.prefill
-        offsets_ms = _times_with_gaps(latency_model.gap, pace_input, draw_uniform)
-    head_ms = draw_ms(ttft, draw_uniform("ttft", 0))
-    if prefill != ZERO_DURATION:
-        prefill_ms = draw_ms(prefill, draw_uniform("prefill", 0))
+        latency = pace.resolved_latency
+        offsets_ms = _times_with_gaps(latency.gap, pace_input, draw_uniform)
+    head_ms = draw_ms(latency.ttft, draw_uniform("ttft", 0))
+    if latency.prefill != ZERO_DURATION:
+        prefill_ms = draw_ms(latency.prefill, draw_uniform("prefill", 0))
         head_ms += prefill_ms * pace_input.count_prompt_tokens()
     pieces_ms = tuple(head_ms + offset_ms for offset_ms in offsets_ms)
     return ResponseTimes(head_ms, pieces_ms, pieces_ms[-1] if pieces_ms else head_ms)

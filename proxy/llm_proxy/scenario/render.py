@@ -10,7 +10,7 @@ Paces do not apply to failures: a retry delay is sent exactly as the scenario gi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
@@ -33,9 +33,6 @@ from llm_proxy.pacing.timing import PaceInput, ResponseTimes, pace_actions
 from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
 from llm_proxy.turns import Failure, FinishReason, Json, Text, Turn
 
-OutputCharCounter = Callable[[str, bytes], int]
-"""Called with a codec and a message: how many characters of output the message adds."""
-
 _PARTIAL_TURN: Final = Turn((Text("The"),), finish=FinishReason.STOP)
 """Sent before a stream is aborted or truncated."""
 _ERROR_STATUSES: Final = range(400, 600)
@@ -43,23 +40,13 @@ _NO_RETRY_HEADER: Final = ("x-should-retry", "false")
 """The header that keeps SDKs from retrying."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailureLimits:
-    """Limits of failures that otherwise only the client would end."""
-
-    max_silence_ms: float = 660_000.0
-    """The silence of a `timeout` failure: one minute more than the default timeout of the OpenAI
-    and Anthropic SDKs."""
-
-
 def response_actions(
     scripted_action: SendTurns | FailResponse | ReportScriptExhausted,
     decoded_request: DecodedRequest,
-    count_output_chars: OutputCharCounter,
     pace: Pace,
-    limits: FailureLimits,
+    max_silence_ms: float,
 ) -> Burst:
-    """The timed actions of a scripted response.
+    """The timed actions of a scripted response; `max_silence_ms` is that of a `timeout` failure.
 
     Raises `NotRepresentable` for what the dialect cannot encode, and `ScriptExhausted`.
     """
@@ -72,12 +59,10 @@ def response_actions(
                 scripted_action.response_turns,
                 encode_context_for(scripted_action, decoded_request.context),
             )
-            times = _response_send_times(
-                scripted_action, response, decoded_request, count_output_chars, pace
-            )
+            times = _response_send_times(scripted_action, response, decoded_request, pace)
             return pace_actions(response.head, tuple(response.framed_messages), times, pace)
         case FailResponse():
-            return _failure_actions(scripted_action, decoded_request, limits)
+            return _failure_actions(scripted_action, decoded_request, max_silence_ms)
         case ReportScriptExhausted(message):
             raise ScriptExhausted(message)
 
@@ -101,44 +86,42 @@ def _response_send_times(
     send_turns: SendTurns,
     response: DialectResponse,
     decoded_request: DecodedRequest,
-    count_output_chars: OutputCharCounter,
     pace: Pace,
 ) -> ResponseTimes:
     """When each message is due: by the pace, or at a recorded pace by the response's timing."""
-    messages = tuple(response.framed_messages)
-    is_document = response.codec_name == "whole"
+    messages, codec = tuple(response.framed_messages), response.codec_name
+    is_document = codec == "whole"
+    dialect = decoded_request.dialect
 
-    def count_output_tokens() -> int:
-        if is_document:
-            output_chars = tokens.count_output_chars(send_turns.response_turns)
-        else:
-            output_chars = sum(char_counts)
-        return estimates_and_fakes.token_count_of_chars(output_chars)
-
-    def count_prompt_tokens() -> int:
-        conversation = decoded_request.dialect.decode_request(decoded_request.request)
-        return tokens.count_prompt_tokens((), conversation)
+    def char_counts() -> tuple[int, ...]:
+        return tuple(dialect.output_chars(codec, message) for message in messages)
 
     match pace:
         case InstantPace():
             return ResponseTimes(0.0, (0.0,) * len(messages), 0.0)
         case TokenRatePace() | ModelledPace():
-            char_counts = tuple(
-                count_output_chars(response.codec_name, message) for message in messages
+            counts = char_counts()
+            output_chars = (
+                tokens.count_output_chars(send_turns.response_turns) if is_document else sum(counts)
             )
             pace_input = PaceInput(
-                messages, char_counts, count_output_tokens, count_prompt_tokens, is_document
+                messages,
+                counts,
+                lambda: estimates_and_fakes.token_count_of_chars(output_chars),
+                lambda: tokens.count_prompt_tokens(
+                    (), dialect.decode_request(decoded_request.request)
+                ),
+                is_document,
             )
             draw = timing.make_seeded_draw(decoded_request.context.seed)
             return timing.response_times(pace, pace_input, draw)
         case RecordedPace(speed):
             gap_ms, thinking_ms = send_turns.timing.compute_gap_ms, send_turns.timing.thinking_ms
-            slot_starts_ms = [0.0] * (len(messages) + 1)
-            if gap_ms is not None and not is_document:
-                slot_starts_ms = _message_slot_starts_ms(
-                    [count_output_chars(response.codec_name, message) for message in messages],
-                    gap_ms,
-                )
+            slot_starts_ms = (
+                [0.0] * (len(messages) + 1)
+                if gap_ms is None or is_document
+                else _message_slot_starts_ms(char_counts(), gap_ms)
+            )
             *message_times_ms, end_ms = [
                 (thinking_ms + start_ms) / speed for start_ms in slot_starts_ms
             ]
@@ -163,7 +146,7 @@ def _message_slot_starts_ms(
 
 
 def _failure_actions(
-    fail: FailResponse, decoded_request: DecodedRequest, limits: FailureLimits
+    fail: FailResponse, decoded_request: DecodedRequest, max_silence_ms: float
 ) -> Burst:
     """The actions of a failure.
 
@@ -171,7 +154,7 @@ def _failure_actions(
     """
     match fail.failure_status:
         case "timeout":
-            return (Wait(limits.max_silence_ms), Abort("fin"))
+            return (Wait(max_silence_ms), Abort("fin"))
         case "network_error" if fail.retryable:
             return (Abort("rst"),)
         case "network_error":

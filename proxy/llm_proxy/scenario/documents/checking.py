@@ -132,12 +132,13 @@ class DocumentChecker:
     ) -> ObjectNode:
         mistake_count = len(self.mistakes)
         fields = {field.encode_name: field for field in expected_type.fields}
+        spellings = names.fields_by_spelling(expected_type.cls)
         entries: dict[str, ObjectEntry] = {}
         written_names: dict[str, str] = {}
         suggested_names: set[str | None] = set()
         for entry in node.entries:
             entry_path = child_path(path, entry.name)
-            name = names.canonical_field_name(entry.name, expected_type.cls, fields)
+            name = spellings.get(entry.name)
             if name is None:
                 suggested_names.add(names.nearest_field_name(entry.name, fields))
                 message = _unknown_name_message(entry.name, expected_type, union_types)
@@ -239,10 +240,8 @@ def _is_struct(type_info: kinds.Type) -> bool:
 
 def _has_fields_of_struct(node: ObjectNode, expected_type: Any) -> bool:
     """Whether an object has all required fields of a struct, and no unknown ones."""
-    fields = [field.encode_name for field in expected_type.fields]
-    given_names = {
-        names.canonical_field_name(entry.name, expected_type.cls, fields) for entry in node.entries
-    }
+    spellings = names.fields_by_spelling(expected_type.cls)
+    given_names = {spellings.get(entry.name) for entry in node.entries}
     return None not in given_names and given_names >= {
         field.encode_name for field in expected_type.fields if field.required
     }
@@ -252,9 +251,7 @@ def _unknown_name_message(
     written_name: str, expected_type: kinds.StructType, union_types: Sequence[Any]
 ) -> str:
     for other_type in union_types:
-        if names.canonical_field_name(
-            written_name, other_type.cls, [field.encode_name for field in other_type.fields]
-        ):
+        if written_name in names.fields_by_spelling(other_type.cls):
             return (
                 f"there is no such field in {expected_type.tag_field}: {expected_type.tag}; it "
                 f"is one of {other_type.tag_field}: {other_type.tag}"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from functools import cache
 from typing import Final
+
+from msgspec import Struct
 
 from llm_proxy.scenario.documents import document
 
@@ -18,8 +20,9 @@ _CAMEL_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SNAKE_BOUNDARY: Final = re.compile(r"_([a-z0-9])")
 _MIN_SIMILARITY: Final = 0.6
 
-_TOKEN_ALIASES: Final = MappingProxyType(
-    {
+_USAGE_ALIAS: Final = {"token_usage": "usage"}
+_ALIASES_BY_STRUCT: Final[Mapping[type, Mapping[str, str]]] = {
+    document.UsageSpec: {
         "input_tokens": "input",
         "prompt_tokens": "input",
         "output_tokens": "output",
@@ -31,28 +34,25 @@ _TOKEN_ALIASES: Final = MappingProxyType(
         "cache_write_tokens": "cache_write",
         "cache_creation_input_tokens": "cache_write",
         "reasoning_tokens": "reasoning",
-    }
-)
-_ALIASES_BY_STRUCT: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
-    {
-        document.UsageSpec: _TOKEN_ALIASES,
-        document.ResponseSpec: MappingProxyType({"token_usage": "usage"}),
-        document.MockReply: MappingProxyType({"token_usage": "usage"}),
-        document.MockSpec: MappingProxyType({"token_usage": "usage"}),
-    }
-)
+    },
+    document.ResponseSpec: _USAGE_ALIAS,
+    document.MockReply: _USAGE_ALIAS,
+    document.MockSpec: _USAGE_ALIAS,
+}
 """By struct, the names of other programs for its fields."""
 
 
-def canonical_field_name(written_name: str, struct: type, field_names: Iterable[str]) -> str | None:
-    """The field with this name, alias or camelCase spelling of either; None if there is none."""
-    known_names = field_names if isinstance(field_names, Mapping) else dict.fromkeys(field_names)
-    if written_name in known_names:  # the most frequent case
-        return written_name
-    for alias, name in _field_aliases(struct):
-        if name in known_names and written_name in (alias, to_camel_case(alias)):
-            return name
-    return next((name for name in known_names if written_name in (name, to_camel_case(name))), None)
+@cache
+def fields_by_spelling(struct: type[Struct]) -> Mapping[str, str]:
+    """The fields of a struct by name: canonical ones, aliases, and these in camelCase."""
+    names = {name: name for name in struct.__struct_encode_fields__}
+    aliases = {
+        alias: name
+        for base in struct.__mro__
+        for alias, name in _ALIASES_BY_STRUCT.get(base, {}).items()
+    }
+    camel_names = {to_camel_case(name): field for name, field in (names | aliases).items()}
+    return camel_names | aliases | names
 
 
 def nearest_field_name(written_name: str, field_names: Iterable[str]) -> str | None:
@@ -87,8 +87,3 @@ def to_snake_case(name: str) -> str:
 def to_camel_case(name: str) -> str:
     """`tool_calls` as `toolCalls`."""
     return _SNAKE_BOUNDARY.sub(lambda match: match[1].upper(), name)
-
-
-def _field_aliases(struct: type) -> Iterable[tuple[str, str]]:
-    for base in struct.__mro__:
-        yield from _ALIASES_BY_STRUCT.get(base, {}).items()

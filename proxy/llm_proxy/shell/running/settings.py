@@ -50,7 +50,8 @@ class SimulationOptions:
     on_unknown: OnUnknown = "error"
     clock: ClockKind = "fixed"
     silence: float = 660.0
-    """Seconds after which a scripted time-out ends if the client does not."""
+    """Seconds after which a scripted time-out ends if the client does not: one minute more than the
+    default timeout of the OpenAI and Anthropic SDKs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from llm_proxy.pacing import PaceRegistry
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.engine.choosing import ScenarioSet
-from llm_proxy.scenario.render import FailureLimits
 from llm_proxy.shell.running.settings import ClockKind, Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 
@@ -59,7 +58,7 @@ async def make_simulate_mode(mode: str, settings: Settings, paces: PaceRegistry)
         get_unix_time=epoch_clock(simulation_options.clock),
         get_cpu_time_s=time.thread_time,
         pace_source=paces,
-        failure_limits=FailureLimits(simulation_options.silence * 1000),
+        max_silence_ms=simulation_options.silence * 1000,
         synthesizes_unmatched=simulation_options.on_unknown == "synthesis",
         offload=run_in_thread,
         is_fallback=mode != "simulate",
