@@ -381,7 +381,7 @@ def refusal_reason(data: bytes, request_body: SentBody, response_body: SentBody)
         cassette = importing.convert_to_cassette(exchange, SETTINGS, "test")
     except NotImportable as error:
         return str(error)
-    stored = b"".join(read.received_bytes for read in cassette.timed_body.reads)
+    stored = b"".join(read.received_bytes for read in cassette.reads)
     for body, source in (
         (exchange.request.body, request_body.plain),
         (stored, response_body.plain),

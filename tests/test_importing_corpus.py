@@ -79,7 +79,7 @@ def imported_cassette(reports: Mapping[str, FileReport], row: Row) -> ImportedCa
 
 def imported_body(cassette: ImportedCassette) -> bytes:
     """The imported body."""
-    return b"".join(read.received_bytes for read in cassette.timed_body.reads)
+    return b"".join(read.received_bytes for read in cassette.reads)
 
 
 def result_table(reports: Mapping[str, FileReport]) -> dict[str, Any]:

@@ -49,15 +49,6 @@ _STREAM_CODECS: Final = frozenset(("sse", "ndjson", "json-array", eventstream.CO
 
 
 @dataclass(frozen=True, slots=True)
-class TimedBody:
-    """A response body with the times, in ms after the request, of head, reads and end."""
-
-    head_at_ms: float
-    reads: tuple[Read, ...]
-    end_at_ms: float
-
-
-@dataclass(frozen=True, slots=True)
 class ImportSettings:
     """The options of an import."""
 
@@ -80,7 +71,10 @@ class ImportedCassette:
     meta: CassetteMeta
     request: StoredRequest
     head: StoredHead
-    timed_body: TimedBody
+    reads: tuple[Read, ...]
+    """The response body, redacted, with times in ms after the request."""
+    end_at_ms: float
+    """When the response ends, in ms after the request."""
     ending: Ending
     redaction_count: int
     """How many secrets were redacted."""
@@ -89,16 +83,14 @@ class ImportedCassette:
     @property
     def response_identity(self) -> tuple[int, str, str]:
         """Status, SHA-256 of the body, and ending: what distinguishes its response."""
-        body = b"".join(read.received_bytes for read in self.timed_body.reads)
+        body = b"".join(read.received_bytes for read in self.reads)
         return self.head.status, sha256_hex(body), self.ending.value
 
     def to_spool_content(self, library: str) -> SpoolContent:
         """A finished recording for this library."""
         target = SpoolTargetLine(1, library, 1)
-        end = SpoolEnd(self.ending, self.timed_body.end_at_ms, self.redaction_count)
-        return SpoolContent(
-            target, self.meta, self.request, self.head, iter((*self.timed_body.reads, end))
-        )
+        end = SpoolEnd(self.ending, self.end_at_ms, self.redaction_count)
+        return SpoolContent(target, self.meta, self.request, self.head, iter((*self.reads, end)))
 
 
 def decode_exchange_bodies(exchange: SourceExchange, decompress: Decompress) -> SourceExchange:
@@ -190,16 +182,37 @@ def convert_to_cassette(
             f"its answer has a body, which no {head.status} to {routed.request.method} has"
         )
     meta = _make_meta(routed, exchange, settings, source_tool)
-    end = CassetteEnd(Ending.CLEAN, 0.0, 0, sha256_hex(b""))
-    empty_cassette = Cassette("", meta, routed.stored_request, head, 0.0, codec, "", (), (), end)
-    timed_body = _timed_redacted_body(exchange, empty_cassette, redactor, settings)
+    head_at_ms = min(exchange.head_at_ms or 0.0, MAX_OFFSET_MS)
+    end_at_ms = min(max(exchange.end_at_ms or 0.0, head_at_ms), MAX_OFFSET_MS)
+    if exchange.reads:
+        times_and_data = [(read.at_ms, read.received_bytes) for read in exchange.reads]
+    else:  # one read for each message, at equal intervals between head and end
+        messages = tuple(framing.split_messages(codec, exchange.response_body))
+        step_ms = (end_at_ms - head_at_ms) / len(messages) if messages else 0.0
+        times_and_data = [
+            (head_at_ms + step_ms * number, data) for number, data in enumerate(messages, 1)
+        ]
+    unredacted_reads = [
+        Read(min(max(head_at_ms, at_ms), MAX_OFFSET_MS), data) for at_ms, data in times_and_data
+    ]
+    end_at_ms = max([end_at_ms, *(read.at_ms for read in unredacted_reads[-1:])])
+    reads = tuple(_redact_reads(unredacted_reads, codec, redactor))
+    if settings.pace is not None and not exchange.reads:
+        body = b"".join(read.received_bytes for read in reads)
+        messages = tuple(framing.split_messages(codec, body))
+        end = CassetteEnd(Ending.CLEAN, 0.0, len(body), sha256_hex(body))
+        cassette = Cassette(
+            "", meta, routed.stored_request, head, 0.0, codec, "", messages, reads, end
+        )
+        head_at_ms, reads, end_at_ms = _paced_reads(cassette, settings.pace, settings.seed)
     return ImportedCassette(
         meta=meta,
         request=routed.stored_request,
         head=StoredHead.from_response_head(
-            head, timed_body.head_at_ms, codec, exchange.removed_content_coding
+            head, head_at_ms, codec, exchange.removed_content_coding
         ),
-        timed_body=timed_body,
+        reads=reads,
+        end_at_ms=end_at_ms,
         ending=exchange.ending,
         redaction_count=redactor.replaced_count,
         losses=losses,
@@ -250,44 +263,10 @@ def _make_meta(
     )
 
 
-def _timed_redacted_body(
-    exchange: SourceExchange,
-    empty_cassette: Cassette,
-    redactor: redaction.Redactor,
-    settings: ImportSettings,
-) -> TimedBody:
-    codec = empty_cassette.codec_name
-    head_at_ms = min(exchange.head_at_ms or 0.0, MAX_OFFSET_MS)
-    end_at_ms = min(max(exchange.end_at_ms or 0.0, head_at_ms), MAX_OFFSET_MS)
-    reads: list[Read] = []
-    if exchange.reads:
-        at_ms = head_at_ms
-        for read in exchange.reads:
-            at_ms = min(max(at_ms, read.at_ms), MAX_OFFSET_MS)
-            if read.received_bytes:
-                reads.append(Read(at_ms, read.received_bytes))
-        redacted_reads = tuple(_redact_reads(reads, codec, redactor))
-        return TimedBody(head_at_ms, redacted_reads, max(at_ms, end_at_ms))
-    # One read for each message, at equal intervals between head and end.
-    messages = list(framing.split_messages(codec, exchange.response_body))
-    step_ms = (end_at_ms - head_at_ms) / len(messages) if messages else 0.0
-    reads = [Read(head_at_ms + step_ms * number, data) for number, data in enumerate(messages, 1)]
-    end_at_ms = max(end_at_ms, reads[-1].at_ms) if reads else end_at_ms
-    redacted_reads = tuple(_redact_reads(reads, codec, redactor))
-    if settings.pace is None:
-        return TimedBody(head_at_ms, redacted_reads, end_at_ms)
-    body = b"".join(read.received_bytes for read in redacted_reads)
-    cassette = replace(
-        empty_cassette,
-        framed_messages=tuple(framing.split_messages(codec, body)),
-        reads=redacted_reads,
-        response_end=CassetteEnd(Ending.CLEAN, 0.0, len(body), sha256_hex(body)),
-    )
-    return _paced_body(cassette, settings.pace, settings.seed)
-
-
-def _paced_body(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
-    """The body of a cassette at the times of a pace: deterministic for a seed."""
+def _paced_reads(
+    cassette: Cassette, pace: Pace, seed: int
+) -> tuple[float, tuple[Read, ...], float]:
+    """Head, reads and end of a cassette at the times of a pace: deterministic for a seed."""
     meta = cassette.meta
     chance = make_seeded_draw(seed, meta.session, meta.key, cassette.response_end.sha256)
     head_at_ms = at_ms = 0.0
@@ -302,7 +281,7 @@ def _paced_body(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
                 reads.append(Read(at_ms, data))
             case _:
                 continue
-    return TimedBody(head_at_ms, tuple(reads), at_ms)
+    return head_at_ms, tuple(reads), at_ms
 
 
 def _redact_reads(
