@@ -10,8 +10,7 @@ import pytest
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document, request_key
 from llm_proxy.matching.option_grammar import parse_rules
-from llm_proxy.matching.presets import PRESETS
-from llm_proxy.matching.presets.preset import current_date_rule
+from llm_proxy.matching.presets import PRESETS, current_date_rule
 
 each_preset = pytest.mark.parametrize("preset", PRESETS)
 

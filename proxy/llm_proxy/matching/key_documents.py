@@ -8,6 +8,7 @@ left out except the few that a dialect lists; credentials in the query are left 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from llm_proxy import dialects, exact_json
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.dialects import Dialect
 from llm_proxy.exchange import Headers, Request, header_value
-from llm_proxy.matching import forms
 from llm_proxy.secret_names import is_credential_parameter
 from llm_proxy.turns import Json
 
@@ -34,6 +34,12 @@ _ENCODED_SLASH: Final = re.compile("%2F", re.IGNORECASE)
 _SAFE_PATH_CHARACTERS: Final = "/~:@!$&'()*+,;="
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./~:@!$&'()*+,;=-]*")
 """A path without characters that may be percent-encoded in several ways."""
+_HEADER_PARAMETER: Final = re.compile(
+    r"""\s*;\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))"""
+)
+"""A parameter of a header; its value may be quoted."""
+_MAX_PART_TEXT_BYTES: Final = 64 * 1024
+"""The longest part that is kept as text; a longer one is represented by its hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ def _key_body(request: StoredRequest) -> tuple[BodyKind, Json]:
         with suppress(ValueError):  # nested too deep
             return "json", _normalize_numbers(parsed[0], _MAX_DEPTH)
     content_type = header_value(request.headers, "content-type") or ""
-    fields = forms.parse_form(content_type, request.body)
+    fields = parse_form(content_type, request.body)
     if fields is not None:
         return "form", fields
     return "text", request.body.decode("utf-8", "surrogateescape")
@@ -163,3 +169,83 @@ def _remove_at_path(value: Json, path: list[str]) -> None:
                 _remove_at_path(item, rest)
     else:
         _remove_at_path(value.get(name), rest)
+
+
+def parse_form(content_type: str, body: bytes) -> list[Json] | None:
+    """The fields of a form in order; None if the body is no form, or malformed.
+
+    Each is an object: `name`, `filename` and `type` if present, other `headers`, and its `value`;
+    for binary content `sha256` and the number of `bytes` instead.
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type == "application/x-www-form-urlencoded":
+        try:
+            pairs = parse_qsl(
+                body.decode(), keep_blank_values=True, strict_parsing=True, errors="strict"
+            )
+        except ValueError:
+            return None
+        return [{"name": name, "value": value} for name, value in pairs]
+    boundary = _header_parameters(content_type)[0].get("boundary")
+    if not media_type.startswith("multipart/") or not boundary:
+        return None
+    # Preamble and epilogue are ignored.
+    delimiter = b"\r\n--" + boundary.encode("latin-1", "replace")
+    _, *raw_parts = (b"\r\n" + body).split(delimiter)
+    if len(raw_parts) < 2 or not raw_parts[-1].startswith(b"--"):  # at least one part, and the end
+        return None
+    parts = [_parse_part(part) for part in raw_parts[:-1]]
+    return None if None in parts else parts
+
+
+def _header_parameters(value: str) -> tuple[dict[str, str], bool]:
+    """The parameters of a header value by name, and whether that is the whole value.
+
+    It is not if a name is repeated, or if a part could not be parsed.
+    """
+    fields: dict[str, str] = {}
+    offset = value.find(";")
+    is_fully_parsed = True
+    while offset >= 0 and (match := _HEADER_PARAMETER.match(value, offset)) is not None:
+        name, quoted, plain = match.groups()
+        is_fully_parsed = is_fully_parsed and name.lower() not in fields
+        fields.setdefault(name.lower(), plain if quoted is None else quoted)
+        offset = match.end()
+    return fields, is_fully_parsed and (offset < 0 or not value[offset:].strip())
+
+
+def _parse_part(part: bytes) -> Json:
+    """One part as an object; None if it has no head."""
+    padding, line_end, rest = part.partition(b"\r\n")
+    if padding.strip(b" \t") or not line_end:
+        return None
+    head, blank, content = (b"\r\n" + rest).partition(b"\r\n\r\n")
+    if not blank:
+        return None
+    try:
+        head_text = head.decode()
+    except UnicodeDecodeError:  # old browsers send Latin-1
+        head_text = head.decode("latin-1")
+    fields: dict[str, Json] = {}
+    other_headers: dict[str, Json] = {}
+    for line in head_text.split("\r\n")[1:]:
+        key, _, value = line.partition(":")
+        value = value.strip()
+        match key.strip().lower():
+            case "content-disposition":
+                parameters, is_fully_parsed = _header_parameters(value)
+                fields |= parameters
+                if not is_fully_parsed or value.partition(";")[0].strip().lower() != "form-data":
+                    fields["disposition"] = value
+            case "content-type":
+                fields["type"] = value
+            case "content-length":  # redundant: the content counts
+                pass
+            case other:
+                other_headers[other] = value
+    if other_headers:
+        fields["headers"] = other_headers
+    if len(content) <= _MAX_PART_TEXT_BYTES:
+        with suppress(UnicodeDecodeError):  # binary
+            return {**fields, "value": content.decode("utf-8")}
+    return {**fields, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}

@@ -1,14 +1,15 @@
-"""What presets are made of: the rules that all share, and rules for values that clients announce.
+"""Presets: rules for clients whose requests differ from run to run.
 
-Only the announced value is ignored: a question about a date is still another question for another
-date.
+Of the values that a client announces, such as the date, only the announced value is ignored: a
+question about a date is still another question for another date.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.matching.key_documents import KeyDocument
@@ -132,3 +133,48 @@ def _map_tool_result(item: Json, change: Callable[[str], str]) -> Json:
             return {**item, "content": map_texts(content, change)}
         case _:
             return item
+
+
+_LINE: Final = r"\n ?-? ?"
+_PLATFORM: Final = r"(?:^|\n) ?-? ?Platform: [^\r\n]{1,60}"
+"""The line above shell and OS version in Claude Code's environment block."""
+_SHELL: Final = rf"(?:{_LINE}Shell: [^\r\n]{{1,200}})?"
+_LINES_ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\r\n]{1,60}\n){0,3}"
+"""Lines that may precede the wall time above the output of a command of Codex."""
+
+_ALL_PRESETS: Final = (
+    # Sends the date, the machine and local folders to the model.
+    Preset(
+        "claude-code",
+        2,
+        "Claude Code",
+        client_rules=(
+            announced_value_rule(
+                "machine",
+                rf"({_PLATFORM}{_LINE}Shell: )[^\r\n]{{1,200}}",
+                rf"({_PLATFORM}{_SHELL}{_LINE}OS Version: )[^\r\n]{{1,200}}",
+            ),
+        ),
+    ),
+    # Sends the date, the machine, random chunk ids and durations of commands.
+    Preset(
+        "codex",
+        2,
+        "Codex CLI",
+        client_rules=(
+            announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
+            tool_result_value_rule("chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b"),
+            tool_result_value_rule(
+                "duration", rf"\A({_LINES_ABOVE}Wall time: )[0-9.]{{1,20}} seconds"
+            ),
+        ),
+    ),
+    # These generate ids of messages and calls, and apps send the date.
+    Preset("langchain", 2, "LangChain"),
+    Preset("pydantic-ai", 2, "Pydantic AI"),
+    Preset("ai-sdk", 2, "Vercel's AI SDK"),
+)
+PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
+    {preset.name: preset for preset in _ALL_PRESETS}
+)
+"""All presets by name."""
