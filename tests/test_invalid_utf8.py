@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import framing
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
-from llm_proxy.framing.invalid_utf8 import INVALID_BYTE, insert_invalid_utf8
+from llm_proxy.framing.message_edits import INVALID_BYTE, insert_invalid_utf8
 
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from llm_proxy import framing
-from llm_proxy.framing.reordering import rearrange_messages
+from llm_proxy.framing.message_edits import rearrange_messages
 
 SWAPPED = (1, 0)
 TWICE = (0, 0)

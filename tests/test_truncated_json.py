@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llm_proxy import framing
 from llm_proxy.framing import CODECS, sse
 from llm_proxy.framing.eventstream import encode_frame, parse_frame
-from llm_proxy.framing.truncated_json import truncate_json
+from llm_proxy.framing.message_edits import truncate_json
 
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 

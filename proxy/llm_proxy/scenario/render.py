@@ -19,7 +19,7 @@ from llm_proxy.dialects.base import DecodedRequest, DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.exchange import ResponseHead
-from llm_proxy.framing.truncated_json import truncate_json
+from llm_proxy.framing.message_edits import truncate_json
 from llm_proxy.pacing import (
     InstantPace,
     ModelledPace,

@@ -20,7 +20,7 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.framing.invalid_utf8 import insert_invalid_utf8
+from llm_proxy.framing.message_edits import insert_invalid_utf8
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 
 

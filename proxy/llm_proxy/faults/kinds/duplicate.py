@@ -25,7 +25,7 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.framing.reordering import rearrange_messages
+from llm_proxy.framing.message_edits import rearrange_messages
 
 _MAX_COPIES: Final = 10_000
 _MAX_COPIED_BYTES: Final = 64 * 1024 * 1024

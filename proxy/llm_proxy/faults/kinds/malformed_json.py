@@ -18,7 +18,7 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.framing.truncated_json import truncate_json
+from llm_proxy.framing.message_edits import truncate_json
 
 
 def _truncate_json(position: StreamPosition) -> InjectedActions:

@@ -20,7 +20,7 @@ from llm_proxy.faults.kind import (
     OneShot,
     StreamPosition,
 )
-from llm_proxy.framing.reordering import rearrange_messages
+from llm_proxy.framing.message_edits import rearrange_messages
 
 
 def _swap_messages(position: StreamPosition) -> InjectedActions:
