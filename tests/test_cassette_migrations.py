@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.cassette import FORMAT_VERSION, migrations
-from llm_proxy.cassette.migrations import MIGRATIONS, Lines, migrate_lines
+from llm_proxy.cassette import FORMAT_VERSION, reader
+from llm_proxy.cassette.reader import MIGRATIONS, Lines, migrate_lines
 from llm_proxy.errors import CassetteError, CassetteTooNew
 
 
@@ -24,8 +24,8 @@ def test_an_older_format_takes_every_step_in_turn(monkeypatch: pytest.MonkeyPatc
         first, *others = lines
         return [{"cassette": first["cassette"] + 1}, *others, {"came": first["cassette"]}]
 
-    monkeypatch.setattr(migrations, "FORMAT_VERSION", 4)
-    monkeypatch.setattr(migrations, "MIGRATIONS", MappingProxyType({1: step, 2: step, 3: step}))
+    monkeypatch.setattr(reader, "FORMAT_VERSION", 4)
+    monkeypatch.setattr(reader, "MIGRATIONS", MappingProxyType({1: step, 2: step, 3: step}))
     assert migrate_lines("a.jsonl", [{"cassette": 2}]) == [
         {"cassette": 4},
         {"came": 2},

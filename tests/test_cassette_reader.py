@@ -25,8 +25,8 @@ from cassette_builders import (
     make_cassette,
     make_head,
 )
-from llm_proxy.cassette import Cassette, migrations, parse_cassette, parse_cassette_opening, reader
-from llm_proxy.cassette.migrations import Lines
+from llm_proxy.cassette import Cassette, parse_cassette, parse_cassette_opening, reader
+from llm_proxy.cassette.reader import Lines
 from llm_proxy.errors import CassetteError, CassetteTooNew
 from llm_proxy.exchange import Ending, Read
 
@@ -523,9 +523,8 @@ def test_an_older_format_is_read_after_its_migration_step(
     first, *others, end = GOOD.splitlines(keepends=True)
     older = b"".join([first, end, *others, b'{"remark":1}\n'])
     expected = parse_cassette(FILE_NAME, GOOD)
-    for module in (reader, migrations):
-        monkeypatch.setattr(module, "FORMAT_VERSION", 2)
-    monkeypatch.setattr(migrations, "MIGRATIONS", MappingProxyType({1: step}))
+    monkeypatch.setattr(reader, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(reader, "MIGRATIONS", MappingProxyType({1: step}))
     loaded = parse_cassette(FILE_NAME, older)
     assert loaded == expected
     assert read_error(older.replace(b',"text"', b",text")).line == 7

@@ -137,22 +137,13 @@ class TakeAllocator:
         is_foreign_take: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """`is_foreign_take`: whether another run has stored a take of that number meanwhile."""
-        self._older_takes = set(existing_numbers)
-        self._own_takes: set[int] = set()
-        self._parked_takes: list[tuple[int, int]] = []
+        # All values are immutable, so that a shallow copy is a state to roll back to.
+        self._older_takes = frozenset(existing_numbers)
+        self._own_takes: frozenset[int] = frozenset()
+        self._parked_takes: tuple[tuple[int, int], ...] = ()
         """Incomplete takes of this run, as (number in the run, number on disk)."""
         self._is_replacing = replace_older
         self._is_foreign_take = is_foreign_take
-
-    def copy(self) -> TakeAllocator:
-        """A copy to roll back to if a placement fails."""
-        clone = TakeAllocator(
-            self._older_takes,
-            replace_older=self._is_replacing,
-            is_foreign_take=self._is_foreign_take,
-        )
-        clone._own_takes, clone._parked_takes = set(self._own_takes), list(self._parked_takes)
-        return clone
 
     def place_take(self, number: int, *, is_complete: bool) -> TakePlacement:
         """Place the run's take `number`; after a reset the same numbers are used again."""
@@ -161,18 +152,18 @@ class TakeAllocator:
         stored_number = max(self._older_takes, default=0) + number if self._is_replacing else number
         stored_number = self._find_unused_number(stored_number, self._older_takes | self._own_takes)
         if self._is_replacing:
-            self._parked_takes.append((number, stored_number))
-        self._own_takes.add(stored_number)
+            self._parked_takes += ((number, stored_number),)
+        self._own_takes |= {stored_number}
         return TakePlacement(stored_number)
 
     def forget_take(self, number: int, stored_number: int) -> None:
         """Forget the run's take `number`, stored as `stored_number`: it will be placed again."""
-        self._parked_takes = [
+        self._parked_takes = tuple(
             parked_take
             for parked_take in self._parked_takes
             if parked_take != (number, stored_number)
-        ]
-        self._own_takes.discard(stored_number)
+        )
+        self._own_takes -= {stored_number}
 
     @property
     def is_replacing(self) -> bool:
@@ -213,11 +204,9 @@ class TakeAllocator:
         )
         moves.append((initial_number, final_number))
         removals = tuple(sorted(self._older_takes - final_numbers))
-        self._older_takes, self._own_takes, self._is_replacing = (
-            foreign_numbers,
-            final_numbers - foreign_numbers,
-            False,
-        )
+        self._older_takes = frozenset(foreign_numbers)
+        self._own_takes = frozenset(final_numbers - foreign_numbers)
+        self._is_replacing = False
         return TakePlacement(
             initial_number, tuple(move for move in moves if move[0] != move[1]), removals
         )

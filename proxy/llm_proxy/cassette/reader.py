@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import binascii
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
 from itertools import chain, islice, pairwise
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,7 +19,6 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.cassette.framed_message_json import decode_message
-from llm_proxy.cassette.migrations import migrate_lines
 from llm_proxy.cassette.model import (
     FORMAT_VERSION,
     MAX_OFFSET_MS,
@@ -33,7 +33,7 @@ from llm_proxy.cassette.model import (
     sha256_hex,
     validation_error_sentence,
 )
-from llm_proxy.errors import CassetteError
+from llm_proxy.errors import CassetteError, CassetteTooNew, printable_excerpt
 from llm_proxy.exchange import Read
 from llm_proxy.framing import CODECS
 
@@ -52,6 +52,12 @@ _BODILESS_STATUSES: Final = {204, 304}
 """Statuses of responses without a body, whatever their headers."""
 
 T = TypeVar("T")
+Lines = list[dict[str, Any]]
+
+MIGRATIONS: Final[Mapping[int, Callable[[Lines], Lines]]] = MappingProxyType({})
+"""The migration from each format to the next: a step takes the parsed lines of format N and returns
+those of N + 1.  Files on disk stay as they are: a migration happens in memory, whenever the file is
+read.  Format 1 is the first."""
 
 
 def parse_cassette(file: str, content: bytes) -> Cassette:
@@ -91,6 +97,28 @@ def _parse_with(parse: Callable[[_CassetteParser], T], file: str, content: bytes
         # A line that is no JSON may be the cause: it is reported instead.
         deque(_parse_each_line(file, content), maxlen=0)
         raise
+
+
+def migrate_lines(file: str, lines: Lines) -> Lines:
+    """The lines in the current format.
+
+    Raises `CassetteTooNew` for a newer format and `CassetteError` if there is no format number.
+    """
+    version = lines[0].get("cassette") if lines else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CassetteError(file, 1, 'not a cassette: line 1 has no "cassette" format number')
+    if version > FORMAT_VERSION:
+        raise CassetteTooNew(
+            file,
+            1,
+            f"format {version} is newer than this tool reads (up to {FORMAT_VERSION}); it was "
+            "written by "
+            f"{printable_excerpt(str(lines[0].get('tool', 'a later version')), 60)}: upgrade "
+            "llm-proxy",
+        )
+    for from_version in range(version, FORMAT_VERSION):
+        lines = MIGRATIONS[from_version](lines)
+    return lines
 
 
 class _CassetteParser:

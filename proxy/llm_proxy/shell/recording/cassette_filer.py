@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,7 +209,7 @@ class CassetteFiler:
         """Move a finished cassette to its take number; a failure leaves the allocator unchanged."""
         meta, request = spooled.meta, spooled.request
         allocator = self._allocator_of(meta, request)
-        allocator_before = allocator.copy()
+        allocator_before = copy(allocator)
         placement = allocator.place_take(spooled.target_line.take, is_complete=complete)
         target = self._library.path_for_take(meta, request, placement.initial_number)
         try:
