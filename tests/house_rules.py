@@ -74,21 +74,22 @@ _PROVIDER_NAME: Final = re.compile(
     "|ollama|openai|openrouter|perplexity|vertex|xai",
     re.IGNORECASE,
 )
-_MAY_NAME_PROVIDERS: Final = frozenset(
-    f"{PACKAGE}.{module}"
-    for module in (
+_MAY_NAME_PROVIDERS: Final = tuple(
+    f"{PACKAGE}.{prefix}"
+    for prefix in (
+        "dialects",
         "diff.exchanges",
-        "importing.aimock.responses",
+        "importing.aimock",
         "matching.normalisers.paths",
-        "matching.presets.claude_code",
+        "matching.presets",
         "pacing.pace",
         "providers",
         "redaction",
         "shell.upstream.signing",
     )
 )
-"""Modules beside the dialects that name providers in data: `providers`, headers to keep or to
-redact, another tool's format, presets of clients and of paces, and AWS's hosts and signatures."""
+"""The modules, by the beginning of their names, that name providers: the dialects, `providers`, and
+tables of headers, of another tool's format, of presets of clients and of paces, of AWS's hosts."""
 
 _ATOMIC_GROUP: Final = re.compile(r"[^(]\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>.")
 """A possessive or atomic group, in the text of a pattern without its character sets."""
@@ -306,7 +307,7 @@ def atomic_patterns(sources: Sequence[Source]) -> Iterator[str]:
 def provider_names(sources: Sequence[Source]) -> Iterator[str]:
     """Only the dialects, `providers` and some tables name a provider, but for texts with spaces."""
     for source in sources:
-        if source.module in _MAY_NAME_PROVIDERS or source.module.startswith(f"{PACKAGE}.dialects"):
+        if source.module.startswith(_MAY_NAME_PROVIDERS):
             continue
         for node in ast.walk(source.tree):
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
