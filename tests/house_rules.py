@@ -54,7 +54,7 @@ _CLOCK_METHODS: Final = frozenset(("now", "today", "utcnow"))
 
 _MAY_CATCH_ALL: Final = frozenset(
     (
-        f"{PACKAGE}.modes.simulate:SimulateMode._call_mock",
+        f"{PACKAGE}.modes.simulate:SimulateMode._function_reply",
         f"{PACKAGE}.shell.recording.recorder:_write_items",
         f"{PACKAGE}.shell.recording.recorder:SpoolRecorder._file_cassette",
         f"{PACKAGE}.shell.running.simulation:_import_function",

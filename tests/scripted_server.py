@@ -13,7 +13,7 @@ from llm_proxy.dialects.base import DecodedRequest
 from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.journal_document import JournalEntry
 from llm_proxy.modes import Mode, ModeResponse
-from llm_proxy.pacing import Pace, RecordedPace
+from llm_proxy.pacing import Pace, PaceRegistry, RecordedPace
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.render import response_actions
 from llm_proxy.scenario.scripted_response import FailResponse, ReportScriptExhausted, SendTurns
@@ -66,9 +66,9 @@ class ModeServer:
 async def serve_mode(mode: Mode) -> AsyncIterator[ModeServer]:
     """Run a server with this mode."""
     journal = Journal()
-    server = ProxyServer(
-        mode, RequestAdmission(), journal, ControlPages(()), FaultMiddleware(FaultEngine())
-    )
+    faults = FaultMiddleware(FaultEngine())
+    pages = ControlPages(mode, journal, PaceRegistry(RecordedPace()), faults)
+    server = ProxyServer(mode, RequestAdmission(), journal, pages, faults)
     runner = web.ServerRunner(server.connection_factory(access_log=None), shutdown_timeout=0.5)
     await runner.setup()
     try:

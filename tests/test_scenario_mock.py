@@ -15,7 +15,6 @@ from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import mock
-from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.scripted_response import ReportScriptExhausted, ScriptedResponse
 from llm_proxy.turns import FinishReason, Text, ToolCall, Turn, Usage
 from scenario_server import (
@@ -37,7 +36,7 @@ def read(options: dict[str, Any]) -> MockSpec:
 
 def scripted_mock(number: int = 1, text: str = "Hi", /, **options: Any) -> ScriptedResponse:
     """Return the response to call `number` of a mock with these options."""
-    return mock.mock_response(MockInvocation(read(options), number), make_match_context(text))
+    return mock.mock_response(read(options), number, make_match_context(text))
 
 
 def mock_turn(*args: Any, **options: Any) -> Turn:
@@ -282,21 +281,18 @@ def test_a_count_that_is_not_given_is_a_quarter_of_the_characters(
 ) -> None:
     conversation = make_match_context("12345", "678", "9").conversation
     context = replace(make_match_context(), conversation=replace(conversation, system="0"))
-    mock_request = MockInvocation(read({"reply": "Hello.", "usage": counts}), 1)
+    spec = read({"reply": "Hello.", "usage": counts})
 
-    assert turn_of_response(mock.mock_response(mock_request, context)).usage == usage
+    assert turn_of_response(mock.mock_response(spec, 1, context)).usage == usage
 
 
 def test_a_function_that_returns_none_echoes() -> None:
     assert (
-        turn_of_response(
-            mock.mock_response(MockInvocation(MockSpec(), 1, None), make_match_context("Hi"))
-        ).text
-        == "Hi"
+        turn_of_response(mock.mock_response(MockSpec(), 1, make_match_context("Hi"))).text == "Hi"
     )
     assert (
         turn_of_response(
-            mock.mock_response(MockInvocation(MockSpec(), 1, MockReply()), make_match_context("Hi"))
+            mock.mock_response(MockSpec(), 1, make_match_context("Hi"), MockReply())
         ).parts
         == ()
     )

@@ -16,7 +16,6 @@ from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.engine import mock
-from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.scripted_response import SendTurns
 from scenario_server import DecodedResponse, in_every_form, make_match_context, serve_scenarios
 
@@ -34,7 +33,7 @@ async def ask_mock(folder: Path, options: dict[str, Any], **question: Any) -> De
 def timing(**options: Any) -> tuple[float, list[float]]:
     """Return the milliseconds before an answer, and between its first pieces."""
     action = mock.mock_response(
-        MockInvocation(read({"reply": "x"} | options), 1), make_match_context("Hi")
+        read({"reply": "x"} | options), 1, make_match_context("Hi")
     ).scripted_action
     assert isinstance(action, SendTurns)
     assert action.timing.compute_gap_ms is not None
@@ -59,7 +58,8 @@ def test_a_range_is_drawn_from_anew_for_each_gap_and_again_the_same() -> None:
     assert all(30 <= gap <= 80 for gap in gaps)
     assert len(set(gaps)) == 3
     other = mock.mock_response(
-        MockInvocation(read({"thinkingMs": [100, 200]}), 1),
+        read({"thinkingMs": [100, 200]}),
+        1,
         replace(make_match_context("Hi"), seed="other"),
     ).scripted_action
     assert isinstance(other, SendTurns)

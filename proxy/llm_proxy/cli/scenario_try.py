@@ -33,7 +33,6 @@ from llm_proxy.scenario.engine.choosing import (
     try_each_scenario,
 )
 from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
-from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.scripted_response import (
     FailResponse,
     ReportScriptExhausted,
@@ -137,7 +136,7 @@ def _scripted_response(
     if scenario_set.mock is None or chosen.is_explicit:
         message = choosing.no_scenario_message(scenario_set, chosen)
         return scripting.error_turn_response(message, context)
-    mock_response = mock.mock_response(MockInvocation(scenario_set.mock, 1), context)
+    mock_response = mock.mock_response(scenario_set.mock, 1, context)
     return replace(mock_response, origin=f"{mock_response.origin}, call 1")
 
 

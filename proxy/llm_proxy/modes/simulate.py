@@ -31,7 +31,6 @@ from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import choosing, mock, scripting
 from llm_proxy.scenario.engine.choosing import ChosenScenario, ScenarioSet
 from llm_proxy.scenario.engine.matcher import MatchContext, match_context_of
-from llm_proxy.scenario.engine.mock import MockInvocation
 from llm_proxy.scenario.engine.scripting import CheckedRequest
 from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
 from llm_proxy.synthesis import message_layout_of, synthesize_response
@@ -191,8 +190,9 @@ class SimulateMode:
         context, script = prepared
         # Counts and stored responses are changed only in this thread.
         if isinstance(script, MockSpec):
-            invocation = await self._call_mock(script, context)
-            script = await run_function(partial(mock.mock_response, invocation, context))
+            number = self._mock_reply_counter.next_ordinal(routed.session, script.name)
+            reply = await self._function_reply(script, context)
+            script = await run_function(partial(mock.mock_response, script, number, context, reply))
         elif isinstance(script, CheckedRequest):
             failure_number = scripting.next_failure_number(script, self._failure_counter)
             script = await run_function(
@@ -310,15 +310,16 @@ class SimulateMode:
         seed = "\0".join((str(self._settings.seed), routed.session, request_label, str(ordinal)))
         return EncodeContext(seed, self._settings.get_unix_time(), provider=routed.provider)
 
-    async def _call_mock(self, mock_spec: MockSpec, match_context: MatchContext) -> MockInvocation:
-        """The request to a mock, with the reply of the operator's function.
+    async def _function_reply(
+        self, mock_spec: MockSpec, match_context: MatchContext
+    ) -> MockReply | None:
+        """The reply of the operator's function; None without one, and where the mock has its own.
 
         Raises `RespondFunctionFailed`.
         """
-        reply_number = self._mock_reply_counter.next_ordinal(match_context.session, mock_spec.name)
         respond_function = self._settings.respond_function
         if respond_function is None or mock.has_scripted_replies(mock_spec):
-            return MockInvocation(mock_spec, reply_number)
+            return None
         try:
             if inspect.iscoroutinefunction(respond_function):
                 returned = await respond_function(match_context)
@@ -326,7 +327,7 @@ class SimulateMode:
                 returned = await self._settings.offload(partial(respond_function, match_context))
             if inspect.isawaitable(returned):
                 returned = await returned
-            return MockInvocation(mock_spec, reply_number, _parse_mock_reply(returned))
+            return _parse_mock_reply(returned)
         except (Exception, SystemExit) as error:  # whatever the operator's own code raises
             raise RespondFunctionFailed(
                 f"respond failed: {type(error).__name__}: {error}"

@@ -259,10 +259,6 @@ class PaceRegistry:
         else:
             self.session_paces.pop(session, None)
 
-    def remove_session_pace(self, session: str) -> None:
-        """Remove a session's own pace."""
-        self.set_pace(None, session)
-
 
 def parse_pace(text: str) -> Pace:
     """Parses a pace.  Raises `UsageError` for invalid terms, and for terms that exclude others.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import MESSAGE_LOCATIONS, FaultKind
-from llm_proxy.faults.turn_truncation import truncation_mechanism
+from llm_proxy.faults.reencoding import truncation_mechanism
 from llm_proxy.turns import FinishReason
 
 KIND = FaultKind(

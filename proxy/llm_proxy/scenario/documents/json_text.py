@@ -25,9 +25,6 @@ _WHITE_SPACE: Final = re.compile(r"[ \t\r\n]*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _BARE_WORD: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _LITERALS: Final = frozenset(("true", "false", "null"))
-_IS_PLAIN: Final = (True, True)
-"""Both are True for no scalar of YAML: a number of JSON that is too large is no text."""
-_IS_QUOTED: Final = (False, True)
 
 
 def json_events(text: str) -> Iterator[Event]:
@@ -125,19 +122,19 @@ class _JsonReader:
             else:
                 message = "JSON knows no such escape: write \\\\ for a backslash"
             self.raise_unreadable(message, error.pos)
-        return self._scalar(value, end, _IS_QUOTED)
+        return self._scalar(value, end, is_quoted=True)
 
     def _read_literal_or_number(self) -> ScalarEvent:
         if (word := _BARE_WORD.match(self._text, self.index)) is not None:
             if word[0] not in _LITERALS:
                 self.raise_unreadable(f"{word[0]} must be in double quotes")
-            return self._scalar(word[0], word.end(), _IS_PLAIN)
+            return self._scalar(word[0], word.end(), is_quoted=False)
         if (number := _NUMBER.match(self._text, self.index)) is None:
             self.raise_unreadable("a value is missing")
-        return self._scalar(number[0], number.end(), _IS_PLAIN)
+        return self._scalar(number[0], number.end(), is_quoted=False)
 
-    def _scalar(self, value: str, end: int, implicit: tuple[bool, bool]) -> ScalarEvent:
-        event = ScalarEvent(None, None, implicit, value, self._mark())
+    def _scalar(self, value: str, end: int, *, is_quoted: bool) -> ScalarEvent:
+        event = ScalarEvent(None, None, (not is_quoted, is_quoted), value, self._mark())
         self.index = end
         return event
 

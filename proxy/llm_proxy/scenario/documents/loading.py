@@ -6,9 +6,9 @@ A file holds one scenario (an object with an `id`), a list of scenarios, or an o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import inspect as kinds
 
@@ -83,7 +83,7 @@ def parse_scenario_file(file: str, content: bytes) -> LoadedScenarios:
     ]
     for node in documents:
         _check_document(node, checker)
-    mistakes += checker.mistakes
+    mistakes += _further_mistakes(composer, checker)
     warnings = checker.warnings
     is_blank = not documents and not mistakes
     if is_blank:
@@ -105,7 +105,22 @@ def merge_loaded(files: Iterable[LoadedScenarios]) -> LoadedScenarios:
     scenarios = tuple(scenario for part in loaded for scenario in part.scenarios)
     mocks = tuple(mock for part in loaded for mock in part.mocks)
     mistakes = [mistake for part in loaded for mistake in part.mistakes]
-    mistakes += [*_duplicate_id_mistakes(scenarios), *_extra_mock_mistakes(mocks)]
+    first_by_id: dict[str, Located[Scenario]] = {}
+    duplicates: list[tuple[Located[Any], Located[Any], str]] = []
+    for scenario in scenarios:
+        first = first_by_id.setdefault(scenario.value.id, scenario)
+        if first is not scenario:
+            problem = f"there are two scenarios {quote_text(scenario.value.id)}"
+            duplicates.append((scenario, first, problem))
+    duplicates += [
+        (mock, mocks[0], "there are two mocks, and only one can answer") for mock in mocks[1:]
+    ]
+    for located, first, problem in duplicates:
+        where = f"line {first.line}" if first.file == located.file else f"{first.file}:{first.line}"
+        message = f"{problem}: the first is in {where}"
+        mistakes.append(
+            DocumentMistake(located.file, located.line, located.column, located.json_path, message)
+        )
     warnings = tuple(warning for part in loaded for warning in part.warnings)
     return LoadedScenarios(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
 
@@ -146,7 +161,9 @@ def parse_struct(
     checker = DocumentChecker(source_name)
     for document in documents[:1]:
         checker.check_and_normalize(document, kinds.type_info(struct_type), ROOT_PATH)
-    if mistakes := sorted((*composer.mistakes, *checker.mistakes), key=_location_key):
+    if mistakes := sorted(
+        (*composer.mistakes, *_further_mistakes(composer, checker)), key=_location_key
+    ):
         shown_mistakes = (
             replace(mistake, json_path=ROOT_PATH + mistake.json_path.removeprefix(path_prefix))
             for mistake in mistakes
@@ -195,6 +212,15 @@ def _normalize_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def _further_mistakes(composer: NodeComposer, checker: DocumentChecker) -> list[DocumentMistake]:
+    """The checker's mistakes, without those for numbers that the composer found too large."""
+    return [
+        mistake
+        for mistake in checker.mistakes
+        if (mistake.line, mistake.column) not in composer.too_large_marks
+    ]
+
+
 def _location_key(mistake: DocumentMistake) -> tuple[int, int]:
     return mistake.line, mistake.column
 
@@ -225,33 +251,3 @@ def _is_scenario_document(node: ObjectNode) -> bool:
     if any(name in Scenario.__struct_fields__ for name in written_names):
         return any(name in fields for name in written_names)
     return any(names.nearest_field_name(name, fields) for name in written_names)
-
-
-def _duplicate_id_mistakes(scenarios: Iterable[Located[Scenario]]) -> Iterator[DocumentMistake]:
-    first_by_id: dict[str, Located[Scenario]] = {}
-    for scenario in scenarios:
-        first = first_by_id.setdefault(scenario.value.id, scenario)
-        if first is not scenario:
-            yield _duplicate_mistake(
-                scenario, first, f"there are two scenarios {quote_text(scenario.value.id)}"
-            )
-
-
-def _extra_mock_mistakes(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
-    for mock in mocks[1:]:
-        yield _duplicate_mistake(mock, mocks[0], "there are two mocks, and only one can answer")
-
-
-def _duplicate_mistake(
-    located: Located[object], first: Located[object], problem: str
-) -> DocumentMistake:
-    first_location = (
-        f"line {first.line}" if first.file == located.file else f"{first.file}:{first.line}"
-    )
-    return DocumentMistake(
-        located.file,
-        located.line,
-        located.column,
-        located.json_path,
-        f"{problem}: the first is in {first_location}",
-    )

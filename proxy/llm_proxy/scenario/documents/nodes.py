@@ -116,6 +116,8 @@ class NodeComposer(YamlComposer[Node]):
         super().__init__()
         self.documents: list[Node] = []
         self.mistakes: list[DocumentMistake] = []
+        self.too_large_marks: set[SourceMark] = set()
+        """The positions of numbers that are too large; their nodes have the source text."""
         self._file = file
 
     def compose_all(self, events: Iterator[Event]) -> None:
@@ -147,7 +149,8 @@ class NodeComposer(YamlComposer[Node]):
                 value = scalar_value(event.value)
         except ValueError as error:
             self._add_mistake(event, str(error))
-            value = 0 if all(event.implicit) else event.value  # as a number of JSON, or as text
+            if event.tag is None:
+                self.too_large_marks.add(start_mark(event))
         if isinstance(value, str) and _SURROGATE.search(value):
             message = (
                 "this escape is half of a character: write the character itself, or both halves"
@@ -207,15 +210,24 @@ def scalar_value(text: str) -> ScalarValue:
         return CORE_CONSTANTS[text]
     if text[0] not in _NUMBER_FIRST_CHARS:  # the most frequent case
         return text
+    value: int | float
     if _INT.fullmatch(text):
-        return _parse_integer(text)
-    if _FLOAT.fullmatch(text):
-        return _parse_float(text)
-    if _PREFIXED_INT.fullmatch(text):
-        return _require_in_range(int(text, 0), text)
-    if (infinity := _INFINITY.fullmatch(text)) is not None:
+        value = int(text) if len(text) <= _MAX_DIGITS else math.inf
+    elif _FLOAT.fullmatch(text):
+        value = float(text)
+    elif _PREFIXED_INT.fullmatch(text):
+        value = int(text, 0)
+    elif (infinity := _INFINITY.fullmatch(text)) is not None:
         return float(f"{infinity[1]}inf")
-    return math.nan if text in _NAN_LITERALS else text
+    else:
+        return math.nan if text in _NAN_LITERALS else text
+    # Integers have the limits of JSON parsers.
+    if math.isinf(value) if isinstance(value, float) else not _MIN_INT <= value <= _MAX_INT:
+        shown = text if len(text) <= 24 else text[:21] + "…"
+        raise ValueError(
+            f"the number {shown} is too large: put it in quotes, or write fewer digits"
+        )
+    return value
 
 
 def tagged_value(tag: str, text: str) -> ScalarValue:
@@ -236,28 +248,3 @@ def tagged_value(tag: str, text: str) -> ScalarValue:
 def _unknown_tag_message(tag: str) -> str:
     name = f"!!{tag.removeprefix(_TAG_PREFIX)}" if tag.startswith(_TAG_PREFIX) else tag
     return f"the tag {name} means nothing here: leave it out, or put the text in quotes"
-
-
-def _parse_integer(text: str) -> int:
-    """Raises `ValueError` outside of -2**63 to 2**64 - 1, as JSON parsers do."""
-    if len(text) > _MAX_DIGITS:
-        raise ValueError(_too_large_message(text))
-    return _require_in_range(int(text), text)
-
-
-def _parse_float(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(_too_large_message(text))
-    return value
-
-
-def _require_in_range(value: int, text: str) -> int:
-    if not _MIN_INT <= value <= _MAX_INT:
-        raise ValueError(_too_large_message(text))
-    return value
-
-
-def _too_large_message(text: str) -> str:
-    shown = text if len(text) <= 24 else text[:21] + "…"
-    return f"the number {shown} is too large: put it in quotes, or write fewer digits"

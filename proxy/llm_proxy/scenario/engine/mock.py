@@ -6,8 +6,6 @@ the last user text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec import UNSET
 
 from llm_proxy.dialects.encode_context import token_pieces
@@ -26,25 +24,19 @@ from llm_proxy.scenario.scripted_response import (
 from llm_proxy.turns import Part, Text, ToolCall, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class MockInvocation:
-    """One call of a mock within a session."""
-
-    mock: MockSpec
-    call_number: int
-    """The number of the call in its session, from 1."""
-    respond_function_reply: MockReply | None = None
-    """The reply of the operator's function (`respond`); None if there is none."""
-
-
 def has_scripted_replies(mock: MockSpec) -> bool:
     """Whether the mock has `replies` or `reply`, so that no function is called."""
     return mock.replies is not UNSET or mock.reply is not UNSET
 
 
-def mock_response(invocation: MockInvocation, context: MatchContext) -> ScriptedResponse:
-    """The response of a mock; `ReportScriptExhausted` after the last of its `replies`."""
-    mock, number = invocation.mock, invocation.call_number
+def mock_response(
+    mock: MockSpec, number: int, context: MatchContext, function_reply: MockReply | None = None
+) -> ScriptedResponse:
+    """The response of a mock to the call with this number in its session, from 1.
+
+    `ReportScriptExhausted` after the last of its `replies`.  `function_reply` is that of the
+    operator's function (`respond`); None if there is none.
+    """
     origin = f"mock {mock.name}"
     if mock.replies is not UNSET:
         if number > len(mock.replies):
@@ -59,9 +51,7 @@ def mock_response(invocation: MockInvocation, context: MatchContext) -> Scripted
     elif mock.reply is not UNSET:
         reply = MockReply(content=mock.reply)
     else:
-        reply = invocation.respond_function_reply or MockReply(
-            content=context.conversation.last_user_text
-        )
+        reply = function_reply or MockReply(content=context.conversation.last_user_text)
     tool_calls = (
         ToolCall(call.id or f"call-{index}", call.name, turns.json_stringify(call.args))
         for index, call in enumerate(reply.tool_calls, 1)

@@ -17,7 +17,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
 from llm_proxy.conversation import Conversation
 from llm_proxy.errors import NotRepresentable, printable_excerpt
-from llm_proxy.exchange import header_value
+from llm_proxy.exchange import retry_after_ms
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.scenario.recorded.from_turns import Fields, response_fields
 from llm_proxy.scenario.recorded.yaml_writing import literal_pattern, yaml_block
@@ -33,7 +33,6 @@ _RATE_LIMIT_STATUS: Final = 429
 _MAX_SHOWN_CHARS: Final = 80
 _MAX_PATTERN_CHARS: Final = 200
 """The most characters of a user text in a pattern."""
-_DELAY_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,25 +214,15 @@ def _failure_fields(exchange: _DecodedExchange) -> Fields:
     if exchange.failure and exchange.failure.message:
         fields["failure_message"] = exchange.failure.message
     if is_rate_limit:
-        retry_after_ms = _retry_after_ms(exchange.cassette)
-        if retry_after_ms is not None:
-            fields["failure_retry_after_ms"] = retry_after_ms
+        delay_ms = retry_after_ms(exchange.cassette.response_head.headers)
+        if delay_ms is not None:
+            fields["failure_retry_after_ms"] = int(delay_ms) if delay_ms.is_integer() else delay_ms
     elif status >= _FIRST_ERROR_STATUS:  # else within a stream, whose other content is dropped
         if status < _FIRST_SERVER_ERROR_STATUS and status not in _RETRYABLE_CLIENT_ERRORS:
             fields["failure_retryable"] = False
         if status not in {_FIRST_ERROR_STATUS, _FIRST_SERVER_ERROR_STATUS}:
             fields["failure_error"] = {"status": status}
     return fields
-
-
-def _retry_after_ms(cassette: Cassette) -> int | float | None:
-    """The retry delay of the response headers, in ms; None unless it is a number."""
-    for name, ms_per_unit in (("retry-after-ms", 1), ("retry-after", 1000)):
-        text = (header_value(cassette.response_head.headers, name) or "").strip()
-        if _DELAY_NUMBER.fullmatch(text):
-            ms = float(text) * ms_per_unit
-            return int(ms) if ms.is_integer() else ms
-    return None
 
 
 def _assemble_scenario(

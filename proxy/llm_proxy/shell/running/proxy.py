@@ -26,8 +26,6 @@ from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.settings_checks import auto_may_go_live, check_folders, may_record
 from llm_proxy.shell.running.simulation import SequentialOffload, is_simulating, make_simulate_mode
 from llm_proxy.shell.server.control import ControlPages
-from llm_proxy.shell.server.control.fault_page import FaultPage
-from llm_proxy.shell.server.control.pages import RunPages
 from llm_proxy.shell.server.fault_middleware import FaultMiddleware
 from llm_proxy.shell.server.intake import RequestAdmission, RequestGuards, RequestLimits
 from llm_proxy.shell.server.journal import Journal, LibraryUsage
@@ -135,16 +133,11 @@ async def run_proxy(mode: ModeName, settings: Settings) -> AsyncIterator[Running
         ]
         fault_middleware = FaultMiddleware(engine, allows_header=settings.fault_header)
         control_pages = ControlPages(
-            (
-                RunPages(
-                    active_mode,
-                    journal,
-                    paces,
-                    None if simulate_mode is None else simulate_mode.set_session_scenario,
-                    (fault_middleware.reset_session, paces.remove_session_pace),
-                ),
-                FaultPage(fault_middleware),
-            )
+            active_mode,
+            journal,
+            paces,
+            fault_middleware,
+            None if simulate_mode is None else simulate_mode.set_session_scenario,
         )
         via_pseudonym = upstream.via_pseudonym if upstream is not None else ""
         admission = RequestAdmission(

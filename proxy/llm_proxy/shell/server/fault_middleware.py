@@ -268,7 +268,7 @@ class FaultedResponse:
         has_more = True
         try:
             while has_more and not chain.is_over:
-                pending_burst = pending_burst or asyncio.ensure_future(_next_burst(source))
+                pending_burst = pending_burst or asyncio.ensure_future(anext(source, None))
                 timeout_s = None
                 if (trigger_ms := chain.next_trigger_ms) is not None:
                     timeout_s = max(trigger_ms - self._routed.elapsed_ms(), 0) / 1000
@@ -312,11 +312,6 @@ async def _rewrite_whole_response(
     except RewritingTooExpensive as error:
         request_faults.mark_skipped(str(error))
         return source
-
-
-async def _next_burst(source: AsyncGenerator[Burst, None]) -> Burst | None:
-    """The next burst; None at the end."""
-    return await anext(source, None)
 
 
 async def _drain_source(

@@ -1,0 +1,216 @@
+"""The control pages under `/_proxy/`.
+
+GET  /_proxy/health                    that the proxy serves, and its mode
+GET  /_proxy/journal                   the requests and responses of this run
+GET  /_proxy/verdict                   the verdict on the clients' behaviour after each fault
+GET  /_proxy/misses                    the requests that were not answered, and why
+GET  /_proxy/unsuccessful              sessions that did not do as their scenarios expect, and why
+GET  /_proxy/pace                      the pace of responses
+PUT  /_proxy/pace                      set it: {"pace": "50tps"}, and for one session {"session": …}
+DELETE /_proxy/pace                    restore the pace that the run was started with
+GET  /_proxy/faults                    the fault rules, and how often each was injected
+PUT  /_proxy/faults                    set the runtime rules: {"faults": ["reset,after=3"]}
+DELETE /_proxy/faults                  remove the runtime rules
+POST /_proxy/sessions/NAME/reset       restart a session
+PUT  /_proxy/sessions/NAME/scenario    choose a session's scenario: {"scenario": "ID"}
+DELETE /_proxy/sessions/NAME/scenario  remove the choice, as {"scenario": ""} does
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from llm_proxy.dialects import lenient_json
+from llm_proxy.errors import UsageError, printable_excerpt
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.modes import Mode
+from llm_proxy.pacing import Pace, PaceRegistry, parse_pace
+from llm_proxy.routing import is_valid_name
+from llm_proxy.shell.server.fault_middleware import FaultMiddleware
+from llm_proxy.shell.server.journal import Journal
+from llm_proxy.shell.server.response_writer import ResponseWriter
+from llm_proxy.verdict.judging import judge_run, verdict_document
+from llm_proxy.version import __version__
+
+PageResponse = tuple[int, Mapping[str, Any]]
+"""The status, and the document that is sent as JSON."""
+
+ChooseScenario = Callable[[str, str], Awaitable[bool]]
+"""Sets the scenario of a session, from the session's name and a scenario id; an empty id removes
+the choice.  Returns whether that scenario is loaded now."""
+
+_SESSION_PATH: Final = re.compile(r"/_proxy/sessions/([^/]+)/(reset|scenario)")
+_MAX_NAME_CHARS: Final = 80
+"""Maximum length of a name in a message."""
+_MAX_RULES: Final = 1000
+"""Maximum number of runtime rules."""
+_FAULTS_ERROR: Final = 'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back'
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPages:
+    """Responds to requests for control pages."""
+
+    mode: Mode
+    journal: Journal
+    paces: PaceRegistry
+    fault_middleware: FaultMiddleware
+    choose_scenario: ChooseScenario | None = None
+    """None if no scenarios are played."""
+
+    async def respond(
+        self, request: web.BaseRequest, request_body: bytes, writer: ResponseWriter
+    ) -> None:
+        """Send the JSON document of the page that `request` names, or of a 404.
+
+        `request_body` is the body of `request`, which has been read already.
+        """
+        error = f"there is no {request.method} {request.path}; see docs/server.md"
+        response = await self._page_response(request.method, request.path, request_body)
+        status, document = response or (404, {"error": error})
+        if any(isinstance(value, list) for value in document.values()):  # it may be long
+            response_body = await asyncio.to_thread(_serialize_document, document)
+        else:
+            response_body = _serialize_document(document)
+        headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
+        await writer.send_response(
+            ResponseHead(status, "llm-proxy", headers, "length", len(response_body)), response_body
+        )
+
+    async def _page_response(self, method: str, path: str, body: bytes) -> PageResponse | None:
+        """The response of a page; None if there is no such page."""
+        if session_path := _SESSION_PATH.fullmatch(path):
+            return await self._session_page(method, body, *session_path.groups())
+        method = "GET" if method == "HEAD" else method
+        match method, path.removeprefix("/_proxy/"):
+            case "GET", "health":
+                return 200, {"ok": True, "mode": self.mode.name, "version": __version__}
+            case "GET", "journal":
+                return 200, self.journal.to_json_document()
+            case "GET", "verdict":
+                entries = self.journal.copied_entries()
+                # In a thread: the journal may be long.
+                return 200, await asyncio.to_thread(lambda: verdict_document(judge_run(entries)))
+            case "GET", "misses":
+                return 200, {"misses": list(self.journal.misses)}
+            case "GET", "unsuccessful":
+                return 200, {"unsuccessful": list(self.journal.failed_sessions)}
+            case "GET", "pace":
+                return self._paces_page()
+            case "PUT" | "DELETE", "pace":
+                return self._set_pace(method, body)
+            case "GET" | "PUT" | "DELETE", "faults":
+                return await self._faults_page(method, body)
+            case _:
+                return None
+
+    async def _session_page(
+        self, method: str, body: bytes, session: str, operation: str
+    ) -> PageResponse | None:
+        match method, operation:
+            case "PUT", "scenario":
+                scenario = lenient_json.parse_object(body).get("scenario")
+            case "DELETE", "scenario":
+                scenario = ""
+            case "POST", "reset":
+                self.mode.reset_session(session)
+                self.fault_middleware.reset_session(session)
+                self.paces.set_pace(None, session)
+                return 200, {"session": session, "reset": True}
+            case _:
+                return None
+        if self.choose_scenario is None:
+            return 409, {"error": f"{self.mode.name} plays no scenarios; start llm-proxy simulate"}
+        if not is_valid_name(session):
+            return _invalid_session(session)
+        if not isinstance(scenario, str):
+            return 400, {"error": 'name a scenario: {"scenario": "ID"}; "" takes the choice back'}
+        scenario_id = scenario.strip()
+        document = {"session": session, "scenario": scenario_id}
+        if not await self.choose_scenario(session, scenario_id):
+            document["warning"] = (
+                f"no scenario {printable_excerpt(scenario_id, _MAX_NAME_CHARS)} is loaded now; "
+                "it is chosen all the same, and answers once it is there: llm-proxy scenario "
+                "ls lists all ids"
+            )
+        return 200, document
+
+    def _set_pace(self, method: str, body: bytes) -> PageResponse:
+        if self.mode.name == "record":
+            return 409, {"error": "record passes answers on as they come, at no pace of ours"}
+        fields = lenient_json.parse_object(body)
+        session = fields.get("session", "")
+        if not isinstance(session, str) or (session and not is_valid_name(session)):
+            return _invalid_session(lenient_json.value_as_text(session))
+        pace: Pace | None = None
+        if method == "PUT":
+            text = fields.get("pace")
+            if not isinstance(text, str):
+                return 400, {"error": 'say a pace: {"pace": "50tps"}; docs/pacing.md has them all'}
+            try:
+                pace = parse_pace(text)
+            except UsageError as error:
+                return 400, {"error": str(error)}
+        self.paces.set_pace(pace, session)
+        return self._paces_page()
+
+    def _paces_page(self) -> PageResponse:
+        return 200, {
+            "pace": str(self.paces.default_pace),
+            "started_with": str(self.paces.startup_pace),
+            "sessions": {name: str(pace) for name, pace in self.paces.session_paces.items()},
+            "seed": self.paces.seed,
+        }
+
+    async def _faults_page(self, method: str, body: bytes) -> PageResponse:
+        if method == "DELETE":
+            self.fault_middleware.set_rules(())
+        elif method == "PUT":
+            document = lenient_json.parse_object(body)
+            rule_texts = document.get("faults")
+            if not isinstance(rule_texts, list) or document.keys() != {"faults"}:
+                return 400, {"error": _FAULTS_ERROR}
+            if len(rule_texts) > _MAX_RULES:
+                return 400, {
+                    "error": f"there may be {_MAX_RULES} faults, and these are {len(rule_texts)}"
+                }
+            try:
+                self.fault_middleware.set_rules(await asyncio.to_thread(parse_rules, rule_texts))
+            except UsageError as error:
+                return 400, {"error": str(error)}
+        engine = self.fault_middleware.engine
+        rule_lists = {
+            "given": engine.startup_rules,
+            "faults": engine.runtime_rules,
+            "scripted": engine.scenario_rules,
+        }
+        return 200, {
+            name: [active_rule.to_json_fields() for active_rule in rules]
+            for name, rules in rule_lists.items()
+        }
+
+
+def _invalid_session(session: str) -> PageResponse:
+    return 400, {
+        "error": f"'{printable_excerpt(session, _MAX_NAME_CHARS)}' is no session name: use "
+        "letters, digits, dot, dash and underscore, a letter or a digit first, at most 100 of them"
+    }
+
+
+def _serialize_document(document: Mapping[str, Any]) -> bytes:
+    """The document as JSON; list elements one by one, because orjson holds the GIL in each call."""
+    fragments = {
+        name: [orjson.Fragment(orjson.dumps(element)) for element in value]
+        if isinstance(value, list)
+        else value
+        for name, value in document.items()
+    }
+    return orjson.dumps(fragments, option=orjson.OPT_APPEND_NEWLINE)
