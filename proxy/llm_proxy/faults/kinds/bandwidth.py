@@ -22,7 +22,6 @@ from llm_proxy.faults.kind import (
     ActionTransform,
     FaultArgument,
     FaultKind,
-    Mechanism,
     Transform,
 )
 
@@ -30,10 +29,6 @@ _PIECE_MS: Final = 20
 """The time that a piece takes, unless a single byte takes longer."""
 _MAX_PIECES: Final = 100_000
 """Limits memory: every piece takes some, whatever the body's size."""
-
-
-def _bandwidth(rate: int) -> Mechanism:
-    return Transform(lambda position: _BandwidthTransform(rate, position.at_ms))
 
 
 class _BandwidthTransform(ActionTransform):
@@ -78,7 +73,7 @@ KIND = FaultKind(
     "bandwidth",
     FaultEffect.SLOWED,
     "the body comes through a narrow line",
-    _bandwidth,
+    lambda rate: Transform(lambda position: _BandwidthTransform(rate, position.at_ms)),
     {
         "rate": FaultArgument(
             unit_parsers.parse_bytes_per_second,

@@ -12,18 +12,13 @@ from __future__ import annotations
 
 from llm_proxy import unit_parsers
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FaultArgument, FaultKind, Mechanism, ReplaceResponse
-
-
-def _hang(for_: float | None = None) -> Mechanism:
-    return ReplaceResponse(lambda context: context.silence_until_close(0.0, for_))
-
+from llm_proxy.faults.kind import FaultArgument, FaultKind, ReplaceResponse
 
 KIND = FaultKind(
     "hang",
     FaultEffect.UNANSWERED,
     "no answer comes, and the connection stays open",
-    _hang,
+    lambda for_=None: ReplaceResponse(lambda context: context.silence_until_close(0.0, for_)),
     {
         "for": FaultArgument(
             unit_parsers.parse_duration_ms, "how long; the longest silence if left out"

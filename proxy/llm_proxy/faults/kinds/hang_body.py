@@ -16,25 +16,19 @@ from llm_proxy.faults.kind import (
     FaultArgument,
     FaultKind,
     InjectedActions,
-    Mechanism,
     OneShot,
 )
-
-
-def _hang_body(for_: float | None = None) -> Mechanism:
-    return OneShot(
-        lambda position: InjectedActions(
-            position.context.silence_until_close(position.at_ms, for_), ends_response=True
-        ),
-        default_location=AfterBytes(0),
-    )
-
 
 KIND = FaultKind(
     "hang-body",
     FaultEffect.UNANSWERED,
     "the head comes, and nothing behind it",
-    _hang_body,
+    lambda for_=None: OneShot(
+        lambda position: InjectedActions(
+            position.context.silence_until_close(position.at_ms, for_), ends_response=True
+        ),
+        default_location=AfterBytes(0),
+    ),
     {
         "for": FaultArgument(
             unit_parsers.parse_duration_ms, "how long; the longest silence if left out"

@@ -16,24 +16,17 @@ from llm_proxy.faults.kind import (
     ALL_LOCATIONS,
     FaultKind,
     InjectedActions,
-    Mechanism,
     OneShot,
 )
-from llm_proxy.pacing.distributions import DurationDistribution
-
-
-def _latency(by: DurationDistribution) -> Mechanism:
-    return OneShot(
-        lambda position: InjectedActions(delay_ms=seeded_delay_ms(by, position.context)),
-        may_precede_head=True,
-    )
-
 
 KIND = FaultKind(
     "latency",
     FaultEffect.SLOWED,
     "the answer comes late",
-    _latency,
+    lambda by: OneShot(
+        lambda position: InjectedActions(delay_ms=seeded_delay_ms(by, position.context)),
+        may_precede_head=True,
+    ),
     {"by": DELAY_ARGUMENT},
     allowed_locations=ALL_LOCATIONS,
     example="latency,by=50ms",

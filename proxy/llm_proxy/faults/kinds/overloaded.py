@@ -9,27 +9,20 @@ never fetched.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llm_proxy import unit_parsers
 from llm_proxy.faults.error_responses import RETRY_ARGUMENTS, http_error_response
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FaultArgument, FaultKind, Mechanism, ReplaceResponse
-
-
-def _overloaded(**retry_values: Any) -> Mechanism:
-    return ReplaceResponse(
-        lambda context: http_error_response(
-            context, context.decoded_request.dialect.overloaded_status, **retry_values
-        )
-    )
-
+from llm_proxy.faults.kind import FaultArgument, FaultKind, ReplaceResponse
 
 KIND = FaultKind(
     "overloaded",
     FaultEffect.REFUSED,
     "the provider's 529 or 503",
-    _overloaded,
+    lambda **retry_values: ReplaceResponse(
+        lambda context: http_error_response(
+            context, context.decoded_request.dialect.overloaded_status, **retry_values
+        )
+    ),
     {
         **RETRY_ARGUMENTS,
         "retry-after": FaultArgument(

@@ -23,15 +23,10 @@ from llm_proxy.faults.kind import (
     FaultArgument,
     FaultContext,
     FaultKind,
-    Mechanism,
     MeteredFault,
     ReplaceResponse,
     RequestMechanism,
 )
-
-
-def _refuse(window: tuple[float, float]) -> Mechanism:
-    return MeteredFault(lambda: _OpenConnectionResets(*window), window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,7 @@ KIND = FaultKind(
     "refuse",
     FaultEffect.DISCONNECTED,
     "nobody listens, for a while",
-    _refuse,
+    lambda window: MeteredFault(lambda: _OpenConnectionResets(*window), window),
     {
         "window": FaultArgument(
             unit_parsers.parse_window_ms, "when: 3s, or 2s..5s", is_required=True

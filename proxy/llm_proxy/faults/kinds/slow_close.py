@@ -15,15 +15,10 @@ from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     ActionTransform,
     FaultKind,
-    Mechanism,
     StreamPosition,
     Transform,
 )
 from llm_proxy.pacing.distributions import DurationDistribution
-
-
-def _slow_close(by: DurationDistribution) -> Mechanism:
-    return Transform(lambda position: _DelayedEndTransform(by, position))
 
 
 class _DelayedEndTransform(ActionTransform):
@@ -44,7 +39,7 @@ KIND = FaultKind(
     "slow-close",
     FaultEffect.SLOWED,
     "all is sent, and its end comes late",
-    _slow_close,
+    lambda by: Transform(lambda position: _DelayedEndTransform(by, position)),
     {"by": DELAY_ARGUMENT},
     allowed_framings=frozenset(("chunked", "close")),
     example="slow-close,by=50ms",

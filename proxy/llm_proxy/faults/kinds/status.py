@@ -10,17 +10,13 @@ response is never fetched.  `retry-after` is sent exactly, and `x-should-retry` 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from llm_proxy.faults.error_responses import RETRY_ARGUMENTS, http_error_response
 from llm_proxy.faults.fault_record import FaultEffect
-from llm_proxy.faults.kind import FaultArgument, FaultKind, Mechanism, ReplaceResponse
+from llm_proxy.faults.kind import FaultArgument, FaultKind, ReplaceResponse
 
 _ERROR_STATUSES: Final = range(400, 600)
-
-
-def _status(**values: Any) -> Mechanism:
-    return ReplaceResponse(lambda context: http_error_response(context, **values))
 
 
 def _parse_status(text: str) -> int:
@@ -33,7 +29,7 @@ KIND = FaultKind(
     "status",
     FaultEffect.REFUSED,
     "an HTTP error in place of the answer",
-    _status,
+    lambda **values: ReplaceResponse(lambda context: http_error_response(context, **values)),
     {
         "code": FaultArgument(_parse_status, "the status, from 400 to 599", is_required=True),
         "message": FaultArgument(str, "what the error says; a sentence of its own if left out"),

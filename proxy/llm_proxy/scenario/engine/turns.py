@@ -27,7 +27,7 @@ from llm_proxy.scenario.documents.document import (
     UsageSpec,
 )
 from llm_proxy.scenario.engine.matcher import MatchContext
-from llm_proxy.scenario.generation import generated_values, react
+from llm_proxy.scenario.generation import generated_values
 from llm_proxy.turns import (
     FinishReason,
     Json,
@@ -179,7 +179,7 @@ def _response_parts(response: Response, context: MatchContext) -> Iterator[Part]
                 generated = generated_values.make_value(schema, context.seed, values)
             yield Text(json_stringify(generated))
         case ReActResponse():
-            yield Text(react.react_text(response))
+            yield Text(react_text(response))
         case PartsResponse(parts=parts):
             for index, part in enumerate(parts):
                 match part:
@@ -191,6 +191,28 @@ def _response_parts(response: Response, context: MatchContext) -> Iterator[Part]
                         yield Refusal(text)
                     case ToolCallPartSpec():
                         yield _tool_call(part, index, context)
+
+
+def react_text(react_response: ReActResponse) -> str:
+    """The ReAct text that clients parse (document 002): one line per field, without empty fields.
+
+    Line ends within thought and action are removed: the client's parser reads only the first line.
+    An action always has an input, followed by a line end.
+    """
+    thought, action = (
+        " ".join(line.strip() for line in text.splitlines()).strip()
+        for text in (react_response.thought, react_response.action)
+    )
+    final_answer = react_response.final_answer.strip()
+    lines = [f"Thought: {thought}"] if thought else []
+    if action:
+        arguments = lenient_json.compact_json(dict(react_response.action_input))
+        lines += [f"Action: {action}", f"Action Input: {arguments}"]
+    if final_answer:
+        lines.append(f"Final Answer: {final_answer}")
+    elif action or thought:
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _tool_call(

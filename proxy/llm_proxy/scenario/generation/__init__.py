@@ -6,5 +6,4 @@ scalars           numbers and strings for a schema
 patterns          texts for a regular expression
 schema_budget     limits the work per value
 templates         fills values of a request into texts
-react             tool calls as text, for models without tools
 """
