@@ -16,9 +16,9 @@ from cli_process import CommandResult, run_command, running_command
 from in_process_proxy import proxy
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
+from llm_proxy.shell import reissuing
 from llm_proxy.shell.library.library import Library, TakeGroup, walk_cassettes
-from llm_proxy.shell.reissuing import reissuer as reissuer_module
-from llm_proxy.shell.reissuing.reissuer import ReissueSettings, open_reissuer, replace_takes
+from llm_proxy.shell.reissuing import ReissueSettings, open_reissuer, replace_takes
 from llm_proxy.shell.upstream.live import UpstreamSettings
 from raw_http import build_http_request
 from sdk_clients import openai_stream
@@ -298,13 +298,13 @@ async def test_takes_that_are_being_replaced_are_replaced_together_when_it_is_st
         stopped.wait()
         return replace_takes(*arguments)
 
-    monkeypatch.setattr(reissuer_module, "replace_takes", slow_replace_takes)
+    monkeypatch.setattr(reissuing, "replace_takes", slow_replace_takes)
     async with upstream(respond_with("new"), respond_with("newer")) as provider:
         reissue_settings = ReissueSettings(UpstreamSettings({"default": provider.url}))
         group = TakeGroup("default", KEY, "openai", tuple(paths))
         library = Library(tmp_path / "cassettes")
         async with aclosing(
-            reissuer_module.rerecord_groups(reissue_settings, library, [group], 1)
+            reissuing.rerecord_groups(reissue_settings, library, [group], 1)
         ) as results:
             first = asyncio.ensure_future(anext(results))
             await replacement_started.wait()

@@ -9,7 +9,7 @@ import pytest
 from multidict import CIMultiDict
 
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.shell.upstream import connector
+from llm_proxy.shell.upstream import connection
 from llm_proxy.shell.upstream.connection import UpstreamProtocol
 from raw_http import send_request
 from stored_cassettes import raw_chat_request
@@ -83,7 +83,7 @@ def test_via_entries_of_llm_proxy_stay_on_this_machine(
     identity: str, received: list[str], expected: list[str]
 ) -> None:
     headers = CIMultiDict([("Accept", "*/*"), *(("via", item) for item in received)])
-    connector._set_via(headers, identity)
+    connection._set_via(headers, identity)
     assert headers.getall("Via", []) == expected
     assert headers["accept"] == "*/*"
 

@@ -100,7 +100,7 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
 
 
 def _cassette_of_live_response(cassette: Cassette, values: dict[str, Any]) -> Cassette:
-    from llm_proxy.shell.reissuing.reissuer import check_api_keys, fetch_live_response  # noqa: PLC0415 # only for --live
+    from llm_proxy.shell.reissuing import check_api_keys, fetch_live_response  # noqa: PLC0415 # only for --live
 
     reissue_settings = build_reissue_settings(values)
     check_api_keys(reissue_settings, {cassette.meta.provider})

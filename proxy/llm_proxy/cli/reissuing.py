@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from llm_proxy.cli.options import all_upstreams
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.reissuing.reissuer import ReissueSettings
+    from llm_proxy.shell.reissuing import ReissueSettings
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ def build_reissue_settings(values: Mapping[str, Any]) -> ReissueSettings:
 
     Raises `UsageError` for invalid values.
     """
-    from llm_proxy.shell.reissuing.reissuer import ReissueSettings, api_keys_from_environ  # noqa: PLC0415 # only to send requests
+    from llm_proxy.shell.reissuing import ReissueSettings, api_keys_from_environ  # noqa: PLC0415 # only to send requests
     from llm_proxy.shell.upstream.live import UpstreamSettings  # noqa: PLC0415 # only to send requests
 
     base_urls, client_chosen_upstreams = all_upstreams(values["upstream"], adopts=True)

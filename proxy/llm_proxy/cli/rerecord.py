@@ -39,7 +39,7 @@ from llm_proxy.shell.library.library import (
 )
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.reissuing.reissuer import ReissueSettings, RerecordedGroup
+    from llm_proxy.shell.reissuing import ReissueSettings, RerecordedGroup
 
 
 @click.command
@@ -104,7 +104,7 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
 def _run_rerecording(
     reissue_settings: ReissueSettings, library: Library, groups: Sequence[TakeGroup], jobs: int
 ) -> list[RerecordedGroup]:
-    from llm_proxy.shell.reissuing.reissuer import (  # noqa: PLC0415 # not for --dry-run
+    from llm_proxy.shell.reissuing import (  # noqa: PLC0415 # not for --dry-run
         check_api_keys,
         rerecord_groups,
     )

@@ -19,18 +19,14 @@ Nothing outside this folder and the entry points touches them.
         intake            reads a request: connection, guards, expectation, body, content coding
         retries           recognises which request an SDK retries
         fault_middleware  injects faults into responses
-        perform           performs actions on the socket, each at its due time
-        response_writer   one response on a socket, byte for byte; errors in the dialect's shape
+        response_writer   performs actions on a socket, each at its due time, byte for byte
         control           the pages below `/_proxy/`
         journal           the requests and responses of this run, and the cassettes that it used
-    reissuing    sends stored requests again
-        reissuer          sends requests, records the responses, replaces takes
+    reissuing    sends stored requests again, records the responses, replaces takes
     upstream     the live providers
         live              sends one request and streams its response
         pump              reads one response without losing a byte
-        connector         selects the connection for a request
         connection        aiohttp's connection, extended to remember failures and surplus bytes
-        failures          why an upstream gave no response
         signing           SigV4 signatures for Bedrock
     importing    recordings and fixtures of other tools, from files into a library
     recording    from a running stream to a cassette

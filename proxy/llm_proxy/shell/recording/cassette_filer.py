@@ -87,7 +87,8 @@ class CassetteFiler:
         Call it before anything is filed; it takes a second for 100,000 takes.
         """
         if self._replaces_older:
-            self._existing_identities = _file_identities(self._library)
+            identities = ((path, _file_identity(path)) for path in self._library.unsorted_paths())
+            self._existing_identities = {path: each for path, each in identities if each}
 
     def file_spool(
         self,
@@ -151,20 +152,17 @@ class CassetteFiler:
             cassette = _read_back(temporary, meta)
             outcome = cassette_outcome(cassette)
             with self._lock, locked_folder(self._library.root):
-                final_path = (
-                    self._existing_copy(temporary, meta) if self._skips_existing_copies else None
-                )
+                final_path: Path | None = None
+                if self._skips_existing_copies:
+                    takes = self._library.take_paths(meta.session, meta.key).values()
+                    copies = (take for take in takes if filecmp.cmp(temporary, take, shallow=False))
+                    final_path = next(copies, None)
                 final_path = final_path or self._place_or_replace_attempt(
                     temporary, spooled, logical_request, complete=outcome.is_complete
                 )
         if final_path is None:
             return None
         return FiledCassette(final_path, replace(cassette, file=str(final_path)), outcome)
-
-    def _existing_copy(self, temporary: Path, meta: CassetteMeta) -> Path | None:
-        """The path of a take with the same bytes as `temporary`; None if there is none."""
-        paths = self._library.take_paths(meta.session, meta.key).values()
-        return next((path for path in paths if filecmp.cmp(temporary, path, shallow=False)), None)
 
     def _place_or_replace_attempt(
         self,
@@ -292,11 +290,6 @@ class CassetteFiler:
         if replaced is not None and replaced != target:
             replaced.unlink(missing_ok=True)
         self._library.add_take_to_index(target, meta.session, meta.key, number)
-
-
-def _file_identities(library: Library) -> dict[str, tuple[int, int]]:
-    identities = ((path, _file_identity(path)) for path in library.unsorted_paths())
-    return {path: identity for path, identity in identities if identity is not None}
 
 
 def _file_identity(path: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""aiohttp's client connection, extended to remember failures and surplus bytes.
+"""aiohttp's client connection, extended to remember failures and surplus bytes, and its connector.
 
 aiohttp loses four things between its parser and its reader.  They are kept here, where they
 happen, because no later stage can determine them reliably:
@@ -25,6 +25,8 @@ import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
 from ipaddress import ip_address
 from math import inf
 from typing import Any, Final
@@ -37,6 +39,7 @@ from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from multidict import CIMultiDict
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -52,6 +55,7 @@ _PEEK_BYTES: Final = 16
 """Bytes peeked from a socket: enough to recognise a response."""
 _IDLE_TIMEOUT_RESPONSE: Final = b"HTTP/1.1 408"
 """The response that some servers send unprompted before they close an idle connection."""
+_OUR_VIA: Final = re.compile(r"1\.1 llm-proxy-[0-9a-f]{16}")
 
 
 class MalformedResponse(aiohttp.ClientPayloadError):
@@ -258,3 +262,75 @@ class UpstreamResponse(aiohttp.ClientResponse):
         self.protocol = connection.protocol
         self.protocol.request_writer = self._request_writer
         return await super().start(connection)
+
+
+REUSED_CONNECTION: Final[ContextVar[UpstreamProtocol | None]] = ContextVar("REUSED", default=None)
+"""The connection that this task got last, if it had served before; None otherwise.  (An aiohttp
+trace would show that too, but would double the time that each request costs us.)"""
+
+
+class CheckedConnector(aiohttp.TCPConnector):
+    """Connector without a connection limit, whose connections are `UpstreamProtocol`s."""
+
+    def __init__(
+        self, *, keep_alive: bool, via_pseudonym: str, on_surplus_response: Callable[[str], None]
+    ) -> None:
+        """`via_pseudonym` names this process in `Via` headers to local upstreams.
+
+        `on_surplus_response` is called with the reason why responses may be mixed up.
+        """
+        super().__init__(limit=0, force_close=not keep_alive)
+        self._via_pseudonym = via_pseudonym
+        protocol_factory: Callable[..., ResponseHandler] = UpstreamProtocol
+        self._factory = partial(protocol_factory, self._loop, on_surplus_response)
+
+    @property
+    def has_multi_response_connection(self) -> bool:
+        """Whether any idle connection has delivered more than one response."""
+        return any(protocol.response_count > 1 for protocol in self._idle_connections())
+
+    def close_idle_with_surplus(self) -> None:
+        """Close each idle connection that has unread bytes."""
+        for protocol in self._idle_connections():
+            if surplus := protocol.peek_socket():
+                protocol.data_received(surplus)
+
+    def _idle_connections(self) -> list[UpstreamProtocol]:
+        protocols = [
+            protocol
+            for host_connections in self._conns.values()
+            for protocol, _ in host_connections
+        ]
+        return [protocol for protocol in protocols if isinstance(protocol, UpstreamProtocol)]
+
+    async def connect(self, req: aiohttp.ClientRequest, *args: Any, **kwargs: Any) -> Connection:
+        """A connection for a request, new or reused, with nothing to read; aiohttp calls this.
+
+        Raises `UnexpectedBytes` if the upstream sends first on a new one.
+        """
+        while True:
+            connection = await super().connect(req, *args, **kwargs)
+            protocol = connection.protocol
+            assert isinstance(protocol, UpstreamProtocol)  # noqa: S101 # we make no other
+            if (surplus := protocol.peek_socket()) is None:
+                REUSED_CONNECTION.set(protocol if protocol.has_served else None)
+                is_local = req.proxy is None and protocol.is_local_upstream()
+                _set_via(req.headers, self._via_pseudonym if is_local else "")
+                return connection
+            if surplus:
+                protocol.data_received(surplus)
+            connection.close()
+            if not protocol.has_served:
+                raise UnexpectedBytes if surplus else aiohttp.ServerDisconnectedError
+
+
+def _set_via(headers: CIMultiDict[str], via_pseudonym: str) -> None:
+    """Add `via_pseudonym` to `Via`; without one, remove every llm-proxy's.
+
+    So no pseudonym of an llm-proxy leaves this machine.
+    """
+    if via_pseudonym:
+        headers.add(hdrs.VIA, f"1.1 {via_pseudonym}")
+    elif any(map(_OUR_VIA.fullmatch, via_values := headers.getall(hdrs.VIA, []))):
+        headers.popall(hdrs.VIA)
+        headers.extend((hdrs.VIA, text) for text in via_values if _OUR_VIA.fullmatch(text) is None)

@@ -39,8 +39,12 @@ from llm_proxy.exchange import (
 from llm_proxy.pacing import abort_of_ending
 from llm_proxy.ports import ActiveRecording
 from llm_proxy.routing import ERROR_HEADER, RoutedRequest
-from llm_proxy.shell.upstream.connection import UnexpectedBytes, UpstreamResponse
-from llm_proxy.shell.upstream.connector import REUSED_CONNECTION, CheckedConnector
+from llm_proxy.shell.upstream.connection import (
+    REUSED_CONNECTION,
+    CheckedConnector,
+    UnexpectedBytes,
+    UpstreamResponse,
+)
 from llm_proxy.shell.upstream.pump import ResponsePump
 from llm_proxy.shell.upstream.signing import AwsSigner, refuse_sigv4_request
 

@@ -1,1 +1,0 @@
-"""Sends stored requests to the live provider again, recorded as by `record`."""
