@@ -70,7 +70,7 @@ def _lost_of_turn(
     given: Turn, prepared: Turn, decoded: Turn, first: Turn, wire_format: WireFormat
 ) -> Iterator[str]:
     before, after = _kinds(prepared), _kinds(decoded)
-    if before != after and set(before) == set(after):
+    if before != after and set(before) == set(after):  # else a kind is new, or lost
         yield "the order of parts"
     awaits_client = wire_format.awaits_client(prepared.parts)
     wanted = given.finish or (FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP)

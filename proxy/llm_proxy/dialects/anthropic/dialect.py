@@ -11,29 +11,19 @@ Batches and files are left to the opaque dialect, whose errors have Anthropic's 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 from urllib.parse import unquote
 
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import json_api, lenient_json, response_encoding
-from llm_proxy.dialects.anthropic import auxiliary_responses, errors, messages, request_decoder
-from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.anthropic.messages import (
-    MessagesResponseDecoder,
-    decode_failure,
-    event_output_chars,
-    response_payload_kind,
-    stop_reason,
-)
+from llm_proxy.dialects import encoding, json_api, lenient_json, response_encoding
+from llm_proxy.dialects.anthropic import messages, other_responses, request_decoder
 from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse, MetadataNames
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.framing import sse
@@ -44,13 +34,9 @@ _VERSION_HEADER: Final = "anthropic-version"
 
 _SAMPLE_MAX_TOKENS: Final = 4096
 
-_PING: Final = {"type": "ping"}
 _PING_EVENT: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 _EVENT_STREAM_TYPE: Final = "text/event-stream; charset=utf-8"
-_NO_CACHE: Final = ("Cache-Control", "no-cache")
-_ID_PREFIX: Final = "msg_"
-_VERTEX_ID_PREFIX: Final = "msg_vrtx_"
 
 _BASE_PATTERN: Final = r"(?:.*/v1|.*/anthropic|)"
 _ENDPOINT_PATH: Final = re.compile(_BASE_PATTERN + r"/(?:messages(?:/count_tokens)?|complete)")
@@ -64,16 +50,6 @@ _COMPLETION_SUFFIX: Final = "/complete"
 _VERTEX_STREAM_SUFFIX: Final = ":streamRawPredict"
 _MODEL_IN_PATH: Final = re.compile(r"/models/([^/]+?)(?::rawPredict|:streamRawPredict)?$")
 
-_MESSAGE_KINDS: Final = frozenset(
-    (
-        "message",
-        "message_start",
-        "message_delta",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-    )
-)
 _ENDING_KINDS: Final = frozenset(("message", "message_delta", "completion"))
 """The kinds whose stop reason ends the message; in `message_start` it does not."""
 
@@ -139,20 +115,48 @@ class Anthropic(Dialect):
         """Complete with `message_stop`, with a stop reason, or with an error in the stream."""
         if response.codec_name != "sse" or not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        return _stream_completeness(response)
+        # by the last relevant event: a new message after `message_stop` needs its own
+        for fields in map(_parse_event_payload, reversed(response.framed_messages)):
+            kind = messages.response_payload_kind(fields)
+            if kind == "error":
+                return json_api.completed_by_error(messages.decode_failure(fields))
+            if kind == "message_stop":
+                return Completeness(is_complete=True, reason="message_stop")
+            if kind in _ENDING_KINDS and (reason := messages.stop_reason(fields)):
+                return Completeness(is_complete=True, reason=f"stop_reason: {reason}")
+            if kind == "completion":
+                return Completeness(is_complete=False, reason="no stop_reason")
+            if kind in messages.MESSAGE_KINDS:
+                return Completeness(is_complete=False, reason=f"no message_stop after {kind}")
+        is_empty = not json_api.joined_body(response).strip()
+        return Completeness(
+            is_complete=False, reason="empty stream" if is_empty else "no message_stop"
+        )
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
-        """One turn; none for responses without a message (token counts, models)."""
+        """One turn; none for responses without a message (token counts, models).
+
+        The turn of an HTTP error has the request id that Anthropic's support needs.
+        """
         if not json_api.succeeded(response.head):
-            return (_decode_http_error(response),)
-        decoder = MessagesResponseDecoder()
-        for document in _parse_response_payloads(response):
-            decoder.feed(document)
+            fields = lenient_json.parse_object(json_api.joined_body(response))
+            failure = json_api.decode_http_error(response)
+            code = failure.code or messages.decode_failure(fields).code
+            metadata = lenient_json.select_metadata(fields, (other_responses.REQUEST_ID,))
+            return (Turn((), failure=replace(failure, code=code), metadata=metadata),)
+        decoder = messages.MessagesResponseDecoder()
+        if response.codec_name == "sse":
+            for message in response.framed_messages:
+                decoder.feed(_parse_event_payload(message))
+        else:
+            decoder.feed(lenient_json.parse_object(json_api.joined_body(response)))
         return decoder.turns()
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta."""
-        return event_output_chars(_parse_event_payload(message)) if codec == "sse" else 0
+        if codec != "sse":
+            return 0
+        return messages.event_output_chars(_parse_event_payload(message))
 
     def keep_alive_message(self, codec: str) -> bytes:
         """The event `ping`, which may occur anywhere in a stream."""
@@ -160,7 +164,7 @@ class Anthropic(Dialect):
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """The format from which the SDKs read type and message."""
-        return orjson.dumps(errors.error_document(Failure(message, kind)))
+        return orjson.dumps(other_responses.error_document(Failure(message, kind)))
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A Messages request, with the API version that every client sends."""
@@ -174,49 +178,51 @@ class Anthropic(Dialect):
     ) -> WireFormat:
         """That of a message, or on the legacy path of a completion."""
         stream = self.streams(request)
-        if _is_completion(request):
+        if request.path.endswith(_COMPLETION_SUFFIX):
             return messages.completion_wire_format(stream=stream)
-        id_prefix = _VERTEX_ID_PREFIX if _is_vertex(request) else _ID_PREFIX
-        return messages.wire_format(stream=stream, id_prefix=id_prefix)
+        is_vertex = _VERTEX_PATH.fullmatch(request.path)
+        return messages.wire_format(stream=stream, id_prefix="msg_vrtx_" if is_vertex else "msg_")
 
     def encode_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> DialectResponse:
-        """Events up to `message_stop`, or one document."""
+        """Events up to `message_stop` with one `ping`, or one document."""
         [turn] = turns
-        request_id = errors.turn_request_id(turn, context)
-        headers = errors.common_response_headers(context, request_id)
-        is_completion = _is_completion(request)
+        request_id = other_responses.turn_request_id(turn, context)
+        headers = other_responses.common_response_headers(context, request_id)
+        is_completion = request.path.endswith(_COMPLETION_SUFFIX)
         if not self.streams(request):
-            document = (
-                messages.encode_completion(turn)
-                if is_completion
-                else messages.encode_message(turn, context)
-            )
+            if is_completion:
+                [document] = messages.encode_completion_events(turn, encoding.one_piece)
+            else:
+                document = messages.encode_message(turn, context)
             return response_encoding.json_response(document, headers)
         if is_completion:
-            events = _with_ping(messages.encode_completion_events(turn, context), "completion")
+            events = [*messages.encode_completion_events(turn, context.split_text)]
+            ping_follows = "completion"
         else:
-            ping_follows = "message_start" if _is_vertex(request) else "content_block_start"
-            events = _with_ping(messages.encode_events(turn, context), ping_follows)
+            events = [*messages.encode_events(turn, context)]
+            is_vertex = _VERTEX_PATH.fullmatch(request.path)
+            ping_follows = "message_start" if is_vertex else "content_block_start"
+        types = [event["type"] for event in events]
+        if ping_follows in types[:-1]:
+            events.insert(types.index(ping_follows) + 1, {"type": "ping"})
         if turn.failure:
-            events = chain(events, [errors.stream_error_event(turn.failure, request_id)])
+            events.append(other_responses.stream_error_event(turn.failure, request_id))
+        stream_messages = (
+            sse.encode_event(response_encoding.single_line_json(event), event["type"])
+            for event in events
+        )
         return response_encoding.stream_response(
-            "sse",
-            _EVENT_STREAM_TYPE,
-            (
-                sse.encode_event(response_encoding.single_line_json(event), event["type"])
-                for event in events
-            ),
-            (_NO_CACHE, *headers),
+            "sse", _EVENT_STREAM_TYPE, stream_messages, (("Cache-Control", "no-cache"), *headers)
         )
 
     def error_response_of_turn(self, turn: Turn, context: EncodeContext) -> DialectResponse:
         """The error, with the request id of the turn's metadata."""
         failure = turn.failure or Failure("")
-        request_id = errors.turn_request_id(turn, context)
-        return errors.error_response(
-            errors.status_of(failure), failure, context, request_id=request_id
+        request_id = other_responses.turn_request_id(turn, context)
+        return other_responses.error_response(
+            other_responses.status_of(failure), failure, context, request_id=request_id
         )
 
     def error_response(
@@ -227,11 +233,11 @@ class Anthropic(Dialect):
         retry_after: float | None = None,
     ) -> DialectResponse:
         """An error in the format from which the SDKs read type and message."""
-        return errors.error_response(status, failure, context, retry_after)
+        return other_responses.error_response(status, failure, context, retry_after)
 
     def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """The limits of requests and tokens."""
-        return errors.rate_limit_headers(context)
+        return other_responses.rate_limit_headers(context)
 
     def auxiliary_response(
         self, request: Request, context: EncodeContext
@@ -240,60 +246,17 @@ class Anthropic(Dialect):
         if request.method == "GET":
             name = self.model(request)
             if name:
-                return auxiliary_responses.model_info_response(name, context)
-            return auxiliary_responses.models_page_response(request.query, context)
+                return other_responses.model_info_response(name, context)
+            return other_responses.models_page_response(request.query, context)
         if _COUNT_TOKENS_PATH.search(request.path):
-            return auxiliary_responses.count_tokens_response(
+            return other_responses.count_tokens_response(
                 lenient_json.parse_object(request.body), context
             )
         return None
 
 
-def _is_completion(request: Request) -> bool:
-    return request.path.endswith(_COMPLETION_SUFFIX)
-
-
-def _is_vertex(request: Request) -> bool:
-    return _VERTEX_PATH.fullmatch(request.path) is not None
-
-
 def _has_version_header(request: Request) -> bool:
     return header_value(request.headers, _VERSION_HEADER) is not None
-
-
-def _with_ping(events: Iterable[Document], follows: str) -> Iterator[Document]:
-    """The events, and one `ping` after the first of the type `follows`, but never last."""
-    events = iter(events)
-    for event in events:
-        yield event
-        if event["type"] == follows:
-            break
-    if rest := tuple(events):
-        yield from (_PING, *rest)
-
-
-def _stream_completeness(response: DialectResponse) -> Completeness:
-    """Decided by the last relevant event: a new message after `message_stop` needs its own."""
-    for fields in map(_parse_event_payload, reversed(response.framed_messages)):
-        kind = response_payload_kind(fields)
-        if kind == "error":
-            return json_api.completed_by_error(decode_failure(fields))
-        if kind == "message_stop":
-            return Completeness(is_complete=True, reason="message_stop")
-        if kind in _ENDING_KINDS and (reason := stop_reason(fields)):
-            return Completeness(is_complete=True, reason=f"stop_reason: {reason}")
-        if kind == "completion":
-            return Completeness(is_complete=False, reason="no stop_reason")
-        if kind in _MESSAGE_KINDS:
-            return Completeness(is_complete=False, reason=f"no message_stop after {kind}")
-    is_empty = not json_api.joined_body(response).strip()
-    return Completeness(is_complete=False, reason="empty stream" if is_empty else "no message_stop")
-
-
-def _parse_response_payloads(response: DialectResponse) -> Iterable[Fields]:
-    if response.codec_name == "sse":
-        return map(_parse_event_payload, response.framed_messages)
-    return [lenient_json.parse_object(json_api.joined_body(response))]
 
 
 def _parse_event_payload(message: bytes) -> Fields:
@@ -301,26 +264,9 @@ def _parse_event_payload(message: bytes) -> Fields:
     event = sse.parse_event(message)
     if event.data is None:
         return lenient_json.parse_object(message)  # a bare document labelled as a stream
-    fields = lenient_json.parse_object(event.data)
-    if not fields and _is_truncated_object(event.data):
-        return fields
+    fields, data = lenient_json.parse_object(event.data), event.data.strip()
+    if not fields and (not data or (data.startswith(b"{") and data != b"{}")):
+        return fields  # a truncated object, and not the plain text of an error
     if event.event_type == "error" and not fields.get("error"):
         return {"type": "error", "error": dict(fields) or event.data.decode("utf-8", "replace")}
     return fields if fields.get("type") else {**fields, "type": event.event_type}
-
-
-def _is_truncated_object(data: bytes) -> bool:
-    """Whether `data` is a truncated JSON object, and not the plain text of an error."""
-    data = data.strip()
-    return not data or (data.startswith(b"{") and data != b"{}")
-
-
-def _decode_http_error(response: DialectResponse) -> Turn:
-    """The turn of an HTTP error, with the request id that Anthropic's support needs."""
-    fields = lenient_json.parse_object(json_api.joined_body(response))
-    failure = json_api.decode_http_error(response)
-    return Turn(
-        (),
-        failure=replace(failure, code=failure.code or decode_failure(fields).code),
-        metadata=lenient_json.select_metadata(fields, (REQUEST_ID,)),
-    )

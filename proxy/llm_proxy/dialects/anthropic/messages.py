@@ -14,14 +14,14 @@ The transport is left to the caller: SSE events, or the frames of Bedrock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.anthropic import blocks
 from llm_proxy.dialects.anthropic.blocks import TOOL_USE, BlockDecoder
-from llm_proxy.dialects.anthropic.errors import REQUEST_ID
+from llm_proxy.dialects.anthropic.other_responses import REQUEST_ID
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
@@ -45,30 +45,23 @@ _END_TURN: Final = "end_turn"
 _REFUSAL: Final = "refusal"
 """The stop reason of a refusal, and the type of its `stop_details`."""
 
+_MEANINGS: Final = {
+    _END_TURN: FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP_SEQUENCE,
+    "max_tokens": FinishReason.LENGTH,
+    TOOL_USE: FinishReason.TOOL_CALLS,
+    "compaction": FinishReason.PAUSED,
+    "pause_turn": FinishReason.PAUSED,
+    _REFUSAL: FinishReason.REFUSAL,
+    "model_context_window_exceeded": FinishReason.CONTEXT_FULL,
+}
+"""The meaning of each stop reason; of two with one meaning, the last is sent."""
 _FINISH: Final = FinishReasons(
-    {
-        _END_TURN: FinishReason.STOP,
-        "stop_sequence": FinishReason.STOP_SEQUENCE,
-        "max_tokens": FinishReason.LENGTH,
-        TOOL_USE: FinishReason.TOOL_CALLS,
-        "pause_turn": FinishReason.PAUSED,
-        "compaction": FinishReason.PAUSED,
-        _REFUSAL: FinishReason.REFUSAL,
-        "model_context_window_exceeded": FinishReason.CONTEXT_FULL,
-    },
-    {
-        FinishReason.STOP: _END_TURN,
-        FinishReason.STOP_SEQUENCE: "stop_sequence",
-        FinishReason.LENGTH: "max_tokens",
-        FinishReason.TOOL_CALLS: TOOL_USE,
-        FinishReason.REFUSAL: _REFUSAL,
-        FinishReason.CONTENT_FILTER: _REFUSAL,
-        FinishReason.CONTEXT_FULL: "model_context_window_exceeded",
-        FinishReason.PAUSED: "pause_turn",
-    },
+    _MEANINGS,
+    {meaning: raw for raw, meaning in _MEANINGS.items()} | {FinishReason.CONTENT_FILTER: _REFUSAL},
 )
 _COMPLETION_FINISH: Final = FinishReasons(
-    _FINISH.by_raw,
+    _MEANINGS,
     {
         FinishReason.STOP: "stop_sequence",
         FinishReason.STOP_SEQUENCE: "stop_sequence",
@@ -121,6 +114,14 @@ _COMPLETION: Final = "completion"
 """The type of a legacy completion and its events, and the field of their text."""
 _COMPLETION_STOP: Final = "stop"
 """Metadata: the stop sequence that ended a completion."""
+
+MESSAGE_KINDS: Final = frozenset(
+    """
+    message message_start content_block_start content_block_delta content_block_stop message_delta
+    completion error
+    """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
+)
+"""The kinds of documents that add to a turn."""
 
 _EMPTY_PARTS: Final = (Text(""), Reasoning())
 
@@ -211,7 +212,7 @@ class MessagesResponseDecoder:
     def feed(self, document: Fields) -> None:
         """Decode one event, or the one document of a response that does not stream."""
         kind = response_payload_kind(document)
-        if kind not in _MESSAGE_KINDS:
+        if kind not in MESSAGE_KINDS:
             return  # a ping, or no part of a message
         if kind in ("message_start", "message") or not self._messages:
             self._messages.append(_MessageDecoder())
@@ -220,15 +221,6 @@ class MessagesResponseDecoder:
     def turns(self) -> tuple[Turn, ...]:
         """The turns so far, one per message."""
         return tuple(message.turn() for message in self._messages)
-
-
-_MESSAGE_KINDS: Final = frozenset(
-    """
-    message message_start content_block_start content_block_delta content_block_stop message_delta
-    completion error
-    """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
-)
-"""The kinds of documents that add to a turn."""
 
 
 class _MessageDecoder:
@@ -378,10 +370,8 @@ def encode_events(turn: Turn, context: EncodeContext) -> Iterator[Document]:
     """
     message_blocks = _content_blocks(turn, context)
     usage, extra_usage = turn.usage or Usage(), _extra_usage_of(turn)
-    initial, final = (
-        {n: value for n, value in extra_usage.items() if (n in _FINAL_USAGE_FIELDS) is is_final}
-        for is_final in (False, True)
-    )
+    final = {name: value for name, value in extra_usage.items() if name in _FINAL_USAGE_FIELDS}
+    initial = {name: value for name, value in extra_usage.items() if name not in final}
     initial_counts = replace(usage, output=min(usage.output or 0, 1), reasoning=None)
     message = {
         **_start_fields(turn, message_blocks),
@@ -475,26 +465,22 @@ def _extra_usage_of(turn: Turn) -> dict[str, Json]:
     return _extra_usage_fields(lenient_json.object_fields(dict(turn.metadata).get(_EXTRA_USAGE)))
 
 
-def encode_completion(turn: Turn) -> Document:
-    """The whole legacy completion of a prepared turn."""
-    return _encode_completion(turn, turn.text, is_last=True)
+def encode_completion_events(
+    turn: Turn, split_text: Callable[[str], Iterable[str]]
+) -> Iterator[Document]:
+    """The events of a legacy completion, of which a whole one is one.
 
-
-def encode_completion_events(turn: Turn, context: EncodeContext) -> Iterator[Document]:
-    """The events of a legacy completion; the last has the stop reason unless the turn failed."""
-    pieces = [*context.split_text(turn.text)] or [""]
+    The last has the stop reason, unless the turn failed.
+    """
+    pieces = [*split_text(turn.text)] or [""]
     for number, piece in enumerate(pieces, 1):
         is_last = number == len(pieces) and turn.failure is None
-        yield _encode_completion(turn, piece, is_last=is_last)
-
-
-def _encode_completion(turn: Turn, text: str, *, is_last: bool) -> Document:
-    return {
-        "type": _COMPLETION,
-        "id": turn.id,
-        _COMPLETION: text,
-        "stop_reason": turn.finish_raw if is_last else None,
-        "model": turn.model,
-        _COMPLETION_STOP: dict(turn.metadata).get(_COMPLETION_STOP) if is_last else None,
-        "log_id": turn.id,
-    }
+        yield {
+            "type": _COMPLETION,
+            "id": turn.id,
+            _COMPLETION: piece,
+            "stop_reason": turn.finish_raw if is_last else None,
+            "model": turn.model,
+            _COMPLETION_STOP: dict(turn.metadata).get(_COMPLETION_STOP) if is_last else None,
+            "log_id": turn.id,
+        }

@@ -12,8 +12,6 @@ from llm_proxy.dialects.anthropic import blocks
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Media, Part, Reasoning, Text, ToolResult
 
-_TOOL_RESULT: Final = "tool_result"
-"""The block type of results of the client's tools."""
 _DEFAULT_MEDIA_TYPES: Final = {"image": "image/*", "document": "*/*"}
 
 _SPEAKER_PREFIX: Final = re.compile(r"(?:\A|\n\n)(Human|Assistant):")
@@ -76,31 +74,22 @@ def _decode_part(block: Fields) -> Part | None:
             return Reasoning(lenient_json.str_or_empty(block.get("thinking")), signature or None)
         case "redacted_thinking":
             return Reasoning(redacted=lenient_json.str_or_empty(block.get("data")) or None)
-        case "image" | "document" as kind:
-            return _decode_media(
-                lenient_json.object_fields(block.get("source")), _DEFAULT_MEDIA_TYPES[kind]
+        case "image" | "document" as kind:  # inline or by URL; a document of type `text` is text
+            source = lenient_json.object_fields(block.get("source"))
+            data = lenient_json.str_or_empty(source.get("data"))
+            if source.get("type") == "text":
+                return Text(data)
+            media_type = lenient_json.str_or_empty(source.get("media_type"))
+            url = lenient_json.str_or_empty(source.get("url"))
+            return Media(media_type or _DEFAULT_MEDIA_TYPES[kind], url=url, base64=data)
+        case "tool_result":  # of a tool of the client
+            return ToolResult(
+                request_decoding.text_or_empty(block.get("tool_use_id")),
+                request_decoding.tool_output_text(block.get("content")),
+                failed=block.get("is_error") is True,
             )
-        case block_type if block_type == _TOOL_RESULT:
-            return _decode_tool_result(block)
         case _:
             return blocks.decode_block(blocks.BlockDecoder(block, closed=True).block(), {})
-
-
-def _decode_tool_result(block: Fields) -> ToolResult:
-    return ToolResult(
-        request_decoding.text_or_empty(block.get("tool_use_id")),
-        request_decoding.tool_output_text(block.get("content")),
-        failed=block.get("is_error") is True,
-    )
-
-
-def _decode_media(source: Fields, default_media_type: str) -> Part:
-    """An image or a document, inline or by URL; a document of type `text` is text."""
-    data = lenient_json.str_or_empty(source.get("data"))
-    if source.get("type") == "text":
-        return Text(data)
-    media_type = lenient_json.str_or_empty(source.get("media_type")) or default_media_type
-    return Media(media_type, url=lenient_json.str_or_empty(source.get("url")), base64=data)
 
 
 def decode_completion_request(body: Fields) -> Conversation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import encoding
 from llm_proxy.dialects.anthropic import messages, request_decoder
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
@@ -51,11 +52,12 @@ class ClaudeCompletionFormat:
 
     def encode_whole_response(self, turn: Turn, _context: EncodeContext) -> Document:
         """The whole completion."""
-        return messages.encode_completion(turn)
+        [document] = messages.encode_completion_events(turn, encoding.one_piece)
+        return document
 
     def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The events up to the one with the stop reason."""
-        return messages.encode_completion_events(turn, context)
+        return messages.encode_completion_events(turn, context.split_text)
 
 
 AnyClaudeFormat = ClaudeFormat | ClaudeCompletionFormat
