@@ -201,8 +201,7 @@ class Bedrock(Dialect):
         (turn,) = self.representable_turns(request, turns, context).turns
         if turn.failure and not streams:
             return errors.error_response_of_failure(turn.failure, context)
-        model_format = _model_format_of(request)
-        if model_format:
+        if model_format := _model_format_of(request):
             return invoke_encoder.encode_model_response(
                 model_format, turn, context, streams=streams
             )
