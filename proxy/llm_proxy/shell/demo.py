@@ -3,25 +3,20 @@
 Provider, proxies and client run in this process, on free ports.  The proxies are the same as
 those of `llm-proxy record` and `llm-proxy replay`.
 
-The provider streams one response with realistic times and pieces, which are the same in every
-run: its gaps and cuts are derived from hashes, not from chance.  Pieces do not end where events
-end, and some end inside a character, as on a real network.
+The provider streams the response of a cassette, `demo.jsonl`, with its times and reads.  Reads do
+not end where events end, and some end inside a character, as on a real network.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import LlmProxyError
@@ -31,24 +26,13 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.running.proxy import run_proxy
 from llm_proxy.shell.running.settings import Settings
 
-_MODEL: Final = "demo-model"
-_QUESTION: Final = "Why does a recording need to keep time?"
-_ANSWER: Final = (
-    "Grüße! A model does not answer, it streams: in bursts, in pauses, слово за словом, "
-    "一語ずつ. An app that waits, renders and gives up lives in those gaps. 🌊 "
-    "Replay them, and a bug of timing shows itself twice ⏱️."
-)
-_FIRST_PIECE_MS: Final = 180.0
-"""ms before the first piece."""
-_MIN_GAP_MS: Final = 10.0
-_MAX_GAP_MS: Final = 80.0
-"""Maximum ms between two pieces; short gaps are more frequent."""
 _RESPONSE_HEAD: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
 _TIMEOUT_S: Final = 30.0
 """Maximum seconds for one response."""
+_SCRIPT_FILE: Final = Path(__file__).with_suffix(".jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +97,25 @@ async def run_demo(
         spool=spool,
         log_format="text",
     )
-    events = response_events()
-    pieces = network_pieces(events)
-    async with run_provider(pieces) as address:
-        on_step("provider", f"{address} speaks OpenAI Chat Completions, {len(events)} events")
+    script = load_script()
+    question = script.request.body
+    async with run_provider(script.reads) as address:
+        event_count = len(script.framed_messages)
+        on_step("provider", f"{address} speaks OpenAI Chat Completions, {event_count} events")
         on_step("record", "llm-proxy record stands before it, and a client asks:")
         upstreams = {"default": f"http://{address}"}
         async with run_proxy("record", replace(settings, upstreams=upstreams)) as proxy:
-            live_response = await send_question(proxy.url, on_chunk_received)
+            live_response = await send_question(proxy.url, question, on_chunk_received)
         journal = proxy.journal  # complete, and the cassette on disk, once the proxy has stopped
     on_step("stop", f"the provider is gone: {await _verify_stopped(address)}")
     on_step("replay", "llm-proxy replay has the cassette alone, and the client asks again:")
     async with run_proxy("replay", settings) as proxy:
-        replayed = await send_question(proxy.url, on_chunk_received)
+        replayed = await send_question(proxy.url, question, on_chunk_received)
     if journal.recording_failures or len(journal.recorded_files) != 1:
         raise LlmProxyError("; ".join(journal.recording_failures) or "the demo recorded nothing")
     path = Path(journal.recorded_files[0])
     return DemoResult(
-        provider_response_body=b"".join(events),
+        provider_response_body=script.response_body,
         live_response=live_response,
         replayed_response=replayed,
         cassette=Library(cassettes).load_cassette(path),
@@ -139,19 +124,19 @@ async def run_demo(
     )
 
 
-async def send_question(url: str, on_chunk_received: Callable[[Read], None]) -> ReceivedResponse:
-    """Send the demo's question and read the response, chunk by chunk as it arrives.
+def load_script() -> Cassette:
+    """The cassette with the client's request and the provider's response."""
+    return Library(_SCRIPT_FILE.parent).load_cassette(_SCRIPT_FILE)
+
+
+async def send_question(
+    url: str, body: bytes, on_chunk_received: Callable[[Read], None]
+) -> ReceivedResponse:
+    """Send a chat request with this body and read the response, chunk by chunk as it arrives.
 
     Raises `LlmProxyError` for an invalid or incomplete response.
     """
     address = url.removeprefix("http://")
-    document = {
-        "model": _MODEL,
-        "messages": [{"role": "user", "content": _QUESTION}],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    body = orjson.dumps(document)
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json"
         f"\r\nAccept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -202,12 +187,12 @@ async def _verify_stopped(address: str) -> str:
 
 
 @asynccontextmanager
-async def run_provider(pieces: Sequence[Read]) -> AsyncIterator[str]:
-    """A provider that streams these pieces, on a free port: its address; on exit it is stopped."""
+async def run_provider(reads: Sequence[Read]) -> AsyncIterator[str]:
+    """A provider that streams these reads, on a free port: its address; on exit it is stopped."""
     connection_tasks: set[asyncio.Task[None]] = set()
 
     def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(_serve_connection(reader, writer, pieces))
+        task = asyncio.get_running_loop().create_task(_serve_connection(reader, writer, reads))
         connection_tasks.add(task)
         task.add_done_callback(connection_tasks.discard)
 
@@ -225,7 +210,7 @@ async def run_provider(pieces: Sequence[Read]) -> AsyncIterator[str]:
 
 
 async def _serve_connection(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pieces: Sequence[Read]
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reads: Sequence[Read]
 ) -> None:
     loop = asyncio.get_running_loop()
     try:
@@ -235,65 +220,11 @@ async def _serve_connection(
             await reader.readexactly(int(length[1]) if length else 0)
             started_at_s = loop.time()
             writer.write(_RESPONSE_HEAD)
-            for piece in pieces:
-                await asyncio.sleep(started_at_s + piece.at_ms / 1000 - loop.time())
-                writer.write(b"%x\r\n%b\r\n" % (len(piece.received_bytes), piece.received_bytes))
+            for read in reads:
+                await asyncio.sleep(started_at_s + read.at_ms / 1000 - loop.time())
+                writer.write(b"%x\r\n%b\r\n" % (len(read.received_bytes), read.received_bytes))
                 await writer.drain()
             writer.write(b"0\r\n\r\n")
             await writer.drain()
     finally:
         writer.close()
-
-
-def response_events() -> tuple[bytes, ...]:
-    """The SSE events of the response, as OpenAI Chat Completions streams them."""
-    words = re.findall(r"\s?[^\s]+", _ANSWER)
-    choices: list[dict[str, Any]] = [
-        {"delta": delta, "index": 0, "finish_reason": None}
-        for delta in ({"role": "assistant", "content": ""}, *({"content": word} for word in words))
-    ]
-    choices.append({"delta": {}, "index": 0, "finish_reason": "stop"})
-    common_fields = {
-        "id": "chatcmpl-demo",
-        "object": "chat.completion.chunk",
-        "created": 0,
-        "model": _MODEL,
-    }
-    chunks: list[dict[str, Any]] = [{"choices": [choice], **common_fields} for choice in choices]
-    usage = {
-        "prompt_tokens": 9,
-        "completion_tokens": len(words),
-        "total_tokens": 9 + len(words),
-    }
-    chunks.append({"choices": [], "usage": usage, **common_fields})
-    return (*(b"data: %b\n\n" % orjson.dumps(chunk) for chunk in chunks), b"data: [DONE]\n\n")
-
-
-def network_pieces(events: Sequence[bytes]) -> tuple[Read, ...]:
-    """The events as a network delivers them: one timed piece per event, but cut elsewhere."""
-    body = b"".join(events)
-    ends = accumulate(map(len, events[:-1]))
-    cuts = [0, *(end + _overlap_bytes(event) for end, event in zip(ends, events[1:], strict=True))]
-    times_ms = accumulate([_FIRST_PIECE_MS, *map(_gap_ms, range(1, len(events)))])
-    spans = pairwise([*cuts, len(body)])
-    return tuple(
-        Read(at, body[begin:end]) for at, (begin, end) in zip(times_ms, spans, strict=True)
-    )
-
-
-def _overlap_bytes(event: bytes) -> int:
-    """How many bytes of this event arrive with the piece before it."""
-    beyond_ascii = re.search(rb"[\x80-\xff]", event)
-    if beyond_ascii is not None:  # cut inside this character
-        return beyond_ascii.start() + 1
-    return _seeded_byte(event) % (len(event) // 2)
-
-
-def _gap_ms(number: int) -> float:
-    fraction = _seeded_byte(b"gap %d" % number) / 255
-    return _MIN_GAP_MS + (_MAX_GAP_MS - _MIN_GAP_MS) * fraction * fraction
-
-
-def _seeded_byte(data: bytes) -> int:
-    """A number from 0 to 255, the same in every run."""
-    return hashlib.sha256(data).digest()[0]
