@@ -14,7 +14,6 @@ import logging
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -41,30 +40,20 @@ CLIENT_ROWS: Final[tuple[tuple[str, Client, bool], ...]] = (
 """Label, client, and whether the upstream is read to its end after the client has left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The parsed command line."""
-
-    groups: frozenset[str]
-    trial_count: int
-    row_filter: str
-    first_seed: int
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the trials; returns 0 if all passed, else 1."""
     options = _parse_options(arguments)
     logging.disable(logging.CRITICAL)  # every trial causes errors; its verdict has the result
     is_passed = True
-    if "endings" in options.groups:
+    if "endings" in options.what:
         is_passed = asyncio.run(_run_ending_trials(options)) and is_passed
-    if "kills" in options.groups:
+    if "kills" in options.what:
         is_passed = asyncio.run(_run_kill_trials(options)) and is_passed
     print("\nall is well" if is_passed else "\nNOT all is well")
     return 0 if is_passed else 1
 
 
-def _parse_options(arguments: Sequence[str]) -> Options:
+def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/torture",
         description=__doc__,
@@ -80,22 +69,23 @@ def _parse_options(arguments: Sequence[str]) -> Options:
     )
     parser.add_argument("--seed", type=int, default=1000, metavar="N", help="the first one [1000]")
     parsed = parser.parse_args(arguments)
-    groups = frozenset(parsed.what or ("endings", "kills"))
-    if not groups <= {"endings", "kills"} or parsed.trials < 1:
+    parsed.what = parsed.what or ["endings", "kills"]
+    if not {*parsed.what} <= {"endings", "kills"} or parsed.trials < 1:
         parser.error("give endings or kills or both, and at least one trial")
-    return Options(groups, parsed.trials, parsed.case, parsed.seed)
+    parsed.seeds = range(parsed.seed, parsed.seed + parsed.trials)
+    return parsed
 
 
 # --- endings ------------------------------------------------------------------------------------
 
 
-async def _run_ending_trials(options: Options) -> bool:
+async def _run_ending_trials(options: argparse.Namespace) -> bool:
     _print_row("the upstream", "the client", "trials", "lost bytes", "wrong", "slowest notice")
     _print_row(*("-" * width for width in _COLUMN_WIDTHS))
     failed: list[TrialVerdict] = []
     for case in CASES:
         for client_label, client, is_finishing in CLIENT_ROWS:
-            if options.row_filter not in f"{case.name}, {client_label}":
+            if options.case not in f"{case.name}, {client_label}":
                 continue
             verdicts = await _run_trials(case, client, options, is_finishing=is_finishing)
             row_failures = [
@@ -120,10 +110,9 @@ async def _run_ending_trials(options: Options) -> bool:
 
 
 async def _run_trials(
-    case: Case, client: Client, options: Options, *, is_finishing: bool
+    case: Case, client: Client, options: argparse.Namespace, *, is_finishing: bool
 ) -> list[TrialVerdict]:
-    seeds = range(options.first_seed, options.first_seed + options.trial_count)
-    trials = [Trial(case, client, seed, is_finishing) for seed in seeds]
+    trials = [Trial(case, client, seed, is_finishing) for seed in options.seeds]
     with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
         async with trial_environment(Path(folder), case, finishing=is_finishing) as field:
             await field.run(trials)
@@ -139,7 +128,7 @@ def _print_row(*cells: str) -> None:
 # --- kills --------------------------------------------------------------------------------------
 
 
-async def _run_kill_trials(options: Options) -> bool:
+async def _run_kill_trials(options: argparse.Namespace) -> bool:
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT_KILLS)
     done_count = 0
 
@@ -150,12 +139,11 @@ async def _run_kill_trials(options: Options) -> bool:
                 verdict = await run_kill_trial(Path(folder), seed)
         done_count += 1
         if sys.stderr.isatty():
-            progress = f"\rkill {done_count} of {options.trial_count}"
+            progress = f"\rkill {done_count} of {options.trials}"
             print(progress, end="", file=sys.stderr, flush=True)
         return verdict
 
-    seeds = range(options.first_seed, options.first_seed + options.trial_count)
-    verdicts = await asyncio.gather(*map(run_one, seeds))
+    verdicts = await asyncio.gather(*map(run_one, options.seeds))
     print(file=sys.stderr)
     failed = [verdict for verdict in verdicts if not verdict.passed]
     streams = sum(verdict.stream_count for verdict in verdicts)

@@ -17,6 +17,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import cpu
@@ -67,25 +68,20 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _measure(groups: Sequence[str], library: Path, *, is_quick: bool) -> Iterator[Row]:
+    measures = {
+        "record": record_latency.measure,
+        "replay": replay_speed.measure,
+        "pace": partial(pace_accuracy.measure, library=library),
+        "simulate": simulate_speed.measure,
+        "library": large_library.measure,
+        "miss": misses.measure,
+        "computing": cpu.measure,
+    }
     with tempfile.TemporaryDirectory(prefix="llm-proxy-bench-") as temporary:
         for group in groups:
             folder = Path(temporary) / group
             folder.mkdir()
-            match group:
-                case "record":
-                    yield from record_latency.measure(folder, is_quick=is_quick)
-                case "replay":
-                    yield from replay_speed.measure(folder, is_quick=is_quick)
-                case "pace":
-                    yield from pace_accuracy.measure(folder, library, is_quick=is_quick)
-                case "simulate":
-                    yield from simulate_speed.measure(folder, is_quick=is_quick)
-                case "library":
-                    yield from large_library.measure(folder, is_quick=is_quick)
-                case "miss":
-                    yield from misses.measure(folder, is_quick=is_quick)
-                case _:
-                    yield from cpu.measure(is_quick=is_quick)
+            yield from measures[group](folder, is_quick=is_quick)
 
 
 if __name__ == "__main__":

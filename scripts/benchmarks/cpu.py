@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+import timeit
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import median
 from typing import Final
 
+from cassette_files import encode_cassette
 from result_table import Row
 
 from llm_proxy import framing
-from llm_proxy.cassette import CassetteEncoder, CassetteMeta, StoredRequest, parse_cassette
-from llm_proxy.exchange import Ending, Read, ResponseHead
+from llm_proxy.cassette import CassetteMeta, StoredRequest, parse_cassette
+from llm_proxy.exchange import Read
 
 HELP_TARGET_S: Final = 0.15
 """CPU time."""
@@ -24,9 +26,13 @@ _EVENT_TEMPLATE: Final = (
     b'"finish_reason":null}]}\n\n'
 )
 _READ_SIZE: Final = 150
+_META: Final = CassetteMeta(
+    "bench", "now", "openai-chat", "openai", "bench", "default", "0" * 64, 1, 1
+)
+_REQUEST: Final = StoredRequest("POST", "/v1/chat/completions", "", (), b"{}")
 
 
-def measure(*, is_quick: bool) -> Iterator[Row]:
+def measure(_folder: Path, *, is_quick: bool) -> Iterator[Row]:
     """Measure, and yield the rows."""
     runs = 5 if is_quick else 20
     help_times_s = [_cpu_time_s(sys.executable, "-m", "llm_proxy", "--help") for _ in range(runs)]
@@ -50,7 +56,7 @@ def _throughput_rows(event_count: int) -> Iterator[Row]:
     body = b"".join(_EVENT_TEMPLATE % number for number in range(event_count))
     chunks = [body[start : start + _READ_SIZE] for start in range(0, len(body), _READ_SIZE)]
     reads = [Read(float(number), chunk) for number, chunk in enumerate(chunks)]
-    cassette = _encode_cassette(reads)
+    cassette = encode_cassette(_META, _REQUEST, reads)
 
     def row(name: str, work: Callable[[], object], references: dict[str, float]) -> Row:
         return Row("speed", name, _megabytes_per_second(len(body), work), "MB/s", references)
@@ -58,7 +64,7 @@ def _throughput_rows(event_count: int) -> Iterator[Row]:
     yield row("cut into events", lambda: _parse_events(chunks),
               {"at once": _megabytes_per_second(len(body),
                                                 lambda: _parse_events([body]))})  # fmt: skip
-    yield row("write a cassette", lambda: _encode_cassette(reads), {})
+    yield row("write a cassette", lambda: encode_cassette(_META, _REQUEST, reads), {})
     yield row("load a cassette", lambda: parse_cassette("bench", cassette), {})
 
 
@@ -69,25 +75,6 @@ def _parse_events(chunks: list[bytes]) -> None:
     codec.close()
 
 
-def _encode_cassette(reads: list[Read]) -> bytes:
-    writer = CassetteEncoder("sse")
-    meta = CassetteMeta("bench", "now", "openai-chat", "openai", "bench", "default", "0" * 64, 1, 1)
-    request = StoredRequest("POST", "/v1/chat/completions", "", (), b"{}")
-    lines = [
-        writer.encode_opening(meta, request),
-        writer.encode_head(ResponseHead(200, "OK", (), "chunked"), 0.0),
-    ]
-    lines += map(writer.encode_completed_messages, reads)
-    return b"".join([*lines, writer.encode_ending(Ending.CLEAN, reads[-1].at_ms)])
-
-
 def _megabytes_per_second(size: int, work: Callable[[], object]) -> float:
     """The best of five runs."""
-    fastest_s = min(_elapsed_s(work) for _ in range(5))
-    return size / 1e6 / fastest_s
-
-
-def _elapsed_s(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    return size / 1e6 / min(timeit.repeat(work, number=1))

@@ -66,12 +66,7 @@ def _chat_request(port: int, number: int) -> bytes:
 
 def _record_small_library(folder: Path) -> None:
     folder.mkdir()
-    with ExitStack() as stack:
-        provider_port = stack.enter_context(server_processes.run_reference_server("provider"))
-        upstream = f"default=http://127.0.0.1:{provider_port}"
-        port = stack.enter_context(
-            server_processes.run_llm_proxy(folder, "record", "--upstream", upstream)
-        )
+    with server_processes.run_recorder(folder) as port:
         for number in range(_SMALL_COUNT):
             with socket_client.connect(port) as sock:
                 socket_client.send_request(sock, _chat_request(port, number))

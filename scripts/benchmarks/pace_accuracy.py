@@ -11,25 +11,19 @@ from socket import socket
 from statistics import fmean, median
 from typing import Final
 
+import cassette_files
 import server_processes
 import socket_client
 from result_table import Row, median_p95
 
 from llm_proxy.actions import Begin, Send, Wait
-from llm_proxy.cassette import (
-    Cassette,
-    CassetteEncoder,
-    CassetteMeta,
-    StoredRequest,
-    parse_cassette,
-)
-from llm_proxy.exchange import Ending, Read, ResponseHead
-from llm_proxy.matching import KEY_RULES_VERSION, request_key
+from llm_proxy.cassette import Cassette, parse_cassette
+from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.exchange import Ending, Read
 from llm_proxy.pacing import parse_pace
 from llm_proxy.pacing.cassette_player import replay_actions
 from llm_proxy.pacing.timing import make_seeded_draw
 from llm_proxy.routing import PACE_HEADER
-from llm_proxy.shell.library.library import Library
 
 SHIPPED_LIBRARY: Final = Path(__file__).parents[2] / "cassettes"
 
@@ -45,7 +39,6 @@ _RECORDED_PACES: Final = ("recorded", "4x")
 _LONG_EVENT_COUNT: Final = 10_000
 _DRIFT_EVENTS: Final = 100
 """Events at either end of a long stream, whose medians are compared."""
-_SESSION: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +102,7 @@ def _load_streams(library: Path) -> Iterator[Cassette]:
 
 def _make_plan(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
     """The plan of a replay, computed by llm-proxy's own code."""
-    rolls = make_seeded_draw(0, _SESSION, cassette.meta.key, ordinal)
+    rolls = make_seeded_draw(0, DEFAULT_SESSION, cassette.meta.key, ordinal)
     head_due_ms = due_ms = 0.0
     chunks_due_ms: list[float] = []
     chunks: list[bytes] = []
@@ -227,22 +220,10 @@ def _speed_row(folder: Path, long_stream: Cassette) -> Row:
 def _write_long_stream(library: Path, event_count: int) -> Cassette:
     """Write a recording of so many events, a millisecond apart."""
     body = b'{"model":"bench","stream":true,"messages":[{"role":"user","content":"count"}]}'
-    request = StoredRequest("POST", "/v1/chat/completions", "", (), body)
-    key = request_key("openai", request)
-    meta = CassetteMeta(
-        "bench", "now", "openai-chat", "openai", "bench", _SESSION, key, KEY_RULES_VERSION, 1
-    )
-    writer = CassetteEncoder("sse")
-    head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
-    lines = [writer.encode_opening(meta, request), writer.encode_head(head, 0.0)]
+    reads: list[Read] = []
     for number in range(1, event_count + 1):
         event = json.dumps({"choices": [{"index": 0, "delta": {"content": f"{number} "}}]})
-        lines.append(
-            writer.encode_completed_messages(Read(float(number), f"data: {event}\n\n".encode()))
-        )
-    lines.append(writer.encode_completed_messages(Read(float(event_count), b"data: [DONE]\n\n")))
-    lines.append(writer.encode_ending(Ending.CLEAN, float(event_count)))
-    path = Library(library).path_for_take(meta, request, 1)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"".join(lines))
+        reads.append(Read(float(number), f"data: {event}\n\n".encode()))
+    reads.append(Read(float(event_count), b"data: [DONE]\n\n"))
+    path = cassette_files.write_cassette(library, body, reads)
     return parse_cassette(str(path), path.read_bytes())

@@ -2,10 +2,8 @@
 
     python reference_servers.py provider                  streams events with their write times
     python reference_servers.py bare URL                  a minimal aiohttp pass-through
-    python reference_servers.py deadlines CASSETTE SPEED  a minimal loop of absolute deadlines
-    python reference_servers.py plans FILE                the same, with deadlines from a file
-    python reference_servers.py prepared CASSETTE         a minimal server of one body
-    python reference_servers.py body FILE                 the same, with the body in a file
+    python reference_servers.py plans FILE                a minimal loop of absolute deadlines
+    python reference_servers.py body FILE                 a minimal server of one body
 
 Each prints its port on a line, and runs until it is terminated.
 """
@@ -23,8 +21,6 @@ from random import Random
 from typing import Final
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
-
-from llm_proxy.cassette import Cassette, parse_cassette
 
 Plan = list[tuple[float, str]]
 """The due time of the head in ms, with an empty string; then the due time of each chunk, and its
@@ -128,26 +124,6 @@ async def start_pass_through(url: str) -> int:
     return await _start_http_server(forward)
 
 
-async def start_deadline_replay(cassette: Cassette, speed: float) -> int:
-    """Start a server that writes each read at its recorded time; returns its port."""
-
-    async def play(request: web.Request) -> web.StreamResponse:
-        await request.read()
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        response = web.StreamResponse()
-        response.enable_chunked_encoding()
-        await asyncio.sleep(start + cassette.response_head_at_ms / speed / 1000 - loop.time())
-        await response.prepare(request)
-        for read in cassette.reads:
-            await asyncio.sleep(start + read.at_ms / speed / 1000 - loop.time())
-            await response.write(read.received_bytes)
-        await response.write_eof()
-        return response
-
-    return await _start_http_server(play)
-
-
 async def start_planned_replay(plans_by_path: Mapping[str, Plan]) -> int:
     """Start a server that writes each chunk at its planned time; returns its port."""
 
@@ -196,24 +172,16 @@ async def main(kind: str, *arguments: str) -> None:
             port = await start_provider()
         case ["bare", url]:
             port = await start_pass_through(url)
-        case ["deadlines", path, speed]:
-            port = await start_deadline_replay(_load_cassette(path), float(speed))
         case ["plans", path]:
             port = await start_planned_replay(
                 json.loads(await asyncio.to_thread(Path(path).read_bytes))
             )
-        case ["prepared", path]:
-            port = await start_body_server(_load_cassette(path).response_body)
         case ["body", path]:
             port = await start_body_server(await asyncio.to_thread(Path(path).read_bytes))
         case _:
             sys.exit(__doc__)
     print(port, flush=True)
     await asyncio.Event().wait()
-
-
-def _load_cassette(path: str) -> Cassette:
-    return parse_cassette(path, Path(path).read_bytes())
 
 
 if __name__ == "__main__":

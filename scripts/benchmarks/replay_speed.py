@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -37,13 +37,10 @@ def _chat_request(port: int) -> bytes:
 
 def _record(folder: Path) -> Path:
     """Record a stream; returns its file."""
-    with ExitStack() as stack:
-        provider_port = stack.enter_context(server_processes.run_reference_server("provider"))
-        upstream = f"default=http://127.0.0.1:{provider_port}"
-        port = stack.enter_context(
-            server_processes.run_llm_proxy(folder, "record", "--upstream", upstream)
-        )
-        sock = stack.enter_context(socket_client.connect(port))
+    with (
+        server_processes.run_recorder(folder) as port,
+        socket_client.connect(port) as sock,
+    ):
         socket_client.send_request(sock, _chat_request(port))
     [path] = (folder / "cassettes").rglob("*.jsonl")
     return path
@@ -51,10 +48,14 @@ def _record(folder: Path) -> Path:
 
 def _accuracy_row(folder: Path, cassette: Cassette, speed: float, pace: str, rounds: int) -> Row:
     due_times_ms = [read.at_ms / speed for read in cassette.reads]
+    plan = [(cassette.response_head_at_ms / speed, "")]
+    plan += [(read.at_ms / speed, read.received_bytes.decode("latin-1")) for read in cassette.reads]
+    plans_file = folder / "plans.json"
+    plans_file.write_text(json.dumps({"/v1/chat/completions": plan}))
     errors_ms: dict[str, list[float]] = {"replay": [], "bare": []}
     with (
         server_processes.run_llm_proxy(folder, "replay", "--pace", pace) as replay_port,
-        server_processes.run_reference_server("deadlines", cassette.file, str(speed)) as bare_port,
+        server_processes.run_reference_server("plans", str(plans_file)) as bare_port,
     ):
         for number in range(-1, rounds):  # the first is a warm-up
             for route, port in (("replay", replay_port), ("bare", bare_port)):
@@ -73,17 +74,32 @@ def _summary(label: str, values: list[float]) -> dict[str, float]:
 
 
 def _throughput_row(folder: Path, cassette: Cassette, request_count: int) -> Row:
-    with (
-        server_processes.run_llm_proxy(folder, "replay", "--pace", "instant") as replay_port,
-        server_processes.run_reference_server("prepared", cassette.file) as bare_port,
-    ):
-        rates: dict[str, list[float]] = {"replay": [], "bare": []}
+    body_file = folder / "body"
+    body_file.write_bytes(cassette.response_body)
+    with server_processes.run_llm_proxy(folder, "replay", "--pace", "instant") as port:
+        name = f"instant, {_EVENT_COUNT} events"
+        return compare_rates("replay", name, port, body_file, _chat_request, request_count)
+
+
+def compare_rates(
+    group: str,
+    name: str,
+    port: int,
+    body_file: Path,
+    encode_request: Callable[[int], bytes],
+    count: int,
+) -> Row:
+    """The responses per second of llm-proxy on `port`, and of bare aiohttp with the same body."""
+    rates: list[float] = []
+    bare_rates: list[float] = []
+    with server_processes.run_reference_server("body", str(body_file)) as bare_port:
         for _ in range(3):
-            for route, port in (("replay", replay_port), ("bare", bare_port)):
-                request = _chat_request(port)
-                rate = socket_client.requests_per_second(port, request, request_count, 16)
-                rates[route].append(rate)
+            for server_port, server_rates in ((port, rates), (bare_port, bare_rates)):
+                request = encode_request(server_port)
+                server_rates.append(
+                    socket_client.requests_per_second(server_port, request, count, 16)
+                )
                 time.sleep(0.1)
-    value, bare_rate = max(rates["replay"]), max(rates["bare"])
-    return Row("replay", f"instant, {_EVENT_COUNT} events", value, "req/s",
+    value, bare_rate = max(rates), max(bare_rates)
+    return Row(group, name, value, "req/s",
                {"bare aiohttp, prepared": bare_rate, "ratio": value / bare_rate})  # fmt: skip

@@ -45,6 +45,15 @@ def run_llm_proxy(folder: Path, mode: str, *options: str) -> Iterator[int]:
             _terminate(process)
 
 
+@contextmanager
+def run_recorder(folder: Path) -> Iterator[int]:
+    """Run `llm-proxy record` before a provider of streams; yields its port."""
+    with run_reference_server("provider") as provider_port:
+        upstream = f"default=http://127.0.0.1:{provider_port}"
+        with run_llm_proxy(folder, "record", "--upstream", upstream) as port:
+            yield port
+
+
 def _wait_for_port(process: subprocess.Popen[bytes], port_file: Path, log: Path) -> int:
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import server_processes
 import socket_client
+from replay_speed import compare_rates
 from result_table import Row
 
 _WORD_COUNTS: Final = {"short": 5, "long": 200}
@@ -33,25 +34,17 @@ def _scenario(name: str) -> dict[str, object]:
     return {"id": name, "description": "What is measured.", "turns": [turn]}
 
 
-def _throughput_row(folder: Path, name: str, simulate_port: int, request_count: int) -> Row:
+def _throughput_row(folder: Path, name: str, port: int, request_count: int) -> Row:
+    encode_request = partial(_chat_request, name)
+    with socket_client.connect(port) as sock:
+        response = socket_client.send_request(sock, encode_request(port))
     body_file = folder / f"{name}.body"
-    body_file.write_bytes(
-        socket_client.fetch_response_body(simulate_port, _chat_request(simulate_port, name))
-    )
-    rates: dict[str, list[float]] = {"simulate": [], "bare": []}
-    with server_processes.run_reference_server("body", str(body_file)) as bare_port:
-        for _ in range(3):
-            for route, port in (("simulate", simulate_port), ("bare", bare_port)):
-                request = _chat_request(port, name)
-                rate = socket_client.requests_per_second(port, request, request_count, 16)
-                rates[route].append(rate)
-                time.sleep(0.1)
-    value, bare_rate = max(rates["simulate"]), max(rates["bare"])
-    return Row("simulate", f"instant, {name} answer of {_WORD_COUNTS[name]} words", value, "req/s",
-               {"bare aiohttp, prepared": bare_rate, "ratio": value / bare_rate})  # fmt: skip
+    body_file.write_bytes(b"".join(chunk for _, chunk in response.timed_chunks()))
+    label = f"instant, {name} answer of {_WORD_COUNTS[name]} words"
+    return compare_rates("simulate", label, port, body_file, encode_request, request_count)
 
 
-def _chat_request(port: int, name: str) -> bytes:
+def _chat_request(name: str, port: int) -> bytes:
     messages = [{"role": "user", "content": name}]
     body = {"model": "bench", "stream": True, "messages": messages}
     return socket_client.encode_chat_request(port, json.dumps(body).encode())

@@ -11,7 +11,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,16 +45,19 @@ class TimedResponse:
 
     def chunk_times_ms(self) -> list[float]:
         """When all of each HTTP chunk had arrived, from the time of the request."""
+        return [(arrival_ns - self.request_sent_ns) / 1e6 for arrival_ns, _ in self.timed_chunks()]
+
+    def timed_chunks(self) -> Iterator[tuple[int, bytes]]:
+        """The arrival time of each HTTP chunk, and its bytes."""
         raw = b"".join(data for _, data in self.reads)
         position = raw.index(b"\r\n\r\n") + 4
-        times_ms: list[float] = []
         while True:
             line_end = raw.index(b"\r\n", position)
             size = int(raw[position:line_end], 16)
             if not size:
-                return times_ms
-            position = line_end + 2 + size + 2
-            times_ms.append((self._arrival_ns(position) - self.request_sent_ns) / 1e6)
+                return
+            begin, position = line_end + 2, line_end + 2 + size + 2
+            yield self._arrival_ns(position), raw[begin : begin + size]
 
     def _arrival_ns(self, offset: int) -> int:
         received = 0
@@ -130,7 +133,8 @@ def _read(sock: object, response: TimedResponse) -> bool:
 
 def requests_per_second(port: int, request: bytes, count: int, connections: int) -> float:
     """The rate of responses of equal size, over connections that are kept open."""
-    size = _fetch_response_size(port, request)
+    with connect(port) as sock:
+        size = len(fetch_response(sock, request))
     socks = [connect(port) for _ in range(connections)]
     remaining = dict.fromkeys(socks, 0)
     started = completed = 0
@@ -156,40 +160,18 @@ def requests_per_second(port: int, request: bytes, count: int, connections: int)
     return count / elapsed_s
 
 
-def fetch_response_body(port: int, request: bytes) -> bytes:
-    """The body of a response, without its framing."""
-    head, _, rest = _fetch_raw_response(port, request).partition(b"\r\n\r\n")
-    if b"content-length:" in head.lower():
-        return rest
-    chunks: list[bytes] = []
-    while rest:
-        size, _, rest = rest.partition(b"\r\n")
-        chunks.append(rest[: int(size, 16)])
-        rest = rest[int(size, 16) + 2 :]
-    return b"".join(chunks)
-
-
-def _fetch_response_size(port: int, request: bytes) -> int:
-    """The size of a response, head and framing included."""
-    return len(_fetch_raw_response(port, request))
-
-
-def _fetch_raw_response(port: int, request: bytes) -> bytes:
-    """The bytes of a response as received."""
-    with connect(port) as sock:
-        sock.sendall(request)
-        raw = b""
-        while not _is_complete(raw):
-            data = sock.recv(_READ_SIZE)
-            if not data:
-                raise ConnectionError("a server of the benchmark closed the connection")
-            raw += data
-    return raw
-
-
-def _is_complete(raw: bytes) -> bool:
-    head, separator, body = raw.partition(b"\r\n\r\n")
-    content_length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
-    if not separator:
-        return False
-    return len(body) == int(content_length[1]) if content_length else raw.endswith(_LAST_CHUNK)
+def fetch_response(sock: socket.socket, request: bytes) -> bytes:
+    """Send a request; returns the bytes of the response, head and framing included."""
+    sock.sendall(request)
+    raw = b""
+    while True:
+        data = sock.recv(_READ_SIZE)
+        if not data:
+            raise ConnectionError("a server of the benchmark closed the connection")
+        raw += data
+        head, separator, body = raw.partition(b"\r\n\r\n")
+        content_length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+        if separator and (
+            len(body) == int(content_length[1]) if content_length else raw.endswith(_LAST_CHUNK)
+        ):
+            return raw
