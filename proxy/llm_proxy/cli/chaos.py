@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
 
 import click
@@ -19,6 +17,7 @@ from llm_proxy.chaos import (
     chaos_result_document,
     fault_plan,
 )
+from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.options import SecondsType, build_settings, json_option, server_options
 from llm_proxy.cli.output import (
     ProgressReporter,
@@ -56,7 +55,6 @@ _COLUMNS: Final = (
 )
 _MAX_SHOWN_EVIDENCE: Final = 3
 """Pieces of evidence that are printed for one finding."""
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MAX_OUTPUT_LINES: Final = 15
 """Lines of the command's output that are shown where it fails without any fault."""
 
@@ -115,40 +113,29 @@ def chaos(
     settings = build_settings(values, command, contacts_provider=False)
     rules = fault_plan(settings.faults)
     logging.disable(logging.WARNING)  # each trial has its journal; our errors are still logged
-    trials, stop_signal = _run_trials(settings, TrialCommand(command, timeout), rules)
+    trials: list[FaultTrial] = []
+    stopped: click.exceptions.Exit | None = None
+    try:
+        _run_trials(settings, TrialCommand(command, timeout), rules, trials)
+    except click.exceptions.Exit as error:
+        stopped = error
     chaos_run = ChaosRun(command, tuple(trials), FindingLevel(level), survive, len(rules))
     if as_json:
         print_json(chaos_result_document(chaos_run))
     else:
         _print_results(chaos_run)
-    if stop_signal:
-        raise click.exceptions.Exit(128 + stop_signal)
-    raise click.exceptions.Exit(1 if chaos_run.failed_trials else 0)
+    raise stopped or click.exceptions.Exit(1 if chaos_run.failed_trials else 0)
 
 
 def _run_trials(
-    settings: Settings, command: TrialCommand, rules: tuple[FaultRule, ...]
-) -> tuple[list[FaultTrial], int]:
-    """Run all trials, until a signal ends them.
-
-    Returns those that have finished, and the number of the signal; 0 for none.
-    """
-    finished: list[FaultTrial] = []
-    stop_signals = [0]
+    settings: Settings,
+    command: TrialCommand,
+    rules: tuple[FaultRule, ...],
+    finished: list[FaultTrial],
+) -> None:
+    """Run all trials; adds each to `finished` when it is."""
 
     async def run(progress: ProgressReporter) -> None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 # asyncio.run made one
-
-        def stop(signal_number: int) -> None:
-            stop_signals.append(signal_number)
-            task.cancel()
-
-        for number in _STOP_SIGNALS:
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # ignored under nohup
-            loop.add_signal_handler(number, stop, number)
         progress.start_step(BASELINE_NAME)
         names = iter([*(rule.text for rule in rules), ""])
         async with aclosing(run_trials(settings, command, rules)) as trials:
@@ -159,9 +146,8 @@ def _run_trials(
                     _check_baseline(trial)
                 progress.start_step(next(names))
 
-    with progress_reporter(1 + len(rules)) as progress, suppress(asyncio.CancelledError):
-        asyncio.run(run(progress))
-    return finished, stop_signals[-1]
+    with progress_reporter(1 + len(rules)) as progress:
+        run_until_signal(run(progress))
 
 
 def _check_baseline(baseline: FaultTrial) -> None:

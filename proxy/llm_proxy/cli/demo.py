@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import signal
 import statistics
 import sys
 import tempfile
@@ -17,6 +15,7 @@ import click
 import orjson
 
 from llm_proxy import display, framing, timeline
+from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.output import StyledText, is_stdout_ascii_only, print_lines, terminal_columns
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Read
@@ -26,8 +25,6 @@ from llm_proxy.outcome import cassette_outcome
 if TYPE_CHECKING:
     from llm_proxy.shell.demo import DemoResult
 
-_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that stop the demo as Ctrl-C does; its temporary folder is deleted all the same."""
 _MAX_COLUMNS: Final = 100
 """Width of the output on a wide terminal."""
 _INDENT: Final = 11
@@ -126,31 +123,16 @@ def _play(screen: _Screen, keep: Path | None) -> DemoResult:
     """Play the demo, in a temporary folder but for the cassettes to `keep`."""
     from llm_proxy.shell import demo as stage  # noqa: PLC0415 # it imports the server, which is slow
 
-    stop_signals: list[int] = []
-
-    async def play_until_signal() -> DemoResult:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def stop(signal_number: int) -> None:
-            stop_signals.append(signal_number)
-            if task is not None:
-                task.cancel()
-
-        for signal_number in _STOP_SIGNALS:
-            loop.add_signal_handler(signal_number, stop, signal_number)
-        with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
-            folder = Path(temporary)
-            return await stage.run_demo(
+    with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
+        folder = Path(temporary)
+        return run_until_signal(
+            stage.run_demo(
                 keep or folder / "cassettes",
                 folder / "spool",
                 on_step=lambda name, text: screen.show_lines([(name, text)]),
                 on_chunk_received=lambda read: screen.show_received(read.received_bytes),
             )
-
-    try:
-        return asyncio.run(play_until_signal())
-    except asyncio.CancelledError:
-        raise click.exceptions.Exit(128 + stop_signals[0] if stop_signals else 1) from None
+        )
 
 
 def comparison_lines(result: DemoResult, width: int, *, ascii_only: bool) -> list[LabelledText]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
+from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.options import all_upstreams
 
 if TYPE_CHECKING:
@@ -14,21 +16,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
-
 
 def run_interruptibly(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its result; SIGTERM and SIGHUP stop it as Ctrl-C does, with cleanup."""
-    import asyncio  # noqa: PLC0415 # only to send requests
-
-    async def with_stop_signals() -> T:
-        loop = asyncio.get_running_loop()
-        for signal_number in _STOP_SIGNALS:
-            if signal.getsignal(signal_number) is not signal.SIG_IGN:  # ignored under nohup
-                loop.add_signal_handler(signal_number, signal.raise_signal, signal.SIGINT)
-        return await coroutine
-
-    return asyncio.run(with_stop_signals())
+    try:
+        return run_until_signal(coroutine)
+    except click.exceptions.Exit:
+        raise KeyboardInterrupt from None
 
 
 def build_reissue_settings(values: Mapping[str, Any]) -> ReissueSettings:
