@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 
 from llm_proxy import dialects, display, matching
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.json_documents import read_json_object
 from llm_proxy.cli.library import find_cassette_path
 from llm_proxy.cli.options import (
     CONFIG_OPTION,
@@ -145,7 +146,13 @@ def _candidate_requests(library: Library, name: str, path: str) -> _CandidateReq
         # `/~NAME` selects the provider, which the path alone may not.
         request = replace(stored, path=f"/~{meta.provider}{stored.path}")
         return _CandidateRequests((request,), meta.session)
-    document = _read_json_object(name)
+    document = read_json_object(
+        name,
+        "the body of a request, or an object with method, path, headers and body",
+        "there is nothing on stdin: pass a request, such as llm-proxy explain - < request.json"
+        if name == "-"
+        else f"{name} is empty: give a file with the JSON body of a request",
+    )
     if document.keys() <= _REQUEST_FIELDS and {"path", "body"} & document.keys():
         return _CandidateRequests((_request_from_document(name, document),))
     if path:
@@ -175,29 +182,6 @@ def _find_named_cassette(library: Library, name: str) -> Path:
     )
 
 
-def _read_json_object(name: str) -> dict[str, Any]:
-    try:
-        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
-    if not content.strip():
-        raise UsageError(
-            "there is nothing on stdin: pass a request, such as llm-proxy explain - < request.json"
-            if name == "-"
-            else f"{name} is empty: give a file with the JSON body of a request"
-        )
-    try:
-        document = lenient_json.parse_json(content)
-    except ValueError as error:
-        raise UsageError(f"{name} is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise UsageError(
-            f"{name} holds no JSON object: give the body of a request, or an object with method, "
-            "path, headers and body"
-        )
-    return dict(document)
-
-
 def _request_from_document(name: str, document: dict[str, Any]) -> Request:
     method, path, query = (document.get(item, "") for item in ("method", "path", "query"))
     if not all(isinstance(value, str) for value in (method, path, query)) or path[:1] != "/":
@@ -210,26 +194,19 @@ def _request_from_document(name: str, document: dict[str, Any]) -> Request:
             content = text.encode("utf-8", "surrogatepass")
         case body:
             content = response_encoding.single_line_json(body)
-    headers = _headers_from_json(name, document.get("headers", {}))
+    try:
+        named_headers: Any = msgspec.convert(
+            document.get("headers", {}), dict[str, str] | list[tuple[str, str]]
+        )
+    except msgspec.ValidationError:
+        raise UsageError(
+            f"{name}: headers must be an object of texts, or a list of pairs of texts"
+        ) from None
+    headers = tuple(named_headers.items() if isinstance(named_headers, dict) else named_headers)
     if content and header_value(headers, "content-type") is None:
         headers = (*headers, ("content-type", "application/json"))
     method = method.upper() or ("POST" if content else "GET")
     return Request(method, path, query or behind, headers, content)
-
-
-def _headers_from_json(name: str, raw_headers: Any) -> Headers:
-    pairs = list(raw_headers.items()) if isinstance(raw_headers, dict) else raw_headers
-    if not isinstance(pairs, list) or not all(map(_is_name_value_pair, pairs)):
-        raise UsageError(f"{name}: headers must be an object of texts, or a list of pairs of texts")
-    return tuple((key, value) for key, value in pairs)
-
-
-def _is_name_value_pair(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and len(value) == 2
-        and all(isinstance(x, str) for x in value)
-    )
 
 
 def _guess_chat_requests(document: dict[str, Any]) -> Iterator[Request]:

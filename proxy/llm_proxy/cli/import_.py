@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -165,68 +164,68 @@ def import_(
         print_json(_import_document(library, rows, is_dry_run=dry_run))
     else:
         _print_report(library, rows, is_dry_run=dry_run)
-    has_refusals = any(row.refused_items or row.file_error for row in rows)
+    has_refusals = any(row.document["refused"] or row.document["why"] for row in rows)
     raise click.exceptions.Exit(1 if has_refusals else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _ImportRow:
+class _ImportRow(NamedTuple):
     """The result of importing one file, without its content."""
 
-    file: str
-    format_name: str
-    """Empty where the format is unknown."""
-    status: ImportStatus
-    session: str
-    imported_count: int
-    already_imported_count: int
-    """Exchanges or fixtures that had been imported before."""
-    refused_items: tuple[RefusedItem, ...]
-    file_error: str
-    """Why the whole file was refused; empty where it was not."""
-    losses: Counter[ImportLoss]
-    cassette_paths: tuple[Path, ...]
-    scenario_file: Path | None
-    """The scenario file that it was converted to."""
     unit: str
-    """What the counts are of: `exchange`, or `fixture` for a file that becomes scenarios."""
+    """What its counts are of: `exchange`, or `fixture` for a file that becomes scenarios."""
+    document: Mapping[str, Any]
+    """The result as `--json` prints it."""
+    losses: Counter[ImportLoss]
 
 
 def _import_row(report: FileReport) -> _ImportRow:
+    unit = "fixture" if report.format == aimock.TITLE else "exchange"
     exchanges = [result for result in report.results if isinstance(result, ImportedExchange)]
-    return _ImportRow(
-        file=path_as_unicode_text(report.path),
-        format_name=report.format,
-        status=report.status,
-        session=report.session,
-        imported_count=len(exchanges) + report.count_results(ConvertedFixture),
-        already_imported_count=report.count_results(AlreadyImportedItem),
-        refused_items=tuple(result for result in report.results if isinstance(result, RefusedItem)),
-        file_error=report.why,
-        losses=report.loss_counts,
-        cassette_paths=tuple(exchange.path for exchange in exchanges if exchange.path),
-        scenario_file=report.scenario_path,
-        unit="fixture" if report.format == aimock.TITLE else "exchange",
-    )
+    losses = report.loss_counts
+    document = {
+        "file": path_as_unicode_text(report.path),
+        "format": report.format or None,
+        "result": report.status,
+        "session": report.session or None,
+        "imported": len(exchanges) + report.count_results(ConvertedFixture),
+        "there_before": report.count_results(AlreadyImportedItem),
+        "refused": [
+            {unit: result.number, "why": result.reason}
+            for result in report.results
+            if isinstance(result, RefusedItem)
+        ],
+        "why": report.why or None,
+        "lost": {loss.name: count for loss, count in losses.items()},
+        "cassettes": [exchange.path for exchange in exchanges if exchange.path],
+        "scenarios": report.scenario_path,
+    }
+    return _ImportRow(unit, document, losses)
 
 
 def _print_report(library: Library, rows: Sequence[_ImportRow], *, is_dry_run: bool) -> None:
     """Print a table of the files, the refusals, the losses and a summary."""
-    if rows:
-        cells = [
+    cells: list[Sequence[str]] = []
+    refusals: list[str] = []
+    for unit, document, _ in rows:
+        file, status, refused = document["file"], document["result"], document["refused"]
+        cells.append(
             (
-                row.file,
-                row.format_name or "-",
-                StyledText(row.status, _STATUS_STYLES[row.status]),
-                str(row.imported_count),
-                str(row.already_imported_count),
-                str(len(row.refused_items)),
-                ", ".join(loss.name for loss in row.losses),
+                file,
+                document["format"] or "-",
+                StyledText(status, _STATUS_STYLES[status]),
+                str(document["imported"]),
+                str(document["there_before"]),
+                str(len(refused)),
+                ", ".join(document["lost"]),
             )
-            for row in rows
-        ]
+        )
+        refusals += [f"{file}, {unit} {item[unit]}: {item['why']}" for item in refused]
+        if document["why"]:
+            refusals.append(f"{file}: {document['why']}")
+    if rows:
         print_table(_COLUMNS, cells)
-    refusals = list(_refusal_lines(rows))
+    else:
+        print_note("there is no file to import")
     print_lines(StyledText(refusal, "bad") for refusal in refusals[:_MAX_SHOWN_REFUSALS])
     if len(refusals) > _MAX_SHOWN_REFUSALS:
         print_note(f"{len(refusals) - _MAX_SHOWN_REFUSALS} more refusals: see --json")
@@ -234,18 +233,8 @@ def _print_report(library: Library, rows: Sequence[_ImportRow], *, is_dry_run: b
     for unit, some in rows_by_unit.items():
         for loss, count in _count_losses(some).most_common():
             print_note(f"{loss.name}, of {count_with_noun(count, unit)}: {loss.effect}")
-    if not rows:
-        print_note("there is no file to import")
     for unit, some in rows_by_unit.items():
         print_note(_summary_line(library, unit, some, is_dry_run=is_dry_run))
-
-
-def _refusal_lines(rows: Iterable[_ImportRow]) -> Iterator[str]:
-    for row in rows:
-        for item in row.refused_items:
-            yield f"{row.file}, {row.unit} {item.number}: {item.reason}"
-        if row.file_error:
-            yield f"{row.file}: {row.file_error}"
 
 
 def _count_losses(rows: Iterable[_ImportRow]) -> Counter[ImportLoss]:
@@ -268,15 +257,15 @@ def _summary_line(
 ) -> str:
     counts = _count_results(rows)
     present, refused = counts["there before"], counts["refused"]
-    files = Counter(row.status for row in rows)
+    files = Counter(row.document["result"] for row in rows)
     places: set[Path] = {library.root}
     made = "imported into"
     if unit == "fixture":
-        places = {row.scenario_file for row in rows if row.scenario_file}
+        places = {row.document["scenarios"] for row in rows if row.document["scenarios"]}
         made = "made scenarios in"
-    where = count_with_noun(len(places), "file")
-    if len(places) == 1:
-        where = path_as_unicode_text(*places)
+    where = (
+        path_as_unicode_text(*places) if len(places) == 1 else count_with_noun(len(places), "file")
+    )
     label = f"{count_with_noun(counts['imported'], unit)} of {count_with_noun(len(rows), 'file')}"
     parts = [f"{label} {'would be ' if is_dry_run else ''}{made} {where}"]
     if present:
@@ -295,29 +284,12 @@ def _import_document(
     library: Library, rows: Sequence[_ImportRow], *, is_dry_run: bool
 ) -> dict[str, Any]:
     """The report as a JSON document."""
-    files = Counter(row.status for row in rows)
+    files = Counter(row.document["result"] for row in rows)
     rows_by_unit = _rows_by_unit(rows)
     return {
         "library": library.root,
         "dry_run": is_dry_run,
-        "files": [
-            {
-                "file": row.file,
-                "format": row.format_name or None,
-                "result": row.status,
-                "session": row.session or None,
-                "imported": row.imported_count,
-                "there_before": row.already_imported_count,
-                "refused": [
-                    {row.unit: item.number, "why": item.reason} for item in row.refused_items
-                ],
-                "why": row.file_error or None,
-                "lost": {loss.name: count for loss, count in row.losses.items()},
-                "cassettes": row.cassette_paths,
-                "scenarios": row.scenario_file,
-            }
-            for row in rows
-        ],
+        "files": [row.document for row in rows],
         "sum": {
             "files": {status: files[status] for status in _STATUS_STYLES},
             "exchanges": _count_results(rows_by_unit.get("exchange", ())),
@@ -331,9 +303,9 @@ def _import_document(
     }
 
 
-def _count_results(rows: Sequence[_ImportRow]) -> dict[str, int]:
+def _count_results(rows: Iterable[_ImportRow]) -> dict[str, int]:
     return {
-        "imported": sum(row.imported_count for row in rows),
-        "there before": sum(row.already_imported_count for row in rows),
-        "refused": sum(len(row.refused_items) for row in rows),
+        "imported": sum(row.document["imported"] for row in rows),
+        "there before": sum(row.document["there_before"] for row in rows),
+        "refused": sum(len(row.document["refused"]) for row in rows),
     }

@@ -1,9 +1,11 @@
-"""The JSON documents that `--json` prints; field names follow the cassette format."""
+"""JSON documents: those that `--json` prints, named as in the cassette format, and a request's."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import sys
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +14,9 @@ from llm_proxy.cassette import Cassette, CassetteMeta
 from llm_proxy.cassette.framed_message_json import encode_message
 from llm_proxy.cassette.model import StoredHead, request_line
 from llm_proxy.cassette_views import cassette_response_turns
+from llm_proxy.dialects import lenient_json
 from llm_proxy.display import path_as_unicode_text
-from llm_proxy.errors import CassetteError
+from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.scenario.documents.mistakes import DocumentMistake
@@ -118,3 +121,23 @@ def _nonempty_fields(value: Any) -> dict[str, Any]:
 
 def _cassette_line_document(line: Any) -> Any:
     return msgspec.to_builtins(line)
+
+
+def read_json_object(name: str, form: str, empty_message: str = "") -> dict[str, Any]:
+    """The JSON object in a file, or on stdin for `-`; `form` says in the error what it should be.
+
+    Raises `UsageError` for other content, with `empty_message` where there is none.
+    """
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    if empty_message and not content.strip():
+        raise UsageError(empty_message)
+    try:
+        document = lenient_json.parse_json(content)
+    except ValueError as error:
+        raise UsageError(f"{name} is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise UsageError(f"{name} holds no JSON object: give {form}")
+    return dict(document)

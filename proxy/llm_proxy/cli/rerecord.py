@@ -31,12 +31,7 @@ from llm_proxy.cli.reissuing import build_reissue_settings, run_interruptibly
 from llm_proxy.display import count_with_noun, escape_line, path_as_unicode_text
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KEY_RULES_VERSION, RuleSet, request_key
-from llm_proxy.shell.library.library import (
-    Library,
-    TakeGroup,
-    parse_take_path,
-    walk_cassettes,
-)
+from llm_proxy.shell.library.library import Library, TakeGroup, parse_take_path, walk_cassettes
 
 if TYPE_CHECKING:
     from llm_proxy.shell.reissuing import ReissueSettings, RerecordedGroup

@@ -10,11 +10,7 @@ import click
 
 from llm_proxy.cli.commands import CommandEntry, LazyCommandGroup
 from llm_proxy.cli.json_documents import mistake_document
-from llm_proxy.cli.options import (
-    CONFIG_OPTION,
-    json_option,
-    scenarios_option,
-)
+from llm_proxy.cli.options import CONFIG_OPTION, json_option, scenarios_option
 from llm_proxy.cli.output import (
     StyledText,
     TableColumn,

@@ -7,14 +7,8 @@ from pathlib import Path
 import click
 
 from llm_proxy.cli.library import find_cassette_path
-from llm_proxy.cli.options import (
-    CONFIG_OPTION,
-    cassettes_option,
-)
-from llm_proxy.cli.output import (
-    print_note,
-    write_new_file_or_stdout,
-)
+from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
+from llm_proxy.cli.output import print_note, write_new_file_or_stdout
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.recorded.from_cassettes import ScenarioOptions, generate_scenario
 from llm_proxy.shell.library.library import Library

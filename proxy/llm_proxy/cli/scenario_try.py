@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,14 +10,9 @@ from pathlib import Path
 import click
 
 from llm_proxy import dialects
-from llm_proxy.cli.options import (
-    ChoiceType,
-)
-from llm_proxy.cli.output import (
-    Line,
-    StyledText,
-    print_lines,
-)
+from llm_proxy.cli.json_documents import read_json_object
+from llm_proxy.cli.options import ChoiceType
+from llm_proxy.cli.output import Line, StyledText, print_lines
 from llm_proxy.cli.show import labelled_texts
 from llm_proxy.dialects import lenient_json, response_encoding
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -111,21 +105,12 @@ def try_(file: Path, request: Path, dialect: str, path: str, session: str, scena
 def _load_request(file: Path, dialect: str, path: str) -> Request:
     if file.suffix == ".jsonl":
         return Library(file.parent).load_cassette(file).request
-    try:
-        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
-    try:
-        document = lenient_json.parse_json(body)
-    except ValueError as error:
-        raise UsageError(f"{file} is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise UsageError(f"{file} holds no JSON object: give the body of a request")
+    document = read_json_object(str(file), "the body of a request")
     streams = document.get("stream") is True
     sample_request = dialects.chat_dialects()[dialect].sample_request(
         lenient_json.str_or_empty(document.get("model")) or "model", stream=streams
     )
-    return response_encoding.json_post_request(path or sample_request.path, dict(document))
+    return response_encoding.json_post_request(path or sample_request.path, document)
 
 
 def _scripted_response(

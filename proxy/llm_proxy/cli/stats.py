@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +34,6 @@ from llm_proxy.cli.output import (
     print_table,
 )
 from llm_proxy.display import count_with_noun, format_size, path_as_unicode_text
-from llm_proxy.errors import CassetteError
 from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.library.library_index import is_keyed_by
@@ -47,24 +45,6 @@ _GROUPINGS: Final[tuple[tuple[str, Callable[[CassetteRow], str]], ...]] = (
 )
 _MAX_SHOWN: Final = 10
 """How many duplicates, and rows of a group, are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Figures:
-    """The figures of the cassettes that were selected."""
-
-    rows: Sequence[CassetteRow]
-    totals: dict[str, list[tuple[str, int, int]]]
-    """For each of `_GROUPINGS`: name, number of cassettes and bytes on disk of each group, the
-    largest number first."""
-    key_count_by_take_count: dict[int, int]
-    """For each number of takes: how many pairs of session and key have it."""
-    known_ages: list[timedelta]
-    """The ages of the cassettes that have one, ascending."""
-    duplicates: Sequence[Sequence[CassetteRow]]
-    """Groups of cassettes of one request with the same response."""
-    keyed_by_other_rules_count: int
-    """How many cassettes were keyed by other rules."""
 
 
 @click.command
@@ -88,24 +68,60 @@ def stats(cassettes: Path, normalise: RuleSet, *, as_json: bool, **chosen: Any) 
     library = Library(checked_library_folder(cassettes))
     all_rows, errors = read_rows(library, walk_cassettes(library.root), datetime.now(UTC))
     rows = list(filter(CassetteFilters(**chosen).matches, all_rows))
-    figures = _Figures(
-        rows=rows,
-        totals={name: _totals_by_name(rows, name_of_row) for name, name_of_row in _GROUPINGS},
-        key_count_by_take_count=dict(sorted(Counter(map(len, group_takes(library, rows))).items())),
-        known_ages=sorted(row.age for row in rows if row.age is not None),
-        duplicates=duplicate_groups(rows),
-        keyed_by_other_rules_count=sum(not is_keyed_by(row.meta, normalise) for row in rows),
-    )
+    totals = {name: _totals_by_name(rows, name_of_row) for name, name_of_row in _GROUPINGS}
+    key_count_by_take_count = dict(sorted(Counter(map(len, group_takes(library, rows))).items()))
+    known_ages = sorted(row.age for row in rows if row.age is not None)
+    duplicates = duplicate_groups(rows)
+    other_rules_count = sum(not is_keyed_by(row.meta, normalise) for row in rows)
+    size_bytes = total_file_size_bytes(rows)
     if as_json:
-        print_json(_stats_document(library, figures, errors))
+        document = {
+            "library": library.root,
+            "cassettes": len(rows),
+            "file_bytes": size_bytes,
+            **{
+                f"by_{name}": [
+                    {name: value, "cassettes": count, "file_bytes": size}
+                    for value, count, size in groups
+                ]
+                for name, groups in totals.items()
+            },
+            "takes": [
+                {"takes": takes, "keys": count} for takes, count in key_count_by_take_count.items()
+            ],
+            "age_days": {
+                "youngest": age_in_days(known_ages[0]),
+                "median": age_in_days(known_ages[len(known_ages) // 2]),
+                "oldest": age_in_days(known_ages[-1]),
+            }
+            if known_ages
+            else None,
+            "keyed_by_other_rules": other_rules_count,
+            "duplicates": [
+                [path_as_unicode_text(row.relative_path) for row in same] for same in duplicates
+            ],
+            "unreadable": [cassette_error_document(error) for error in errors],
+        }
+        print_json(document)
     else:
-        for name, totals in figures.totals.items():
-            if rows:
-                _print_group(name, totals)
-        print_lines(_figure_lines(figures))
+        if rows:
+            for name, groups in totals.items():
+                _print_group(name, groups)
+            counts = (
+                f"{count:,} with {count_with_noun(takes, 'take')}"
+                for takes, count in key_count_by_take_count.items()
+            )
+            print_lines([f"takes by key and session: {', '.join(counts)}"])
+        if known_ages:
+            median = format_age(known_ages[len(known_ages) // 2])
+            youngest, oldest = format_age(known_ages[0]), format_age(known_ages[-1])
+            print_lines([f"ages: {youngest} to {oldest}, median {median}"])
+        if other_rules_count:
+            print_lines([other_rules_message(other_rules_count)])
+        print_lines(_duplicate_lines(duplicates))
         print_lines(StyledText(f"unreadable: {error}", "bad") for error in errors)
-        size = format_size(total_file_size_bytes(rows))
-        print_note(f"{count_with_noun(len(rows), 'cassette')} in {library.root}, {size}")
+        count = count_with_noun(len(rows), "cassette")
+        print_note(f"{count} in {library.root}, {format_size(size_bytes)}")
     raise click.exceptions.Exit(1 if errors else 0)
 
 
@@ -133,16 +149,7 @@ def _print_group(name: str, totals: Sequence[tuple[str, int, int]]) -> None:
     print_lines([""])
 
 
-def _figure_lines(figures: _Figures) -> Iterator[str]:
-    if takes := figures.key_count_by_take_count:
-        counts = (f"{count:,} with {count_with_noun(n, 'take')}" for n, count in takes.items())
-        yield f"takes by key and session: {', '.join(counts)}"
-    if known := figures.known_ages:
-        median = format_age(known[len(known) // 2])
-        yield f"ages: {format_age(known[0])} to {format_age(known[-1])}, median {median}"
-    if figures.keyed_by_other_rules_count:
-        yield other_rules_message(figures.keyed_by_other_rules_count)
-    duplicates = figures.duplicates
+def _duplicate_lines(duplicates: Sequence[Sequence[CassetteRow]]) -> Iterator[str]:
     if duplicates:
         count = count_with_noun(len(duplicates), "answer is there", "answers are there")
         spare = format_size(sum(total_file_size_bytes(same[1:]) for same in duplicates))
@@ -151,37 +158,3 @@ def _figure_lines(figures: _Figures) -> Iterator[str]:
         yield "  " + " = ".join(row.relative_path for row in same)
     if len(duplicates) > _MAX_SHOWN:
         yield f"  and {len(duplicates) - _MAX_SHOWN} more: llm-proxy ls --duplicates"
-
-
-def _stats_document(
-    library: Library, figures: _Figures, errors: Sequence[CassetteError]
-) -> dict[str, Any]:
-    known = figures.known_ages
-    return {
-        "library": library.root,
-        "cassettes": len(figures.rows),
-        "file_bytes": total_file_size_bytes(figures.rows),
-        **{
-            f"by_{name}": [
-                {name: value, "cassettes": count, "file_bytes": size}
-                for value, count, size in totals
-            ]
-            for name, totals in figures.totals.items()
-        },
-        "takes": [
-            {"takes": takes, "keys": count}
-            for takes, count in figures.key_count_by_take_count.items()
-        ],
-        "age_days": None
-        if not known
-        else {
-            "youngest": age_in_days(known[0]),
-            "median": age_in_days(known[len(known) // 2]),
-            "oldest": age_in_days(known[-1]),
-        },
-        "keyed_by_other_rules": figures.keyed_by_other_rules_count,
-        "duplicates": [
-            [path_as_unicode_text(row.relative_path) for row in same] for same in figures.duplicates
-        ],
-        "unreadable": [cassette_error_document(error) for error in errors],
-    }

@@ -54,10 +54,10 @@ class ImportedExchange:
     outcome: Outcome
 
     @property
-    def losses(self) -> frozenset[ImportLoss]:
-        """What the source file does not contain of the exchange."""
-        lost = frozenset(self.cassette.losses)
-        return lost if self.outcome.is_complete else lost | {INCOMPLETE}
+    def losses(self) -> tuple[ImportLoss, ...]:
+        """What the source file does not contain of the exchange, each once."""
+        further = () if self.outcome.is_complete else (INCOMPLETE,)
+        return tuple(dict.fromkeys((*self.cassette.losses, *further)))
 
 
 ImportResult = ImportedExchange | ConvertedFixture | AlreadyImportedItem | RefusedItem
