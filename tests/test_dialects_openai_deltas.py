@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai.output_items_assembler import OutputItemsAssembler
+from llm_proxy.dialects.openai.output_item_events import OutputItemsAssembler
 
 
 def assemble_items(*events: dict[str, Any]) -> list[Fields]:

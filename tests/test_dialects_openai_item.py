@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.dialects.openai import output_item_decoder
+from llm_proxy.dialects.openai import output_items
 from llm_proxy.turns import (
     Citation,
     Media,
@@ -18,7 +18,7 @@ from llm_proxy.turns import (
 
 
 def decode_item(**item: Any) -> tuple[Part, ...]:
-    return tuple(output_item_decoder.decode_item(item))
+    return tuple(output_items.decode_item(item))
 
 
 def decode_message(*content: dict[str, Any], **fields: Any) -> tuple[Part, ...]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.openai import output_item_decoder
+from llm_proxy.dialects.openai import output_items
 from llm_proxy.dialects.openai.responses import OpenAIResponses
 from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import (
@@ -1113,7 +1113,7 @@ def test_every_recorded_item_has_parts_except_empty_messages() -> None:
         ).output:
             item_count += 1
             item: Any = output_item.to_dict(mode="json")
-            if not list(output_item_decoder.decode_item(item)):
+            if not list(output_items.decode_item(item)):
                 empty_items.append((output_item.type, [block["text"] for block in item["content"]]))
     assert item_count == 386
     assert empty_items == [("message", [""])] * len(empty_items)

@@ -17,7 +17,7 @@ from dialect_manners import COMMON_TURNS, ENCODE_CONTEXT, json_request
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
-from llm_proxy.dialects.openai import output_item_decoder
+from llm_proxy.dialects.openai import output_items
 from llm_proxy.dialects.openai.responses import OpenAIResponses
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, ResponseHead, header_value
@@ -636,7 +636,7 @@ def test_any_items_round_trip(
     streams: bool,
 ) -> None:
     numbered = [{"id": f"item_{number}", **item} for number, item in enumerate(items)]
-    turn = Turn(tuple(part for item in numbered for part in output_item_decoder.decode_item(item)))
+    turn = Turn(tuple(part for item in numbered for part in output_items.decode_item(item)))
     request = responses_request(stream=streams)
     converted = DIALECT.representable_turns(request, [turn], ENCODE_CONTEXT)
 

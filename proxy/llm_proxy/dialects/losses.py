@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import groupby
+from typing import Final
 
 from llm_proxy.dialects import encoding
 from llm_proxy.dialects.encoding import PART_LABELS
@@ -18,6 +19,9 @@ from llm_proxy.turns import (
     Turn,
 )
 
+_EMPTY_VALUES: Final = (None, "", (), False, "{}")
+"""Values of a part's fields that say nothing; `{}` is what a call without arguments gets."""
+
 
 def between(
     given: Sequence[Turn],
@@ -28,7 +32,9 @@ def between(
     """What was lost of the given turns, prepared for encoding and decoded again; each loss once."""
     losses: dict[str, None] = {}
     for given_turn, prepared_turn, decoded_turn in zip(given, prepared, decoded, strict=True):
-        losses |= dict.fromkeys(_lost_of_parts(given_turn.parts, decoded_turn.parts, wire_format))
+        losses |= dict.fromkeys(
+            _lost_of_parts(given_turn.parts, prepared_turn.parts, decoded_turn.parts, wire_format)
+        )
         losses |= dict.fromkeys(
             _lost_of_turn(given_turn, prepared_turn, decoded_turn, prepared[0], wire_format)
         )
@@ -36,9 +42,15 @@ def between(
 
 
 def _lost_of_parts(
-    given: Sequence[Part], decoded: Sequence[Part], wire_format: WireFormat
+    given: Sequence[Part],
+    prepared: Sequence[Part],
+    decoded: Sequence[Part],
+    wire_format: WireFormat,
 ) -> Iterator[str]:
-    """The parts that were left out, and the fields that no decoded part of their kind has."""
+    """The parts that were left out, and the fields that no decoded part of their kind has.
+
+    Metadata that only the decoded parts have is generated, and so is not that of the given ones.
+    """
     provider_calls = encoding.provider_call_identities(given)
     for part in given:
         kind = type(part)
@@ -53,14 +65,14 @@ def _lost_of_parts(
         elif isinstance(part, Reasoning | ToolResult) and not kept:
             yield PART_LABELS[kind]
         else:
-            kept_names = {name for other in kept for name, _ in other.metadata}
+            kept_names = _metadata_names(kept, kind) & _metadata_names(prepared, kind)
             for name, _ in part.metadata:
                 if name not in kept_names:
                     yield f"metadata {name} of {PART_LABELS[kind]}"
             for field in fields(part):
                 if (
                     field.name not in ("metadata", "id")
-                    and getattr(part, field.name)
+                    and getattr(part, field.name) not in _EMPTY_VALUES
                     and not any(getattr(other, field.name) for other in kept)
                 ):
                     yield f"{field.name} of {PART_LABELS[kind]}"
@@ -70,7 +82,8 @@ def _lost_of_turn(
     given: Turn, prepared: Turn, decoded: Turn, first: Turn, wire_format: WireFormat
 ) -> Iterator[str]:
     before, after = _kinds(prepared), _kinds(decoded)
-    if before != after and set(before) == set(after):  # else a kind is new, or lost
+    is_reordered = before != after and set(before) == set(after)  # else a kind is new, or lost
+    if is_reordered and not _has_all_in_order(prepared, decoded):
         yield "the order of parts"
     awaits_client = wire_format.awaits_client(prepared.parts)
     wanted = given.finish or (FinishReason.TOOL_CALLS if awaits_client else FinishReason.STOP)
@@ -88,6 +101,16 @@ def _lost_of_turn(
                 yield f"usage {field.name}"
     kept_names = {name for name, _ in prepared.metadata}
     yield from (f"metadata {name}" for name, _ in given.metadata if name not in kept_names)
+
+
+def _metadata_names(parts: Sequence[Part], kind: type[Part]) -> set[str]:
+    return {name for part in parts if type(part) is kind for name, _ in part.metadata}
+
+
+def _has_all_in_order(prepared: Turn, decoded: Turn) -> bool:
+    """Whether the decoded parts are of the kinds of the prepared ones, but for more in between."""
+    kinds = map(type, decoded.parts)
+    return all(type(part) in kinds for part in prepared.parts)
 
 
 def _kinds(turn: Turn) -> list[type[Part]]:

@@ -3,17 +3,21 @@
 A stream ends with an event that holds the whole response (`response.completed`, `.incomplete`,
 `.failed`), or with an `error`, flat at OpenAI and nested at Azure and gateways.  There is no
 `[DONE]`; the one that OpenRouter sends proves nothing.
+
+Nothing is stored here: fetching, cancelling or deleting a response fails with 404, as OpenAI does
+for a response of another account.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import unquote
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversion, lenient_json, response_encoding
+from llm_proxy.dialects import estimates_and_fakes, lenient_json, response_encoding
 from llm_proxy.dialects.base import (
     Completeness,
     ConvertedResponseTurns,
@@ -24,20 +28,14 @@ from llm_proxy.dialects.base import (
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import (
     errors,
-    responses_auxiliary,
-    responses_decoder,
+    responses_format,
     responses_request_decoder,
     shared_format,
 )
 from llm_proxy.dialects.openai.provider_variants import VARIANT_BY_PROVIDER
-from llm_proxy.dialects.openai.responses_capabilities import (
-    ResponsesOptions,
-    capabilities,
-    responses_options,
-)
-from llm_proxy.dialects.openai.responses_encoder import ResponsesEncoder
+from llm_proxy.dialects.wire import WireFormat
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.turns import Failure, Turn
+from llm_proxy.turns import Failure, Json, Turn
 
 _PATH_END_BY_METHOD: Final = {
     "POST": re.compile(r"/responses(?:/compact|/input_tokens|/[^/]+/cancel)?\Z"),
@@ -47,11 +45,22 @@ _PATH_END_BY_METHOD: Final = {
 """The ends of the dialect's paths, by method."""
 _TURN_PATH_END: Final = re.compile(r"/responses(?:/compact)?\Z")
 """The ends of the paths that create a turn."""
+_INPUT_TOKENS_PATH: Final = "/responses/input_tokens"
+"""The end of the path of the token count endpoint."""
+_STORED_RESPONSE_PATH: Final = re.compile(r"/responses/(?P<id>[^/]+)(?:/cancel|/input_items)?\Z")
+
 _OUTPUT_TYPE_SUFFIXES: Final = (".delta", ".partial_image")
 """Suffixes of event types that add to the output."""
 _BINARY_DELTA_SUFFIX: Final = ".audio.delta"
 """The suffix of event types whose delta is base64, not text."""
-_SEQUENCE_NUMBER: Final = re.compile("[0-9]{1,9}")
+
+_COUNTED_FIELDS: Final = ("instructions", "input", "tools", "text")
+"""The fields of a request whose strings are counted."""
+_UNCOUNTED_FIELDS: Final = frozenset(
+    ("type", "role", "id", "call_id", "status", "image_url", "file_data")
+)
+"""Fields whose strings the model does not read as text."""
+_MAX_DEPTH: Final = 32
 
 
 class OpenAIResponses(Dialect):
@@ -66,6 +75,7 @@ class OpenAIResponses(Dialect):
         "$.input[*].call_id",
         "$.input[*].approval_request_id",
     )
+    errors = errors.ERRORS
 
     def matches(self, request: Request) -> bool:
         """Whether it creates, compacts, counts, cancels, fetches or deletes a response."""
@@ -78,9 +88,7 @@ class OpenAIResponses(Dialect):
 
     def streams(self, request: Request) -> bool:
         """Whether the body, or the query of a GET, sets `stream`."""
-        if request.method == "GET":
-            return parse_qs(request.query).get("stream") == ["true"]
-        return shared_format.requests_stream(request)
+        return responses_format.requests_stream(request)
 
     def decode_request(self, request: Request) -> Conversation | None:
         """The conversation; None for token counts and stored responses, which make no turn."""
@@ -90,11 +98,11 @@ class OpenAIResponses(Dialect):
 
     def completeness(self, response: DialectResponse) -> Completeness:
         """Complete at the event with the whole response, or at an error in the stream."""
-        return responses_decoder.completeness(response)
+        return responses_format.completeness(response)
 
     def decode_response(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where the body holds no response."""
-        return responses_decoder.decode_response(response)
+        return responses_format.decode_response(response)
 
     def output_chars(self, codec: str, message: bytes) -> int:
         """The characters of a delta; an audio delta or a partial image counts as one."""
@@ -102,12 +110,11 @@ class OpenAIResponses(Dialect):
             return 0
         fields = shared_format.decode_event(message)
         kind = lenient_json.str_or_empty(fields.get("type"))
-        delta = (
-            ""
-            if kind.endswith(_BINARY_DELTA_SUFFIX)
-            else lenient_json.str_or_empty(fields.get("delta"))
-        )
-        return max(len(delta), 1) if kind.endswith(_OUTPUT_TYPE_SUFFIXES) else 0
+        if not kind.endswith(_OUTPUT_TYPE_SUFFIXES):
+            return 0
+        if kind.endswith(_BINARY_DELTA_SUFFIX):
+            return 1
+        return max(len(lenient_json.str_or_empty(fields.get("delta"))), 1)
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A JSON error body in OpenAI's format; every client prints its message and code."""
@@ -120,22 +127,27 @@ class OpenAIResponses(Dialect):
             "/v1/responses", {"model": model, **options, "input": ""}
         )
 
+    def wire_format(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> WireFormat:
+        """Output items; audio only in streams."""
+        options = responses_format.response_options(request)
+        return responses_format.wire_format(options, turns, context)
+
+    def encode_turns(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
+        """Events up to the whole response, or a document."""
+        [turn] = turns
+        options = responses_format.response_options(request)
+        return responses_format.encode_turn(turn, options, context)
+
     def representable_turns(
         self, request: Request, turns: Sequence[Turn], context: EncodeContext
     ) -> ConvertedResponseTurns:
-        """Converts the turn to output items, each with its own ID."""
-        wire_capabilities = capabilities(self._response_options(request), context, turns)
-        return conversion.convert(turns, wire_capabilities, self.model(request), context)
-
-    def encode_response(
-        self, request: Request, turns: Sequence[Turn], context: EncodeContext
-    ) -> DialectResponse:
-        """Events up to the whole response, the response document, or an HTTP error."""
-        [turn] = self.representable_turns(request, turns, context).turns
-        options = self._response_options(request)
-        if turn.failure and not options.stream:
-            return self.error_response(errors.ERRORS.status(turn.failure), turn.failure, context)
-        return ResponsesEncoder(options, context).encode_response(turn)
+        """Those of the whole stream, also where the request resumes one midway."""
+        query = "stream=true" if self.streams(request) else ""
+        return super().representable_turns(replace(request, query=query), turns, context)
 
     def error_response(
         self,
@@ -155,13 +167,32 @@ class OpenAIResponses(Dialect):
         self, request: Request, context: EncodeContext
     ) -> DialectResponse | None:
         """A token count, or 404 for a stored response; None where a turn is requested."""
-        return responses_auxiliary.auxiliary_response(request, context)
+        if request.path.endswith(_INPUT_TOKENS_PATH):
+            body = lenient_json.parse_object(request.body)
+            texts = _collect_strings([body.get(name) for name in _COUNTED_FIELDS], _MAX_DEPTH + 1)
+            count = estimates_and_fakes.estimated_token_count("".join(texts))
+            document = {"object": "response.input_tokens", "input_tokens": count}
+            return response_encoding.json_response(
+                document, errors.common_response_headers(context)
+            )
+        stored_match = _STORED_RESPONSE_PATH.search(request.path)
+        if stored_match is None or request.path.endswith(responses_format.COMPACT_PATH):
+            return None
+        message = f"Response with id '{unquote(stored_match['id'])}' not found."
+        failure = Failure(message, "invalid_request_error", "not_found")
+        return errors.error_response(404, failure, context)
 
-    def _response_options(self, request: Request) -> ResponsesOptions:
-        sequence_number = _SEQUENCE_NUMBER.fullmatch(
-            parse_qs(request.query).get("starting_after", [""])[0]
-        )
-        resume_after_sequence = int(sequence_number[0]) if sequence_number else -1
-        return responses_options(
-            request, stream=self.streams(request), resume_after_sequence=resume_after_sequence
-        )
+
+def _collect_strings(value: Json, max_depth: int) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list() if max_depth:
+            for item in value:
+                yield from _collect_strings(item, max_depth - 1)
+        case dict() if max_depth:
+            for name, item in value.items():
+                if name not in _UNCOUNTED_FIELDS:
+                    yield from _collect_strings(item, max_depth - 1)
+        case _:
+            return

@@ -12,14 +12,14 @@ from typing import Final
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.dialects import json_api, lenient_json, request_decoding
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai import output_item_decoder
+from llm_proxy.dialects.openai import output_items
 from llm_proxy.turns import Json, Media, Part, Refusal, Text, ToolResult
 
 _MODEL_ITEM_TYPES: Final = (
     "reasoning",
     "compaction",
     "item_reference",
-    *output_item_decoder.UNSUFFIXED_CALL_TYPES,
+    *output_items.UNSUFFIXED_CALL_TYPES,
 )
 """Types of items that the model makes, as are calls and results of OpenAI's own tools."""
 _CLIENT_RESULT_SUFFIX: Final = "_call_output"
@@ -78,9 +78,7 @@ def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
         ):
             yield request_decoding.request_message("tool", [_decode_tool_result(item, kind)])
         elif kind in _MODEL_ITEM_TYPES or kind.endswith(("_call", "_output")):
-            yield request_decoding.request_message(
-                "assistant", output_item_decoder.decode_item(item)
-            )
+            yield request_decoding.request_message("assistant", output_items.decode_item(item))
 
 
 def _is_client_tool_search_output(item: Fields) -> bool:
