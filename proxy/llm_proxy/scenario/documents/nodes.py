@@ -221,8 +221,12 @@ def scalar_value(text: str) -> ScalarValue:
         return float(f"{infinity[1]}inf")
     else:
         return math.nan if text in _NAN_LITERALS else text
-    # Integers have the limits of JSON parsers.
-    if math.isinf(value) if isinstance(value, float) else not _MIN_INT <= value <= _MAX_INT:
+    is_valid = (
+        math.isfinite(value)
+        if isinstance(value, float)
+        else _MIN_INT <= value <= _MAX_INT  # as JSON parsers limit them
+    )
+    if not is_valid:
         shown = text if len(text) <= 24 else text[:21] + "…"
         raise ValueError(
             f"the number {shown} is too large: put it in quotes, or write fewer digits"

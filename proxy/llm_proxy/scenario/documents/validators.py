@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from llm_proxy.scenario.documents.document import (
     ScenarioMatch,
     ScenarioTurn,
     ToolCallPartSpec,
+    ToolCallSpec,
     ToolCallsResponse,
     ValueCondition,
 )
@@ -217,10 +218,6 @@ def _check_match(match: ScenarioMatch) -> _Findings:
             )
 
 
-def _check_condition(condition: ValueCondition) -> _Findings:
-    return _check_regex(("matches",), condition.matches)
-
-
 def _check_regex(path: tuple[str, ...], pattern: str) -> _Findings:
     if not pattern:
         return
@@ -243,29 +240,25 @@ def _check_regex(path: tuple[str, ...], pattern: str) -> _Findings:
         yield StructFinding(path, "this regular expression is too large")
 
 
-def _check_tool_calls(response: ToolCallsResponse) -> _Findings:
-    call_ids = ((i, call.call_id) for i, call in enumerate(response.tool_calls))
-    return _check_call_ids("tool_calls", call_ids)
-
-
-def _check_parts(response: PartsResponse) -> _Findings:
-    parts = enumerate(response.parts)
-    call_ids = ((i, part.call_id) for i, part in parts if isinstance(part, ToolCallPartSpec))
-    return _check_call_ids("parts", call_ids)
-
-
-def _check_call_ids(field: str, call_ids: Iterable[tuple[int, str]]) -> _Findings:
+def _check_call_ids(response: ToolCallsResponse | PartsResponse) -> _Findings:
     """Find repeated ids; a call without an id has the id `call-N` by its position."""
+    field, items = (
+        ("tool_calls", response.tool_calls)
+        if isinstance(response, ToolCallsResponse)
+        else ("parts", response.parts)
+    )
     seen: set[str] = set()
-    for index, call_id in call_ids:
-        effective_id = call_id or f"call-{index + 1}"
-        if effective_id in seen:
+    for index, call in enumerate(items):
+        if not isinstance(call, ToolCallSpec | ToolCallPartSpec):
+            continue
+        call_id = call.call_id or f"call-{index + 1}"
+        if call_id in seen:
             yield warning_finding(
                 (field, index),
-                f"two calls of this answer have the id {effective_id}, so their results "
-                "cannot be told apart",
+                f"two calls of this answer have the id {call_id}, so their results cannot be "
+                "told apart",
             )
-        seen.add(effective_id)
+        seen.add(call_id)
 
 
 def _check_react(response: ReActResponse) -> _Findings:
@@ -310,9 +303,9 @@ _CHECKS_BY_STRUCT: Final[Mapping[type, tuple[Callable[[Any], _Findings], ...]]] 
     Scenario: (_check_id, _check_pace, _check_templates),
     ScenarioTurn: (_check_failure, _check_pace),
     ScenarioMatch: (_check_match,),
-    ValueCondition: (_check_condition,),
-    ToolCallsResponse: (_check_tool_calls,),
-    PartsResponse: (_check_parts,),
+    ValueCondition: (lambda condition: _check_regex(("matches",), condition.matches),),
+    ToolCallsResponse: (_check_call_ids,),
+    PartsResponse: (_check_call_ids,),
     ReActResponse: (_check_react,),
     ReasoningSpec: (_check_signature,),
     ReasoningPartSpec: (_check_signature,),
