@@ -123,16 +123,17 @@ def _play(screen: _Screen, keep: Path | None) -> DemoResult:
     """Play the demo, in a temporary folder but for the cassettes to `keep`."""
     from llm_proxy.shell import demo as stage  # noqa: PLC0415 # it imports the server, which is slow
 
-    with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
-        folder = Path(temporary)
-        return run_until_signal(
-            stage.run_demo(
+    async def play_in_temporary_folder() -> DemoResult:
+        with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
+            folder = Path(temporary)
+            return await stage.run_demo(
                 keep or folder / "cassettes",
                 folder / "spool",
                 on_step=lambda name, text: screen.show_lines([(name, text)]),
                 on_chunk_received=lambda read: screen.show_received(read.received_bytes),
             )
-        )
+
+    return run_until_signal(play_in_temporary_folder())
 
 
 def comparison_lines(result: DemoResult, width: int, *, ascii_only: bool) -> list[LabelledText]:
