@@ -33,7 +33,7 @@ model       frozen values without behaviour
 logic       bytes and values in, bytes and values out
     `framing`        bytes <-> messages; knows no provider
     `dialects`       messages <-> turns; knows no socket
-    `providers`      which provider a path belongs to, and its addresses, headers and keys
+    `providers`      which provider a path belongs to; its addresses, headers, keys and variables
     `routing`        session, provider, dialect and key of a request: a `RoutedRequest`
     `redaction`      keeps secrets off the disk
     `credentials`    a request's credentials in every spelling

@@ -1,4 +1,4 @@
-"""Which provider a path belongs to, and each provider's addresses, headers and keys.
+"""Which provider a path belongs to, and each provider's addresses, headers, keys and variables.
 
 The provider is part of the key, so only the path determines it (and a header, a query parameter
 or the model, on paths that several providers share), never the configuration.
