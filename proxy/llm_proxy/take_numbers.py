@@ -114,11 +114,6 @@ class TakePlacement:
     removals: tuple[int, ...] = ()
     """Takes to delete."""
 
-    @property
-    def final_number(self) -> int:
-        """The number of the take after all moves."""
-        return dict(self.moves).get(self.initial_number, self.initial_number)
-
 
 class TakeAllocator:
     """Allocates the take numbers of one key and session while a run records them.
