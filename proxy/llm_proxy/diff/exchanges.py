@@ -1,8 +1,9 @@
 """Compares two recorded exchanges and classifies the differences.
 
 Two takes are compared exactly: everything is significant but times.  A live response is never equal
-to its recording, so there only differences that could break a client are significant; to detect
-drift, the shape is compared without the contents.
+to its recording, so there only differences that could break a client are significant.  To detect
+drift, the shape is compared: event types and the fields of each, without values and repetitions, as
+what breaks clients is a field that is new, missing or of another type.
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from typing import Any, Final, Literal
 
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_response_turns
+from llm_proxy.cassette_views import cassette_response_turns, stored_dialect_response
 from llm_proxy.dialects import lenient_json
-from llm_proxy.diff.documents import differing_values, find_differences, flatten_json
-from llm_proxy.diff.shape import compare_shapes
+from llm_proxy.diff.documents import (
+    differing_values,
+    find_differences,
+    flatten_json,
+    json_path_step,
+)
 from llm_proxy.diff.words import common_prefix_length
 from llm_proxy.display import format_duration
 from llm_proxy.exchange import Headers
+from llm_proxy.framing import eventstream, sse
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.outcome import cassette_outcome
 from llm_proxy.timeline import message_arrivals
@@ -105,6 +111,24 @@ _VOLATILE_HEADER_PATTERN: Final = re.compile(
 """Headers whose values change with time, such as remaining limits."""
 _EMPTY_VALUE: Final = '""'
 """The text for a header without a value; an empty text means no header."""
+_MAX_DEPTH: Final = 30
+_FREE_FORM_FIELDS: Final = frozenset(
+    ("args", "arguments", "input", "metadata", "parameters", "properties", "schema")
+)
+"""Fields whose members are chosen by the caller or the model, such as a tool's arguments."""
+_JSON_TYPE_NAMES: Final = {
+    type(None): "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "text",
+    dict: "object",
+    list: "array",
+}
+_TIMED_EVENTS: Final = frozenset(("ping",))
+"""Events whose occurrence depends on timing."""
+_ARRAY_SEPARATORS: Final = b"[],\r\n\t "
+"""Bytes around the elements of a streamed array."""
 _CAPITAL_PATTERN: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _EMPTY_FIELD_VALUES: Final[tuple[Json, ...]] = (None, "", [], {})
 
@@ -147,7 +171,7 @@ def compare_exchanges(
         *_compare_requests(one, other, rules),
         *_compare_heads(one, other),
         *_compare_endings(one, other),
-        *((DifferenceKind.SHAPE, *difference) for difference in compare_shapes(one, other)),
+        *_compare_shapes(one, other),
         *_compare_turns(one, other),
         *_compare_bodies(one, other),
         *(
@@ -217,6 +241,97 @@ def _compare_endings(one: Cassette, other: Cassette) -> Iterator[_Difference]:
     first, second = cassette_outcome(one), cassette_outcome(other)
     if first.is_complete != second.is_complete:
         yield DifferenceKind.ENDING, "outcome", str(first), str(second)
+
+
+def _compare_shapes(one: Cassette, other: Cassette) -> Iterator[_Difference]:
+    """Framing, event types, their order of first occurrence, and the types of their fields."""
+    if one.codec_name != other.codec_name:
+        yield DifferenceKind.SHAPE, "framing", one.codec_name, other.codec_name
+    before, after = _response_shape(one), _response_shape(other)
+    for event in dict.fromkeys((*before, *after)):
+        label = event or "body"
+        if event in before and event in after:
+            for path in dict.fromkeys((*before[event], *after[event])):
+                first, second = (
+                    " or ".join(sorted(shape[event].get(path, ()))) for shape in (before, after)
+                )
+                if first != second:
+                    yield DifferenceKind.SHAPE, f"{label} {path}", first, second
+        else:
+            first, second = (
+                f"event {event}" if event in shape else "no such event" for shape in (before, after)
+            )
+            yield DifferenceKind.SHAPE, label, first, second
+    first, second = (
+        ", ".join(event for event in shape if event in before and event in after)
+        for shape in (before, after)
+    )
+    if first != second:
+        yield DifferenceKind.SHAPE, "order of events", first, second
+
+
+def _response_shape(cassette: Cassette) -> dict[str, dict[str, set[str]]]:
+    """The types of each field path, by event type in the order of their first occurrence."""
+    response = stored_dialect_response(cassette)
+    shape: dict[str, dict[str, set[str]]] = {}
+    for message in response.framed_messages:
+        for event, value in _parse_event(response.codec_name, message):
+            fields = shape.setdefault(event, {})
+            for path, type_name in _value_types("$", value, _MAX_DEPTH):
+                fields.setdefault(path, set()).add(type_name)
+    return shape
+
+
+def _parse_event(codec: str, message: bytes) -> Iterator[tuple[str, Json]]:
+    """Yields the event type and the value of a message, if it is an event that is compared."""
+    name, data = _name_and_payload(codec, message)
+    if data == sse.DONE_DATA:
+        yield data.decode(), None
+    elif data and name not in _TIMED_EVENTS:
+        try:
+            value = lenient_json.parse_json(data)
+        except ValueError:
+            yield name, "text that is no JSON"
+            return
+        yield (
+            name or lenient_json.str_or_empty(lenient_json.object_fields(value).get("type")),
+            value,
+        )
+
+
+def _name_and_payload(codec: str, message: bytes) -> tuple[str, bytes]:
+    """The event type by the framing, and the payload; empty where it has none."""
+    match codec:
+        case "sse":
+            event = sse.parse_event(message)
+            return event.event_type, (event.data or b"").strip()
+        case eventstream.CODEC_NAME:
+            frame = eventstream.parse_frame(message)
+            if frame is None:
+                return "", b""
+            return frame.header(":event-type") or frame.header(":exception-type"), frame.payload
+        case "json-array":
+            return "", message.strip(_ARRAY_SEPARATORS)
+        case _:
+            return "", message.strip()
+
+
+def _value_types(path: str, value: Json, depth: int) -> Iterator[tuple[str, str]]:
+    """Yields the path and the type of every value; every index in a path is `[*]`."""
+    yield path, _JSON_TYPE_NAMES[type(value)]
+    if not depth:
+        return
+    match value:
+        case dict():
+            for name, item in value.items():
+                # The caller or the model chooses the members of a free-form field.
+                inner_depth = 0 if name in _FREE_FORM_FIELDS else depth - 1
+                yield from _value_types(path + json_path_step(name), item, inner_depth)
+        case list():
+            for item in value:
+                yield from _value_types(f"{path}[*]", item, depth - 1)
+        case _:
+            pass
 
 
 def _compare_turns(one: Cassette, other: Cassette) -> Iterator[_Difference]:

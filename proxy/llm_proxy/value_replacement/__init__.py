@@ -8,7 +8,10 @@ contains the recorded values.  The client would go on to use them, so they are r
 Everything else stays byte for byte; reads and messages end at the same places.
 """
 
-from llm_proxy.value_replacement.cassette_values import replace_recorded_values
-from llm_proxy.value_replacement.values import ValueReplacements, value_replacements
+from llm_proxy.value_replacement.values import (
+    ValueReplacements,
+    replace_recorded_values,
+    value_replacements,
+)
 
 __all__ = ["ValueReplacements", "replace_recorded_values", "value_replacements"]

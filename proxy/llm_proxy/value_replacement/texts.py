@@ -1,23 +1,117 @@
-"""The text of a message, and the translation of text changes to byte edits."""
+"""The texts of messages: their JSON strings, and the translation of text changes to byte edits."""
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64decode, b64encode
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+import orjson
+
 from llm_proxy.framing import eventstream, frame_edits
 from llm_proxy.framing.frame_edits import ByteEdit
-from llm_proxy.value_replacement.json_text import TextChange, json_strings
 
+_JSON_STRING: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
+_SPELLED_CHARACTER: Final = re.compile(
+    r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
+    re.DOTALL,
+)
+"""The JSON spelling of one character."""
 _SSE_DATA_LINE: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))data:[ ]?([^\r\n]*)")
 _BEFORE_ELEMENT: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
 _BASE64_MEMBER: Final = "bytes"
 """The member of a frame's payload that holds the model's own event in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """Replaces the characters from `begin` to `end` by `replacement`."""
+
+    begin: int
+    end: int
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonString:
+    """One string of a JSON document."""
+
+    begin: int
+    """Its offset in the document, after the opening quote."""
+    source_text: str
+    """The string as written in the document, without quotes."""
+    value: str
+    """The decoded string."""
+    member: str
+    """The name of the member whose value it is; empty in a list."""
+    is_member_name: bool
+    """Whether it is the name of a member."""
+
+    def to_source_changes(self, changes: Sequence[TextChange]) -> list[TextChange]:
+        """Translate changes of the value to changes of the document's text."""
+        if not changes:
+            return []
+        starts: list[int] | range = range(len(self.source_text) + 1)
+        if "\\" in self.source_text:
+            starts = [0, *accumulate(map(len, _SPELLED_CHARACTER.findall(self.source_text)))]
+        return [
+            TextChange(
+                self.begin + starts[change.begin],
+                self.begin + starts[change.end],
+                escape_json_text(change.replacement),
+            )
+            for change in changes
+        ]
+
+
+def json_strings(text: str) -> Iterator[JsonString]:
+    """All strings of a JSON document, in order, including the names of members."""
+    member, value_offset = "", -1
+    for found in _JSON_STRING.finditer(text):
+        source, is_name = found[1], found[2] is not None
+        value = source
+        if "\\" in source:
+            with suppress(ValueError):
+                value = str(json.loads(f'"{source}"', strict=False))
+        member_of_value = member if found.start() == value_offset and not is_name else ""
+        yield JsonString(found.start(1), source, value, member_of_value, is_name)
+        if is_name:
+            member, value_offset = value, found.end()
+
+
+def is_json_container(text: str) -> bool:
+    """Whether a text is a JSON object or array."""
+    if not text.lstrip(" \t\r\n").startswith(("{", "[")):
+        return False
+    try:
+        parse_json_document(text)
+    except ValueError:
+        return False
+    return True
+
+
+def parse_json_document(text: str) -> object:
+    """Parse a JSON document, with lone surrogates allowed.  Raises `ValueError` if invalid."""
+    try:
+        return orjson.loads(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        if "\\ud" not in text.lower():
+            raise
+    try:
+        return json.loads(text)  # accepts lone surrogates
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def escape_json_text(value: str) -> str:
+    """A text as a JSON string without its quotes."""
+    return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +134,13 @@ def editable_text(codec: str, message: bytes) -> EditableText | None:
             found = _BEFORE_ELEMENT.match(message)
             begin = found.end() if found is not None else 0
             return _unencoded_text([(begin, message[begin:])])
-        case "whole" if not _is_utf8(message):
-            return None  # audio or an image
         case eventstream.CODEC_NAME:
             return _frame_text(message)
+        case "whole":
+            with suppress(UnicodeDecodeError):  # audio or an image
+                message.decode()
+                return _unencoded_text([(0, message)])
+            return None
         case _:
             return _unencoded_text([(0, message)])
 
@@ -58,7 +155,7 @@ def _unencoded_text(raw_lines: Sequence[tuple[int, bytes]]) -> EditableText:
         # A change never spans lines, because no JSON string does.
         index = bisect_right(starts, change.begin) - 1
         begin, end = (
-            offsets[index] + _utf8_size(lines[index][: position - starts[index]])
+            offsets[index] + len(_encode_utf8(lines[index][: position - starts[index]]))
             for position in (change.begin, change.end)
         )
         return ByteEdit(begin, end, _encode_utf8(change.replacement))
@@ -103,21 +200,9 @@ def _frame_text(frame: bytes) -> EditableText | None:
     return EditableText(text, base64_edits)
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _decode_utf8(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
 def _encode_utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
-
-
-def _utf8_size(text: str) -> int:
-    return len(text) if text.isascii() else len(_encode_utf8(text))
