@@ -19,8 +19,8 @@ import pytest
 
 from cli_process import CommandResult, environment, run_command, running_command, running_server
 from in_process_proxy import load_cassettes
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.providers import API_KEY_VARIABLES, BASE_URL_VARIABLES
 from llm_proxy.shell.running.environment import DUMMY_KEY
 from llm_proxy.version import __version__

@@ -14,7 +14,7 @@ import response_differences
 from conformance_cases import CASES, TOOL_CASES, ConformanceProvider, case_prompt
 from in_process_proxy import load_cassettes, proxy
 from judge_runner import JudgeRequest, JudgeResponse
-from llm_proxy.outcome import cassette_outcome
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.turns import Turn
 from scripted_provider import provider_script
 from stub_upstream import upstream

@@ -20,8 +20,8 @@ from corpus_exchanges import Exchange, build_exchanges, send_all, upstream_scrip
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending, header_value
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.shell.library.library import Library
 from raw_http import RawResponse

@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 
 from cli_process import RunningCommand, run_command, running_command
 from llm_proxy import framing
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli import demo as report
 from llm_proxy.cli.demo import demo
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell import demo as stage
 from llm_proxy.shell.demo import DemoResult, ReceivedResponse, run_demo
 from llm_proxy.shell.library.library import Library

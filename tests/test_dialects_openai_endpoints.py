@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 import corpus
 from cassette_builders import META, REQUEST, make_cassette
 from llm_proxy import dialects, framing, matching
-from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
+from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
 from llm_proxy.dialects import OPAQUE, DialectResponse
 from llm_proxy.dialects.openai.other_endpoints import ENDPOINTS
 from llm_proxy.exchange import Framing, Request, ResponseHead
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.turns import Failure, Turn
 
 NAMES = [endpoint.name for endpoint in ENDPOINTS]

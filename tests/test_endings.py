@@ -14,8 +14,8 @@ import pytest
 
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.actions import Send
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.server import response_writer
 from llm_proxy.shell.upstream import live as live_upstream
 from llm_proxy.shell.upstream import pump

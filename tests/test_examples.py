@@ -14,8 +14,8 @@ from in_process_proxy import proxy
 from llm_proxy import dialects, matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.library.library import Library
 from llm_proxy.turns import FinishReason, ToolCall, Turn

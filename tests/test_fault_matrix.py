@@ -18,10 +18,10 @@ from fault_matrix import (
     run_matrix,
     session_name,
 )
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.kind import ReplaceResponse
 from llm_proxy.faults.kinds import FAULT_KINDS
-from llm_proxy.outcome import cassette_outcome
 
 SERVER_WIDE_FAULTS: Final = frozenset(
     name for name, kind in FAULT_KINDS.items() if kind.scope != "request"

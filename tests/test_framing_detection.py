@@ -15,12 +15,11 @@ from dialect_manners import MANNERS, Manner
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy import framing
 from llm_proxy.cassette import Cassette, StoredRequest, parse_cassette
-from llm_proxy.cassette_views import cassette_response_turns
+from llm_proxy.cassette_views import cassette_outcome, cassette_response_turns
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.exchange import Headers, Read, Request, ResponseHead
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.framing.eventstream import encode_frame
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import InstantPace
 from llm_proxy.turns import FinishReason, Text, Turn
 from raw_http import send_request

@@ -10,6 +10,7 @@ import pytest
 
 from llm_proxy import importing
 from llm_proxy.cassette import Cassette, parse_cassette, spool
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending, Headers, Read, Request
 from llm_proxy.importing import ImportSettings, conversion
 from llm_proxy.importing.source import (
@@ -19,7 +20,6 @@ from llm_proxy.importing.source import (
     SourceExchange,
 )
 from llm_proxy.matching.option_grammar import parse_rules
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import provider_of_host, strip_base_path
 from llm_proxy.routing import RoutingSettings, route_request

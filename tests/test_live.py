@@ -24,7 +24,7 @@ import pytest
 import sdk_clients
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette import Cassette
-from llm_proxy.outcome import cassette_outcome
+from llm_proxy.cassette_views import cassette_outcome
 from raw_http import build_http_request, send_request
 from sdk_clients import openai_client
 from stub_upstream import Connection, Script, upstream

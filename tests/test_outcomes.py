@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from cassette_builders import META, REQUEST, make_cassette, make_head
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import cassette_outcome
 
 CHAT, OLLAMA, OPAQUE = "openai-chat", "ollama", "opaque"
 STOPPED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'

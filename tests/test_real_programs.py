@@ -10,9 +10,9 @@ import pytest
 
 from in_process_proxy import load_cassettes
 from llm_proxy.cassette import StoredRequest
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.diff.documents import differing_values, json_leaves
 from llm_proxy.matching import key_document
-from llm_proxy.outcome import cassette_outcome
 from real_programs import CLAUDE_CODE, CODEX, Program, Workspace, run_program
 from stub_upstream import Upstream, upstream
 from task_provider import FILE_LINE, FINAL_TEXT, task_provider

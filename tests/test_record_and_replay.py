@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from in_process_proxy import load_cassettes, proxy
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import cassette_outcome
 from raw_http import build_http_request, send_request
 from stub_upstream import chunked, upstream
 

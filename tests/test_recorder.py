@@ -21,8 +21,8 @@ import pytest
 from cli_process import CommandResult, run_command, running_server
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recorder, recovery, spooling
 from llm_proxy.shell.recording.recovery import RecoveredRecording, recover_spools

@@ -15,8 +15,8 @@ import pytest
 
 from in_process_proxy import load_cassettes, proxy
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending, Outcome, Read
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recorder as recorder_module
 from llm_proxy.shell.recording import spooling

@@ -14,7 +14,7 @@ import pytest
 
 import sdk_clients
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.outcome import cassette_outcome
+from llm_proxy.cassette_views import cassette_outcome
 from provider_streams import (
     CHAT_COMPLETION,
     COMPLETE_MESSAGE,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from in_process_proxy import load_cassettes, proxy
-from llm_proxy.outcome import cassette_outcome
+from llm_proxy.cassette_views import cassette_outcome
 from raw_http import send_request
 from stored_cassettes import (
     chat_event,

@@ -20,8 +20,8 @@ import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
 from in_process_proxy import load_cassettes, proxy
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending, Read, ResponseHead
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.recording.recorder import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse

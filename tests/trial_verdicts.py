@@ -10,8 +10,8 @@ from typing import Final
 
 from in_process_proxy import load_cassettes
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import cassette_outcome
 from trial_runner import STALL_TIMEOUT_S, ClientView, TrialEnvironment, TrialTimes
 from upstream_endings import Case, ClientEnding, Trial
 

@@ -48,8 +48,7 @@ logic       bytes and values in, bytes and values out
     `exact_json`     parses JSON without losing information
     `yaml_composer`  composes values from YAML within limits of depth and size
     `cassette`       the file format, its spool, and its migrations
-    `cassette_views` a cassette's dialect, response, turns and request
-    `outcome`        whether an exchange is complete, from its ending
+    `cassette_views` a cassette's dialect, response, turns and outcome
     `reissue`        rebuilds a stored request so that it can be sent again
     `integrity`      checks a cassette's name, key and folder
     `take_numbers`   which take answers a request, and which number a new take gets

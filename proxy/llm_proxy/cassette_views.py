@@ -1,4 +1,4 @@
-"""Decodes cassettes: their dialect, response and turns.
+"""Decodes cassettes: their dialect, response, turns and outcome.
 
 A cassette stores the dialect that was recognised when it was recorded.  If it stores none, the
 dialect is looked up again: later versions know more dialects, and files stay as they are.
@@ -9,7 +9,18 @@ from __future__ import annotations
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.dialects import OPAQUE, Dialect, DialectResponse
+from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.turns import Turn
+
+_PARTIAL_REASONS = {
+    Ending.FIN: "the upstream closed before the end",
+    Ending.RST: "the upstream reset the connection",
+    Ending.STALLED: "the upstream stalled",
+    Ending.MALFORMED: "the upstream broke its framing",
+    Ending.CLIENT_GONE: "the client left",
+    Ending.RECORDER_ERROR: "the recording failed",
+    Ending.KILLED: "the recorder was stopped",
+}
 
 
 def cassette_dialect(cassette: Cassette) -> Dialect:
@@ -33,3 +44,15 @@ def stored_dialect_response(cassette: Cassette) -> DialectResponse:
 def cassette_response_turns(cassette: Cassette) -> tuple[Turn, ...]:
     """The turns of the response, as far as its dialect can decode them."""
     return cassette_dialect(cassette).decode_response(stored_dialect_response(cassette))
+
+
+def cassette_outcome(cassette: Cassette) -> Outcome:
+    """Whether a cassette's exchange is complete, whether that is proven, and why."""
+    if cassette.response_end.ending is not Ending.CLEAN:
+        return Outcome(
+            is_complete=False, is_proven=True, reason=_PARTIAL_REASONS[cassette.response_end.ending]
+        )
+    if cassette.response_head.framing == "none":
+        return Outcome(is_complete=True, is_proven=True, reason="no body")
+    judgement = cassette_dialect(cassette).completeness(stored_dialect_response(cassette))
+    return Outcome(judgement.is_complete, judgement.is_proven, judgement.reason)

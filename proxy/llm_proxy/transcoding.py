@@ -15,13 +15,12 @@ import orjson
 
 from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
+from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.turn_parts import TEXT_ARGUMENT_CALL_TYPES, is_provider_tool_call
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import header_value
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.turns import (
     Failure,
     FinishReason,

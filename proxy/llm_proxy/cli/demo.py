@@ -15,12 +15,12 @@ import click
 import orjson
 
 from llm_proxy import display, framing, timeline
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli.interruption import run_until_signal
 from llm_proxy.cli.output import StyledText, is_stdout_ascii_only, print_lines, terminal_columns
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Read
 from llm_proxy.framing.sse import parse_event
-from llm_proxy.outcome import cassette_outcome
 
 if TYPE_CHECKING:
     from llm_proxy.shell.demo import DemoResult

@@ -22,6 +22,7 @@ import click
 import orjson
 
 from llm_proxy import display
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli.library import (
     count_keyed_by_other_rules,
     name_in_library,
@@ -40,7 +41,6 @@ from llm_proxy.cli.output import StyledText, print_json, print_lines, print_note
 from llm_proxy.display import count_with_noun
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.matching import NO_RULES, RuleSet
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.providers import BASE_URL_VARIABLES
 from llm_proxy.shell.content_decoders import new_decoder
 from llm_proxy.shell.library.library import Library

@@ -10,6 +10,7 @@ import click
 
 from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli.library import load_named_cassette, read_cassettes
 from llm_proxy.cli.options import CONFIG_OPTION, ChoiceType, cassettes_option
 from llm_proxy.cli.output import print_note, write_new_file_or_stdout
@@ -24,7 +25,6 @@ from llm_proxy.exporting import (
     placeholder_url,
     url_through_proxy,
 )
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library, walk_cassettes
 from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
 from llm_proxy.transcoding import TranscodeOptions, transcode

@@ -13,12 +13,11 @@ import msgspec
 from llm_proxy.cassette import Cassette, CassetteMeta
 from llm_proxy.cassette.framed_message_json import encode_message
 from llm_proxy.cassette.model import StoredHead, request_line
-from llm_proxy.cassette_views import cassette_response_turns
+from llm_proxy.cassette_views import cassette_outcome, cassette_response_turns
 from llm_proxy.dialects import lenient_json
 from llm_proxy.display import path_as_unicode_text
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.exchange import Outcome
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.scenario.documents.mistakes import DocumentMistake
 from llm_proxy.timeline import message_arrivals
 from llm_proxy.turns import Turn

@@ -17,13 +17,13 @@ from click.core import ParameterSource
 
 from llm_proxy import ages, display
 from llm_proxy.cassette import Cassette, CassetteEnd, CassetteMeta
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.cli.json_documents import meta_document, outcome_document
 from llm_proxy.cli.options import CheckedTextType, ParsedType, decorate
 from llm_proxy.display import count_with_noun, path_as_unicode_text
 from llm_proxy.errors import CassetteError, UsageError, printable_excerpt
 from llm_proxy.exchange import Outcome
 from llm_proxy.matching import RuleSet
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library, parse_take_path, walk_cassettes
 from llm_proxy.shell.library.library_index import is_keyed_by
 

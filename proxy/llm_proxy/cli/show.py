@@ -13,7 +13,7 @@ import orjson
 
 from llm_proxy import display, timeline
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
+from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
 from llm_proxy.cli.json_documents import cassette_document
 from llm_proxy.cli.library import find_cassette_path
 from llm_proxy.cli.options import CONFIG_OPTION, cassettes_option
@@ -33,7 +33,6 @@ from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.exchange import Ending, Headers
 from llm_proxy.framing.eventstream import parse_frame
 from llm_proxy.last_message import last_message
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.library import Library
 from llm_proxy.timeline import MessageArrival
 from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Turn, Usage

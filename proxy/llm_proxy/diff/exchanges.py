@@ -19,7 +19,11 @@ from typing import Any, Final, Literal
 
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_response_turns, stored_dialect_response
+from llm_proxy.cassette_views import (
+    cassette_outcome,
+    cassette_response_turns,
+    stored_dialect_response,
+)
 from llm_proxy.dialects import lenient_json
 from llm_proxy.diff.documents import (
     differing_values,
@@ -32,7 +36,6 @@ from llm_proxy.display import format_duration
 from llm_proxy.exchange import Headers
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.matching import NO_RULES, RuleSet
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.timeline import message_arrivals
 from llm_proxy.turns import Json, Part, ToolCall, Turn
 

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl
 import orjson
 
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.exchange import Headers, header_value
 from llm_proxy.exporting.format import ExportedExchange, ExportFormat
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.version import __version__
 
 _UNKNOWN_SIZE: Final = -1

@@ -4,15 +4,14 @@ Plain scalars stay text unless all of those libraries quote such text, so `1e3`,
 text.
 
 Of the objects that VCR.py writes, those that hold text, bytes or lists are decoded by the names of
-their tags (`OBJECT_DECODERS`).  An exchange with another object becomes an `UnsupportedYamlObject`.
+their tags.  An exchange with another object becomes an `UnsupportedYamlObject`.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable
-from types import MappingProxyType
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -53,61 +52,6 @@ _OBJECT_TAG: Final = re.compile(
     r"(?:multidict|_io|io|builtins)\.(?:\w{1,99}\.){0,9}(?P<name>\w{1,99})"
 )
 """Tags of objects that may be decoded; the last part of the name selects the decoder."""
-
-
-def _decode_single_argument(arguments: Any, _: Any) -> Any:
-    match arguments:
-        case [str() | list() as value]:
-            return value
-        case []:
-            return ""
-        case _:
-            raise ValueError
-
-
-def _decode_bytesio(_: Any, state: Any) -> bytes:
-    """The content of an `io.BytesIO`, as which VCR.py stores some request bodies."""
-    match state:
-        case [bytes() as value, *_]:
-            return value
-        case [str() as value, *_]:
-            return value.encode("utf-8", "surrogatepass")
-        case _:
-            raise ValueError
-
-
-def _decode_bytearray(arguments: Any, _: Any) -> bytes:
-    match arguments:
-        case []:
-            return b""
-        case [bytes() as value]:
-            return value
-        case [str() as text, "latin-1" as encoding]:
-            return text.encode(encoding)
-        case _:
-            raise ValueError
-
-
-def _decode_iterator(arguments: Any, _: Any) -> bytes:
-    match arguments:
-        case [list() as pieces] if all(isinstance(piece, bytes) for piece in pieces):
-            return b"".join(pieces)
-        case _:
-            raise ValueError
-
-
-OBJECT_DECODERS: Final = MappingProxyType[str, Callable[[Any, Any], Any]](
-    {
-        "istr": _decode_single_argument,
-        "MultiDict": _decode_single_argument,
-        "CIMultiDict": _decode_single_argument,
-        "BytesIO": _decode_bytesio,
-        "bytearray": _decode_bytearray,
-        "iter": _decode_iterator,
-    }
-)
-"""Functions from an object's arguments and state to its text, bytes or list, by class name.  Each
-raises `ValueError` for other arguments."""
 
 
 def parse_yaml(data: bytes) -> Any:
@@ -193,12 +137,9 @@ class _RecordingComposer(YamlComposer[Any]):
         if isinstance(value, dict) and not value.keys() - {"args", "state"}:
             arguments, state = value.get("args", []), value.get("state")
         tag_match = _OBJECT_TAG.fullmatch(event.tag)
-        decode_object = OBJECT_DECODERS.get(tag_match["name"]) if tag_match else None
-        try:
-            if decode_object is not None:
-                return decode_object(arguments, state)
-        except ValueError:
-            pass
+        decoded = _decode_object(tag_match["name"], arguments, state) if tag_match else None
+        if decoded is not None:
+            return decoded
         return self._unsupported_object(event, event.tag)
 
     def _unsupported_object(self, event: Event, tag: str) -> UnsupportedYamlObject:
@@ -211,6 +152,31 @@ class _RecordingComposer(YamlComposer[Any]):
         if not any(isinstance(step, int) for step in self.path[:_EXCHANGE_LIST_DEPTH]):
             raise UnreadableFile(reason)
         return UnsupportedYamlObject(reason)
+
+
+def _decode_object(class_name: str, arguments: Any, state: Any) -> str | bytes | list[Any] | None:
+    """The text, bytes or list of an object that VCR.py writes; None for another object."""
+    match class_name, arguments, state:
+        case "istr" | "MultiDict" | "CIMultiDict", [str() | list() as value], _:
+            return value
+        case "istr" | "MultiDict" | "CIMultiDict", [], _:
+            return ""
+        case "BytesIO", _, [bytes() as value, *_]:  # some request bodies
+            return value
+        case "BytesIO", _, [str() as value, *_]:
+            return value.encode("utf-8", "surrogatepass")
+        case "bytearray", [], _:
+            return b""
+        case "bytearray", [bytes() as value], _:
+            return value
+        case "bytearray", [str() as text, "latin-1"], _:
+            with suppress(UnicodeEncodeError):
+                return text.encode("latin-1")
+        case "iter", [list() as pieces], _ if all(isinstance(piece, bytes) for piece in pieces):
+            return b"".join(pieces)
+        case _:
+            pass
+    return None
 
 
 def _raise_unreadable(event: Event, reason: str) -> NoReturn:

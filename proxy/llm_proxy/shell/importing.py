@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from llm_proxy import importing
 from llm_proxy.cassette import parse_cassette, spool
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.exchange import Outcome
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, conversion
@@ -27,7 +28,6 @@ from llm_proxy.importing.source import (
     SourceExchange,
     UnreadableFile,
 )
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
 from llm_proxy.shell.library.library import Library

@@ -16,8 +16,7 @@ from llm_proxy.importing.formats.mitmproxy import MITMPROXY
 from llm_proxy.importing.formats.nock import NOCK
 from llm_proxy.importing.formats.reel import REEL
 from llm_proxy.importing.formats.responses_only import RESPONSE_ONLY
-from llm_proxy.importing.formats.vcr import VCR
-from llm_proxy.importing.formats.vcr_ruby import VCR_RUBY
+from llm_proxy.importing.formats.vcr import VCR, VCR_RUBY
 from llm_proxy.importing.source import (
     ForeignFormat,
     NotImportable,

@@ -7,6 +7,16 @@
 
 A body may be bytes, compressed or not, or `base64_string`; pydantic-ai stores JSON as
 `parsed_body`, VCR.py 4 and 5 the text of an httpx response as `content`, beside a `status_code`.
+
+Cassettes of VCR for Ruby, and of vcr for R, are similar, in YAML or JSON:
+
+    http_interactions:
+    - request: {method: post, uri, body: {encoding, string}, headers: {Name: [value]}}
+      response: {status: {code, message}, headers, body: {encoding, string}}
+      recorded_at: Mon, 08 Jun 2026 18:46:15 GMT
+    recorded_with: VCR 6.4.0
+
+A body may be `base64_string`, with R also `raw_gzip`; text has the charset `encoding`.
 """
 
 from __future__ import annotations
@@ -58,13 +68,10 @@ def _list_items(parsed_file: ParsedFile) -> list[Any]:
     return list_member(document, "interactions")
 
 
-def parse_vcr_exchange(
+def _parse_exchange(
     item: Any, parse_request: Callable[[dict[str, Any], Headers], SourceMessage]
 ) -> SourceExchange:
-    """The exchange of an item; `parse_request` depends on how the tool stores bodies.
-
-    Raises `NotImportable`.
-    """
+    """The exchange of an item; `parse_request` depends on how the tool stores bodies."""
     interaction = fields.require_object(item, "fields")
     request = fields.require_message(interaction, "request", _REQUEST_FIELDS)
     response = fields.require_message(interaction, "response", _RESPONSE_FIELDS)
@@ -88,5 +95,22 @@ VCR: Final = ForeignFormat(
     "VCR.py",
     _matches_format,
     _list_items,
-    partial(parse_vcr_exchange, parse_request=bodies.parse_vcr_request_body),
+    partial(_parse_exchange, parse_request=bodies.parse_vcr_request_body),
+)
+
+
+def _matches_ruby_format(parsed_file: ParsedFile) -> bool:
+    return parsed_file.file_type in ("yaml", "json") and bool(_list_ruby_items(parsed_file))
+
+
+def _list_ruby_items(parsed_file: ParsedFile) -> list[Any]:
+    return list_member(parsed_file.document, "http_interactions")
+
+
+VCR_RUBY: Final = ForeignFormat(
+    "vcr-ruby",
+    "VCR for Ruby or R",
+    _matches_ruby_format,
+    _list_ruby_items,
+    partial(_parse_exchange, parse_request=bodies.parse_body),
 )

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import cassette_dialect, cassette_response_turns
+from llm_proxy.cassette_views import cassette_dialect, cassette_outcome, cassette_response_turns
 from llm_proxy.conversation import Conversation
 from llm_proxy.errors import NotRepresentable, printable_excerpt
 from llm_proxy.exchange import retry_after_ms
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.scenario.recorded.from_turns import Fields, response_fields
 from llm_proxy.scenario.recorded.yaml_writing import literal_pattern, yaml_block
 from llm_proxy.turns import Failure, Json, Turn

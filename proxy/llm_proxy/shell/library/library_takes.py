@@ -11,13 +11,13 @@ from typing import Final, TypeVar
 from llm_proxy import misses
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.errors import CassetteError, Miss
 from llm_proxy.integrity import CassetteLocation, integrity_problems, was_redacted_after_keying
 from llm_proxy.matching import NO_RULES, RuleSet
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.misses.nearest import is_similar_enough, rank_candidates
 from llm_proxy.misses.report import STORED_LIMITS, ReportLimits
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.ports import SimilarTakes
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.shell.library.library import Library, parse_take_path, session_of_path

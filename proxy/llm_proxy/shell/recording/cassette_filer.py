@@ -24,10 +24,10 @@ from typing import BinaryIO, Final
 
 from llm_proxy.cassette import Cassette, CassetteMeta, StoredRequest, parse_cassette, spool
 from llm_proxy.cassette.spool import INTERRUPTED_END, SpoolEnd
+from llm_proxy.cassette_views import cassette_outcome
 from llm_proxy.display import shell_quoted_path
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
-from llm_proxy.outcome import cassette_outcome
 from llm_proxy.shell.library.folders import locked_folder, make_folder, sync_folder
 from llm_proxy.shell.library.library import Library, parse_take_path
 from llm_proxy.shell.recording.spooling import open_spool
