@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar, overload
 
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
@@ -61,7 +61,15 @@ class _CachedProperty(Generic[T]):
         self._name = compute.__name__
         self.__doc__ = compute.__doc__
 
-    def __get__(self, routed: RoutedRequest, _owner: type[RoutedRequest]) -> T:
+    @overload
+    def __get__(self, routed: None, _owner: type[RoutedRequest]) -> Self: ...
+
+    @overload
+    def __get__(self, routed: RoutedRequest, _owner: type[RoutedRequest]) -> T: ...
+
+    def __get__(self, routed: RoutedRequest | None, _owner: type[RoutedRequest]) -> Self | T:
+        if routed is None:  # accessed on the class
+            return self
         value = self._compute(routed)
         routed.__dict__[self._name] = value  # takes precedence over this descriptor from now on
         return value

@@ -345,9 +345,7 @@ def _compare_turns(one: Cassette, other: Cassette) -> Iterator[_Difference]:
     before, after = _turn_values(first), _turn_values(second)
     for path in dict.fromkeys((*before, *after)):
         kind = (before.get(path) or after[path])[0]
-        first_value, second_value = (
-            values[path][1] if path in values else "" for values in (before, after)
-        )
+        first_value, second_value = (values.get(path, (kind, ""))[1] for values in (before, after))
         if first_value != second_value:
             yield kind, path, first_value, second_value
 

@@ -76,13 +76,8 @@ def method_and_path(line: bytes) -> bytes:
     return b"" if match is None else match[1] + b" " + match[2]
 
 
-@dataclass(slots=True)
-class _IndexedCassettes:
-    """The cassettes of one method and path; the three sequences are parallel."""
-
-    cassette_numbers: array[int] = field(default_factory=lambda: array("l"))
-    word_hashes: list[array[int]] = field(default_factory=list)
-    last_message_hashes: list[array[int]] = field(default_factory=list)
+_IndexedCassette = tuple[int, array[int], array[int]]
+"""The number of a cassette, its word hashes, and those of its last message."""
 
 
 @dataclass(slots=True)
@@ -90,57 +85,56 @@ class CassetteWordIndex:
     """Word hashes of many cassettes, each with a number that the caller assigns."""
 
     cassette_count: int = 0
-    _cassettes_by_target: dict[bytes, _IndexedCassettes] = field(default_factory=dict)
+    _cassettes_by_target: dict[bytes, list[_IndexedCassette]] = field(default_factory=dict)
 
     def add_cassette(self, number: int, line: bytes) -> None:
         """Add the cassette with this number; `line` is its line 2."""
-        cassettes = self._cassettes_by_target.setdefault(method_and_path(line), _IndexedCassettes())
-        cassettes.cassette_numbers.append(number)
-        cassettes.word_hashes.append(word_hashes(line))
-        cassettes.last_message_hashes.append(last_message_word_hashes(line))
+        cassettes = self._cassettes_by_target.setdefault(method_and_path(line), [])
+        cassettes.append((number, word_hashes(line), last_message_word_hashes(line)))
         self.cassette_count += 1
 
     def nearest_cassette_numbers(self, request: StoredRequest) -> list[int]:
         """The numbers of the cassettes that are probably nearest, ascending."""
         line = encode_cassette_request_line(request)
-        words, last_message = (
-            frozenset(word_hashes(line)),
-            frozenset(last_message_word_hashes(line)),
-        )
+        words, message_words = frozenset(word_hashes(line)), last_message_word_hashes(line)
         target = method_and_path(line)
-        return sorted(
-            cassettes.cassette_numbers[position]
-            for indexed_target, cassettes in self._cassettes_by_target.items()
-            for position in _most_similar_positions(
-                words,
-                last_message,
-                cassettes,
-                _MAX_SAME_TARGET if indexed_target == target else _MAX_OTHER_TARGET,
-            )
-        )
+        numbers: list[int] = []
+        for indexed_target, cassettes in self._cassettes_by_target.items():
+            limit = _MAX_SAME_TARGET if indexed_target == target else _MAX_OTHER_TARGET
+            numbers += _most_similar_numbers(words, frozenset(message_words), cassettes, limit)
+        return sorted(numbers)
 
 
-def _most_similar_positions(
-    words: frozenset[int], last_message: frozenset[int], cassettes: _IndexedCassettes, limit: int
+def _most_similar_numbers(
+    words: frozenset[int],
+    message_words: frozenset[int],
+    cassettes: list[_IndexedCassette],
+    limit: int,
 ) -> list[int]:
-    """The positions in `cassettes` with the highest Jaccard similarity, at most `limit`.
+    """The numbers of the cassettes with the highest Jaccard similarity, at most `limit`.
 
     Of those that tie at the threshold, the ones whose last message shares most words.
     """
+    if len(cassettes) <= limit:
+        return [number for number, _, _ in cassettes]
     intersection, word_count = words.intersection, len(words)  # twice as fast as a test per word
     similarities: list[float] = []
-    for hashes in cassettes.word_hashes:
+    for _, hashes, _ in cassettes:
         shared_count = len(intersection(hashes))
         similarities.append(shared_count / (word_count + len(hashes) - shared_count))
-    if len(similarities) <= limit:
-        return list(range(len(similarities)))
     threshold = nlargest(limit, similarities)[-1]
-    above = [position for position, value in enumerate(similarities) if value > threshold]
-    tied = [position for position, value in enumerate(similarities) if value == threshold]
-    message_word_count = len(last_message) or 1
+    above: list[int] = []
+    tied: list[_IndexedCassette] = []
+    for similarity, cassette in zip(similarities, cassettes, strict=True):
+        if similarity > threshold:
+            above.append(cassette[0])
+        elif similarity == threshold:
+            tied.append(cassette)
+    message_word_count = len(message_words) or 1
 
-    def message_similarity(position: int) -> float:
-        hashes = cassettes.last_message_hashes[position]
-        return len(last_message.intersection(hashes)) / (message_word_count + len(hashes))
+    def message_similarity(cassette: _IndexedCassette) -> float:
+        hashes = cassette[2]
+        return len(message_words.intersection(hashes)) / (message_word_count + len(hashes))
 
-    return above + nlargest(limit - len(above), tied, key=message_similarity)
+    nearest_tied = nlargest(limit - len(above), tied, key=message_similarity)
+    return above + [number for number, _, _ in nearest_tied]

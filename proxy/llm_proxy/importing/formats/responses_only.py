@@ -12,17 +12,9 @@ from llm_proxy.importing.source import ForeignFormat, ParsedFile, SourceExchange
 
 _SSE_START: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|:)[: ]")
 _RESPONSE_NAMES: Final = (
-    "candidates",
-    "choices",
-    "error",
-    "content",
-    "output",
-    "totalTokens",
-    "usage",
-)
-_OTHER_RESPONSE_NAMES: Final = (
-    "delta", "type", "response", "object", "usageMetadata", "promptFeedback", "predictions",
-    "messageStart", "contentBlockStart", "contentBlockDelta", "interaction",
+    "candidates", "choices", "error", "content", "output", "totalTokens", "usage", "delta", "type",
+    "response", "object", "usageMetadata", "promptFeedback", "predictions", "messageStart",
+    "contentBlockStart", "contentBlockDelta", "interaction",
 )  # fmt: skip
 """Top-level fields of a response, or of an event of one."""
 _REQUEST_NAMES: Final = ("request", "method", "path", "url")
@@ -32,20 +24,17 @@ _REQUEST_NAMES: Final = ("request", "method", "path", "url")
 def _is_response_only(parsed_file: ParsedFile) -> bool:
     match parsed_file.file_type:
         case "json":
-            return _is_response_document(parsed_file.document)
+            document = parsed_file.document
         case "jsonl":
-            return _is_response_document(parsed_file.document[0])
+            document = parsed_file.document[0]
         case "bytes":
             return _SSE_START.match(parsed_file.decompressed_bytes) is not None
         case _:
             return False
-
-
-def _is_response_document(document: Any) -> bool:
     first = document[0] if isinstance(document, list) and document else document
     if not isinstance(first, dict) or any(name in first for name in _REQUEST_NAMES):
         return False
-    return any(name in first for name in (*_RESPONSE_NAMES, *_OTHER_RESPONSE_NAMES))
+    return any(name in first for name in _RESPONSE_NAMES)
 
 
 def _raise_response_only(_: ParsedFile) -> NoReturn:
