@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.cassette import validation_messages
+from llm_proxy.cassette import model
 
 FIELD_CHOICES = {"colour": "red, green"}
 PATTERN_DESCRIPTIONS = {repr("^[0-9]+$"): "digits"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _own_descriptions() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(model, "_ALLOWED_VALUES", FIELD_CHOICES)
+        monkeypatch.setattr(model, "_PATTERN_DESCRIPTIONS", PATTERN_DESCRIPTIONS)
+        yield
+
+
 def sentence_for(message: str, root: str = "") -> str:
-    return validation_messages.validation_sentence(
-        message, FIELD_CHOICES, PATTERN_DESCRIPTIONS, root
-    )
+    return model.validation_error_sentence(msgspec.ValidationError(message), root)
 
 
 @pytest.mark.parametrize(

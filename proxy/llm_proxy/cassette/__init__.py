@@ -7,8 +7,8 @@
     last line   how and when the response ended, its size in bytes, its SHA-256
 
 `model` holds the values and the schema of the lines, `framed_message_json` encodes a message as
-JSON and back, `encoder` and `reader` write and validate files, `validation_messages` formats the
-errors of the schema, and `spool` is the crash-safe form that a running recording appends to.
+JSON and back, `encoder` and `reader` write and validate files, and `spool` is the crash-safe form
+that a running recording appends to.
 """
 
 from llm_proxy.cassette.encoder import CassetteEncoder

@@ -1,12 +1,14 @@
 """The lines of a cassette that are not messages: their values and their exact schema.
 
-msgspec rejects unknown fields and wrong types and names the path; `validation_messages` turns its
-errors into sentences.
+msgspec rejects unknown fields and wrong types and names the path.  Its errors become sentences:
+from ``Expected `int`, got `str` - at `$.response.status` `` is made "response.status must be an
+integer, and it is text".
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,7 +20,6 @@ from msgspec import UNSET, UnsetType
 from msgspec import Meta as Is
 
 from llm_proxy.cassette.framed_message_json import decode_message, encode_message
-from llm_proxy.cassette.validation_messages import validation_sentence
 from llm_proxy.errors import printable_excerpt
 from llm_proxy.exact_json import parse_exact
 from llm_proxy.exchange import Ending, Framing, Read, Request, ResponseHead
@@ -76,6 +77,28 @@ _ALLOWED_VALUES: Final = MappingProxyType(
     {"framing": ", ".join(get_args(Framing)), "ending": ", ".join(Ending)}
 )
 """The values of enum fields, by the field's name."""
+
+_MESSAGE_AND_PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_WRONG_FIELD: Final = re.compile(
+    r"Object (?:(missing required)|contains unknown) field `(.*)`", re.DOTALL
+)
+_INVALID_ENUM_VALUE: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+_WRONG_LENGTH: Final = re.compile(r"Expected `array` of length (\d+), got (\d+)")
+_WRONG_TYPE: Final = re.compile(r"Expected `(.+)`, got `(\w+)`")
+_PATTERN_MISMATCH: Final = re.compile(r"Expected `str` matching regex (.*)", re.DOTALL)
+_OUT_OF_RANGE: Final = re.compile(r"Expected `\w+` (?:of (length) )?(>=|<=) (\S+)")
+
+_TYPE_DESCRIPTIONS: Final = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_MAX_SHOWN_CHARS: Final = 40
+"""The most characters of a value that a message quotes."""
 
 
 class _JsonObject(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -298,8 +321,37 @@ def sha256_hex(body: bytes) -> str:
 
 
 def validation_error_sentence(error: msgspec.ValidationError, root: str = "") -> str:
-    """The error of a line in one sentence; `root` names the checked value."""
-    return validation_sentence(str(error), _ALLOWED_VALUES, _PATTERN_DESCRIPTIONS, root)
+    """The error of a line as a sentence without a full stop; `root` names the checked value."""
+    match = _MESSAGE_AND_PATH.fullmatch(str(error))
+    problem, path = (match["what"], match["path"] or "") if match else (str(error), "")
+    name = (root + path).removeprefix(".")
+    if (field := _WRONG_FIELD.fullmatch(problem)) is not None:
+        member = f"{name}.{field[2]}".removeprefix(".")
+        return f"{member} is {'missing' if field[1] else 'an unknown field'}"
+    return f"{name or 'the line'} must be {_expectation(name.rpartition('.')[2], problem)}"
+
+
+def _expectation(field: str, message: str) -> str:
+    if (value := _INVALID_ENUM_VALUE.fullmatch(message)) is not None:
+        shown = value[1] if len(value[1]) <= _MAX_SHOWN_CHARS else value[1][:_MAX_SHOWN_CHARS] + "…"
+        return f"one of {_ALLOWED_VALUES.get(field, '')}, and it is {shown}"
+    if (length := _WRONG_LENGTH.fullmatch(message)) is not None:
+        return f"a list of {length[1]}, and it has {length[2]}"
+    if (wrong := _WRONG_TYPE.fullmatch(message)) is not None:
+        expected = " or ".join(_TYPE_DESCRIPTIONS.get(kind, kind) for kind in wrong[1].split(" | "))
+        actual = (
+            "another number"
+            if wrong.groups() == ("int", "float")
+            else _TYPE_DESCRIPTIONS.get(wrong[2], "")
+        )
+        return f"{expected}, and it is {actual or wrong[2]}"
+    if (pattern := _PATTERN_MISMATCH.fullmatch(message)) is not None:
+        return _PATTERN_DESCRIPTIONS.get(pattern[1], "spelled otherwise")
+    if (limit := _OUT_OF_RANGE.fullmatch(message)) is not None:
+        bound = "at least" if limit[2] == ">=" else "at most"
+        number = limit[3].removesuffix(".0")
+        return f"text of {bound} {number} characters" if limit[1] else f"{bound} {number}"
+    return message
 
 
 def prebuild_msgspec_types(*types: Any) -> None:

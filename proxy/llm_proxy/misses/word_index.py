@@ -14,7 +14,7 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import Final
+from typing import Final, TypeAlias
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import encode_line, request_line
@@ -76,7 +76,7 @@ def method_and_path(line: bytes) -> bytes:
     return b"" if match is None else match[1] + b" " + match[2]
 
 
-_IndexedCassette = tuple[int, array[int], array[int]]
+_IndexedCassette: TypeAlias = "tuple[int, array[int], array[int]]"
 """The number of a cassette, its word hashes, and those of its last message."""
 
 
