@@ -323,6 +323,15 @@ VALIDATION_ERRORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             ),
         ),
     ),
+    "a large number for a whole number": (
+        scenario_with_response("kind: text, assistant_text: a, usage: {input: 1e999}"),
+        (
+            (
+                "5:62: $.turns[0].response.usage.input: the number 1e999 is too large: put it in "
+                "quotes, or write fewer digits"
+            ),
+        ),
+    ),
     "an unknown kind": (
         scenario_with_response("kind: tool-cal, tool_calls: []"),
         (
